@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "residency/version.hpp"
+
+// Every macro of the library is defined here or in version.hpp.
+
+// RESIDENCY_ASSERTIONS: 1 checks preconditions and aborts with a message. Defaults to the opposite of NDEBUG.
+#ifndef RESIDENCY_ASSERTIONS
+#ifdef NDEBUG
+#define RESIDENCY_ASSERTIONS 0
+#else
+#define RESIDENCY_ASSERTIONS 1
+#endif
+#endif
+
+// RESIDENCY_EXCEPTIONS: 1 where the throwing wrappers exist. Follows the compiler's setting.
+#ifndef RESIDENCY_EXCEPTIONS
+#if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
+#define RESIDENCY_EXCEPTIONS 1
+#else
+#define RESIDENCY_EXCEPTIONS 0
+#endif
+#endif
+
+// The inline namespace names the version and every setting that changes a definition, so that translation units built
+// differently may be linked into one program: they see different types.
+#define RESIDENCY_DETAIL_PASTE(a, b, c, d, e, f) a##b##_##c##d##e##f
+#define RESIDENCY_DETAIL_PASTE_EXPANDED(a, b, c, d, e, f) RESIDENCY_DETAIL_PASTE(a, b, c, d, e, f)
+#if RESIDENCY_ASSERTIONS
+#define RESIDENCY_DETAIL_ABI_ASSERTIONS _checked
+#else
+#define RESIDENCY_DETAIL_ABI_ASSERTIONS
+#endif
+#if RESIDENCY_EXCEPTIONS
+#define RESIDENCY_DETAIL_ABI_EXCEPTIONS
+#else
+#define RESIDENCY_DETAIL_ABI_EXCEPTIONS _nothrow
+#endif
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
+#define RESIDENCY_DETAIL_ABI_STREAMS _ptds
+#else
+#define RESIDENCY_DETAIL_ABI_STREAMS
+#endif
+#define RESIDENCY_ABI                                                                                                  \
+    RESIDENCY_DETAIL_PASTE_EXPANDED(v, RESIDENCY_VERSION_MAJOR, RESIDENCY_VERSION_MINOR,                               \
+                                    RESIDENCY_DETAIL_ABI_ASSERTIONS, RESIDENCY_DETAIL_ABI_EXCEPTIONS,                  \
+                                    RESIDENCY_DETAIL_ABI_STREAMS)
+
+// RESIDENCY_ASSERT(condition, message): a precondition of the caller. `message` is a string literal that says what to do.
+#if RESIDENCY_ASSERTIONS
+#define RESIDENCY_ASSERT(condition, message)                                                                           \
+    ((condition) ? static_cast<void>(0) : ::residency::detail::assertion_failed(#condition, message, __FILE__, __LINE__))
+#else
+#define RESIDENCY_ASSERT(condition, message) static_cast<void>(0)
+#endif
+
+namespace residency::inline RESIDENCY_ABI::detail {
+
+[[noreturn]] inline void assertion_failed(const char* condition, const char* message, const char* file, int line) noexcept {
+    std::fprintf(stderr, "%s:%d: residency: assertion failed: %s: %s\n", file, line, condition, message);
+    std::abort();
+}
+
+}  // namespace residency::inline RESIDENCY_ABI::detail

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// One transfer of `bytes` bytes. The addresses say in which direction.
+struct Copy {
+    void* to = nullptr;
+    const void* from = nullptr;
+    std::uint64_t bytes = 0;
+};
+
+/// Device memory as the driver counts it.
+struct MemoryInfo {
+    std::uint64_t free_bytes = 0;
+    std::uint64_t total_bytes = 0;
+};
+
+enum class Timing : bool { off, on };
+
+/// What the library needs of a GPU. Two models: SimulatedDevice and CudaDevice.
+///
+/// Handles (`Stream`, `Event`, `Pool`) are small values, compared by ==; a default one names nothing, except that a
+/// default Stream is the default stream. A Stream may come from create_stream or from the user.
+///
+/// Required expressions, with `d` a device. None blocks the host unless it says so. Every fallible one returns a Result.
+///  1. `d.create_stream()`, `d.destroy_stream(s)`          destroying never waits for the stream's work
+///  2. `d.create_event(Timing)`, `d.destroy_event(e)`
+///  3. `d.record(e, s)`                                    e now stands for all work enqueued on s before this call
+///  4. `d.wait(s, e)`                                      later work of s starts after what e stands for now
+///  5. `d.is_complete(e)`                                  an event never recorded is complete
+///  6. `d.synchronize(e)`, `d.synchronize(s)`, `d.synchronize()`    block the host
+///  7. `d.elapsed(from, to)`                               both made with Timing::on, recorded and complete
+///  8. `d.copy(copies, s)`                                 all start together, in any order; one latency for the call where the
+///                                                         device batches; later work of s starts after the last of them
+///  9. `d.fill(at, byte, bytes, s)`
+/// 10. `d.allocate(bytes)`, `d.deallocate(at)`             may block; deallocate waits for the device
+/// 11. `d.create_pool(cap_bytes)`, `d.destroy_pool(p)`, `d.pool_granularity()`      a capped stream-ordered pool
+/// 12. `d.allocate(p, bytes, s)`, `d.deallocate(p, at, s)` in the order of s; exhaustion is ErrorKind::out_of_memory
+/// 13. `d.held_bytes(p)`, `d.trim(p)`                      what the pool holds of the device; give back what is unused
+/// 14. `d.memory()`                                        free and total bytes
+/// 15. `d.allocate_host(bytes)`, `d.deallocate_host(at)`   pinned memory of exactly that size
+/// 16. `d.pin(at, bytes)`, `d.unpin(at)`                   pins memory that the caller has touched; never a file mapping
+/// 17. `d.device_view(at)`                                 the address under which kernels read pinned host memory
+/// 18. `d.is_capturing(s)`                                 whether work on s is being captured instead of run
+/// 19. `d.host_time()`                                     a monotonic clock; virtual on the simulated device
+/// 20. `d.name()`
+///
+/// Semantic rules; the conformance suite runs each on every model.
+///  D1  A wait on an event that was never recorded orders nothing and succeeds. A wait refers to the event's state at the
+///      time of the call; recording again later changes nothing for it.
+///  D2  In a capture, a wait on an event recorded outside of it fails and invalidates the capture; an event recorded in a
+///      capture cannot be used outside; a fork that is not joined fails at the end of the capture.
+///  D3  is_complete and every allocation are safe while another stream captures: they neither fail nor harm it.
+///  D4  copy() works in a capture too (as single copies) and checks every code; a copy of zero bytes never reaches the device.
+///  D5  A copy call costs its latency beside its bytes. Both directions of the link are independent.
+///  D6  unmap does not wait for running work: the caller has waited. Mapping and unmapping during a capture are refused.
+///  D7  Allocation rounding and caps are the driver's: a pool's cap is rounded up to pool_granularity(); create_pool therefore
+///      refuses a cap that is not a multiple of it. In a capture an allocation from a pool is refused.
+///  D8  Translation units with per-thread default streams see another program: the inline namespace carries the mode.
+///  D9  Every call is thread safe. Streams, events and pools may be used from any thread.
+///  D10 A failed call leaves the device usable and changes nothing, unless the device itself is lost.
+template <class D>
+concept Device = requires(D d, const D c, typename D::Stream s, typename D::Event e, typename D::Pool p, void* at,
+                          const void* source, std::uint64_t bytes, std::span<const Copy> copies, std::byte value) {
+    requires std::is_trivially_copyable_v<typename D::Stream> && std::equality_comparable<typename D::Stream>;
+    requires std::is_trivially_copyable_v<typename D::Event> && std::equality_comparable<typename D::Event>;
+    requires std::is_trivially_copyable_v<typename D::Pool> && std::equality_comparable<typename D::Pool>;
+    { d.create_stream() } -> std::same_as<Result<typename D::Stream>>;
+    { d.destroy_stream(s) } -> std::same_as<Status>;
+    { d.create_event(Timing::off) } -> std::same_as<Result<typename D::Event>>;
+    { d.destroy_event(e) } -> std::same_as<Status>;
+    { d.record(e, s) } -> std::same_as<Status>;
+    { d.wait(s, e) } -> std::same_as<Status>;
+    { d.is_complete(e) } -> std::same_as<Result<bool>>;
+    { d.synchronize(e) } -> std::same_as<Status>;
+    { d.synchronize(s) } -> std::same_as<Status>;
+    { d.synchronize() } -> std::same_as<Status>;
+    { d.elapsed(e, e) } -> std::same_as<Result<std::chrono::nanoseconds>>;
+    { d.copy(copies, s) } -> std::same_as<Status>;
+    { d.fill(at, value, bytes, s) } -> std::same_as<Status>;
+    { d.allocate(bytes) } -> std::same_as<Result<void*>>;
+    { d.deallocate(at) } -> std::same_as<Status>;
+    { d.create_pool(bytes) } -> std::same_as<Result<typename D::Pool>>;
+    { d.destroy_pool(p) } -> std::same_as<Status>;
+    { c.pool_granularity() } -> std::same_as<std::uint64_t>;
+    { d.allocate(p, bytes, s) } -> std::same_as<Result<void*>>;
+    { d.deallocate(p, at, s) } -> std::same_as<Status>;
+    { d.held_bytes(p) } -> std::same_as<Result<std::uint64_t>>;
+    { d.trim(p) } -> std::same_as<Status>;
+    { d.memory() } -> std::same_as<Result<MemoryInfo>>;
+    { d.allocate_host(bytes) } -> std::same_as<Result<void*>>;
+    { d.deallocate_host(at) } -> std::same_as<Status>;
+    { d.pin(at, bytes) } -> std::same_as<Status>;
+    { d.unpin(at) } -> std::same_as<Status>;
+    { d.device_view(source) } -> std::same_as<Result<const void*>>;
+    { d.is_capturing(s) } -> std::same_as<Result<bool>>;
+    { c.host_time() } -> std::same_as<std::chrono::nanoseconds>;
+    { c.name() } -> std::convertible_to<std::string_view>;
+};
+
+/// A chunk mapped at an address. Both are multiples of chunk_granularity().
+template <class Chunk>
+struct Mapping {
+    void* at = nullptr;
+    Chunk chunk{};
+};
+
+/// A device whose address space can be arranged: one physical chunk may be mapped at several addresses.
+///  V1 `d.chunk_granularity()`                         bytes; chunks and ranges are multiples of it
+///  V2 `d.reserve(bytes)`, `d.release(at, bytes)`      an address range without memory
+///  V3 `d.create_chunk(bytes)`, `d.destroy_chunk(c)`   physical memory; counted in memory() at once, given back at destruction
+///  V4 `d.map(mappings, bytes)`                        each chunk of `bytes` bytes, readable and writable; all or nothing
+///  V5 `d.unmap(at, bytes)`                            see D6; the range may hold several mapped chunks
+/// Aliases are coherent only across operations that streams order.
+template <class D>
+concept VirtualMemoryDevice =
+    Device<D> && requires(D d, const D c, void* at, std::uint64_t bytes, typename D::Chunk chunk,
+                          std::span<const Mapping<typename D::Chunk>> mappings) {
+        requires std::is_trivially_copyable_v<typename D::Chunk>;
+        { c.chunk_granularity() } -> std::same_as<std::uint64_t>;
+        { d.reserve(bytes) } -> std::same_as<Result<void*>>;
+        { d.release(at, bytes) } -> std::same_as<Status>;
+        { d.create_chunk(bytes) } -> std::same_as<Result<typename D::Chunk>>;
+        { d.destroy_chunk(chunk) } -> std::same_as<Status>;
+        { d.map(mappings, bytes) } -> std::same_as<Status>;
+        { d.unmap(at, bytes) } -> std::same_as<Status>;
+    };
+
+/// A device that records the work of a stream, and of the streams forked from it by events, and replays it.
+///  G1 `d.begin_capture(s)`; from here work on s is recorded, not run. s is not the default stream.
+///  G2 `d.end_capture(s)`           the graph, or the error that invalidated the capture; either way s is out of the capture
+///  G3 `d.launch(g, s)`             runs it in the order of s; may be called many times
+///  G4 `d.destroy_graph(g)`         never waits
+template <class D>
+concept CapturingDevice = Device<D> && requires(D d, typename D::Stream s, typename D::Graph g) {
+    requires std::is_trivially_copyable_v<typename D::Graph>;
+    { d.begin_capture(s) } -> std::same_as<Status>;
+    { d.end_capture(s) } -> std::same_as<Result<typename D::Graph>>;
+    { d.launch(g, s) } -> std::same_as<Status>;
+    { d.destroy_graph(g) } -> std::same_as<Status>;
+};
+
+/// A device whose streams can wait for the host: a flag is a 32-bit counter in pinned memory that only grows.
+///  F1 `d.create_flag()`, `d.destroy_flag(f)`   starts at 0
+///  F2 `d.wait_flag(s, f, value)`               later work of s starts once the flag is at least `value`; refused in a capture
+///  F3 `d.raise_flag(f, value)`                 from any host thread; what that thread wrote before is visible to the stream
+template <class D>
+concept FlagDevice = Device<D> && requires(D d, typename D::Stream s, typename D::Flag f, std::uint32_t value) {
+    requires std::is_trivially_copyable_v<typename D::Flag>;
+    { d.create_flag() } -> std::same_as<Result<typename D::Flag>>;
+    { d.destroy_flag(f) } -> std::same_as<Status>;
+    { d.wait_flag(s, f, value) } -> std::same_as<Status>;
+    { d.raise_flag(f, value) } -> std::same_as<Status>;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI

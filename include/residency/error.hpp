@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "residency/config.hpp"
+
+#if RESIDENCY_EXCEPTIONS
+#include <stdexcept>
+#endif
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// What went wrong, as a caller would branch on it.
+enum class ErrorKind : std::uint8_t {
+    invalid_argument,  ///< a value that the caller passed: a bad id, a wrong option
+    malformed,         ///< bytes or text from outside that do not follow their format; detail: Place
+    mismatch,          ///< valid things that do not belong together, such as a plan and another catalog
+    budget,            ///< below the floor, or nothing left that may leave; detail: BudgetNumbers
+    out_of_memory,     ///< the device or the host refused an allocation; detail: DeviceFailure
+    device,            ///< a device call failed; detail: DeviceFailure
+    unsupported,       ///< this device, driver, file or composition cannot do it
+    divergence,        ///< strict mode: what was asked for is not what the schedule says; detail: Divergence
+    stale,             ///< made for an earlier mapping or budget
+    io,                ///< the operating system refused a read or a write; detail: Place
+    cancelled,         ///< the caller's own callback said stop
+    wrong_state,       ///< a call that this object does not take now
+};
+
+/// Bytes, as the pool counts them.
+struct BudgetNumbers {
+    std::uint64_t asked_bytes = 0;   ///< what the refused request needs
+    std::uint64_t budget_bytes = 0;  ///< the cap in force
+    std::uint64_t held_bytes = 0;    ///< what is held and may not leave
+    std::uint64_t floor_bytes = 0;   ///< the smallest budget that works
+    std::uint32_t step = UINT32_MAX; ///< the step that sets the floor, if one does
+};
+
+/// Where in a file, text or stream the trouble is.
+struct Place {
+    std::string source;           ///< file name, or what the bytes are
+    std::uint64_t offset = 0;     ///< bytes from its start
+    std::string found, expected;  ///< may be empty
+};
+
+struct DeviceFailure {
+    int code = 0;             ///< the device's own code, such as a cudaError_t
+    std::string call;         ///< the call that returned it
+    std::uint64_t bytes = 0;  ///< what was asked for, where that applies
+};
+
+/// Step positions and storages of a divergence from the schedule.
+struct Divergence {
+    std::uint32_t step = 0;
+    std::string expected, came;
+};
+
+using ErrorDetail = std::variant<std::monostate, BudgetNumbers, Place, DeviceFailure, Divergence>;
+
+/// An error value: kind, a message that says what, where and what to do, and the numbers behind it. Cheap to copy.
+class Error {
+public:
+    Error(ErrorKind kind, std::string message, ErrorDetail detail = {})
+        : data_{std::make_shared<const Data>(Data{kind, std::move(message), std::move(detail)})} {}
+
+    [[nodiscard]] ErrorKind kind() const noexcept { return data_->kind; }
+    [[nodiscard]] const std::string& message() const noexcept { return data_->message; }
+    /// The numbers, or null where this error has none of that type.
+    template <class T>
+    [[nodiscard]] const T* detail() const noexcept {
+        return std::get_if<T>(&data_->detail);
+    }
+    /// The same error with `context` and ": " before its message.
+    [[nodiscard]] Error in(const std::string& context) const {
+        return {data_->kind, context + ": " + data_->message, data_->detail};
+    }
+
+private:
+    struct Data {
+        ErrorKind kind;
+        std::string message;
+        ErrorDetail detail;
+    };
+    std::shared_ptr<const Data> data_;
+};
+
+/// A value or an Error.
+template <class T>
+class [[nodiscard]] Result {
+    static_assert(std::is_object_v<T> && !std::is_same_v<T, Error>);
+
+public:
+    template <class U = T>
+        requires(std::constructible_from<T, U &&> && !std::same_as<std::remove_cvref_t<U>, Result> &&
+                 !std::same_as<std::remove_cvref_t<U>, Error>)
+    Result(U&& value) : state_{std::in_place_index<0>, std::forward<U>(value)} {}  // NOLINT(google-explicit-constructor)
+    Result(Error error) : state_{std::in_place_index<1>, std::move(error)} {}      // NOLINT(google-explicit-constructor)
+
+    [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
+    [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
+
+    /// Precondition: has_value().
+    [[nodiscard]] T& value() & noexcept { return *checked_value(&state_); }
+    [[nodiscard]] const T& value() const& noexcept { return *checked_value(&state_); }
+    [[nodiscard]] T&& value() && noexcept { return std::move(*checked_value(&state_)); }
+    [[nodiscard]] T& operator*() & noexcept { return value(); }
+    [[nodiscard]] const T& operator*() const& noexcept { return value(); }
+    [[nodiscard]] T&& operator*() && noexcept { return std::move(*this).value(); }
+    [[nodiscard]] T* operator->() noexcept { return &value(); }
+    [[nodiscard]] const T* operator->() const noexcept { return &value(); }
+
+    /// Precondition: !has_value().
+    [[nodiscard]] const Error& error() const noexcept {
+        RESIDENCY_ASSERT(!has_value(), "ask for an error only after has_value() said false");
+        return *std::get_if<1>(&state_);
+    }
+
+private:
+    template <class State>
+    static auto checked_value(State* state) noexcept {
+        RESIDENCY_ASSERT(state->index() == 0, "ask for a value only after has_value() said true");
+        return std::get_if<0>(state);
+    }
+    std::variant<T, Error> state_;
+};
+
+/// Success, or an Error.
+template <>
+class [[nodiscard]] Result<void> {
+public:
+    Result() noexcept = default;
+    Result(Error error) : error_{std::make_unique<Error>(std::move(error))} {}  // NOLINT(google-explicit-constructor)
+
+    [[nodiscard]] bool has_value() const noexcept { return error_ == nullptr; }
+    [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
+    /// Precondition: !has_value().
+    [[nodiscard]] const Error& error() const noexcept {
+        RESIDENCY_ASSERT(error_ != nullptr, "ask for an error only after has_value() said false");
+        return *error_;
+    }
+
+private:
+    std::unique_ptr<const Error> error_;
+};
+
+using Status = Result<void>;
+
+#if RESIDENCY_EXCEPTIONS
+
+/// Base of everything the throwing wrappers throw.
+class Exception : public std::runtime_error {
+public:
+    explicit Exception(Error error) : std::runtime_error{error.message()}, error_{std::move(error)} {}
+    [[nodiscard]] const Error& error() const noexcept { return error_; }
+    [[nodiscard]] ErrorKind kind() const noexcept { return error_.kind(); }
+
+private:
+    Error error_;
+};
+
+class InvalidArgument : public Exception { using Exception::Exception; };
+class FormatError : public Exception { using Exception::Exception; };
+class MismatchError : public Exception { using Exception::Exception; };
+class BudgetError : public Exception { using Exception::Exception; };
+class DeviceError : public Exception { using Exception::Exception; };
+class OutOfMemory : public DeviceError { using DeviceError::DeviceError; };
+class Unsupported : public Exception { using Exception::Exception; };
+class DivergenceError : public Exception { using Exception::Exception; };
+class StaleError : public Exception { using Exception::Exception; };
+class IoError : public Exception { using Exception::Exception; };
+class Cancelled : public Exception { using Exception::Exception; };
+class WrongState : public Exception { using Exception::Exception; };
+
+/// Throws the exception that matches the kind.
+[[noreturn]] inline void throw_error(const Error& error) {
+    switch (error.kind()) {
+        case ErrorKind::invalid_argument: throw InvalidArgument{error};
+        case ErrorKind::malformed: throw FormatError{error};
+        case ErrorKind::mismatch: throw MismatchError{error};
+        case ErrorKind::budget: throw BudgetError{error};
+        case ErrorKind::out_of_memory: throw OutOfMemory{error};
+        case ErrorKind::device: throw DeviceError{error};
+        case ErrorKind::unsupported: throw Unsupported{error};
+        case ErrorKind::divergence: throw DivergenceError{error};
+        case ErrorKind::stale: throw StaleError{error};
+        case ErrorKind::io: throw IoError{error};
+        case ErrorKind::cancelled: throw Cancelled{error};
+        case ErrorKind::wrong_state: throw WrongState{error};
+    }
+    throw Exception{error};
+}
+
+/// The value, or its error thrown. Every throwing form is `return unwrap(try_form(...))`.
+template <class T>
+T unwrap(Result<T> result) {
+    if (!result) { throw_error(result.error()); }
+    if constexpr (!std::is_void_v<T>) { return std::move(result).value(); }
+}
+
+#endif  // RESIDENCY_EXCEPTIONS
+
+}  // namespace residency::inline RESIDENCY_ABI
