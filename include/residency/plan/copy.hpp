@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "residency/config.hpp"
+
+namespace residency::inline RESIDENCY_ABI::plan {
+
+/// No step, no slot, no chunk.
+inline constexpr std::uint32_t none = UINT32_MAX;
+
+/// The end of a step (hence of all steps before it), of this pass or of the one before.
+struct Wait {
+    std::uint32_t step = none;  ///< none: nothing to wait for, the addresses are never reused
+    std::int32_t pass = 0;      ///< relative to the pass of the call: 0 or −1. The first pass ignores −1
+
+    [[nodiscard]] bool exists() const noexcept { return step != none; }
+    friend bool operator==(const Wait&, const Wait&) = default;
+};
+
+/// One contiguous range of the image, brought to the device. Whole chunks, or in an arena whole storages.
+struct Copy {
+    std::uint64_t image_begin = 0, image_end = 0;  ///< bytes
+    /// In chunks: index into Plan::slots() of the slot of the first chunk; one entry for each chunk of the range.
+    /// In an arena: the byte of the arena where the range begins.
+    std::uint64_t to = 0;
+    std::uint32_t needed_by = 0;                   ///< the first step that reads any of it; a copy belongs to the pass of that step
+
+    [[nodiscard]] std::uint64_t bytes() const noexcept { return image_end - image_begin; }
+    friend bool operator==(const Copy&, const Copy&) = default;
+};
+
+/// Copies that start together, after one wait: one call of the driver, one latency.
+struct Call {
+    std::uint32_t copies_begin = 0, copies_end = 0;  ///< of Plan::copies()
+    Wait wait;
+    std::uint32_t needed_by = 0;                     ///< the least needed_by of its copies; never decreases from call to call
+
+    friend bool operator==(const Call&, const Call&) = default;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::plan
