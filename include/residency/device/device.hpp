@@ -45,7 +45,8 @@ enum class Timing : bool { off, on };
 ///  8. `d.copy(copies, s)`                                 all start together, in any order; one latency for the call where the
 ///                                                         device batches; later work of s starts after the last of them
 ///  9. `d.fill(at, byte, bytes, s)`
-/// 10. `d.allocate(bytes)`, `d.deallocate(at)`             may block; deallocate waits for the device
+/// 10. `d.allocate(bytes)`, `d.deallocate(at)`, `d.allocation_granularity()`   may block; deallocate waits for the device;
+///                                                         what an allocation takes from memory() is a multiple of the granularity
 /// 11. `d.create_pool(cap_bytes)`, `d.destroy_pool(p)`, `d.pool_granularity()`      a capped stream-ordered pool
 /// 12. `d.allocate(p, bytes, s)`, `d.deallocate(p, at, s)` in the order of s; exhaustion is ErrorKind::out_of_memory
 /// 13. `d.held_bytes(p)`, `d.trim(p)`                      what the pool holds of the device; give back what is unused
@@ -92,6 +93,7 @@ concept Device = requires(D d, const D c, typename D::Stream s, typename D::Even
     { d.fill(at, value, bytes, s) } -> std::same_as<Status>;
     { d.allocate(bytes) } -> std::same_as<Result<void*>>;
     { d.deallocate(at) } -> std::same_as<Status>;
+    { c.allocation_granularity() } -> std::same_as<std::uint64_t>;
     { d.create_pool(bytes) } -> std::same_as<Result<typename D::Pool>>;
     { d.destroy_pool(p) } -> std::same_as<Status>;
     { c.pool_granularity() } -> std::same_as<std::uint64_t>;
