@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// How the operating system holds host memory.
+enum class HostMemory : std::uint8_t {
+    pageable,  ///< ordinary memory: a device copies it through a staging buffer
+    pinned,    ///< page-locked and known to the device driver: a device copies it by itself
+};
+
+struct HostAllocation;
+
+/// A read-only range of host memory with its owner, held by `shared_ptr<const HostBytes>`. Whoever copies from it holds a
+/// reference, so that it outlives every copy. Immutable, so any number of threads may share one.
+class HostBytes {
+    struct Key {};
+
+public:
+    static constexpr std::size_t default_alignment_bytes = std::size_t{2} << 20;
+
+    HostBytes(Key, const std::byte* data, std::uint64_t bytes, HostMemory kind, std::shared_ptr<const void> owner) noexcept
+        : data_{data}, bytes_{bytes}, kind_{kind}, owner_{std::move(owner)} {}
+
+    /// The caller's bytes. They must stay valid and unchanged until the last reference to the result is gone: destroy every
+    /// catalog and residency that uses them first. With `keep_alive`, that object is held until then.
+    [[nodiscard]] static std::shared_ptr<const HostBytes> borrow(std::span<const std::byte> bytes, HostMemory kind,
+                                                                 std::shared_ptr<const void> keep_alive = nullptr) {
+        return std::make_shared<const HostBytes>(Key{}, bytes.data(), bytes.size(), kind, std::move(keep_alive));
+    }
+    /// Takes over the vector.
+    [[nodiscard]] static std::shared_ptr<const HostBytes> own(std::vector<std::byte> bytes) {
+        auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+        const std::span<const std::byte> view{*owner};
+        return borrow(view, HostMemory::pageable, std::move(owner));
+    }
+    /// Takes over `bytes` bytes at `data`; `deleter(data)` runs once, when the last reference is gone.
+    template <class Deleter>
+        requires requires(Deleter& deleter, std::byte* data) { deleter(data); }
+    [[nodiscard]] static std::shared_ptr<const HostBytes> adopt(std::byte* data, std::uint64_t bytes, HostMemory kind,
+                                                                Deleter deleter) {
+        std::shared_ptr<std::byte> owner{data, std::move(deleter)};
+        return std::make_shared<const HostBytes>(Key{}, data, bytes, kind, std::move(owner));
+    }
+    /// Pageable memory to be filled by the caller before others see it; not zeroed. `alignment_bytes`: a power of two. The
+    /// default suits huge pages and later registration with a driver.
+    [[nodiscard]] static Result<HostAllocation> try_allocate(std::uint64_t bytes,
+                                                             std::size_t alignment_bytes = default_alignment_bytes);
+
+    /// May be null where bytes() is 0.
+    [[nodiscard]] const std::byte* data() const noexcept { return data_; }
+    [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] HostMemory kind() const noexcept { return kind_; }
+    /// Whether this object keeps the memory alive, rather than the caller's promise.
+    [[nodiscard]] bool is_owned() const noexcept { return owner_ != nullptr; }
+    [[nodiscard]] std::span<const std::byte> span() const noexcept { return {data_, static_cast<std::size_t>(bytes_)}; }
+
+private:
+    const std::byte* data_;
+    std::uint64_t bytes_;
+    HostMemory kind_;
+    std::shared_ptr<const void> owner_;
+};
+
+/// Fresh memory: `writable` is the same range as `bytes`, valid as long as that is held.
+struct HostAllocation {
+    std::shared_ptr<const HostBytes> bytes;
+    std::span<std::byte> writable;
+};
+
+inline Result<HostAllocation> HostBytes::try_allocate(std::uint64_t bytes, std::size_t alignment_bytes) {
+    RESIDENCY_ASSERT(alignment_bytes != 0 && (alignment_bytes & (alignment_bytes - 1)) == 0, "align to a power of two");
+    const std::align_val_t alignment{alignment_bytes};
+    void* data = nullptr;
+    if (bytes <= static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max())) {
+        data = ::operator new(static_cast<std::size_t>(bytes), alignment, std::nothrow);
+    }
+    if (data == nullptr) {
+        return Error{ErrorKind::out_of_memory, "the host has no " + std::to_string(bytes) + " bytes of memory left",
+                     DeviceFailure{0, "operator new", bytes}};
+    }
+    auto* first = static_cast<std::byte*>(data);
+    auto held = adopt(first, bytes, HostMemory::pageable, [alignment](std::byte* p) { ::operator delete(p, alignment); });
+    return HostAllocation{std::move(held), {first, static_cast<std::size_t>(bytes)}};
+}
+
+}  // namespace residency::inline RESIDENCY_ABI

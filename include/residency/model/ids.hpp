@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "residency/config.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// A weight of one catalog: dense, 0 … weights − 1.
+enum class WeightId : std::uint32_t {};
+/// A storage of one catalog: dense, 0 … storages − 1.
+enum class StorageId : std::uint32_t {};
+
+/// Ids that no catalog has.
+inline constexpr WeightId no_weight{UINT32_MAX};
+inline constexpr StorageId no_storage{UINT32_MAX};
+
+/// The id as an array index.
+[[nodiscard]] constexpr std::uint32_t index(WeightId id) noexcept { return static_cast<std::uint32_t>(id); }
+[[nodiscard]] constexpr std::uint32_t index(StorageId id) noexcept { return static_cast<std::uint32_t>(id); }
+
+}  // namespace residency::inline RESIDENCY_ABI

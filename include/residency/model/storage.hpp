@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "residency/model/host_bytes.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// Where the kernels read a storage.
+enum class Placement : std::uint8_t {
+    streamed,  ///< brought to the device when a step needs it
+    resident,  ///< on the device from construction to the end
+    host,      ///< in pinned host memory, which kernels read over the link; costs no budget
+};
+
+/// A file that holds bytes of storages.
+struct SourceFile {
+    std::string path;
+    std::uint64_t bytes = 0;  ///< its size
+};
+
+/// Bytes in host memory, from `offset_bytes` on.
+struct HostSource {
+    std::shared_ptr<const HostBytes> host;
+    std::uint64_t offset_bytes = 0;
+    friend bool operator==(const HostSource&, const HostSource&) noexcept = default;
+};
+
+/// Bytes in a file, from `offset_bytes` on.
+struct FileSource {
+    std::shared_ptr<const SourceFile> file;
+    std::uint64_t offset_bytes = 0;
+    friend bool operator==(const FileSource&, const FileSource&) noexcept = default;
+};
+
+/// Where a storage's bytes come from; monostate: nowhere yet (enough to plan, not to run).
+using StorageSource = std::variant<std::monostate, HostSource, FileSource>;
+
+/// The bytes behind one or more weights: what is moved as one.
+struct Storage {
+    static constexpr std::uint64_t default_alignment_bytes = 256;
+
+    std::uint64_t bytes = 0;
+    std::uint64_t alignment_bytes = default_alignment_bytes;  ///< of its address on the device: a power of two, up to 2 MiB
+    Placement placement = Placement::streamed;
+    bool is_mutable = false;  ///< kernels write it: it is resident, and never leaves
+    StorageSource source;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI

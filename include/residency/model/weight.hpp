@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "residency/model/dtype.hpp"
+#include "residency/model/ids.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// Extents, slowest first; empty for a scalar.
+using Shape = std::vector<std::uint64_t>;
+/// Elements from one index to the next, an entry for each extent.
+using Strides = std::vector<std::uint64_t>;
+
+/// A named tensor view on a storage.
+struct Weight {
+    std::string name;
+    DType dtype;
+    Shape shape;
+    Strides strides;                 ///< elements; filled in for dense weights too
+    StorageId storage = no_storage;
+    std::uint64_t offset_bytes = 0;  ///< from the start of the storage
+    std::uint64_t bytes = 0;         ///< from its first byte to its last; dtype × shape where dense
+
+    /// 1 for a scalar.
+    [[nodiscard]] std::uint64_t elements() const noexcept {
+        std::uint64_t count = 1;
+        for (const std::uint64_t extent : shape) { count *= extent; }
+        return count;
+    }
+    /// Whether the elements lie in row-major order without gaps.
+    [[nodiscard]] bool is_dense() const noexcept {
+        std::uint64_t expected = 1;
+        for (std::size_t axis = shape.size(); axis-- > 0;) {
+            if (shape[axis] != 1 && strides[axis] != expected) { return elements() == 0; }
+            expected *= shape[axis];
+        }
+        return true;
+    }
+};
+
+}  // namespace residency::inline RESIDENCY_ABI
