@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "residency/model/container.hpp"
+#include "residency/model/stable_hash.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// What an array in a container may hold: integers, enumerations and floating-point numbers of 1, 2, 4 or 8 bytes.
+template <class T>
+concept ContainerElement = !std::same_as<T, bool> && (std::integral<T> || std::is_enum_v<T> || std::floating_point<T>) &&
+                           sizeof(T) <= 8;
+
+namespace detail {
+
+/// The unsigned integer with the same bits.
+template <ContainerElement T>
+[[nodiscard]] constexpr auto container_bits(T value) noexcept {
+    if constexpr (std::is_enum_v<T>) {
+        return container_bits(static_cast<std::underlying_type_t<T>>(value));
+    } else if constexpr (std::same_as<T, float>) {
+        return std::bit_cast<std::uint32_t>(value);
+    } else if constexpr (std::same_as<T, double>) {
+        return std::bit_cast<std::uint64_t>(value);
+    } else {
+        return static_cast<std::make_unsigned_t<T>>(value);
+    }
+}
+
+template <std::unsigned_integral T>
+void append_little_endian(std::vector<std::byte>& out, T value) {
+    for (std::size_t i = 0; i < sizeof(T); ++i) { out.push_back(static_cast<std::byte>(value >> (8 * i) & 0xff)); }
+}
+
+}  // namespace detail
+
+/// The bytes of one section, written in order.
+class SectionWriter {
+public:
+    explicit SectionWriter(std::uint32_t tag) noexcept : tag_{tag} {}
+
+    template <ContainerElement T>
+    void value(T value) {
+        detail::append_little_endian(bytes_, detail::container_bits(value));
+    }
+    void u8(std::uint8_t v) { value(v); }
+    void u32(std::uint32_t v) { value(v); }
+    void u64(std::uint64_t v) { value(v); }
+    void i64(std::int64_t v) { value(v); }
+    void f64(double v) { value(v); }
+
+    void text(std::string_view text) { array(std::span<const char>{text}); }
+    /// The count, then the elements.
+    template <class T, std::size_t extent>
+        requires ContainerElement<std::remove_const_t<T>>
+    void array(std::span<T, extent> values) {
+        bytes_.reserve(bytes_.size() + sizeof(std::uint64_t) + values.size_bytes());
+        u64(values.size());
+        for (const auto each : values) { value(each); }
+    }
+    template <ContainerElement T>
+    void array(const std::vector<T>& values) {
+        array(std::span<const T>{values});
+    }
+
+    [[nodiscard]] std::uint32_t tag() const noexcept { return tag_; }
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+private:
+    std::uint32_t tag_;
+    std::vector<std::byte> bytes_;
+};
+
+/// Writes a container (container.hpp describes its bytes):
+///
+///     ContainerWriter writer{ContainerKind::plan, 1, catalog.hash()};
+///     SectionWriter& moves = writer.section(section_tag("MOVE"));
+///     moves.array(offsets);
+///     std::vector<std::byte> bytes = writer.finish();
+class ContainerWriter {
+public:
+    ContainerWriter(ContainerKind kind, std::uint32_t kind_version, std::uint64_t catalog_hash) noexcept
+        : kind_{kind}, kind_version_{kind_version}, catalog_hash_{catalog_hash} {}
+
+    /// Begins a section; the reference stays valid. Preconditions: a tag not used before; at most 64 sections.
+    SectionWriter& section(std::uint32_t tag) {
+        RESIDENCY_ASSERT(sections_.size() < detail::container_max_sections, "use at most 64 sections");
+        for ([[maybe_unused]] const SectionWriter& other : sections_) {
+            RESIDENCY_ASSERT(other.tag() != tag, "give each section a tag of its own");
+        }
+        return sections_.emplace_back(tag);
+    }
+
+    [[nodiscard]] std::vector<std::byte> finish() const {
+        std::uint64_t offset = detail::container_header_bytes + sections_.size() * detail::container_entry_bytes;
+        std::uint64_t total = offset + detail::container_checksum_bytes;
+        for (const SectionWriter& section : sections_) { total += detail::container_padded(section.bytes().size()); }
+
+        std::vector<std::byte> out;
+        out.reserve(static_cast<std::size_t>(total));
+        for (const std::uint8_t byte : detail::container_magic) { out.push_back(std::byte{byte}); }
+        detail::append_little_endian(out, detail::container_version);
+        detail::append_little_endian(out, static_cast<std::uint32_t>(kind_));
+        detail::append_little_endian(out, kind_version_);
+        detail::append_little_endian(out, static_cast<std::uint32_t>(sections_.size()));
+        detail::append_little_endian(out, total);
+        detail::append_little_endian(out, catalog_hash_);
+        for (const SectionWriter& section : sections_) {
+            detail::append_little_endian(out, section.tag());
+            detail::append_little_endian(out, std::uint32_t{0});
+            detail::append_little_endian(out, offset);
+            detail::append_little_endian(out, static_cast<std::uint64_t>(section.bytes().size()));
+            offset += detail::container_padded(section.bytes().size());
+        }
+        for (const SectionWriter& section : sections_) {
+            const auto bytes = section.bytes();
+            out.insert(out.end(), bytes.begin(), bytes.end());
+            out.resize(static_cast<std::size_t>(detail::container_padded(out.size())));
+        }
+        StableHash checksum;
+        checksum.bytes(out);
+        detail::append_little_endian(out, checksum.value());
+        return out;
+    }
+
+private:
+    ContainerKind kind_;
+    std::uint32_t kind_version_;
+    std::uint64_t catalog_hash_;
+    std::deque<SectionWriter> sections_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "residency/error.hpp"
+#include "residency/model/quoted.hpp"
+
+namespace residency::inline RESIDENCY_ABI::detail {
+
+struct FileCloser {
+    void operator()(std::FILE* file) const noexcept { static_cast<void>(std::fclose(file)); }
+};
+using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
+
+/// All bytes of a file of at most `max_bytes` bytes. Blocks.
+[[nodiscard]] inline Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
+    const auto refused = [&](const char* what, std::uint64_t offset) {
+        return Error{ErrorKind::io, quoted(path) + ": " + what, Place{path, offset, {}, {}}};
+    };
+    const FileHandle file{std::fopen(path.c_str(), "rb")};
+    if (!file) { return refused("cannot be opened for reading", 0); }
+    std::vector<std::byte> bytes;
+    std::vector<std::byte> block(std::size_t{1} << 16);
+    while (const std::size_t got = std::fread(block.data(), 1, block.size(), file.get())) {
+        if (got > max_bytes - bytes.size()) {
+            return Error{ErrorKind::malformed, quoted(path) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
+                         Place{path, max_bytes, "more bytes", "the end"}};
+        }
+        bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
+    }
+    if (std::ferror(file.get()) != 0) { return refused("cannot be read", bytes.size()); }
+    return bytes;
+}
+
+/// Writes the file beside its place, then moves it there: readers see the old bytes or the new. Blocks.
+[[nodiscard]] inline Status write_file(const std::string& path, std::span<const std::byte> bytes) {
+    const std::string fresh = path + ".partial";
+    const auto refused = [&](const std::string& name, const char* what) {
+        return Error{ErrorKind::io, quoted(name) + ": " + what, Place{name, 0, {}, {}}};
+    };
+    {
+        FileHandle file{std::fopen(fresh.c_str(), "wb")};
+        if (!file) { return refused(fresh, "cannot be opened for writing"); }
+        const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+        if (std::fclose(file.release()) != 0 || !written) {
+            static_cast<void>(std::remove(fresh.c_str()));
+            return refused(fresh, "cannot be written");
+        }
+    }
+    if (std::rename(fresh.c_str(), path.c_str()) != 0) {
+        static_cast<void>(std::remove(fresh.c_str()));
+        return refused(path, "cannot be replaced");
+    }
+    return {};
+}
+
+}  // namespace residency::inline RESIDENCY_ABI::detail
