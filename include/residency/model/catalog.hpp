@@ -165,7 +165,7 @@ namespace detail {
         if (file->file == nullptr) { return Error{ErrorKind::invalid_argument, "its file is null"}; }
         offset = file->offset_bytes;
         whole = file->file->bytes;
-        where = quoted(file->file->path);
+        where = detail::quoted(file->file->path);
     }
     if (lies_inside(offset, bytes, whole)) { return {}; }
     return Error{ErrorKind::invalid_argument,

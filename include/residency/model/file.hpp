@@ -23,7 +23,7 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
 /// All bytes of a file of at most `max_bytes` bytes. Blocks.
 [[nodiscard]] inline Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
     const auto refused = [&](const char* what, std::uint64_t offset) {
-        return Error{ErrorKind::io, quoted(path) + ": " + what, Place{path, offset, {}, {}}};
+        return Error{ErrorKind::io, detail::quoted(path) + ": " + what, Place{path, offset, {}, {}}};
     };
     const FileHandle file{std::fopen(path.c_str(), "rb")};
     if (!file) { return refused("cannot be opened for reading", 0); }
@@ -31,7 +31,7 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
     std::vector<std::byte> block(std::size_t{1} << 16);
     while (const std::size_t got = std::fread(block.data(), 1, block.size(), file.get())) {
         if (got > max_bytes - bytes.size()) {
-            return Error{ErrorKind::malformed, quoted(path) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
+            return Error{ErrorKind::malformed, detail::quoted(path) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
                          Place{path, max_bytes, "more bytes", "the end"}};
         }
         bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
@@ -44,7 +44,7 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
 [[nodiscard]] inline Status write_file(const std::string& path, std::span<const std::byte> bytes) {
     const std::string fresh = path + ".partial";
     const auto refused = [&](const std::string& name, const char* what) {
-        return Error{ErrorKind::io, quoted(name) + ": " + what, Place{name, 0, {}, {}}};
+        return Error{ErrorKind::io, detail::quoted(name) + ": " + what, Place{name, 0, {}, {}}};
     };
     {
         FileHandle file{std::fopen(fresh.c_str(), "wb")};
