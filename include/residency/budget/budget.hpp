@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "residency/error.hpp"
+#include "residency/model/checked.hpp"
+#include "residency/model/quoted.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// What a budget is a number of.
+enum class BudgetKind : std::uint8_t {
+    bytes,
+    percent_of_weights,  ///< of the bytes of all streamed and resident weights
+    percent_of_free,     ///< of the device memory that is free
+    automatic,           ///< the device memory that is free, less a reserve
+};
+
+/// Who set a budget; the first that did wins.
+enum class BudgetOrigin : std::uint8_t { load_time, stored, automatic };
+
+[[nodiscard]] constexpr std::string_view name_of(BudgetOrigin origin) noexcept {
+    switch (origin) {
+        case BudgetOrigin::load_time: return "load-time";
+        case BudgetOrigin::stored: return "stored";
+        case BudgetOrigin::automatic: return "automatic";
+    }
+    return "unknown";
+}
+
+/// What a budget is resolved against. Bytes as the pool counts them: rounded as it rounds.
+struct BudgetContext {
+    std::uint64_t streamed_bytes = 0;                ///< all streamed storages
+    std::uint64_t resident_bytes = 0;                ///< all resident storages
+    std::uint64_t floor_bytes = 0;                   ///< residents and the largest step: the smallest budget that works
+    std::uint32_t floor_step = UINT32_MAX;           ///< the step that sets the floor, if one does
+    std::string floor_step_name;                     ///< its name, if it has one
+    std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
+    std::uint64_t reserve_bytes = 0;                 ///< what an automatic budget leaves free
+    std::uint64_t granularity_bytes = 1;             ///< budgets are rounded down, the floor and the total up, to multiples
+};
+
+/// What a resolved budget had to be changed for.
+enum class BudgetAdjustment : std::uint8_t {
+    none,
+    zero_to_floor,      ///< zero was asked: the smallest that works
+    clamped_to_total,   ///< more than everything was asked
+    raised_to_floor,    ///< an automatic budget was below the floor
+};
+
+/// The cap in force, and how it came about.
+struct ResolvedBudget {
+    std::uint64_t bytes = 0;        ///< the cap, a multiple of the granularity
+    std::uint64_t asked_bytes = 0;  ///< before rounding and adjustment
+    std::uint64_t floor_bytes = 0;  ///< rounded up to the granularity
+    std::uint64_t total_bytes = 0;  ///< what everything takes, rounded up to the granularity; at least the floor
+    BudgetAdjustment adjustment = BudgetAdjustment::none;
+    BudgetOrigin origin = BudgetOrigin::load_time;
+    std::string text;               ///< one line: what was asked by whom, and what came of it
+
+    /// Whether more was asked than everything takes.
+    [[nodiscard]] bool is_clamped() const noexcept { return adjustment == BudgetAdjustment::clamped_to_total; }
+    /// Whether weights have to leave: false where everything is resident.
+    [[nodiscard]] bool is_streaming() const noexcept { return bytes < total_bytes; }
+};
+
+/// The hard cap on device bytes, as a caller states it. A regular value; automatic unless told otherwise.
+///
+/// As text, exactly and nothing else: digits (bytes), digits and a unit (kB MB GB TB: powers of 1000; KiB MiB GiB TiB: powers
+/// of 1024), digits and "%" (of the weights), digits and "%free" (of the free device memory, up to 100), or "auto". Zero of
+/// anything is the floor.
+class Budget {
+public:
+    constexpr Budget() noexcept = default;
+
+    [[nodiscard]] static constexpr Budget bytes(std::uint64_t bytes) noexcept { return {BudgetKind::bytes, bytes}; }
+    /// Above 100 is clamped when it is resolved.
+    [[nodiscard]] static constexpr Budget percent_of_weights(std::uint64_t percent) noexcept {
+        return {BudgetKind::percent_of_weights, percent};
+    }
+    /// Precondition: percent <= 100.
+    [[nodiscard]] static constexpr Budget percent_of_free(std::uint64_t percent) noexcept {
+        RESIDENCY_ASSERT(percent <= 100, "no more than all of the free memory can be asked for");
+        return {BudgetKind::percent_of_free, percent};
+    }
+    [[nodiscard]] static constexpr Budget automatic() noexcept { return {}; }
+
+    /// An error, with the place, where the text does not follow the grammar or a number does not fit in 64 bits.
+    [[nodiscard]] static Result<Budget> try_parse(std::string_view text);
+#if RESIDENCY_EXCEPTIONS
+    [[nodiscard]] static Budget parse(std::string_view text) { return unwrap(try_parse(text)); }
+#endif
+
+    [[nodiscard]] constexpr BudgetKind kind() const noexcept { return kind_; }
+    /// Bytes or per cent; 0 where automatic.
+    [[nodiscard]] constexpr std::uint64_t amount() const noexcept { return amount_; }
+    /// Text that parses to this budget.
+    [[nodiscard]] std::string text() const;
+
+    /// The cap. An error of kind budget, with the numbers, where it is below the floor and not automatic, or where it needs to
+    /// know the free device memory and the context does not. Precondition: the granularity is not 0.
+    [[nodiscard]] Result<ResolvedBudget> try_resolve(const BudgetContext& context,
+                                                     BudgetOrigin origin = BudgetOrigin::load_time) const;
+#if RESIDENCY_EXCEPTIONS
+    [[nodiscard]] ResolvedBudget resolve(const BudgetContext& context, BudgetOrigin origin = BudgetOrigin::load_time) const {
+        return unwrap(try_resolve(context, origin));
+    }
+#endif
+
+    friend constexpr bool operator==(const Budget&, const Budget&) noexcept = default;
+
+private:
+    struct Unit {
+        std::string_view name;
+        std::uint64_t bytes;
+    };
+    /// In the order in which text() tries them.
+    static constexpr std::array<Unit, 8> units{{{"TiB", std::uint64_t{1} << 40},
+                                                {"GiB", std::uint64_t{1} << 30},
+                                                {"MiB", std::uint64_t{1} << 20},
+                                                {"KiB", std::uint64_t{1} << 10},
+                                                {"TB", 1000000000000},
+                                                {"GB", 1000000000},
+                                                {"MB", 1000000},
+                                                {"kB", 1000}}};
+
+    constexpr Budget(BudgetKind kind, std::uint64_t amount) noexcept : kind_{kind}, amount_{amount} {}
+
+    /// `percent` of `whole`, rounded down, or UINT64_MAX where that does not fit.
+    [[nodiscard]] static constexpr std::uint64_t share(std::uint64_t whole, std::uint64_t percent) noexcept {
+        // With p = 100 q + r and w = 100 h + l: w p / 100 = w q + h r + l r / 100.
+        const auto whole_parts = detail::checked_multiply(whole, percent / 100);
+        const std::uint64_t rest = whole / 100 * (percent % 100) + whole % 100 * (percent % 100) / 100;
+        return whole_parts ? detail::saturating_add(*whole_parts, rest) : UINT64_MAX;
+    }
+
+    BudgetKind kind_ = BudgetKind::automatic;
+    std::uint64_t amount_ = 0;
+};
+
+/// Who may state a budget, in the order in which they are asked.
+struct BudgetSources {
+    std::optional<Budget> load_time;          ///< by whoever runs the model now
+    std::optional<Budget> stored;             ///< with the model
+    Budget automatic = Budget::automatic();   ///< where nobody did
+
+    /// The budget that wins, and whose it is.
+    [[nodiscard]] constexpr std::pair<Budget, BudgetOrigin> winner() const noexcept {
+        if (load_time) { return {*load_time, BudgetOrigin::load_time}; }
+        if (stored) { return {*stored, BudgetOrigin::stored}; }
+        return {automatic, BudgetOrigin::automatic};
+    }
+    /// The winner, resolved (Budget::try_resolve). A loser is never tried in its place.
+    [[nodiscard]] Result<ResolvedBudget> try_resolve(const BudgetContext& context) const {
+        const auto [budget, origin] = winner();
+        return budget.try_resolve(context, origin);
+    }
+#if RESIDENCY_EXCEPTIONS
+    [[nodiscard]] ResolvedBudget resolve(const BudgetContext& context) const { return unwrap(try_resolve(context)); }
+#endif
+};
+
+inline Result<Budget> Budget::try_parse(std::string_view text) {
+    if (text == "auto") { return automatic(); }
+    const auto refused = [&](std::size_t at, const std::string& found, const std::string& expected) {
+        return Error{ErrorKind::malformed,
+                     "budget " + detail::quoted(text) + " at byte " + std::to_string(at) + ": found " + found + ", expected " +
+                         expected,
+                     Place{"budget " + detail::quoted(text), at, found, expected}};
+    };
+    std::size_t at = 0;
+    std::uint64_t number = 0;
+    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+        const auto tens = detail::checked_multiply(number, 10);
+        const auto sum = tens ? detail::checked_add(*tens, static_cast<std::uint64_t>(text[at] - '0')) : tens;
+        if (!sum) { return refused(0, "a number beyond 64 bits", "at most " + std::to_string(UINT64_MAX)); }
+        number = *sum;
+    }
+    const std::string_view rest = text.substr(at);
+    const std::string found = rest.empty() ? "the end" : detail::quoted(rest);
+    if (at == 0) {
+        return refused(0, found,
+                       text.starts_with('-') ? "digits, or auto (no budget is negative)"
+                                             : "digits, or auto: such as 8589934592, 8GiB, 60%, 60%free, auto");
+    }
+    if (rest.empty()) { return bytes(number); }
+    if (rest == "%") { return percent_of_weights(number); }
+    if (rest == "%free") {
+        if (number > 100) { return refused(0, std::to_string(number) + "%free", "at most 100%free"); }
+        return percent_of_free(number);
+    }
+    for (const Unit& unit : units) {
+        if (rest != unit.name) { continue; }
+        const auto product = detail::checked_multiply(number, unit.bytes);
+        if (!product) { return refused(0, "a number of bytes beyond 64 bits", "at most " + std::to_string(UINT64_MAX)); }
+        return bytes(*product);
+    }
+    return refused(at, found, "the end, %, %free, or one of kB MB GB TB KiB MiB GiB TiB, without spaces and in this case");
+}
+
+inline std::string Budget::text() const {
+    switch (kind_) {
+        case BudgetKind::bytes: break;
+        case BudgetKind::percent_of_weights: return std::to_string(amount_) + "%";
+        case BudgetKind::percent_of_free: return std::to_string(amount_) + "%free";
+        case BudgetKind::automatic: return "auto";
+    }
+    for (const Unit& unit : units) {
+        if (amount_ != 0 && amount_ % unit.bytes == 0) { return std::to_string(amount_ / unit.bytes) + std::string{unit.name}; }
+    }
+    return std::to_string(amount_);
+}
+
+inline Result<ResolvedBudget> Budget::try_resolve(const BudgetContext& context, BudgetOrigin origin) const {
+    RESIDENCY_ASSERT(context.granularity_bytes != 0, "give a granularity of at least 1 byte");
+    const auto round_up = [&](std::uint64_t value) {
+        const std::uint64_t over = value % context.granularity_bytes;
+        return over == 0 ? value : detail::saturating_add(value, context.granularity_bytes - over);
+    };
+    const auto in_bytes = [](std::uint64_t value) { return std::to_string(value) + " bytes"; };
+    const std::uint64_t weights = detail::saturating_add(context.streamed_bytes, context.resident_bytes);
+
+    ResolvedBudget resolved;
+    resolved.origin = origin;
+    resolved.floor_bytes = round_up(context.floor_bytes);
+    resolved.total_bytes = std::max(round_up(weights), resolved.floor_bytes);
+    const std::string who = "the " + std::string{name_of(origin)} + " budget " + text();
+    const bool may_fall_back = kind_ == BudgetKind::automatic || origin == BudgetOrigin::automatic;
+
+    const bool needs_free = kind_ == BudgetKind::automatic || kind_ == BudgetKind::percent_of_free;
+    if (needs_free && !context.free_device_bytes) {
+        return Error{ErrorKind::budget,
+                     who + " is a part of the free device memory, and there is no device; give bytes (at least " +
+                         std::to_string(resolved.floor_bytes) + ") or a percentage of the weights",
+                     BudgetNumbers{0, 0, context.resident_bytes, resolved.floor_bytes, context.floor_step}};
+    }
+    switch (kind_) {
+        case BudgetKind::bytes: resolved.asked_bytes = amount_; break;
+        case BudgetKind::percent_of_weights: resolved.asked_bytes = share(weights, amount_); break;
+        case BudgetKind::percent_of_free: resolved.asked_bytes = share(*context.free_device_bytes, amount_); break;
+        case BudgetKind::automatic: {
+            const std::uint64_t free = *context.free_device_bytes;
+            resolved.asked_bytes = free > context.reserve_bytes ? free - context.reserve_bytes : 0;
+            break;
+        }
+    }
+    resolved.bytes = resolved.asked_bytes - resolved.asked_bytes % context.granularity_bytes;
+    resolved.text = who;
+    if (kind_ != BudgetKind::bytes || text() != std::to_string(amount_)) {
+        resolved.text += " (" + in_bytes(resolved.asked_bytes) + ")";
+    }
+
+    if (kind_ != BudgetKind::automatic && amount_ == 0) {
+        resolved.adjustment = BudgetAdjustment::zero_to_floor;
+        resolved.bytes = resolved.floor_bytes;
+        resolved.text += " means the smallest that works, " + in_bytes(resolved.bytes);
+    } else if (resolved.asked_bytes > resolved.total_bytes) {
+        resolved.adjustment = BudgetAdjustment::clamped_to_total;
+        resolved.bytes = resolved.total_bytes;
+        resolved.text += " is clamped to the " + in_bytes(resolved.bytes) + " that everything takes";
+    } else if (resolved.bytes < resolved.floor_bytes && may_fall_back) {
+        resolved.adjustment = BudgetAdjustment::raised_to_floor;
+        resolved.bytes = resolved.floor_bytes;
+        resolved.text += " is raised to the smallest that works, " + in_bytes(resolved.bytes);
+    } else if (resolved.bytes < resolved.floor_bytes) {
+        std::string message = resolved.text + " is below the smallest that works, " + in_bytes(resolved.floor_bytes) + ": ";
+        if (context.streamed_bytes == 0) {
+            message += "no weight can be streamed, the residents take " + in_bytes(context.resident_bytes);
+        } else {
+            const std::uint64_t step_bytes = context.floor_bytes - std::min(context.floor_bytes, context.resident_bytes);
+            message += context.floor_step == UINT32_MAX ? "the largest request" : "step " + std::to_string(context.floor_step);
+            if (!context.floor_step_name.empty()) { message += " (" + detail::quoted(context.floor_step_name) + ")"; }
+            message += " needs " + in_bytes(step_bytes) + " at once beside " + in_bytes(context.resident_bytes) + " of residents";
+        }
+        message += "; give " + std::to_string(resolved.floor_bytes) + " or more, or 0 for the smallest";
+        return Error{ErrorKind::budget, std::move(message),
+                     BudgetNumbers{resolved.asked_bytes, resolved.bytes, context.resident_bytes, resolved.floor_bytes,
+                                   context.floor_step}};
+    } else if (resolved.bytes != resolved.asked_bytes) {
+        resolved.text += " is rounded down to " + in_bytes(resolved.bytes);
+    }
+    if (!resolved.is_streaming()) { resolved.text += "; everything is resident, nothing is streamed"; }
+    return resolved;
+}
+
+}  // namespace residency::inline RESIDENCY_ABI
