@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI::detail {
+
+/// Whether a code means that the device's context is broken for the rest of the process: every later call fails too.
+[[nodiscard]] constexpr bool is_lost_device(int code) noexcept {
+    switch (code) {
+        case 46:   // cudaErrorDevicesUnavailable
+        case 53:   // cudaErrorPriorLaunchFailure
+        case 214:  // cudaErrorECCUncorrectable
+        case 220:  // cudaErrorNvlinkUncorrectable
+        case 226:  // cudaErrorContained
+        case 700:  // cudaErrorIllegalAddress
+        case 702:  // cudaErrorLaunchTimeout
+        case 709:  // cudaErrorContextIsDestroyed
+        case 710:  // cudaErrorAssert
+        case 714:  // cudaErrorHardwareStackError
+        case 715:  // cudaErrorIllegalInstruction
+        case 716:  // cudaErrorMisalignedAddress
+        case 717:  // cudaErrorInvalidAddressSpace
+        case 718:  // cudaErrorInvalidPc
+        case 719:  // cudaErrorLaunchFailure
+        case 999:  // cudaErrorUnknown
+            return true;
+        default: return false;
+    }
+}
+
+/// What to do about a code; empty where the code's own name says it.
+[[nodiscard]] constexpr const char* cuda_advice(int code) noexcept {
+    if (is_lost_device(code)) {
+        return "the device is lost for this process: run under compute-sanitizer to find the kernel at fault, and restart";
+    }
+    switch (code) {
+        case 2: return "free memory, or ask for less";
+        case 4: return "the process is ending: destroy what uses the device before that";
+        case 35: return "install a newer NVIDIA driver, or build with the CUDA toolkit that this one supports";
+        case 36: return "install a newer NVIDIA driver";
+        case 100: return "no NVIDIA GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES";
+        case 101: return "no GPU has this ordinal: check CUDA_VISIBLE_DEVICES";
+        case 712: return "these bytes are pinned already: pin each range once";
+        case 713: return "these bytes are not pinned";
+        case 801: return "this GPU or driver cannot do it";
+        case 900: return "the call is not allowed during a stream capture";
+        case 901: return "an earlier error has invalidated the capture: end it and capture again";
+        case 904: return "a stream forked from the capture was not joined: wait on an event of it before the end";
+        case 905: return "the event was recorded outside of the capture";
+        case 907: return "the event was recorded in a capture and means nothing outside of it";
+        case 908: return "end the capture in the thread that began it";
+        default: return "";
+    }
+}
+
+[[nodiscard]] constexpr ErrorKind cuda_error_kind(int code) noexcept {
+    switch (code) {
+        case 1: return ErrorKind::invalid_argument;
+        case 2: return ErrorKind::out_of_memory;
+        case 35:
+        case 36:
+        case 801: return ErrorKind::unsupported;
+        case 101: return ErrorKind::invalid_argument;
+        case 900:
+        case 901:
+        case 902:
+        case 903:
+        case 904:
+        case 905:
+        case 906:
+        case 907:
+        case 908: return ErrorKind::wrong_state;
+        default: return ErrorKind::device;
+    }
+}
+
+/// The error of a failed call. Driver codes equal the runtime's for everything that is named here.
+[[nodiscard]] inline Error cuda_error(int code, const char* call, std::uint64_t bytes = 0) {
+    const auto runtime_code = static_cast<cudaError_t>(code);
+    std::string message = call;
+    if (bytes != 0) { message += " of " + std::to_string(bytes) + " bytes"; }
+    message += std::string{": "} + cudaGetErrorName(runtime_code) + " (" + std::to_string(code) +
+               "): " + cudaGetErrorString(runtime_code);
+    if (const char* advice = cuda_advice(code); *advice != '\0') { message += std::string{"; "} + advice; }
+    return {cuda_error_kind(code), std::move(message), DeviceFailure{code, call, bytes}};
+}
+
+}  // namespace residency::inline RESIDENCY_ABI::detail
