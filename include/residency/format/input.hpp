@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "residency/error.hpp"
+#include "residency/format/text.hpp"
+#include "residency/model/checked.hpp"
+#include "residency/model/storage.hpp"
+
+namespace residency::inline RESIDENCY_ABI::format {
+
+/// Random access to the bytes of one file, or to bytes in memory that stand for one. Never maps a file, so that one which
+/// shrinks gives an error and no signal. Movable; closes the file.
+class Input {
+public:
+    /// Opens a regular file. Blocks on the file system.
+    [[nodiscard]] static Result<Input> try_open(const std::string& path) {
+        if (path.find('\0') != std::string::npos) {
+            return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte", Place{path, 0, {}, {}}};
+        }
+        // O_NONBLOCK: a named pipe must not hang the open.
+        const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0) { return system_error(path, 0, "cannot be opened"); }
+        Input input{fd, path};
+        struct stat status = {};
+        if (::fstat(fd, &status) != 0) { return system_error(path, 0, "cannot be examined"); }
+        if (!S_ISREG(status.st_mode)) {
+            return Error{ErrorKind::io, detail::shown(path) + ": not a regular file", Place{path, 0, {}, "a regular file"}};
+        }
+        input.bytes_ = static_cast<std::uint64_t>(status.st_size);
+        return input;
+    }
+    /// Bytes that the caller keeps. `name` stands for them in errors.
+    [[nodiscard]] static Input over(std::span<const std::byte> memory, std::string name) {
+        Input input{-1, std::move(name)};
+        input.memory_ = memory;
+        input.bytes_ = memory.size();
+        return input;
+    }
+
+    Input(Input&& other) noexcept
+        : fd_{std::exchange(other.fd_, -1)}, path_{std::move(other.path_)}, memory_{other.memory_}, bytes_{other.bytes_} {}
+    Input& operator=(Input&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        std::swap(path_, other.path_);
+        std::swap(memory_, other.memory_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+    ~Input() {
+        if (fd_ >= 0) { ::close(fd_); }
+    }
+
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    /// Its size when it was opened.
+    [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] SourceFile source() const { return {path_, bytes_}; }
+
+    /// Fills `out` from `offset` on. An error where the file ends before that, or the system refuses. Blocks.
+    [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
+        if (!residency::detail::lies_inside(offset, out.size(), bytes_)) {
+            return detail::malformed(path_, offset, "the file ends too early",
+                                     std::to_string(bytes_ - std::min(offset, bytes_)) + " bytes",
+                                     std::to_string(out.size()));
+        }
+        if (fd_ < 0) {
+            if (!out.empty()) { std::memcpy(out.data(), memory_.data() + offset, out.size()); }
+            return {};
+        }
+        while (!out.empty()) {
+            const ssize_t got = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+            if (got < 0) {
+                if (errno == EINTR) { continue; }
+                return system_error(path_, offset, "cannot be read");
+            }
+            if (got == 0) {
+                return Error{ErrorKind::io,
+                             detail::shown(path_) + ": byte " + std::to_string(offset) +
+                                 ": the file became shorter while it was read: it had " + std::to_string(bytes_) + " bytes",
+                             Place{path_, offset, "its end", std::to_string(bytes_) + " bytes"}};
+            }
+            out = out.subspan(static_cast<std::size_t>(got));
+            offset += static_cast<std::uint64_t>(got);
+        }
+        return {};
+    }
+    /// The bytes [offset, offset + count); checked against the size before anything is allocated.
+    [[nodiscard]] Result<std::string> try_text(std::uint64_t offset, std::uint64_t count) const {
+        std::string text;
+        if (residency::detail::lies_inside(offset, count, bytes_)) { text.resize(static_cast<std::size_t>(count)); }
+        if (text.size() != count) {
+            return detail::malformed(path_, offset, "the file ends too early",
+                                     std::to_string(bytes_ - std::min(offset, bytes_)) + " bytes", std::to_string(count));
+        }
+        if (Status read = try_read(offset, std::as_writable_bytes(std::span{text})); !read) { return read.error(); }
+        return text;
+    }
+
+private:
+    Input(int fd, std::string path) noexcept : fd_{fd}, path_{std::move(path)} {}
+
+    [[nodiscard]] static Error system_error(const std::string& path, std::uint64_t offset, const std::string& what) {
+        const int code = errno;
+        return {ErrorKind::io, detail::shown(path) + ": " + what + ": " + std::generic_category().message(code),
+                Place{path, offset, std::generic_category().message(code), {}}};
+    }
+
+    int fd_;
+    std::string path_;
+    std::span<const std::byte> memory_;
+    std::uint64_t bytes_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::format

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "residency/error.hpp"
+#include "residency/format/text.hpp"
+
+namespace residency::inline RESIDENCY_ABI::format::detail {
+
+/// An iterator over characters that tells how many have been taken, so that a handler of parser events knows where it is.
+class CountingIterator {
+public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = char;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const char*;
+    using reference = const char&;
+
+    CountingIterator(const char* at, std::uint64_t* taken) noexcept : at_{at}, taken_{taken} {}
+    reference operator*() const noexcept { return *at_; }
+    CountingIterator& operator++() noexcept {
+        ++at_;
+        ++*taken_;
+        return *this;
+    }
+    CountingIterator operator++(int) noexcept {
+        const CountingIterator before = *this;
+        ++*this;
+        return before;
+    }
+    friend bool operator==(const CountingIterator& a, const CountingIterator& b) noexcept { return a.at_ == b.at_; }
+
+private:
+    const char* at_;
+    std::uint64_t* taken_;
+};
+
+/// Base of the handlers that read one kind of JSON text: keeps the place and the first error. Depth is the handler's business:
+/// the parser keeps one bit a level and does not recurse.
+class JsonHandler {
+public:
+    using Json = nlohmann::json;
+    using number_integer_t = Json::number_integer_t;
+    using number_unsigned_t = Json::number_unsigned_t;
+    using number_float_t = Json::number_float_t;
+    using string_t = Json::string_t;
+    using binary_t = Json::binary_t;
+
+    /// `text` starts at byte `base` of `source`.
+    JsonHandler(const std::string& source, std::uint64_t base) noexcept : source_{source}, base_{base} {}
+
+    template <class Handler>
+    [[nodiscard]] static Status try_parse(Handler& handler, std::string_view text) {
+        const char* const first = text.data();
+        const CountingIterator begin{first, &handler.taken_};
+        const CountingIterator end{first + text.size(), &handler.taken_};
+        if (!Json::sax_parse(begin, end, &handler) || !handler.status_) {
+            if (handler.status_) { handler.fail("the JSON text is not valid"); }
+            return handler.status_.error();
+        }
+        return {};
+    }
+
+    bool parse_error(std::size_t, const std::string& last, const Json::exception& why) {
+        // The library's text: "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error …".
+        std::string_view text = why.what();
+        if (const std::size_t at = text.find("syntax error"); at != std::string_view::npos) { text.remove_prefix(at); }
+        if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) { text = text.substr(0, at); }
+        std::string what = "not valid JSON: ";
+        for (const char c : text.substr(0, 200)) { what += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c; }
+        return fail(is_utf8(what) ? what : "not valid JSON", last.empty() ? std::string{} : shown(last));
+    }
+
+protected:
+    /// Bytes from the start of the source to what was read last.
+    [[nodiscard]] std::uint64_t place() const noexcept { return base_ + taken_; }
+    /// Keeps the first error; false, so that a handler may return it.
+    bool fail(const std::string& what, std::string found = {}, std::string expected = {}) {
+        if (status_) { status_ = malformed(source_, place(), what, std::move(found), std::move(expected)); }
+        return false;
+    }
+
+private:
+    const std::string& source_;
+    std::uint64_t base_;
+    std::uint64_t taken_ = 0;
+    Status status_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::format::detail

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/error.hpp"
+#include "residency/format/text.hpp"
+#include "residency/model/catalog_builder.hpp"
+
+namespace residency::inline RESIDENCY_ABI::format {
+
+/// What a model file says, as it says it: the common result of every reader, checked against the sizes of its files.
+struct ModelFile {
+    /// Bytes of a file behind one or more weights.
+    struct StorageEntry {
+        std::uint32_t file = 0;          ///< in files
+        std::uint64_t offset_bytes = 0;  ///< from the start of that file
+        std::uint64_t bytes = 0;
+        bool is_mutable = false;
+    };
+    struct WeightEntry {
+        std::string name;   ///< UTF-8
+        std::string dtype;  ///< as the format spells it
+        DType type;
+        Shape shape;             ///< outermost extent first
+        Strides strides;         ///< elements; empty where dense
+        std::uint32_t storage = 0;
+        std::uint64_t offset_bytes = 0;  ///< in the storage
+        std::uint64_t bytes = 0;         ///< from its first byte to its last
+    };
+    struct Metadata {
+        std::string key, value;  ///< UTF-8; values of other types as JSON text
+    };
+
+    std::string format;
+    std::vector<SourceFile> files;
+    std::vector<StorageEntry> storages;
+    std::vector<WeightEntry> weights;
+    std::vector<Metadata> metadata;
+
+    /// Bytes of all storages.
+    [[nodiscard]] std::uint64_t total_bytes() const noexcept {
+        return std::accumulate(storages.begin(), storages.end(), std::uint64_t{0},
+                               [](std::uint64_t sum, const StorageEntry& s) { return sum + s.bytes; });
+    }
+    /// Bytes of the largest storage: what one step needs at least.
+    [[nodiscard]] std::uint64_t floor_bytes() const noexcept {
+        std::uint64_t largest = 0;
+        for (const StorageEntry& storage : storages) { largest = std::max(largest, storage.bytes); }
+        return largest;
+    }
+
+    /// The catalog: weights and storages in this order, each storage with its file as source.
+    [[nodiscard]] Result<Catalog> try_catalog() const {
+        std::vector<std::shared_ptr<const SourceFile>> sources;
+        sources.reserve(files.size());
+        for (const SourceFile& file : files) { sources.push_back(std::make_shared<const SourceFile>(file)); }
+        CatalogBuilder builder;
+        for (const StorageEntry& storage : storages) {
+            StorageOptions options;
+            options.is_mutable = storage.is_mutable;
+            options.source = FileSource{sources[storage.file], storage.offset_bytes};
+            builder.add_storage(storage.bytes, std::move(options));
+        }
+        for (const WeightEntry& weight : weights) {
+            builder.add_weight(weight.name, weight.type, weight.shape, StorageId{weight.storage}, weight.offset_bytes,
+                               weight.strides.empty() ? std::nullopt : std::optional{weight.strides});
+        }
+        auto catalog = builder.try_build();
+        if (!catalog && !files.empty()) { return catalog.error().in(detail::shown(files.front().path)); }
+        return catalog;
+    }
+#if RESIDENCY_EXCEPTIONS
+    [[nodiscard]] Catalog catalog() const { return unwrap(try_catalog()); }
+#endif
+};
+
+namespace detail {
+
+/// Two weights of one name, as indices in order of the list; none where all differ.
+[[nodiscard]] inline std::optional<std::pair<std::size_t, std::size_t>> find_duplicate(
+    const std::vector<ModelFile::WeightEntry>& weights) {
+    std::vector<std::size_t> order(weights.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        const int by_name = weights[a].name.compare(weights[b].name);
+        return by_name != 0 ? by_name < 0 : a < b;
+    });
+    for (std::size_t i = 1; i < order.size(); ++i) {
+        if (weights[order[i - 1]].name == weights[order[i]].name) { return std::pair{order[i - 1], order[i]}; }
+    }
+    return std::nullopt;
+}
+
+/// The product of the extents, or none where that, or the product of those above zero, does not fit in 64 bits.
+[[nodiscard]] inline std::optional<std::uint64_t> count_elements(const Shape& shape) noexcept {
+    std::uint64_t nonzero = 1;
+    bool empty = false;
+    for (const std::uint64_t extent : shape) {
+        const auto product = residency::detail::checked_multiply(nonzero, extent == 0 ? 1 : extent);
+        if (!product) { return std::nullopt; }
+        nonzero = *product;
+        empty = empty || extent == 0;
+    }
+    return empty ? 0 : nonzero;
+}
+
+[[nodiscard]] inline std::string shape_text(const Shape& shape) {
+    std::string text = "[";
+    constexpr std::size_t longest = 8;
+    for (std::size_t axis = 0; axis < std::min(shape.size(), longest); ++axis) {
+        text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
+    }
+    return text + (shape.size() > longest ? ", …]" : "]");
+}
+
+}  // namespace detail
+
+}  // namespace residency::inline RESIDENCY_ABI::format
