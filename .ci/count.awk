@@ -40,4 +40,5 @@ END {
     if (passed + failed == 0) { failed = 1; print "  no test was run" }
     if (skipped) { printf "  %d skipped\n", skipped }
     printf "%d passed, %d failed\n", passed, failed
+    exit failed > 0
 }

@@ -1,0 +1,27 @@
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+# One compile-fail case: cmake -D CASE=name.cpp -D CXX=… -D FLAGS=… -P run.cmake
+# The file must compile as it is, and must not compile with -DSHOULD_FAIL: then every line `// expect: text` of it must
+# appear in what the compiler says.
+cmake_policy(VERSION 3.24)
+file(STRINGS "${CASE}" expected REGEX "^// expect: ")
+if(NOT expected)
+    message(FATAL_ERROR "${CASE} has no line `// expect: …`")
+endif()
+set(compile "${CXX}" -std=c++20 -fsyntax-only -Wall -Wextra -Werror ${FLAGS} "${CASE}")
+
+execute_process(COMMAND ${compile} RESULT_VARIABLE status ERROR_VARIABLE output)
+if(NOT status EQUAL 0)
+    message(FATAL_ERROR "the positive twin does not compile:\n${output}")
+endif()
+execute_process(COMMAND ${compile} -DSHOULD_FAIL RESULT_VARIABLE status ERROR_VARIABLE output)
+if(status EQUAL 0)
+    message(FATAL_ERROR "it compiles, and should not")
+endif()
+foreach(line IN LISTS expected)
+    string(REGEX REPLACE "^// expect: " "" text "${line}")
+    string(FIND "${output}" "${text}" at)
+    if(at EQUAL -1)
+        message(FATAL_ERROR "it does not compile, but the diagnostic \"${text}\" is missing:\n${output}")
+    endif()
+endforeach()
