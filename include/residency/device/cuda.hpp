@@ -736,11 +736,12 @@ inline Status CudaDevice::deallocate_host(void* at) {
     }
     const RelaxedScope scope{s};
     if (block.kind == HostKind::driver) { return checked_destruction(cudaFreeHost(at), "cudaFreeHost"); }
-    Status done;
-    if (block.kind == HostKind::registered) { done = checked_destruction(cudaHostUnregister(at), "cudaHostUnregister"); }
-    // Pages that the device may still read stay: a leak is better than bytes of somebody else.
-    if (done) { detail::unmap_host(at, block.bytes); }
-    return done;
+    if (block.kind == HostKind::registered) {
+        // Pages that the device may still read stay: a leak is better than bytes of somebody else.
+        if (Status unregistered = unpin(at); !unregistered) { return unregistered; }
+    }
+    detail::unmap_host(at, block.bytes);
+    return {};
 }
 
 inline Status CudaDevice::pin(void* at, std::uint64_t bytes) {
