@@ -26,7 +26,7 @@ struct StorageOptions {
     Placement placement = Placement::streamed;
     bool is_mutable = false;  ///< implies resident, whatever `placement` says
     std::uint64_t alignment_bytes = Storage::default_alignment_bytes;
-    StorageSource source;
+    StorageSource source{};
 };
 
 /// Collects storages and weights, checks each as it comes, and makes the Catalog. Ids are dense, in the order of the calls.

@@ -20,20 +20,20 @@ enum class Placement : std::uint8_t {
 
 /// A file that holds bytes of storages.
 struct SourceFile {
-    std::string path;
+    std::string path{};
     std::uint64_t bytes = 0;  ///< its size
 };
 
 /// Bytes in host memory, from `offset_bytes` on.
 struct HostSource {
-    std::shared_ptr<const HostBytes> host;
+    std::shared_ptr<const HostBytes> host{};
     std::uint64_t offset_bytes = 0;
     friend bool operator==(const HostSource&, const HostSource&) noexcept = default;
 };
 
 /// Bytes in a file, from `offset_bytes` on.
 struct FileSource {
-    std::shared_ptr<const SourceFile> file;
+    std::shared_ptr<const SourceFile> file{};
     std::uint64_t offset_bytes = 0;
     friend bool operator==(const FileSource&, const FileSource&) noexcept = default;
 };
@@ -49,7 +49,7 @@ struct Storage {
     std::uint64_t alignment_bytes = default_alignment_bytes;  ///< of its address on the device: a power of two, up to 2 MiB
     Placement placement = Placement::streamed;
     bool is_mutable = false;  ///< kernels write it: it is resident, and never leaves
-    StorageSource source;
+    StorageSource source{};
 };
 
 }  // namespace residency::inline RESIDENCY_ABI
