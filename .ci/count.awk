@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Reads ctest's JUnit file; prints a table, and last `N passed, N failed`: doctest's cases where a program is one, and
 # one for every other test. A program that fails without a failed case, by a crash, say, counts as one failure.
+# -v failed=1 counts a failure from before, such as the build's.
 
 function close_test() {
     if (name == "") { return }
@@ -28,6 +29,7 @@ function close_test() {
     match($0, / time="[^"]*"/);   seconds = substr($0, RSTART + 7, RLENGTH - 8)
     cases = 0; passed_now = 0; failed_now = 0; reason = ""
 }
+/<skipped message="Unable to find executable"/ { status = "fail"; reason = "  not built" }
 /\[doctest\] test cases:/ {
     split($0, field, "|")
     cases += 1
