@@ -126,9 +126,8 @@ private:
     void fail_at(std::size_t position, std::string found, std::string expected) {
         if (!ok()) { return; }
         const std::uint64_t offset = offset_ + position;
-        error_.emplace(ErrorKind::malformed,
-                       source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected,
-                       Place{source_, offset, std::move(found), std::move(expected)});
+        std::string message = source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
+        error_ = Error{ErrorKind::malformed, std::move(message), Place{source_, offset, std::move(found), std::move(expected)}};
     }
 
     std::span<const std::byte> bytes_;
@@ -204,9 +203,8 @@ private:
         return nullptr;
     }
     [[nodiscard]] Status failed(std::uint64_t offset, std::string found, std::string expected) const {
-        return Error{ErrorKind::malformed,
-                     source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected,
-                     Place{source_, offset, std::move(found), std::move(expected)}};
+        std::string message = source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
+        return Error{ErrorKind::malformed, std::move(message), Place{source_, offset, std::move(found), std::move(expected)}};
     }
     [[nodiscard]] Status check_frame();
 
