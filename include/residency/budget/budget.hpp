@@ -41,6 +41,7 @@ enum class BudgetOrigin : std::uint8_t { load_time, stored, automatic };
 struct BudgetContext {
     std::uint64_t streamed_bytes = 0;                ///< all streamed storages
     std::uint64_t resident_bytes = 0;                ///< all resident storages
+    std::uint64_t everything_bytes = 0;              ///< all of them as the pool counts; 0: their sum
     std::uint64_t floor_bytes = 0;                   ///< residents and the largest step: the smallest budget that works
     std::uint32_t floor_step = UINT32_MAX;           ///< the step that sets the floor, if one does
     std::string floor_step_name;                     ///< its name, if it has one
@@ -232,7 +233,8 @@ inline Result<ResolvedBudget> Budget::try_resolve(const BudgetContext& context, 
     ResolvedBudget resolved;
     resolved.origin = origin;
     resolved.floor_bytes = round_up(context.floor_bytes);
-    resolved.total_bytes = std::max(round_up(weights), resolved.floor_bytes);
+    resolved.total_bytes =
+        std::max(round_up(context.everything_bytes != 0 ? context.everything_bytes : weights), resolved.floor_bytes);
     const std::string who = "the " + std::string{name_of(origin)} + " budget " + text();
     const bool may_fall_back = kind_ == BudgetKind::automatic || origin == BudgetOrigin::automatic;
 

@@ -24,7 +24,7 @@ struct Context {
     const UseOrder* order = nullptr;       ///< the declared or recorded future; null where there is none
 };
 
-/// Takes a proposal: the storage and the moment that needs it (UseOrder::kNever where unknown). False: take no more now.
+/// Takes a proposal: the storage and the moment that needs it (UseOrder::never where unknown). False: take no more now.
 struct AnySink {
     constexpr bool operator()(StorageId, Moment) const noexcept { return false; }
 };

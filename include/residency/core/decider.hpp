@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "residency/core/executor.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/core/tenant.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/use_order.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// The number of a step counted across passes. Without a schedule, the number of the acquisition.
+using Moment = std::uint64_t;
+
+/// Where a pass is.
+struct Position {
+    static constexpr std::uint32_t nowhere = UINT32_MAX;
+
+    Moment moment = 0;
+    std::uint32_t step = nowhere;  ///< in the schedule; nowhere without one
+};
+
+/// What a decider works with. The engine owns all of it and outlives the decider.
+struct Ground {
+    Catalog catalog;
+    std::span<Tenant> tenants;                   // by storage
+    Counters* counters = nullptr;
+    const UseOrder* order = nullptr;             // null: no schedule
+    std::span<const std::uint32_t> groups;       // by storage: its layer
+    bool poison = false;
+};
+
+template <class D, class Transport>
+struct Stage : Ground {
+    D* device = nullptr;
+    Executor<D, Transport>* executor = nullptr;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::core

@@ -1,0 +1,621 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/decider.hpp"
+#include "residency/core/executor.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/core/tenant.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/use_order.hpp"
+#include "residency/pool/memory_pool.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// What a Residency is made with, beside its policies.
+struct Settings {
+    BudgetSources budget;
+    std::uint64_t reserve_bytes = 0;
+    Schedule schedule;            // without steps: none
+    bool strict = false;
+    bool record = false;
+    bool poison = false;
+    std::uint32_t outstanding = 64;
+};
+
+/// A lease or a ticket, as the engine knows it. A generation tells a later one in the same place apart.
+struct LeaseId {
+    std::uint32_t slot = UINT32_MAX;
+    std::uint32_t generation = 0;
+};
+
+/// The state behind a Residency: residents, leases, passes and counters, around one decider and one executor. Not thread safe.
+template <class Decider, class Transport>
+class Engine {
+public:
+    using Device = typename Decider::Device;
+    using Stream = typename Device::Stream;
+
+    [[nodiscard]] static Result<std::unique_ptr<Engine>> open(Device& device, Catalog catalog, Settings settings, Decider decider,
+                                                              Transport transport) {
+        std::unique_ptr<Engine> engine{new Engine{device, std::move(catalog), std::move(settings), std::move(decider)}};
+        if (auto opened = engine->open(std::move(transport)); !opened) { return opened.error(); }
+        return engine;
+    }
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+    ~Engine() { close(); }
+
+    [[nodiscard]] Status begin_pass(Stream stream) {
+        if (pass_open_) {
+            return Error{ErrorKind::wrong_state, "a pass is already open on this Residency: end it before the next begins"};
+        }
+        if (executor_.is_broken()) { return broken(); }
+        auto capturing = device_->is_capturing(stream);
+        if (!capturing) { return capturing.error(); }
+        if (*capturing && decider_.is_streaming()) {
+            return Error{ErrorKind::unsupported, "the stream is being captured, and weights are streamed: a foreign capture would hold "
+                                                 "none of the copies; use Residency::capture"};
+        }
+        captured_ = *capturing;
+        if (!captured_) {
+            if (auto polled = executor_.begin_pass(); !polled) { return polled; }
+        }
+        auto primary = executor_.reader(stream);
+        if (!primary) { return primary.error(); }
+        if (!schedule_.empty() && !schedule_.is_cyclic() && counters_.passes > 0) {
+            if (auto restarted = decider_.set_order(&order_, groups_, 0); !restarted) { return restarted; }
+        }
+        if (!captured_) {
+            if (auto timed = device_->record(timers_[counters_.passes % timers_.size()].from, stream); !timed) { return timed; }
+        }
+        primary_ = *primary;
+        pass_open_ = true;
+        before_ = counters_;
+        if (schedule_.empty()) {
+            position_.step = Position::nowhere;
+        } else {
+            if (schedule_.is_cyclic() && counters_.passes > 0) { base_ += schedule_.size(); }
+            if (!schedule_.is_cyclic()) { position_.moment = 0; }
+            position_.step = Position::nowhere;
+        }
+        recording_.clear();
+        decider_.pass_began(position_.moment);
+        return {};
+    }
+
+    [[nodiscard]] Status end_pass() {
+        if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
+        pass_open_ = false;
+        Status status;
+        if (!captured_) {
+            for (ReaderId id = 0; id < executor_.readers(); ++id) {
+                if (id == primary_ || !executor_.used_in_this_pass(id)) { continue; }
+                if (auto joined = executor_.join(primary_, id); !joined) { status = std::move(joined); }
+            }
+            Timer& timer = timers_[counters_.passes % timers_.size()];
+            if (auto timed = device_->record(timer.to, executor_.stream_of(primary_)); timed) {
+                timer.is_set = true;
+            } else {
+                timer.is_set = false;
+                status = std::move(timed);
+            }
+        }
+        decider_.pass_ended();
+        ++counters_.passes;
+        last_pass_ = counters_ - before_;
+        recorded_.swap(recording_);
+        if (!status) { fail(status.error()); }
+        return status;
+    }
+
+    /// Everything that a step of the schedule reads, together, on a stream.
+    [[nodiscard]] Result<LeaseId> acquire_step(std::uint32_t step, std::optional<Stream> stream) {
+        if (step >= schedule_.size()) {
+            return Error{ErrorKind::invalid_argument, schedule_.empty()
+                                                          ? "a step was asked for, and this Residency has no schedule"
+                                                          : "step " + std::to_string(step) + " of a schedule of " +
+                                                                std::to_string(schedule_.size())};
+        }
+        auto found = locate_step(step);
+        if (!found) { return found.error(); }
+        const Schedule::Step& declared = schedule_[step];
+        auto lease = hold(declared.storages, false, *found, stream);
+        if (lease && settings_.record) { record_step(declared.weights); }
+        return lease;
+    }
+    /// Everything that these weights lie on, together, on a stream.
+    [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
+        wanted_.clear();
+        ++epoch_;
+        for (const WeightId weight : weights) {
+            if (!catalog_.contains(weight)) {
+                return Error{ErrorKind::invalid_argument, "the catalog of " + std::to_string(catalog_.weights().size()) +
+                                                              " weights has no weight " + std::to_string(index(weight))};
+            }
+            const StorageId storage = weight_storage_[index(weight)];
+            if (std::exchange(seen_[index(storage)], epoch_) != epoch_) { wanted_.push_back(storage); }
+        }
+        auto found = locate_storages(wanted_);
+        if (!found) { return found.error(); }
+        auto lease = hold(wanted_, true, *found, stream);
+        if (lease && settings_.record) { record_step(weights); }
+        return lease;
+    }
+    /// A ticket becomes a lease: its stream waits for what has been brought.
+    [[nodiscard]] Status lease_on(LeaseId id, Stream stream) { return attach_reader(*record(id), stream); }
+    /// Another stream reads too: it waits, and its use is recorded at the end.
+    [[nodiscard]] Status use_on(LeaseId id, Stream stream) { return attach_reader(*record(id), stream); }
+
+    /// Records the use and lets go. Failures are kept (failure()), and what they concern counts as in use until the device drains.
+    void end_lease(LeaseId id) noexcept {
+        LeaseRecord& lease = *record(id);
+        if (lease.needs_record) {
+            for (const ReaderId reader : lease.readers) {
+                if (auto point = executor_.record_use(reader, lease.storages); !point) { fail(point.error()); }
+            }
+        } else {
+            unrecorded_uses_ = true;
+        }
+        for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
+        decider_.released(lease.storages, lease.readers, lease.position);
+        lease.is_open = false;
+        ++lease.generation;
+        free_leases_.push_back(id.slot);
+        --open_leases_;
+    }
+
+    /// Where a weight's first byte is while it is leased; null for a weight without bytes.
+    [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
+        const std::byte* base = tenants_[index(weight_storage_[index(weight)])].address;
+        return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
+    }
+    [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept {
+        const LeaseRecord* lease = record(id);
+        return lease != nullptr && catalog_.contains(weight) &&
+               std::ranges::find(lease->storages, weight_storage_[index(weight)]) != lease->storages.end();
+    }
+    [[nodiscard]] bool is_open(LeaseId id) const noexcept { return record(id) != nullptr; }
+
+    /// The future is another one from the next pass on.
+    [[nodiscard]] Status set_schedule(Schedule schedule) {
+        if (pass_open_ || open_leases_ > 0) {
+            return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
+        }
+        if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
+        const pool::Needs needs = needs_of(schedule);
+        const std::uint64_t floor = resident_held_ + decider_.floor_bytes(*device_, needs);
+        if (floor > budget_.bytes) { return below_floor(floor, needs); }
+        schedule_ = std::move(schedule);
+        needs_ = needs;
+        floor_ = floor;
+        base_ = position_.moment + 1;
+        adopt_order();
+        if (!schedule_.empty() && schedule_.is_cyclic()) { base_ = pool::round_up(base_, schedule_.size()); }
+        return decider_.set_order(order_pointer(), groups_, position_.moment);
+    }
+    [[nodiscard]] Result<Schedule> recorded_schedule(Cycle cycle) const {
+        if (!settings_.record) {
+            return Error{ErrorKind::wrong_state, "nothing was recorded: set .record when the Residency is made"};
+        }
+        return Schedule::try_recorded(catalog_, recorded_, cycle);
+    }
+
+    /// Blocks until every recorded use and every copy is complete.
+    [[nodiscard]] Status drain() {
+        ++counters_.host_waits;
+        return drain_all();
+    }
+
+    [[nodiscard]] Statistics statistics() const {
+        Statistics result;
+        result.total = counters_;
+        result.total.host_waits += executor_.host_waits();
+        result.last_pass = last_pass_;
+        result.budget_bytes = budget_.bytes;
+        result.floor_bytes = floor_;
+        result.held_bytes = resident_held_ + decider_.held_bytes();
+        result.requested_bytes = catalog_.resident_bytes() + decider_.requested_bytes();
+        result.peak_requested_bytes = catalog_.resident_bytes() + decider_.peak_requested_bytes();
+        result.resident_bytes = catalog_.resident_bytes();
+        result.host_read_bytes = catalog_.bytes_placed(Placement::host);
+        result.streaming = decider_.is_streaming();
+        result.pass_time = last_pass_time();
+        result.bound = decider_.bound();
+        return result;
+    }
+    [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
+    [[nodiscard]] const Catalog& catalog() const noexcept { return catalog_; }
+    [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
+    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return budget_; }
+    [[nodiscard]] Decider& decider() noexcept { return decider_; }
+    [[nodiscard]] Device& device() noexcept { return *device_; }
+    [[nodiscard]] Stream pass_stream() const noexcept { return executor_.stream_of(primary_); }
+    [[nodiscard]] bool pass_is_open() const noexcept { return pass_open_; }
+
+private:
+    struct LeaseRecord {
+        std::span<const StorageId> storages;   // of the schedule, or `own`
+        std::vector<StorageId> own;
+        std::vector<ReaderId> readers;
+        Position position;
+        std::uint32_t generation = 0;
+        bool is_open = false;
+        bool needs_record = true;
+    };
+    struct Timer {
+        typename Device::Event from{}, to{};
+        bool is_set = false;
+    };
+    struct Found {
+        Position position;
+        std::uint64_t base = 0;
+        bool diverged = false;
+    };
+
+    Engine(Device& device, Catalog catalog, Settings settings, Decider decider)
+        : device_{&device}, catalog_{std::move(catalog)}, settings_{std::move(settings)}, decider_{std::move(decider)} {}
+
+    [[nodiscard]] Status open(Transport transport) {
+        schedule_ = std::exchange(settings_.schedule, {});
+        if (auto belongs = check_schedule(schedule_); !belongs) { return belongs; }
+        const std::size_t storages = catalog_.storages().size();
+        tenants_.resize(storages);
+        seen_.resize(storages);
+        wanted_.reserve(storages);
+        weight_storage_.reserve(catalog_.weights().size());
+        weight_offset_.reserve(catalog_.weights().size());
+        for (const Weight& weight : catalog_.weights()) {
+            weight_storage_.push_back(weight.storage);
+            weight_offset_.push_back(weight.offset_bytes);
+        }
+        for (std::size_t i = 0; i < storages; ++i) { tenants_[i].placement = catalog_.storages()[i].placement; }
+        needs_ = needs_of(schedule_);
+        adopt_order();
+        if (auto resolved = resolve_budget(); !resolved) { return resolved; }
+        if (auto opened = executor_.open(*device_, catalog_, std::move(transport), settings_.outstanding); !opened) { return opened; }
+        Stage<Device, Transport> stage;
+        stage.catalog = catalog_;
+        stage.tenants = tenants_;
+        stage.counters = &counters_;
+        stage.order = order_pointer();
+        stage.groups = groups_;
+        stage.poison = settings_.poison;
+        stage.device = device_;
+        stage.executor = &executor_;
+        if (auto opened = decider_.open(stage, needs_, budget_.bytes - resident_held_); !opened) { return opened; }
+        if (auto viewed = view_host_storages(); !viewed) { return viewed; }
+        for (Timer& timer : timers_) {
+            for (auto* event : {&timer.from, &timer.to}) {
+                auto created = device_->create_event(Timing::on);
+                if (!created) { return created.error(); }
+                *event = *created;
+                timer_events_.push_back(*created);
+            }
+        }
+        return bring_residents();
+    }
+    /// Stop, drain readers, drain copies, free. A broken device is not touched.
+    void close() noexcept {
+        RESIDENCY_ASSERT(open_leases_ == 0, "end every lease before the Residency");
+        if (executor_.is_open() && (executor_.is_broken() || !drain_all())) {
+            decider_.abandon();
+            executor_.abandon();
+            executor_.close();
+            return;
+        }
+        decider_.close();
+        if (arena_ != nullptr) { static_cast<void>(device_->deallocate(arena_).has_value()); }
+        for (const auto event : timer_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
+        executor_.close();
+    }
+
+    /// Uses that were not recorded end with the device only.
+    [[nodiscard]] Status drain_all() { return unrecorded_uses_ ? executor_.drain_device() : executor_.drain(); }
+    [[nodiscard]] Status check_schedule(const Schedule& schedule) const {
+        if (schedule.empty() || schedule.catalog_hash() == catalog_.hash()) { return {}; }
+        return Error{ErrorKind::mismatch, "the schedule was made for another catalog: its hash is " +
+                                              std::to_string(schedule.catalog_hash()) + ", this catalog's is " +
+                                              std::to_string(catalog_.hash())};
+    }
+    [[nodiscard]] pool::Needs needs_of(const Schedule& schedule) const {
+        pool::Needs needs;
+        for (const Storage& storage : catalog_.storages()) {
+            if (!is_streamed(storage)) { continue; }
+            needs.total_bytes += storage.bytes;
+            ++needs.storages;
+            needs.largest_storage_bytes = std::max(needs.largest_storage_bytes, storage.bytes);
+        }
+        needs.largest_step_bytes = needs.largest_storage_bytes;
+        for (const Schedule::Step& step : schedule) {
+            std::uint64_t bytes = 0;
+            std::uint64_t count = 0;
+            for (const StorageId id : step.storages) {
+                if (!is_streamed(catalog_.storage(id))) { continue; }
+                bytes += catalog_.storage(id).bytes;
+                ++count;
+            }
+            if (bytes > needs.largest_step_bytes) {
+                needs.largest_step_bytes = bytes;
+                needs.largest_step = step.position;
+            }
+            needs.largest_step_storages = std::max(needs.largest_step_storages, count);
+        }
+        return needs;
+    }
+    [[nodiscard]] static bool is_streamed(const Storage& storage) noexcept {
+        return storage.placement == Placement::streamed && storage.bytes > 0;
+    }
+    void adopt_order() {
+        order_ = schedule_.empty() ? UseOrder{} : UseOrder{schedule_};
+        groups_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
+        for (std::uint32_t i = 0; i < groups_.size(); ++i) {
+            const auto uses = order_.uses(StorageId{i});
+            groups_[i] = uses.empty() ? 0 : uses.front();
+        }
+    }
+    [[nodiscard]] const UseOrder* order_pointer() const noexcept { return schedule_.empty() ? nullptr : &order_; }
+
+    [[nodiscard]] Status resolve_budget() {
+        std::uint64_t resident = 0;
+        for (const Storage& storage : catalog_.storages()) {
+            if (storage.placement == Placement::resident) { resident = pool::round_up(resident, storage.alignment_bytes) + storage.bytes; }
+        }
+        arena_bytes_ = resident;
+        resident_held_ = pool::round_up(resident, device_->allocation_granularity());
+        floor_ = resident_held_ + decider_.floor_bytes(*device_, needs_);
+        auto resolved = settings_.budget.try_resolve(budget_context(settings_.budget.winner().first.kind()));
+        if (!resolved) { return resolved.error(); }
+        budget_ = std::move(*resolved);
+        return {};
+    }
+    [[nodiscard]] BudgetContext budget_context(BudgetKind kind) {
+        BudgetContext context;
+        context.streamed_bytes = catalog_.streamed_bytes();
+        context.resident_bytes = catalog_.resident_bytes();
+        context.everything_bytes = resident_held_ + decider_.ceiling_bytes(*device_, needs_);
+        context.floor_bytes = floor_;
+        context.floor_step = needs_.largest_step;
+        if (needs_.largest_step != UINT32_MAX) { context.floor_step_name = schedule_[needs_.largest_step].name; }
+        if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
+            if (const auto memory = device_->memory()) { context.free_device_bytes = memory->free_bytes; }
+        }
+        context.reserve_bytes = settings_.reserve_bytes;
+        return context;
+    }
+    [[nodiscard]] Error below_floor(std::uint64_t floor, const pool::Needs& needs) const {
+        return Error{ErrorKind::budget,
+                     "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " + std::to_string(floor) +
+                         " that this schedule needs (step " + std::to_string(needs.largest_step) + "): raise the budget first",
+                     BudgetNumbers{needs.largest_step_bytes, budget_.bytes, resident_held_, floor, needs.largest_step}};
+    }
+
+    [[nodiscard]] Status view_host_storages() {
+        for (std::uint32_t i = 0; i < tenants_.size(); ++i) {
+            const Storage& storage = catalog_.storages()[i];
+            if (storage.placement != Placement::host || storage.bytes == 0) { continue; }
+            const auto* source = std::get_if<HostSource>(&storage.source);
+            if (source == nullptr || source->host->kind() != HostMemory::pinned) {
+                return Error{ErrorKind::unsupported, catalog_.describe(StorageId{i}) + " is to be read from the host, but its bytes are "
+                                                     "not in pinned memory: pin them, or place it elsewhere"};
+            }
+            auto view = device_->device_view(catalog_.host_bytes(StorageId{i}));
+            if (!view) { return view.error(); }
+            tenants_[i].address = const_cast<std::byte*>(static_cast<const std::byte*>(*view));
+        }
+        return {};
+    }
+    [[nodiscard]] Status bring_residents() {
+        if (arena_bytes_ == 0) { return {}; }
+        auto arena = device_->allocate(arena_bytes_);
+        if (!arena) { return arena.error(); }
+        arena_ = *arena;
+        std::vector<transport::Fetch> fetches;
+        std::uint64_t end = 0;
+        for (std::uint32_t i = 0; i < tenants_.size(); ++i) {
+            const Storage& storage = catalog_.storages()[i];
+            if (storage.placement != Placement::resident) { continue; }
+            end = pool::round_up(end, storage.alignment_bytes);
+            std::byte* address = static_cast<std::byte*>(arena_) + end;
+            end += storage.bytes;
+            if (storage.bytes == 0) { continue; }
+            tenants_[i].address = address;
+            fetches.push_back({StorageId{i}, 0, storage.bytes, address});
+            counters_.fetched_bytes += storage.bytes;
+        }
+        if (fetches.empty()) { return {}; }
+        auto arrival = executor_.transfer(fetches);
+        if (!arrival) { return arrival.error(); }
+        ++counters_.calls;
+        for (const transport::Fetch& fetch : fetches) { tenants_[index(fetch.storage)].arrival = *arrival; }
+        return {};
+    }
+
+    [[nodiscard]] Result<Found> locate_step(std::uint32_t step) {
+        Found found{{0, step}, base_, false};
+        if (position_.step == step) {
+            found.position.moment = position_.moment;
+            return found;
+        }
+        const std::uint32_t expected = position_.step == Position::nowhere ? 0 : (position_.step + 1) % schedule_.size();
+        found.diverged = step != expected;
+        if (found.diverged && settings_.strict) { return diverged(expected, "step " + std::to_string(step)); }
+        if (schedule_.is_cyclic()) {
+            if (position_.step != Position::nowhere && step < position_.step) { found.base += schedule_.size(); }
+            found.position.moment = found.base + step;
+        } else {
+            found.position.moment = std::max<Moment>(position_.moment, step);
+        }
+        return found;
+    }
+    [[nodiscard]] Result<Found> locate_storages(std::span<const StorageId> storages) {
+        if (schedule_.empty()) { return Found{{position_.moment + 1, Position::nowhere}, base_, false}; }
+        if (storages.empty()) { return Found{position_, base_, false}; }
+        const std::uint32_t n = schedule_.size();
+        const bool started = position_.step != Position::nowhere;
+        std::uint32_t step = started ? position_.step : 0;
+        bool announced = true;
+        if (!started || !reads(step, storages.front())) {
+            const std::uint32_t from = started ? position_.step + 1 : 0;
+            const auto uses = order_.uses(storages.front());
+            const auto next = std::ranges::lower_bound(uses, from);
+            announced = !uses.empty();
+            if (announced) { step = next != uses.end() ? *next : uses.front(); }
+        }
+        for (const StorageId storage : storages) { announced = announced && reads(step, storage); }
+        if (!announced && settings_.strict) {
+            return diverged(started ? (position_.step + 1) % n : 0, catalog_.describe(storages.front()));
+        }
+        auto found = locate_step(step);
+        if (found && !announced) { found->diverged = true; }
+        return found;
+    }
+    [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept {
+        return std::ranges::binary_search(order_.uses(storage), step);
+    }
+    [[nodiscard]] Error diverged(std::uint32_t expected, const std::string& came) const {
+        std::string name = "step " + std::to_string(expected);
+        if (!schedule_[expected].name.empty()) { name += " (" + std::string{schedule_[expected].name} + ")"; }
+        return Error{ErrorKind::divergence, "the schedule says " + name + " comes next, but " + came + " was asked for",
+                     Divergence{expected, name, came}};
+    }
+
+    /// All or nothing: on failure no lease is open and the position is as before.
+    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages, const Found& found,
+                                       std::optional<Stream> stream) {
+        if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"}; }
+        if (executor_.is_broken()) { return broken(); }
+        std::optional<ReaderId> reader;
+        if (stream) {
+            auto known = executor_.reader(*stream);
+            if (!known) { return known.error(); }
+            reader = *known;
+        }
+        if (auto there = decider_.ensure(storages, found.position); !there) { return there.error(); }
+        const std::uint32_t slot = take_slot();
+        LeaseRecord& lease = leases_[slot];
+        lease.storages = storages;
+        if (copy_storages) {
+            lease.own.assign(storages.begin(), storages.end());
+            lease.storages = lease.own;
+        }
+        lease.readers.clear();
+        lease.position = found.position;
+        lease.needs_record = !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
+        for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
+        if (reader) {
+            if (auto waited = wait_for(lease, *reader); !waited) {
+                for (const StorageId storage : storages) { --tenants_[index(storage)].leases; }
+                free_leases_.push_back(slot);
+                return waited.error();
+            }
+        }
+        lease.is_open = true;
+        ++open_leases_;
+        base_ = found.base;
+        position_ = found.position;
+        counters_.divergences += found.diverged ? 1U : 0U;
+        ++counters_.acquires;
+        return LeaseId{slot, lease.generation};
+    }
+    [[nodiscard]] Status attach_reader(LeaseRecord& lease, Stream stream) {
+        auto reader = executor_.reader(stream);
+        if (!reader) { return reader.error(); }
+        if (std::ranges::find(lease.readers, *reader) != lease.readers.end()) { return {}; }
+        return wait_for(lease, *reader);
+    }
+    [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader) {
+        Point arrival = 0;
+        for (const StorageId storage : lease.storages) { arrival = std::max(arrival, tenants_[index(storage)].arrival); }
+        if (auto waited = executor_.let_wait(reader, arrival); !waited) { return waited; }
+        lease.readers.push_back(reader);
+        return {};
+    }
+    [[nodiscard]] std::uint32_t take_slot() {
+        if (free_leases_.empty()) {
+            leases_.emplace_back();
+            free_leases_.reserve(leases_.size());
+            return static_cast<std::uint32_t>(leases_.size() - 1);
+        }
+        const std::uint32_t slot = free_leases_.back();
+        free_leases_.pop_back();
+        return slot;
+    }
+    [[nodiscard]] const LeaseRecord* record(LeaseId id) const noexcept {
+        if (id.slot >= leases_.size() || !leases_[id.slot].is_open || leases_[id.slot].generation != id.generation) { return nullptr; }
+        return &leases_[id.slot];
+    }
+    [[nodiscard]] LeaseRecord* record(LeaseId id) noexcept { return const_cast<LeaseRecord*>(std::as_const(*this).record(id)); }
+
+    void record_step(std::span<const WeightId> weights) {
+        recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}});
+    }
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> last_pass_time() const {
+        for (std::size_t back = 1; back <= std::min<std::size_t>(timers_.size(), counters_.passes); ++back) {
+            const Timer& timer = timers_[(counters_.passes - back) % timers_.size()];
+            if (!timer.is_set || (pass_open_ && back == timers_.size())) { continue; }
+            const auto done = device_->is_complete(timer.to);
+            if (!done || !*done) { continue; }
+            if (const auto elapsed = device_->elapsed(timer.from, timer.to)) { return *elapsed; }
+        }
+        return std::nullopt;
+    }
+
+    void fail(const Error& error) {
+        if (!failure_) { failure_ = error; }
+    }
+    [[nodiscard]] Error broken() const {
+        return failure_ ? *failure_ : Error{ErrorKind::device, "the device could not be drained after a failed call; it is left alone"};
+    }
+
+    Device* device_;
+    Catalog catalog_;
+    Settings settings_;
+    Schedule schedule_;
+    UseOrder order_;
+    std::vector<std::uint32_t> groups_;
+    pool::Needs needs_;
+    ResolvedBudget budget_;
+    std::uint64_t floor_ = 0;
+    std::uint64_t arena_bytes_ = 0;
+    std::uint64_t resident_held_ = 0;
+    void* arena_ = nullptr;
+    Counters counters_, before_, last_pass_;
+    std::vector<Tenant> tenants_;
+    std::vector<StorageId> weight_storage_;
+    std::vector<std::uint64_t> weight_offset_;
+    Executor<Device, Transport> executor_;
+    Decider decider_;
+    std::array<Timer, 4> timers_;
+    std::vector<typename Device::Event> timer_events_;
+    std::vector<LeaseRecord> leases_;
+    std::vector<std::uint32_t> free_leases_;
+    std::uint64_t open_leases_ = 0;
+    std::vector<StorageId> wanted_;
+    std::vector<std::uint64_t> seen_;  // by storage: the epoch in which it was wanted
+    std::uint64_t epoch_ = 0;
+    bool unrecorded_uses_ = false;     // of storages that never leave
+    bool pass_open_ = false;
+    bool captured_ = false;
+    ReaderId primary_ = 0;
+    Position position_;
+    Moment base_ = 0;                  // the moment of step 0 of this pass
+    std::vector<StepRecord> recording_, recorded_;
+    std::optional<Error> failure_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::core

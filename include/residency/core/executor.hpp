@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/core/timeline.hpp"
+#include "residency/device/device.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/transport/transport_policy.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// A stream that reads weights, as an index of the executor.
+using ReaderId = std::uint32_t;
+/// A point of the copy stream, or of a reader.
+using Point = std::uint64_t;
+
+/// The one place that orders copies and reads. For every move it does the same four things: let the copy stream wait for the
+/// use that the move follows, copy, record the arrival, let the reader wait for it. Nothing here blocks, except drain().
+template <Device D, class Transport>
+class Executor {
+public:
+    /// A use whose record failed: complete only when the device has been drained.
+    static constexpr Point lost = UINT64_MAX;
+
+    Executor() = default;
+    Executor(const Executor&) = delete;
+    Executor& operator=(const Executor&) = delete;
+    ~Executor() { close(); }
+
+    /// On failure nothing is left behind.
+    [[nodiscard]] Status open(D& device, const Catalog& catalog, Transport transport, std::uint32_t outstanding) {
+        device_ = &device;
+        storages_ = catalog.storages().size();
+        outstanding_ = outstanding;
+        auto stream = device.create_stream();
+        if (!stream) { return stream.error(); }
+        copy_stream_ = *stream;
+        has_stream_ = true;
+        if (auto opened = copies_.open(device, copy_stream_, outstanding); !opened) { return opened; }
+        transport_.emplace(std::move(transport));
+        if (auto opened = transport_->open(device, catalog); !opened) {
+            transport_.reset();
+            return opened;
+        }
+        return {};
+    }
+    /// Precondition: drained, or abandoned.
+    void close() noexcept {
+        readers_.clear();
+        copies_.close();
+        if (transport_) { transport_->close(); }
+        transport_.reset();
+        if (has_stream_) { static_cast<void>(device_->destroy_stream(copy_stream_).has_value()); }
+        has_stream_ = false;
+    }
+    /// The device is broken: forgets what it holds instead of touching it.
+    void abandon() noexcept {
+        for (auto& reader : readers_) { reader->timeline.abandon(); }
+        copies_.abandon();
+        has_stream_ = false;
+    }
+
+    /// A pass begins: from here on, streams are looked at afresh, since a handle may name a new stream.
+    [[nodiscard]] Status begin_pass() {
+        ++pass_;
+        return copies_.poll();
+    }
+    /// The reader that stands for a stream. The first time in a pass it is ordered after everything recorded for that handle.
+    [[nodiscard]] Result<ReaderId> reader(typename D::Stream stream) {
+        for (ReaderId id = 0; id < readers_.size(); ++id) {
+            Reader& reader = *readers_[id];
+            if (reader.timeline.stream() == stream) {
+                if (reader.pass != pass_) {
+                    if (auto done = renew(reader, stream); !done) { return done.error(); }
+                }
+                return id;
+            }
+        }
+        return add_reader(stream);
+    }
+    [[nodiscard]] std::size_t readers() const noexcept { return readers_.size(); }
+    [[nodiscard]] typename D::Stream stream_of(ReaderId id) const noexcept { return readers_[id]->timeline.stream(); }
+    [[nodiscard]] bool used_in_this_pass(ReaderId id) const noexcept { return readers_[id]->pass == pass_; }
+
+    /// Records a use of these storages: everything enqueued on the reader's stream so far. On failure they count as in use until
+    /// the device has been drained.
+    [[nodiscard]] Result<Point> record_use(ReaderId id, std::span<const StorageId> storages) {
+        Reader& reader = *readers_[id];
+        auto point = refuse_capture(reader);
+        if (point) { point = reader.timeline.record(); }
+        const Point last = point ? *point : lost;
+        for (const StorageId storage : storages) { reader.last_use[index(storage)] = last; }
+        return point;
+    }
+    [[nodiscard]] Point last_point(ReaderId id) const noexcept { return readers_[id]->timeline.last(); }
+
+    /// Lets the copy stream wait for a point of a reader. What it has waited for already costs nothing.
+    [[nodiscard]] Status follow(ReaderId id, Point point) {
+        Reader& reader = *readers_[id];
+        if (point == lost) { return drain_device(); }
+        if (point <= reader.followed || reader.timeline.known_complete(point)) { return {}; }
+        if (auto done = reader.timeline.order_after(point, copy_stream_); !done) { return done; }
+        reader.followed = point;
+        return {};
+    }
+    /// Whether follow() would have to enqueue a wait for any use of this storage.
+    [[nodiscard]] bool is_free_to_overwrite(StorageId storage) const noexcept {
+        return std::ranges::all_of(readers_, [&](const auto& reader) {
+            const Point use = reader->last_use[index(storage)];
+            return use != lost && (use <= reader->followed || reader->timeline.known_complete(use));
+        });
+    }
+    /// Lets the copy stream wait for every recorded use of a storage.
+    [[nodiscard]] Status follow_uses(StorageId storage) {
+        for (ReaderId id = 0; id < readers_.size(); ++id) {
+            if (auto done = follow(id, readers_[id]->last_use[index(storage)]); !done) { return done; }
+            readers_[id]->last_use[index(storage)] = 0;
+        }
+        return {};
+    }
+
+    /// Copies, together, and records their arrival.
+    [[nodiscard]] Result<Point> transfer(std::span<const transport::Fetch> fetches) {
+        if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }
+        auto arrival = copies_.record();
+        if (!arrival) {
+            // Without a record nobody could wait for these bytes: let them land before their places are given to others.
+            if (!device_->synchronize(copy_stream_)) { broken_ = true; }
+        }
+        return arrival;
+    }
+    /// Lets a reader wait for an arrival. What it has waited for already costs nothing.
+    [[nodiscard]] Status let_wait(ReaderId id, Point arrival) {
+        Reader& reader = *readers_[id];
+        if (arrival <= reader.arrived) { return {}; }
+        if (!copies_.known_complete(arrival)) {
+            if (auto allowed = refuse_capture(reader); !allowed) { return allowed.error(); }
+            if (auto done = copies_.order_after(arrival, reader.timeline.stream()); !done) { return done; }
+        }
+        reader.arrived = arrival;
+        return {};
+    }
+    /// Makes the stream of `first` wait for the last recorded use of `second`.
+    [[nodiscard]] Status join(ReaderId first, ReaderId second) {
+        return readers_[second]->timeline.order_after(last_point(second), stream_of(first));
+    }
+
+    [[nodiscard]] typename D::Stream copy_stream() const noexcept { return copy_stream_; }
+    [[nodiscard]] Status poll_arrivals() { return copies_.poll(); }
+    [[nodiscard]] bool has_arrived(Point arrival) const noexcept { return copies_.known_complete(arrival); }
+    [[nodiscard]] Point last_arrival() const noexcept { return copies_.last(); }
+
+    /// Blocks until all recorded uses and all copies are complete.
+    [[nodiscard]] Status drain() {
+        for (auto& reader : readers_) {
+            if (std::ranges::find(reader->last_use, lost) != reader->last_use.end()) { return drain_device(); }
+            if (auto done = reader->timeline.drain(); !done) { return done; }
+        }
+        return device_->synchronize(copy_stream_);
+    }
+    /// Blocks until the whole device is idle: what no record can tell is complete too.
+    [[nodiscard]] Status drain_device() {
+        if (auto done = device_->synchronize(); !done) {
+            broken_ = true;
+            return done;
+        }
+        for (auto& reader : readers_) {
+            reader->timeline.assume_complete();
+            std::ranges::replace(reader->last_use, lost, Point{0});
+        }
+        copies_.assume_complete();
+        return {};
+    }
+    [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
+    [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+    [[nodiscard]] std::uint64_t host_waits() const noexcept {
+        std::uint64_t waits = copies_.host_waits();
+        for (const auto& reader : readers_) { waits += reader->timeline.host_waits(); }
+        return waits;
+    }
+    [[nodiscard]] Transport& transport() noexcept { return *transport_; }
+
+private:
+    struct Reader {
+        Timeline<D> timeline;
+        std::vector<Point> last_use;  // by storage; 0: none
+        Point arrived = 0;            // the last arrival that its stream waits for
+        Point followed = 0;           // the last of its points that the copy stream waits for
+        std::uint64_t pass = 0;
+    };
+
+    [[nodiscard]] Status renew(Reader& reader, typename D::Stream stream) {
+        if (auto polled = reader.timeline.poll(); !polled) { return polled; }
+        if (!reader.timeline.is_idle()) {
+            if (auto allowed = refuse_capture(reader); !allowed) { return allowed.error(); }
+            if (auto done = reader.timeline.order_after(reader.timeline.last(), stream); !done) { return done; }
+        }
+        reader.arrived = 0;
+        reader.pass = pass_;
+        return {};
+    }
+    [[nodiscard]] Result<ReaderId> add_reader(typename D::Stream stream) {
+        for (ReaderId id = 0; id < readers_.size(); ++id) {
+            Reader& reader = *readers_[id];
+            if (reader.pass == pass_) { continue; }
+            if (auto polled = reader.timeline.poll(); !polled) { return polled.error(); }
+            if (!reader.timeline.is_idle()) { continue; }
+            reader.timeline.rebind(stream);
+            reader.arrived = 0;
+            reader.pass = pass_;
+            return id;
+        }
+        auto reader = std::make_unique<Reader>();
+        if (auto opened = reader->timeline.open(*device_, stream, outstanding_); !opened) { return opened.error(); }
+        reader->last_use.resize(storages_);
+        reader->pass = pass_;
+        readers_.push_back(std::move(reader));
+        return static_cast<ReaderId>(readers_.size() - 1);
+    }
+    /// An event that others wait for must not become part of somebody's graph.
+    [[nodiscard]] Result<Point> refuse_capture(const Reader& reader) {
+        const auto capturing = device_->is_capturing(reader.timeline.stream());
+        if (!capturing) { return capturing.error(); }
+        if (*capturing) {
+            return Error{ErrorKind::unsupported, "the stream is being captured, and this lease needs an event that a graph cannot "
+                                                 "hold: capture with Residency::capture, or keep all weights resident"};
+        }
+        return Point{0};
+    }
+
+    D* device_ = nullptr;
+    std::size_t storages_ = 0;
+    std::uint32_t outstanding_ = 0;
+    typename D::Stream copy_stream_{};
+    bool has_stream_ = false;
+    bool broken_ = false;
+    Timeline<D> copies_;
+    std::optional<Transport> transport_;
+    std::vector<std::unique_ptr<Reader>> readers_;
+    std::uint64_t pass_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::core

@@ -1,0 +1,427 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/core/decider.hpp"
+#include "residency/core/executor.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/core/tenant.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/pool/memory_pool.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// Decides as accesses come: asks the evictor who leaves, the prefetcher what comes next, and the pool for an address. Works on
+/// whole storages.
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+class Online {
+public:
+    using Device = typename Pool::Device;
+    static constexpr bool is_planned = false;
+    struct Config {
+        Evictor evictor{};
+        Prefetcher prefetcher{};
+        typename Pool::Config pool{};
+    };
+
+    explicit Online(Config config)
+        : evictor_{std::move(config.evictor)}, prefetcher_{std::move(config.prefetcher)}, pool_{std::move(config.pool)} {}
+
+    [[nodiscard]] std::uint64_t floor_bytes(const Device& device, const pool::Needs& needs) const {
+        return needs.storages == 0 ? 0 : pool_.floor_bytes(device, needs);
+    }
+    [[nodiscard]] std::uint64_t ceiling_bytes(const Device& device, const pool::Needs& needs) const {
+        return needs.storages == 0 ? 0 : pool_.ceiling_bytes(device, needs);
+    }
+
+    [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs& needs, std::uint64_t cap_bytes) {
+        stage_ = stage;
+        const std::size_t storages = stage.tenants.size();
+        raw_bytes_.resize(storages);
+        occupied_bytes_.resize(storages);
+        marks_.assign(storages, 0);
+        missing_.reserve(storages);
+        fetches_.reserve(storages);
+        placed_.reserve(storages);
+        cap_ = cap_bytes;
+        floor_ = floor_bytes(*stage.device, needs);
+        everything_fits_ = cap_bytes >= ceiling_bytes(*stage.device, needs);
+        if (needs.storages > 0) {
+            if (auto opened = pool_.open(*stage.device, needs, cap_bytes); !opened) { return opened; }
+        }
+        is_open_ = needs.storages > 0;
+        streamed_ = needs.storages;
+        for (std::size_t i = 0; i < storages; ++i) {
+            raw_bytes_[i] = stage.catalog.storages()[i].bytes;
+            occupied_bytes_[i] = pool_.occupied(raw_bytes_[i]);
+        }
+        return attach();
+    }
+
+    /// The future is another one from now on; what is on the device stays. Called between passes.
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment now) {
+        stage_.order = order;
+        stage_.groups = groups;
+        if (auto attached = attach(); !attached) { return attached; }
+        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+            if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
+        }
+        return {};
+    }
+
+    /// Makes these storages there or on their way, all or none. They are distinct.
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const Position& position) {
+        const Moment now = position.moment;
+        missing_.clear();
+        std::uint64_t missing_bytes = 0;
+        for (const StorageId id : wanted) {
+            Tenant& tenant = stage_.tenants[index(id)];
+            tenant.missed = (tenant.address == nullptr || tenant.hollow) && raw_bytes_[index(id)] > 0;
+            if (tenant.missed) {
+                missing_.push_back(id);
+                missing_bytes += occupied_bytes_[index(id)];
+            }
+        }
+        if (!missing_.empty()) {
+            if (auto fetched = fetch_missing(wanted, missing_bytes, now); !fetched) { return fetched; }
+        }
+        for (const StorageId id : wanted) { count_access(id); }
+        if (!everything_fits_) {
+            for (const StorageId id : wanted) {
+                if (is_streamed_here(id)) { evictor_.used(id, now); }
+            }
+        }
+        if (!missing_.empty()) { pump(now); }
+        return {};
+    }
+
+    /// A use of these storages was recorded, or their tickets ended.
+    void released(std::span<const StorageId>, std::span<const ReaderId>, const Position& position) noexcept { pump(position.moment); }
+    void pass_began(Moment now) noexcept {
+        if constexpr (Prefetcher::interruptible) { pump(now); }
+    }
+    void pass_ended() noexcept {}
+
+    /// Whether the end of a lease needs no record, because the storage never leaves.
+    [[nodiscard]] bool never_leaves(StorageId id) const noexcept {
+        return everything_fits_ || stage_.tenants[index(id)].placement != Placement::streamed;
+    }
+    [[nodiscard]] bool is_streaming() const noexcept { return !everything_fits_; }
+    [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
+    [[nodiscard]] std::uint64_t requested_bytes() const { return is_open_ ? pool_.requested_bytes() : 0; }
+    [[nodiscard]] std::uint64_t peak_requested_bytes() const noexcept { return peak_requested_; }
+
+    /// Precondition: drained.
+    void close() noexcept {
+        if (is_open_) { pool_.close(); }
+        is_open_ = false;
+    }
+    void abandon() noexcept {
+        if (is_open_) { pool_.abandon(); }
+        is_open_ = false;
+    }
+
+    /// Online decisions have no bound of their own.
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept { return std::nullopt; }
+    [[nodiscard]] Evictor& evictor() noexcept { return evictor_; }
+    [[nodiscard]] Prefetcher& prefetcher() noexcept { return prefetcher_; }
+
+private:
+    /// A guess that is brought in pieces.
+    struct Partial {
+        StorageId storage = no_storage;
+        std::uint64_t sent_bytes = 0;
+    };
+    static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
+    static constexpr std::size_t pieces_in_flight = 2;
+    /// Moments for which a guess without a time is kept from being evicted for another guess.
+    static constexpr Moment guess_lifetime = 2;
+
+    [[nodiscard]] Status attach() {
+        if (auto attached = evictor_.attach({occupied_bytes_, cap_, stage_.order, stage_.groups}); !attached) { return attached; }
+        return prefetcher_.attach({occupied_bytes_, cap_, stage_.order});
+    }
+    [[nodiscard]] bool is_streamed_here(StorageId id) const noexcept {
+        const Tenant& tenant = stage_.tenants[index(id)];
+        return tenant.placement == Placement::streamed && tenant.address != nullptr && raw_bytes_[index(id)] > 0;
+    }
+    [[nodiscard]] bool is_absent(StorageId id) const noexcept {
+        const Tenant& tenant = stage_.tenants[index(id)];
+        return tenant.placement == Placement::streamed && tenant.address == nullptr && raw_bytes_[index(id)] > 0;
+    }
+    void count_access(StorageId id) noexcept {
+        Tenant& tenant = stage_.tenants[index(id)];
+        const std::uint64_t bytes = raw_bytes_[index(id)];
+        Counters& counters = *stage_.counters;
+        if (tenant.missed) {
+            ++counters.demand_misses;
+            counters.missed_bytes += bytes;
+        } else if (tenant.fresh) {
+            ++counters.prefetch_hits;
+            counters.prefetch_hit_bytes += bytes;
+        } else {
+            ++counters.hits;
+            counters.hit_bytes += bytes;
+        }
+        tenant.fresh = false;
+    }
+
+    [[nodiscard]] Status fetch_missing(std::span<const StorageId> wanted, std::uint64_t missing_bytes, Moment now) {
+        ++epoch_;
+        for (const StorageId id : wanted) { marks_[index(id)] = epoch_; }
+        if constexpr (Prefetcher::interruptible) { prefetcher_.clear(); }
+        std::ranges::sort(missing_, [&](StorageId a, StorageId b) {
+            const std::uint64_t left = raw_bytes_[index(a)];
+            const std::uint64_t right = raw_bytes_[index(b)];
+            return left != right ? left > right : index(a) < index(b);
+        });
+        const auto may_leave = [&](StorageId id) {
+            return stage_.tenants[index(id)].leases == 0 && marks_[index(id)] != epoch_;
+        };
+        fetches_.clear();
+        placed_.clear();
+        for (const StorageId id : missing_) {
+            if (stage_.tenants[index(id)].address != nullptr) {
+                push_fetch(id, id == partial_.storage ? partial_.sent_bytes : 0);
+                continue;
+            }
+            auto placed = place(id, now, may_leave);
+            if (placed && *placed == nullptr) { placed = recover_and_place(id, missing_bytes, now, may_leave); }
+            if (!placed) {
+                take_back();
+                return placed.error();
+            }
+            push_fetch(id, 0);
+        }
+        auto arrival = stage_.executor->transfer(fetches_);
+        if (!arrival) {
+            take_back();
+            return arrival.error();
+        }
+        for (const transport::Fetch& fetch : fetches_) {
+            arrive(fetch, *arrival);
+            if (fetch.storage == partial_.storage) { partial_ = {}; }
+        }
+        ++stage_.counters->calls;
+        return {};
+    }
+
+    void push_fetch(StorageId id, std::uint64_t from) {
+        fetches_.push_back({id, from, raw_bytes_[index(id)] - from, stage_.tenants[index(id)].address + from});
+    }
+    void arrive(const transport::Fetch& fetch, Point arrival) noexcept {
+        Tenant& tenant = stage_.tenants[index(fetch.storage)];
+        tenant.arrival = arrival;
+        tenant.hollow = fetch.offset_bytes + fetch.bytes < raw_bytes_[index(fetch.storage)];
+        stage_.counters->fetched_bytes += fetch.bytes;
+    }
+
+    /// Gives a storage an address, evicting as needed. Null: nothing that may leave is left. An error: the device failed.
+    template <class MayLeave>
+    [[nodiscard]] Result<std::byte*> place(StorageId id, Moment now, const MayLeave& may_leave) {
+        const std::uint64_t bytes = raw_bytes_[index(id)];
+        for (;;) {
+            auto at = pool_.allocate(bytes, stage_.executor->copy_stream());
+            if (!at) { return at.error(); }
+            if (*at != nullptr) {
+                auto* address = static_cast<std::byte*>(*at);
+                Tenant& tenant = stage_.tenants[index(id)];
+                tenant.address = address;
+                tenant.hollow = true;
+                ++here_;
+                placed_.push_back(id);
+                if (!everything_fits_) { evictor_.inserted(id, now); }
+                peak_requested_ = std::max(peak_requested_, pool_.requested_bytes());
+                return address;
+            }
+            const auto victim = everything_fits_ ? std::nullopt : evictor_.victim(now, may_leave);
+            if (!victim) { return static_cast<std::byte*>(nullptr); }
+            if (collects_ahead_ && !stage_.executor->is_free_to_overwrite(*victim)) { flush_ahead(); }
+            if (auto gone = evict(*victim); !gone) { return gone.error(); }
+        }
+    }
+    /// Exhaustion is a normal outcome: all that may leave has left, so wait until it really has, and try once more.
+    template <class MayLeave>
+    [[nodiscard]] Result<std::byte*> recover_and_place(StorageId id, std::uint64_t asked, Moment now, const MayLeave& may_leave) {
+        ++stage_.counters->host_waits;
+        if (auto drained = stage_.executor->drain(); !drained) { return drained.error(); }
+        if (auto recovered = pool_.recover(); !recovered) { return recovered.error(); }
+        auto placed = place(id, now, may_leave);
+        if (!placed || *placed != nullptr) { return placed; }
+        std::uint64_t leased = 0;
+        for (std::size_t i = 0; i < stage_.tenants.size(); ++i) {
+            const Tenant& tenant = stage_.tenants[i];
+            if (tenant.leases > 0 && tenant.placement == Placement::streamed && tenant.address != nullptr) {
+                leased += occupied_bytes_[i];
+            }
+        }
+        return Error{ErrorKind::budget,
+                     "no room for " + stage_.catalog.describe(id) + ": " + std::to_string(asked) +
+                         " bytes are asked for together, " + std::to_string(leased) + " are leased, the streamed share of the "
+                         "budget is " + std::to_string(cap_) + "; end leases before, or give the budget the sum of what is leased "
+                         "at once",
+                     BudgetNumbers{asked, cap_, leased, floor_, UINT32_MAX}};
+    }
+
+    [[nodiscard]] Status evict(StorageId id) {
+        Tenant& tenant = stage_.tenants[index(id)];
+        const typename Device::Stream stream = stage_.executor->copy_stream();
+        if (auto followed = stage_.executor->follow_uses(id); !followed) { return followed; }
+        if (stage_.poison) {
+            if (auto filled = stage_.device->fill(tenant.address, poison_byte, raw_bytes_[index(id)], stream); !filled) { return filled; }
+            tenant.hollow = true;
+        }
+        if (id == partial_.storage) { partial_ = {}; }
+        if (auto freed = pool_.deallocate(tenant.address, raw_bytes_[index(id)], stream); !freed) { return freed; }
+        leave(id);
+        evictor_.removed(id);
+        ++stage_.counters->evictions;
+        stage_.counters->evicted_bytes += raw_bytes_[index(id)];
+        return {};
+    }
+
+    /// Undoes the placements since placed_ was cleared: nothing has been copied to them.
+    void take_back() noexcept {
+        for (const StorageId id : placed_) {
+            void* at = stage_.tenants[index(id)].address;
+            if (!pool_.deallocate(at, raw_bytes_[index(id)], stage_.executor->copy_stream())) { continue; }
+            leave(id);
+            if (!everything_fits_) { evictor_.removed(id); }
+        }
+        placed_.clear();
+    }
+    void leave(StorageId id) noexcept {
+        Tenant& tenant = stage_.tenants[index(id)];
+        tenant.address = nullptr;
+        tenant.fresh = tenant.hollow = false;
+        --here_;
+    }
+
+    /// Brings ahead what the prefetcher proposes. Best effort: nothing here fails a pass.
+    void pump(Moment now) noexcept {
+        if (here_ == streamed_) { return; }
+        if constexpr (Prefetcher::interruptible) {
+            pump_pieces(now);
+        } else {
+            pump_storages(now);
+        }
+    }
+
+    [[nodiscard]] auto needed_later_than(Moment needed_by, Moment now) const noexcept {
+        return [this, needed_by, now](StorageId id) {
+            const Tenant& tenant = stage_.tenants[index(id)];
+            if (tenant.leases > 0) { return false; }
+            if (stage_.order == nullptr || needed_by == UseOrder::never) { return !tenant.fresh || tenant.needed_by < now; }
+            return stage_.order->next_use(id, now) > needed_by;
+        };
+    }
+
+    void pump_storages(Moment now) noexcept {
+        fetches_.clear();
+        placed_.clear();
+        prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
+            if (!is_absent(id)) { return true; }
+            if (!bring_ahead(id, needed_by, now)) {
+                ++stage_.counters->dropped_prefetches;
+                return false;
+            }
+            push_fetch(id, 0);
+            return true;
+        });
+        flush_ahead();
+    }
+    /// Room for a storage, with what has been collected sent off before the copy stream is made to wait for anything.
+    [[nodiscard]] bool bring_ahead(StorageId id, Moment needed_by, Moment now) noexcept {
+        collects_ahead_ = true;
+        const auto placed = place(id, now, needed_later_than(needed_by, now));
+        collects_ahead_ = false;
+        if (!placed || *placed == nullptr) { return false; }
+        Tenant& tenant = stage_.tenants[index(id)];
+        tenant.fresh = true;
+        tenant.needed_by = needed_by == UseOrder::never ? now + guess_lifetime : needed_by;
+        return true;
+    }
+    void flush_ahead() noexcept {
+        if (fetches_.empty()) {
+            placed_.clear();
+            return;
+        }
+        if (auto arrival = stage_.executor->transfer(fetches_)) {
+            for (const transport::Fetch& fetch : fetches_) { arrive(fetch, *arrival); }
+            ++stage_.counters->calls;
+            placed_.clear();
+        } else {
+            take_back();
+        }
+        fetches_.clear();
+    }
+
+    /// Guesses travel in pieces, at most two in flight, so that a demand miss waits for two pieces and no more.
+    void pump_pieces(Moment now) noexcept {
+        if (!stage_.executor->poll_arrivals()) { return; }
+        std::size_t in_flight = 0;
+        for (const Point piece : pieces_) { in_flight += stage_.executor->has_arrived(piece) ? 0U : 1U; }
+        while (in_flight < pieces_in_flight) {
+            fetches_.clear();
+            placed_.clear();
+            if (partial_.storage == no_storage && !next_guess(now)) { return; }
+            const StorageId id = partial_.storage;
+            const std::uint64_t bytes = std::min(piece_bytes, raw_bytes_[index(id)] - partial_.sent_bytes);
+            fetches_.push_back({id, partial_.sent_bytes, bytes, stage_.tenants[index(id)].address + partial_.sent_bytes});
+            const auto arrival = stage_.executor->transfer(fetches_);
+            if (!arrival) { return; }
+            arrive(fetches_.front(), *arrival);
+            ++stage_.counters->calls;
+            partial_.sent_bytes += bytes;
+            if (partial_.sent_bytes == raw_bytes_[index(id)]) { partial_ = {}; }
+            pieces_[next_piece_++ % pieces_in_flight] = *arrival;
+            ++in_flight;
+        }
+    }
+    [[nodiscard]] bool next_guess(Moment now) noexcept {
+        prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
+            if (!is_absent(id)) { return true; }
+            if (bring_ahead(id, needed_by, now)) { partial_ = {id, 0}; } else { ++stage_.counters->dropped_prefetches; }
+            return false;
+        });
+        return partial_.storage != no_storage;
+    }
+
+    static constexpr std::byte poison_byte{0xDB};
+
+    [[no_unique_address]] Evictor evictor_;
+    [[no_unique_address]] Prefetcher prefetcher_;
+    Pool pool_;
+    Stage<Device, Transport> stage_;
+    std::vector<std::uint64_t> raw_bytes_;       // by storage
+    std::vector<std::uint64_t> occupied_bytes_;  // by storage, as the pool rounds
+    std::uint64_t cap_ = 0;
+    std::uint64_t floor_ = 0;
+    std::uint64_t peak_requested_ = 0;
+    std::uint64_t streamed_ = 0;  // storages with bytes that stream
+    std::uint64_t here_ = 0;      // of these, those with an address
+    bool collects_ahead_ = false;
+    bool everything_fits_ = false;
+    bool is_open_ = false;
+    std::vector<StorageId> missing_;
+    std::vector<StorageId> placed_;
+    std::vector<transport::Fetch> fetches_;
+    std::vector<std::uint64_t> marks_;  // by storage: the epoch in which it was wanted
+    std::uint64_t epoch_ = 0;
+    Partial partial_;
+    Point pieces_[pieces_in_flight] = {};
+    std::size_t next_piece_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::core

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "residency/core/engine.hpp"
+#include "residency/core/lease.hpp"
+#include "residency/error.hpp"
+#include "residency/model/schedule.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// What a pass can be asked for: a step of the schedule, one weight, or weights that must be there together.
+template <class T>
+concept Acquirable = std::same_as<T, Schedule::Step> || std::same_as<T, WeightId> ||
+                     std::convertible_to<const T&, std::span<const WeightId>>;
+
+/// One execution of the schedule, such as one token, on a stream. Owns the position; its end joins the other streams that took
+/// part into that stream and takes the time. Nothing here blocks the host.
+///
+/// Errors of acquire and request: invalid_argument (an id that the catalog lacks), budget (what is leased leaves no room; the
+/// numbers are in the error), divergence (strict mode), unsupported (the stream is being captured), or the device's own. After
+/// any of them the pass can go on, and nothing is leased that was not before.
+template <class Engine>
+class [[nodiscard]] Pass {
+public:
+    using Stream = typename Engine::Stream;
+
+    Pass() noexcept = default;
+    Pass(Pass&& other) noexcept : engine_{std::exchange(other.engine_, nullptr)} {}
+    Pass& operator=(Pass&& other) noexcept {
+        if (this != &other) {
+            static_cast<void>(try_end().has_value());
+            engine_ = std::exchange(other.engine_, nullptr);
+        }
+        return *this;
+    }
+    ~Pass() { static_cast<void>(try_end().has_value()); }
+
+    /// Ends the pass; leases may outlive it. A failure is also kept: Residency::failure().
+    [[nodiscard]] Status try_end() {
+        if (engine_ == nullptr) { return {}; }
+        return std::exchange(engine_, nullptr)->end_pass();
+    }
+
+    /// The weights on a stream, by default the pass's own: there, or on their way with the stream waiting for them.
+    template <Acquirable What>
+    [[nodiscard]] Result<Lease<Engine>> try_acquire(const What& what) {
+        return lease(ask(what, engine_->pass_stream()));
+    }
+    template <Acquirable What>
+    [[nodiscard]] Result<Lease<Engine>> try_acquire(const What& what, Stream stream) {
+        return lease(ask(what, stream));
+    }
+    [[nodiscard]] Result<Lease<Engine>> try_acquire(std::initializer_list<WeightId> weights) {
+        return try_acquire(std::span<const WeightId>{weights.begin(), weights.size()});
+    }
+    /// Starts to bring the weights now, to be leased later, on any stream.
+    template <Acquirable What>
+    [[nodiscard]] Result<Ticket<Engine>> try_request(const What& what) {
+        auto id = ask(what, std::nullopt);
+        if (!id) { return id.error(); }
+        return Ticket<Engine>{engine_, *id};
+    }
+
+#if RESIDENCY_EXCEPTIONS
+    void end() { unwrap(try_end()); }
+    template <Acquirable What>
+    [[nodiscard]] Lease<Engine> acquire(const What& what) {
+        return unwrap(try_acquire(what));
+    }
+    template <Acquirable What>
+    [[nodiscard]] Lease<Engine> acquire(const What& what, Stream stream) {
+        return unwrap(try_acquire(what, stream));
+    }
+    [[nodiscard]] Lease<Engine> acquire(std::initializer_list<WeightId> weights) { return unwrap(try_acquire(weights)); }
+    template <Acquirable What>
+    [[nodiscard]] Ticket<Engine> request(const What& what) {
+        return unwrap(try_request(what));
+    }
+#endif
+
+private:
+    template <class, class, class, class>
+    friend class Residency;
+    explicit Pass(Engine* engine) noexcept : engine_{engine} {}
+
+    template <class What>
+    [[nodiscard]] Result<core::LeaseId> ask(const What& what, std::optional<Stream> stream) {
+        if (engine_ == nullptr) { return Error{ErrorKind::wrong_state, "the pass has ended"}; }
+        if constexpr (std::same_as<What, WeightId>) {
+            return engine_->acquire_weights(std::span{&what, 1}, stream);
+        } else if constexpr (std::same_as<What, Schedule::Step>) {
+            const Schedule& own = engine_->schedule();
+            // A step of another schedule is what it reads, not where it stands.
+            if (what.position < own.size() && own[what.position].weights.data() == what.weights.data()) {
+                return engine_->acquire_step(what.position, stream);
+            }
+            return engine_->acquire_weights(what.weights, stream);
+        } else {
+            return engine_->acquire_weights(std::span<const WeightId>{what}, stream);
+        }
+    }
+    [[nodiscard]] Result<Lease<Engine>> lease(Result<core::LeaseId> id) {
+        if (!id) { return id.error(); }
+        return Lease<Engine>{engine_, *id};
+    }
+
+    Engine* engine_ = nullptr;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI

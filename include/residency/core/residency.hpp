@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/engine.hpp"
+#include "residency/core/lease.hpp"
+#include "residency/core/online.hpp"
+#include "residency/core/pass.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/fwd.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/transport/pinned.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// Weights of one catalog on one device, inside a hard budget of device bytes:
+///
+///     Residency<evict::Lru, prefetch::Lookahead<4>, pool::StreamOrdered<CudaDevice>> weights{device, catalog,
+///         {.budget = Budget::parse("8GiB"), .schedule = schedule}};
+///     auto pass = weights.begin(stream);
+///     for (const auto& step : schedule) {
+///         auto lease = pass.acquire(step);    // there, or on its way: the stream waits, the host does not
+///         launch(step, lease, stream);
+///     }                                       // the lease ends: its last use is recorded on the stream
+///
+/// Thread rule: one pass at a time on one Residency, and one thread at a time in it and in its passes, leases and tickets.
+/// Several Residencies, in several threads, may share host bytes and a device. The device outlives the Residency; leases and
+/// tickets end before it.
+template <class Evictor, class Prefetcher, class Pool, class Transport>
+class Residency {
+    static_assert(evict::EvictionPolicy<Evictor>, "who leaves: the first parameter has to model evict::EvictionPolicy");
+    static_assert(prefetch::PrefetchPolicy<Prefetcher>, "what comes next: the second parameter has to model prefetch::PrefetchPolicy");
+    static_assert(pool::MemoryPool<Pool>, "where it lives: the third parameter has to model pool::MemoryPool");
+    static_assert(transport::TransportPolicy<Transport, typename Pool::Device>,
+                  "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
+
+    using Decider = core::Online<Evictor, Prefetcher, Pool, Transport>;
+    using Engine = core::Engine<Decider, Transport>;
+
+public:
+    using Device = typename Pool::Device;
+    using Stream = typename Device::Stream;
+    using Pass = residency::Pass<Engine>;
+    using Lease = residency::Lease<Engine>;
+    using Ticket = residency::Ticket<Engine>;
+
+    struct Options {
+        std::optional<Budget> budget{};          ///< what whoever runs the model says; wins over stored_budget
+        std::optional<Budget> stored_budget{};   ///< what came with the model; without either: automatic
+        std::uint64_t reserve_bytes = std::uint64_t{512} << 20;  ///< of free device memory that an automatic budget leaves
+        Schedule schedule{};                     ///< may be empty: then nothing is known of the future
+        bool strict = false;                     ///< a divergence from the schedule is an error, not a statistic
+        bool record = false;                     ///< keep what each pass acquired: recorded_schedule()
+        bool poison = false;                     ///< overwrite what leaves, so that a stray read is seen
+        Evictor evictor{};
+        Prefetcher prefetcher{};
+        typename Pool::Config pool{};
+        typename Transport::Config transport{};
+    };
+
+    /// Nothing is left behind on failure. Errors: budget (below the floor; the numbers are in the error), mismatch (a schedule of
+    /// another catalog), unsupported (bytes that the transport cannot reach), out_of_memory, or the device's own. Blocks while
+    /// the device allocates; residents are on their way when it returns.
+    [[nodiscard]] static Result<Residency> try_create(Device& device, Catalog catalog, Options options = {}) {
+        core::Settings settings;
+        settings.budget = {options.budget, options.stored_budget, Budget::automatic()};
+        settings.reserve_bytes = options.reserve_bytes;
+        settings.schedule = std::move(options.schedule);
+        settings.strict = options.strict;
+        settings.record = options.record;
+        settings.poison = options.poison;
+        auto engine = Engine::open(device, std::move(catalog), std::move(settings),
+                                   Decider{{std::move(options.evictor), std::move(options.prefetcher), std::move(options.pool)}},
+                                   Transport{std::move(options.transport)});
+        if (!engine) { return engine.error(); }
+        return Residency{std::move(*engine)};
+    }
+#if RESIDENCY_EXCEPTIONS
+    Residency(Device& device, Catalog catalog, Options options = {})
+        : Residency{unwrap(try_create(device, std::move(catalog), std::move(options)))} {}
+#endif
+    /// Blocks until all uses and copies are complete, then gives everything back. On a device that cannot be drained it leaks.
+    ~Residency() = default;
+    Residency(Residency&&) noexcept = default;
+    Residency& operator=(Residency&&) noexcept = default;
+
+    /// Begins a pass on a stream. Error wrong_state: one is open already.
+    [[nodiscard]] Result<Pass> try_begin(Stream stream) {
+        if (auto begun = engine_->begin_pass(stream); !begun) { return begun.error(); }
+        return Pass{engine_.get()};
+    }
+#if RESIDENCY_EXCEPTIONS
+    [[nodiscard]] Pass begin(Stream stream) { return unwrap(try_begin(stream)); }
+#endif
+
+    /// Another future, between passes. Error budget: the budget is below the new schedule's floor; the old one stays.
+    [[nodiscard]] Status try_set_schedule(Schedule schedule) { return engine_->set_schedule(std::move(schedule)); }
+    /// What the last pass that ended acquired, in order, as a schedule. Needs Options::record.
+    [[nodiscard]] Result<Schedule> try_recorded_schedule(Cycle cycle = Cycle::cyclic) const {
+        return engine_->recorded_schedule(cycle);
+    }
+    /// Blocks until all uses and copies so far are complete.
+    [[nodiscard]] Status try_drain() { return engine_->drain(); }
+#if RESIDENCY_EXCEPTIONS
+    void set_schedule(Schedule schedule) { unwrap(try_set_schedule(std::move(schedule))); }
+    [[nodiscard]] Schedule recorded_schedule(Cycle cycle = Cycle::cyclic) const { return unwrap(try_recorded_schedule(cycle)); }
+    void drain() { unwrap(try_drain()); }
+#endif
+
+    /// May ask the device whether a pass has ended; does not block.
+    [[nodiscard]] Statistics statistics() const { return engine_->statistics(); }
+    /// The budget in force and how it came about.
+    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return engine_->budget(); }
+    /// The first failure of an operation that could not report it: the end of a lease or of a pass.
+    [[nodiscard]] const std::optional<Error>& failure() const noexcept { return engine_->failure(); }
+    [[nodiscard]] const Catalog& catalog() const noexcept { return engine_->catalog(); }
+    [[nodiscard]] const Schedule& schedule() const noexcept { return engine_->schedule(); }
+    [[nodiscard]] Device& device() noexcept { return engine_->device(); }
+    /// The policies, for those that take hints.
+    [[nodiscard]] Evictor& evictor() noexcept { return engine_->decider().evictor(); }
+    [[nodiscard]] Prefetcher& prefetcher() noexcept { return engine_->decider().prefetcher(); }
+
+private:
+    explicit Residency(std::unique_ptr<Engine> engine) noexcept : engine_{std::move(engine)} {}
+
+    std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI

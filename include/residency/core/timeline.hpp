@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// The recorded points of one stream, numbered 1, 2, 3, … in the order of the stream, over a ring of reused events. Point 0 is
+/// the beginning: always complete. As points are ordered, waiting for one waits for all before it.
+template <Device D>
+class Timeline {
+public:
+    using Point = std::uint64_t;
+
+    Timeline() = default;
+    Timeline(const Timeline&) = delete;
+    Timeline& operator=(const Timeline&) = delete;
+    ~Timeline() { close(); }
+
+    /// Creates `capacity` events. On failure nothing is left behind.
+    [[nodiscard]] Status open(D& device, typename D::Stream stream, std::uint32_t capacity) {
+        device_ = &device;
+        stream_ = stream;
+        return grow(capacity);
+    }
+    void close() noexcept {
+        for (const auto event : events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
+        events_.clear();
+        issued_ = complete_ = 0;
+    }
+    /// Forgets everything without a device call.
+    void abandon() noexcept { events_.clear(); }
+
+    /// A point after all work enqueued on the stream so far. Does not block, except where max_points are outstanding.
+    [[nodiscard]] Result<Point> record() {
+        if (issued_ - complete_ == events_.size()) {
+            if (auto made = make_room(); !made) { return made.error(); }
+        }
+        if (auto done = device_->record(event(issued_ + 1), stream_); !done) { return done.error(); }
+        return ++issued_;
+    }
+    /// Makes `other` wait for a point. Nothing is enqueued where it is known to be complete.
+    [[nodiscard]] Status order_after(Point point, typename D::Stream other) {
+        RESIDENCY_ASSERT(point <= issued_, "wait only for points that were recorded");
+        if (point <= complete_) { return {}; }
+        return device_->wait(other, event(point));
+    }
+    /// Learns which points are complete; does not block.
+    [[nodiscard]] Status poll() {
+        while (complete_ < issued_) {
+            const auto done = device_->is_complete(event(complete_ + 1));
+            if (!done) { return done.error(); }
+            if (!*done) { break; }
+            ++complete_;
+        }
+        return {};
+    }
+    /// Blocks the host until every point is complete.
+    [[nodiscard]] Status drain() {
+        if (complete_ == issued_) { return {}; }
+        if (auto done = device_->synchronize(event(issued_)); !done) { return done; }
+        complete_ = issued_;
+        return {};
+    }
+    /// Goes on for another stream. Precondition: every point is complete.
+    void rebind(typename D::Stream stream) noexcept {
+        RESIDENCY_ASSERT(is_idle(), "a timeline changes its stream only when all its points are complete");
+        stream_ = stream;
+    }
+    /// What a drained device makes true.
+    void assume_complete() noexcept { complete_ = issued_; }
+
+    [[nodiscard]] typename D::Stream stream() const noexcept { return stream_; }
+    [[nodiscard]] Point last() const noexcept { return issued_; }
+    [[nodiscard]] bool is_idle() const noexcept { return complete_ == issued_; }
+    [[nodiscard]] bool known_complete(Point point) const noexcept { return point <= complete_; }
+    [[nodiscard]] std::uint64_t host_waits() const noexcept { return host_waits_; }
+
+private:
+    static constexpr std::size_t max_points = 8192;
+
+    [[nodiscard]] typename D::Event event(Point point) const noexcept { return events_[(point - 1) % events_.size()]; }
+
+    [[nodiscard]] Status make_room() {
+        if (auto polled = poll(); !polled) { return polled; }
+        if (issued_ - complete_ < events_.size()) { return {}; }
+        if (events_.size() < max_points) { return grow(events_.size()); }
+        ++host_waits_;
+        if (auto done = device_->synchronize(event(complete_ + 1)); !done) { return done; }
+        ++complete_;
+        return {};
+    }
+    /// Adds events and deals the outstanding points out anew.
+    [[nodiscard]] Status grow(std::size_t more) {
+        std::vector<typename D::Event> grown(events_.size() + more);
+        std::vector<typename D::Event> fresh;
+        fresh.reserve(more);
+        for (std::size_t i = 0; i < more; ++i) {
+            auto created = device_->create_event(Timing::off);
+            if (!created) {
+                for (const auto made : fresh) { static_cast<void>(device_->destroy_event(made).has_value()); }
+                return created.error();
+            }
+            fresh.push_back(*created);
+        }
+        std::size_t next_fresh = 0;
+        for (Point point = complete_ + 1; point <= complete_ + grown.size(); ++point) {
+            const bool outstanding = point <= complete_ + events_.size();
+            grown[(point - 1) % grown.size()] = outstanding ? event(point) : fresh[next_fresh++];
+        }
+        events_ = std::move(grown);
+        return {};
+    }
+
+    D* device_ = nullptr;
+    typename D::Stream stream_{};
+    std::vector<typename D::Event> events_;
+    Point issued_ = 0;
+    Point complete_ = 0;
+    std::uint64_t host_waits_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::core

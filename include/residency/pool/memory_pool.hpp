@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI::pool {
+
+/// What the streamed storages ask of a pool, bytes as the storages have them.
+struct Needs {
+    std::uint64_t total_bytes = 0;            ///< of all streamed storages
+    std::uint64_t storages = 0;               ///< how many there are
+    std::uint64_t largest_storage_bytes = 0;
+    std::uint64_t largest_step_bytes = 0;     ///< the most that one step needs at once; without a schedule the largest storage
+    std::uint64_t largest_step_storages = 1;  ///< the most storages that one step needs at once
+    std::uint32_t largest_step = UINT32_MAX;  ///< the step that needs largest_step_bytes; none without a schedule
+};
+
+/// Where it lives: gives addresses inside a cap that holds at every instant, counted as the driver counts.
+///
+/// Required expressions, with `p` a pool, `s` the copy stream. None is thread safe.
+///  1. `P::Device`, `P::Config`                 the device it allocates from; an aggregate of its knobs
+///  2. `P::fixed_addresses`                     constexpr bool: a storage always comes to the same address
+///  3. `p.occupied(bytes)`                      noexcept; what one allocation of `bytes` takes of the cap
+///  4. `p.floor_bytes(device, needs)`           the smallest cap under which every step fits
+///  5. `p.ceiling_bytes(device, needs)`         the smallest cap under which everything fits at once
+///  6. `p.open(device, needs, cap_bytes)`       holds at most cap_bytes from here on; the caller checked the floor
+///  7. `p.allocate(bytes, s)`                   an address, or null where nothing is free now; in the order of s; bytes > 0
+///  8. `p.deallocate(at, bytes, s)`             in the order of s, which has waited for the last use
+///  9. `p.recover()`                            called when nothing that may leave is left and all streams are idle: gives back what
+///                                              is held without use, so that the next allocation has its best chance
+/// 10. `p.held_bytes()`, `p.requested_bytes()`  what the driver counts, what is handed out
+/// 11. `p.close()`                              noexcept; gives everything back; the caller drained the streams
+/// 12. `p.abandon()`                            noexcept; forgets everything without a device call (the device is broken)
+///
+/// Semantic rules.
+///  P1 held_bytes() ≤ cap_bytes at every instant.
+///  P2 Calls 7 and 8 allocate no host memory and do not block.
+///  P3 Exhaustion is a null address, never an error; an error means that the device failed.
+///  P4 A failed call changes nothing.
+template <class P>
+concept MemoryPool =
+    Device<typename P::Device> && std::default_initializable<typename P::Config> && std::constructible_from<P, typename P::Config> &&
+    std::is_nothrow_move_constructible_v<P> &&
+    requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device, typename P::Device::Stream s,
+             const Needs& needs, std::uint64_t bytes, void* at) {
+        { std::bool_constant<P::fixed_addresses>{} };
+        { c.occupied(bytes) } noexcept -> std::same_as<std::uint64_t>;
+        { c.floor_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
+        { c.ceiling_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
+        { p.open(device, needs, bytes) } -> std::same_as<Status>;
+        { p.allocate(bytes, s) } -> std::same_as<Result<void*>>;
+        { p.deallocate(at, bytes, s) } -> std::same_as<Status>;
+        { p.recover() } -> std::same_as<Status>;
+        { c.held_bytes() } -> std::same_as<std::uint64_t>;
+        { c.requested_bytes() } -> std::same_as<std::uint64_t>;
+        { p.close() } noexcept;
+        { p.abandon() } noexcept;
+    };
+
+[[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) noexcept {
+    return (bytes + multiple - 1) / multiple * multiple;
+}
+[[nodiscard]] constexpr std::uint64_t round_down(std::uint64_t bytes, std::uint64_t multiple) noexcept {
+    return bytes / multiple * multiple;
+}
+
+}  // namespace residency::inline RESIDENCY_ABI::pool
