@@ -36,7 +36,7 @@ function close_test() {
     match(field[2], /[0-9]+/); passed_now += substr(field[2], RSTART, RLENGTH)
     match(field[3], /[0-9]+/); failed_now += substr(field[3], RSTART, RLENGTH)
 }
-/SKIPPED:/ { sub(/.*SKIPPED:/, ""); reason = "  " $0 }
+/SKIPPED: |skipped: / { sub(/.*(SKIPPED|skipped): /, ""); reason = "  " $0 }
 END {
     close_test()
     if (passed + failed == 0) { failed = 1; print "  no test was run" }

@@ -54,14 +54,16 @@
 // RESIDENCY_ASSERT(condition, message): a precondition of the caller. `message` is a string literal that says what to do.
 #if RESIDENCY_ASSERTIONS
 #define RESIDENCY_ASSERT(condition, message)                                                                           \
-    ((condition) ? static_cast<void>(0) : ::residency::detail::assertion_failed(#condition, message, __FILE__, __LINE__))
+    ((condition) ? static_cast<void>(0)                                                                                \
+                 : ::residency::detail::assertion_failed(#condition, message, __FILE__, __LINE__))
 #else
 #define RESIDENCY_ASSERT(condition, message) static_cast<void>(0)
 #endif
 
 namespace residency::inline RESIDENCY_ABI::detail {
 
-[[noreturn]] inline void assertion_failed(const char* condition, const char* message, const char* file, int line) noexcept {
+[[noreturn]] inline void assertion_failed(const char* condition, const char* message, const char* file,
+                                          int line) noexcept {
     std::fprintf(stderr, "%s:%d: residency: assertion failed: %s: %s\n", file, line, condition, message);
     std::abort();
 }

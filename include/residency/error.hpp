@@ -36,11 +36,11 @@ enum class ErrorKind : std::uint8_t {
 
 /// Bytes, as the pool counts them.
 struct BudgetNumbers {
-    std::uint64_t asked_bytes = 0;   ///< what the refused request needs
-    std::uint64_t budget_bytes = 0;  ///< the cap in force
-    std::uint64_t held_bytes = 0;    ///< what is held and may not leave
-    std::uint64_t floor_bytes = 0;   ///< the smallest budget that works
-    std::uint32_t step = UINT32_MAX; ///< the step that sets the floor, if one does
+    std::uint64_t asked_bytes = 0;    ///< what the refused request needs
+    std::uint64_t budget_bytes = 0;   ///< the cap in force
+    std::uint64_t held_bytes = 0;     ///< what is held and may not leave
+    std::uint64_t floor_bytes = 0;    ///< the smallest budget that works
+    std::uint32_t step = UINT32_MAX;  ///< the step that sets the floor, if one does
 };
 
 /// Where in a file, text or stream the trouble is.
@@ -100,8 +100,8 @@ public:
     template <class U = T>
         requires(std::constructible_from<T, U &&> && !std::same_as<std::remove_cvref_t<U>, Result> &&
                  !std::same_as<std::remove_cvref_t<U>, Error>)
-    Result(U&& value) : state_{std::in_place_index<0>, std::forward<U>(value)} {}  // NOLINT(google-explicit-constructor)
-    Result(Error error) : state_{std::in_place_index<1>, std::move(error)} {}      // NOLINT(google-explicit-constructor)
+    Result(U&& value) : state_{std::in_place_index<0>, std::forward<U>(value)} {}
+    Result(Error error) : state_{std::in_place_index<1>, std::move(error)} {}
 
     [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
@@ -136,7 +136,7 @@ template <>
 class [[nodiscard]] Result<void> {
 public:
     Result() noexcept = default;
-    Result(Error error) : error_{std::make_unique<Error>(std::move(error))} {}  // NOLINT(google-explicit-constructor)
+    Result(Error error) : error_{std::make_unique<Error>(std::move(error))} {}
 
     [[nodiscard]] bool has_value() const noexcept { return error_ == nullptr; }
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
@@ -165,6 +165,7 @@ private:
     Error error_;
 };
 
+// clang-format off: one line each
 class InvalidArgument : public Exception { using Exception::Exception; };
 class FormatError : public Exception { using Exception::Exception; };
 class MismatchError : public Exception { using Exception::Exception; };
@@ -177,6 +178,7 @@ class StaleError : public Exception { using Exception::Exception; };
 class IoError : public Exception { using Exception::Exception; };
 class Cancelled : public Exception { using Exception::Exception; };
 class WrongState : public Exception { using Exception::Exception; };
+// clang-format on
 
 /// Throws the exception that matches the kind.
 [[noreturn]] inline void throw_error(const Error& error) {

@@ -10,7 +10,6 @@
 #include "all_headers.hpp"
 #include "tests/link/unit.hpp"
 
-
 TEST_CASE("units built alike share one inline namespace; every setting that changes a definition has its own") {
     CHECK(std::string{plain_unit().abi} == same_unit().abi);
     CHECK(std::string{plain_unit().abi} == hidden_unit_a().abi);

@@ -20,7 +20,8 @@ int round_trip(int number) {
 
 void throw_budget_error() {
 #if RESIDENCY_EXCEPTIONS
-    residency::throw_error(residency::Error{residency::ErrorKind::budget, "refused", residency::BudgetNumbers{.step = 3}});
+    residency::throw_error(
+        residency::Error{residency::ErrorKind::budget, "refused", residency::BudgetNumbers{.step = 3}});
 #endif
 }
 
