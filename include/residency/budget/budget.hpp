@@ -104,7 +104,7 @@ public:
     [[nodiscard]] constexpr BudgetKind kind() const noexcept { return kind_; }
     /// Bytes or per cent; 0 where automatic.
     [[nodiscard]] constexpr std::uint64_t amount() const noexcept { return amount_; }
-    /// Text that parses to this budget.
+    /// Text that parses to this budget: bytes in the largest unit of which they are a multiple.
     [[nodiscard]] std::string text() const;
 
     /// The cap. An error of kind budget, with the numbers, where it is below the floor and not automatic, or where it needs to
@@ -124,14 +124,14 @@ private:
         std::string_view name;
         std::uint64_t bytes;
     };
-    /// In the order in which text() tries them.
+    /// The largest first.
     static constexpr std::array<Unit, 8> units{{{"TiB", std::uint64_t{1} << 40},
-                                                {"GiB", std::uint64_t{1} << 30},
-                                                {"MiB", std::uint64_t{1} << 20},
-                                                {"KiB", std::uint64_t{1} << 10},
                                                 {"TB", 1000000000000},
+                                                {"GiB", std::uint64_t{1} << 30},
                                                 {"GB", 1000000000},
+                                                {"MiB", std::uint64_t{1} << 20},
                                                 {"MB", 1000000},
+                                                {"KiB", std::uint64_t{1} << 10},
                                                 {"kB", 1000}}};
 
     constexpr Budget(BudgetKind kind, std::uint64_t amount) noexcept : kind_{kind}, amount_{amount} {}
