@@ -83,6 +83,8 @@ __global__ void spin_kernel(std::uint64_t nanoseconds) {
 
 __global__ void nothing_kernel() {}
 
+__global__ void bad_write_kernel(unsigned char* at) { *at = 1; }
+
 unsigned blocks_for(std::uint64_t bytes, std::size_t rows) {
     // Some four blocks for each multiprocessor of a large GPU, and no more than there is work for.
     const std::uint64_t most = std::max<std::uint64_t>(1, 1056 / rows);
@@ -120,6 +122,11 @@ cudaError_t launch_pattern(void* at, std::uint64_t bytes, std::uint64_t seed, cu
 
 cudaError_t launch_spin(std::chrono::nanoseconds duration, cudaStream_t stream) {
     spin_kernel<<<1, 1, 0, stream>>>(static_cast<std::uint64_t>(duration.count()));
+    return cudaGetLastError();
+}
+
+cudaError_t launch_bad_write(cudaStream_t stream) {
+    bad_write_kernel<<<1, 1, 0, stream>>>(reinterpret_cast<unsigned char*>(std::uintptr_t{8}));
     return cudaGetLastError();
 }
 

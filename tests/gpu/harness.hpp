@@ -45,10 +45,12 @@ constexpr std::uint64_t checksum_term(std::uint64_t index, std::uint64_t word) {
 [[nodiscard]] cudaError_t launch_checksum(std::span<const Range> ranges, std::uint64_t* sum, cudaStream_t stream);
 /// The same kernel for one range.
 [[nodiscard]] cudaError_t launch_checksum(Range range, std::uint64_t* sum, cudaStream_t stream);
-/// Writes byte i of the range as pattern(seed, i); see `pattern`.
+/// Writes byte i of the range as pattern(seed, i); see pattern_word.
 [[nodiscard]] cudaError_t launch_pattern(void* at, std::uint64_t bytes, std::uint64_t seed, cudaStream_t stream);
 /// Keeps one thread busy for that long.
 [[nodiscard]] cudaError_t launch_spin(std::chrono::nanoseconds duration, cudaStream_t stream);
+/// Writes where nothing is: the device is lost for this process.
+[[nodiscard]] cudaError_t launch_bad_write(cudaStream_t stream);
 /// Does nothing.
 [[nodiscard]] cudaError_t launch_nothing(cudaStream_t stream);
 

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "residency/device/cuda.hpp"
+#include "tests/gpu/harness.hpp"
+
+namespace gpu {
+
+inline constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB, GiB = 1024 * MiB;
+
+/// The value of a Result, or the end of the test case with its error.
+template <class R>
+decltype(auto) must(R&& result) {
+    if (!result) { FAIL(result.error().message()); }
+    if constexpr (requires { *result; }) { return *std::forward<R>(result); }
+}
+inline void must_cuda(cudaError_t code) {
+    if (code != cudaSuccess) { FAIL(cudaGetErrorString(code)); }
+}
+
+/// A place on the device where checksums are added up.
+class Sum {
+public:
+    explicit Sum(residency::CudaDevice& device)
+        : device_{device}, at_{static_cast<std::uint64_t*>(must(device.allocate(8)))} {}
+    Sum(const Sum&) = delete;
+    Sum& operator=(const Sum&) = delete;
+    ~Sum() { static_cast<void>(device_.deallocate(at_).has_value()); }
+
+    [[nodiscard]] std::uint64_t* at() const noexcept { return at_; }
+    /// The checksum of bytes that the device can read, in the order of the stream. Waits for it.
+    [[nodiscard]] std::uint64_t of(const void* bytes, std::uint64_t count, cudaStream_t stream) const {
+        must_cuda(cudaMemsetAsync(at_, 0, 8, stream));
+        must_cuda(launch_checksum({bytes, count}, at_, stream));
+        std::uint64_t value = 0;
+        must_cuda(cudaMemcpyAsync(&value, at_, 8, cudaMemcpyDeviceToHost, stream));
+        must_cuda(cudaStreamSynchronize(stream));
+        return value;
+    }
+
+private:
+    residency::CudaDevice& device_;
+    std::uint64_t* at_;
+};
+
+[[nodiscard]] inline std::vector<std::byte> pattern(std::uint64_t bytes, std::uint64_t seed) {
+    std::vector<std::byte> out(bytes);
+    fill_pattern(out, seed);
+    return out;
+}
+
+/// The argument with which the test program loses its device on purpose and checks what CudaDevice says; 0 if all is right.
+inline constexpr std::string_view lost_device_argument = "lose-the-device";
+[[nodiscard]] int lose_device();
+
+}  // namespace gpu
