@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "residency/config.hpp"
+
+namespace residency::inline RESIDENCY_ABI::evict {
+
+/// Who leaves is read from a plan. Goes with prefetch::Planned and pool::Virtual.
+struct Planned {};
+
+}  // namespace residency::inline RESIDENCY_ABI::evict

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/pool/memory_pool.hpp"
+
+namespace residency::inline RESIDENCY_ABI::pool {
+
+/// What a plan needs of a pool: one address range for the image, and a table that says on which physical chunk each part lies.
+template <class P>
+concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_initializable<typename P::Config> &&
+                      std::constructible_from<P, typename P::Config> &&
+                      requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device, std::uint64_t bytes,
+                               std::uint32_t slots, std::span<const std::uint32_t> table) {
+                          requires P::maps_image;
+                          { c.chunk_bytes(const_device) } -> std::same_as<std::uint64_t>;
+                          { p.open(device, bytes) } -> std::same_as<Status>;
+                          { p.arrange(slots, table) } -> std::same_as<Status>;
+                          { p.remap(slots, slots) } -> std::same_as<Status>;
+                          { c.base() } -> std::same_as<std::byte*>;
+                          { c.held_bytes() } -> std::same_as<std::uint64_t>;
+                          { p.close() } noexcept;
+                          { p.abandon() } noexcept;
+                      };
+
+/// One address range for the whole image, once; address = base + offset for ever. Each 2 MiB of it lies on a physical chunk of
+/// its own, or on one that it shares with others (a slot of the ring). Nothing fragments, nothing is padded, and the budget is
+/// physical by construction: no more chunks exist than are held. Goes with planned policies.
+///
+/// Two addresses of one chunk are coherent only across operations that streams order: a kernel that is still running when the
+/// copy lands must not read those bytes (no programmatic dependent launch, no persistent kernels).
+template <VirtualMemoryDevice D>
+class Virtual {
+public:
+    using Device = D;
+    struct Config {
+        /// Rounded up to what the device maps.
+        std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
+    };
+    static constexpr bool maps_image = true;
+    static constexpr bool fixed_addresses = true;
+    /// No physical chunk.
+    static constexpr std::uint32_t none = UINT32_MAX;
+
+    Virtual() : Virtual(Config{}) {}
+    explicit Virtual(Config config) noexcept : config_{config} {}
+    Virtual(Virtual&& other) noexcept
+        : config_{other.config_}, device_{std::exchange(other.device_, nullptr)}, base_{other.base_}, chunk_bytes_{other.chunk_bytes_},
+          slots_{std::move(other.slots_)}, table_{std::move(other.table_)} {}
+    Virtual& operator=(Virtual&&) = delete;
+    ~Virtual() { close(); }
+
+    [[nodiscard]] std::uint64_t chunk_bytes(const D& device) const { return round_up(config_.chunk_bytes, device.chunk_granularity()); }
+
+    /// Reserves the range; holds no memory yet. Blocks.
+    [[nodiscard]] Status open(D& device, std::uint64_t image_bytes) {
+        chunk_bytes_ = chunk_bytes(device);
+        table_.assign(static_cast<std::size_t>(round_up(image_bytes, chunk_bytes_) / chunk_bytes_), none);
+        if (!table_.empty()) {
+            auto at = device.reserve(table_.size() * chunk_bytes_);
+            if (!at) { return at.error(); }
+            base_ = static_cast<std::byte*>(*at);
+        }
+        device_ = &device;
+        return {};
+    }
+
+    /// Holds `slots` physical chunks from now on, chunk c of the image on slot table[c], or on none. A chunk that was and stays
+    /// alone on its slot keeps its bytes, under a slot number that may differ: `table` says which slots are alike, not which handle
+    /// each is. Only what changes is unmapped and mapped. The caller has drained every stream. Blocks. On failure before
+    /// anything was unmapped all is as before; after that the image has unmapped parts, and arrange() is to be called again.
+    [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table) {
+        RESIDENCY_ASSERT(table.size() == table_.size(), "one entry for each chunk of the image");
+        const std::vector<Slot> kept = keep(slots, table);
+        std::vector<typename D::Chunk> spare;
+        std::vector<bool> is_kept(slots_.size(), false);
+        for (const Slot& slot : kept) {
+            if (slot.was != none) { is_kept[slot.was] = true; }
+        }
+        for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+            if (!is_kept[i]) { spare.push_back(slots_[i]); }
+        }
+        const std::size_t had = slots_.size();
+        std::vector<typename D::Chunk> created;
+        while (had + created.size() < slots) {
+            auto chunk = device_->create_chunk(chunk_bytes_);
+            if (!chunk) {
+                for (const auto undone : created) { static_cast<void>(device_->destroy_chunk(undone).has_value()); }
+                return chunk.error();
+            }
+            created.push_back(*chunk);
+        }
+        spare.insert(spare.end(), created.begin(), created.end());
+
+        std::vector<typename D::Chunk> arranged(slots);
+        std::size_t next = 0;
+        for (std::uint32_t i = 0; i < slots; ++i) {
+            arranged[i] = kept[i].was != none ? slots_[kept[i].was] : spare[next++];
+        }
+        const auto stays = [&](std::size_t chunk) {
+            return table_[chunk] != none && table[chunk] != none && kept[table[chunk]].was == table_[chunk];
+        };
+        for (std::size_t chunk = 0; chunk < table_.size();) {
+            if (table_[chunk] == none || stays(chunk)) {
+                ++chunk;
+                continue;
+            }
+            std::size_t end = chunk;
+            while (end < table_.size() && table_[end] != none && !stays(end)) { ++end; }
+            if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
+            for (; chunk < end; ++chunk) { table_[chunk] = none; }
+        }
+        std::vector<Mapping<typename D::Chunk>> mappings;
+        for (std::size_t chunk = 0; chunk < table_.size(); ++chunk) {
+            if (table[chunk] != none && !stays(chunk)) { mappings.push_back({address(chunk), arranged[table[chunk]]}); }
+        }
+        for (; next < spare.size(); ++next) {
+            if (auto done = device_->destroy_chunk(spare[next]); !done) { return done; }
+        }
+        slots_ = std::move(arranged);
+        table_.assign(table.begin(), table.end());
+        if (mappings.empty()) { return {}; }
+        if (auto done = device_->map(mappings, chunk_bytes_); !done) {
+            for (const auto& mapping : mappings) {
+                table_[static_cast<std::size_t>(static_cast<std::byte*>(mapping.at) - base_) / chunk_bytes_] = none;
+            }
+            return done;
+        }
+        return {};
+    }
+    /// Puts one chunk of the image on another slot. The caller has drained every stream. Blocks.
+    [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot) {
+        if (auto done = device_->unmap(address(chunk), chunk_bytes_); !done) { return done; }
+        const std::uint32_t before = std::exchange(table_[chunk], none);
+        const Mapping<typename D::Chunk> mapping{address(chunk), slots_[slot]};
+        if (auto done = device_->map({&mapping, 1}, chunk_bytes_); !done) {
+            const Mapping<typename D::Chunk> back{address(chunk), slots_[before]};
+            if (device_->map({&back, 1}, chunk_bytes_)) { table_[chunk] = before; }
+            return done;
+        }
+        table_[chunk] = slot;
+        return {};
+    }
+
+    /// Where the image begins; the same from open() to close().
+    [[nodiscard]] std::byte* base() const noexcept { return base_; }
+    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return slots_.size() * chunk_bytes_; }
+    [[nodiscard]] std::uint32_t slot_of(std::uint32_t chunk) const noexcept { return table_[chunk]; }
+
+    /// Precondition: every stream is drained.
+    void close() noexcept {
+        if (device_ == nullptr) { return; }
+        for (std::size_t chunk = 0; chunk < table_.size();) {
+            std::size_t end = chunk;
+            while (end < table_.size() && table_[end] != none) { ++end; }
+            if (end > chunk) { static_cast<void>(device_->unmap(address(chunk), (end - chunk) * chunk_bytes_).has_value()); }
+            chunk = end + 1;
+        }
+        for (const auto slot : slots_) { static_cast<void>(device_->destroy_chunk(slot).has_value()); }
+        if (base_ != nullptr) { static_cast<void>(device_->release(base_, table_.size() * chunk_bytes_).has_value()); }
+        abandon();
+    }
+    void abandon() noexcept {
+        device_ = nullptr;
+        base_ = nullptr;
+        slots_.clear();
+        table_.clear();
+    }
+
+private:
+    /// A slot to be, and the one that it was.
+    struct Slot {
+        std::uint32_t was = none;
+        std::uint32_t chunks = 0;
+    };
+
+    [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept { return base_ + chunk * chunk_bytes_; }
+
+    /// Which of the slots to be go on with a handle that is held: those of chunks that were and stay alone.
+    [[nodiscard]] std::vector<Slot> keep(std::uint32_t slots, std::span<const std::uint32_t> table) const {
+        std::vector<Slot> kept(slots);
+        std::vector<std::uint32_t> before(slots_.size(), 0);
+        for (const std::uint32_t slot : table_) {
+            if (slot != none) { ++before[slot]; }
+        }
+        for (const std::uint32_t slot : table) {
+            if (slot != none) { ++kept[slot].chunks; }
+        }
+        for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
+            const std::uint32_t was = table_[chunk];
+            if (was != none && table[chunk] != none && before[was] == 1 && kept[table[chunk]].chunks == 1) {
+                kept[table[chunk]].was = was;
+            }
+        }
+        return kept;
+    }
+
+    Config config_;
+    D* device_ = nullptr;
+    std::byte* base_ = nullptr;
+    std::uint64_t chunk_bytes_ = 0;
+    std::vector<typename D::Chunk> slots_;
+    std::vector<std::uint32_t> table_;  // by chunk of the image: its slot, or none
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::pool
