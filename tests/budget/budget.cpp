@@ -105,7 +105,9 @@ TEST_CASE("C10: malformed text is an error with its place, never ignored") {
         {"-8GiB", 0, "no budget is negative"},
         {"+8", 0, "found \"+8\""},
         {"8-", 1, "found \"-\""},
-        {"\xe2\x88\x92" "8", 0, "expected digits"},
+        {"\xe2\x88\x92"
+         "8",
+         0, "expected digits"},
         // other notations
         {"0x10", 1, "found \"x10\""},
         {"1e9", 1, "found \"e9\""},
@@ -178,7 +180,8 @@ TEST_CASE("random budgets come back from their text") {
     for (int round = 0; round < 2000; ++round) {
         const std::uint64_t amount = engine() >> (engine() % 64) << (engine() % 2 * 10);
         CAPTURE(amount);
-        for (const Budget budget : {Budget::bytes(amount), Budget::percent_of_weights(amount), Budget::percent_of_free(amount % 101)}) {
+        for (const Budget budget :
+             {Budget::bytes(amount), Budget::percent_of_weights(amount), Budget::percent_of_free(amount % 101)}) {
             REQUIRE(*Budget::try_parse(budget.text()) == budget);
         }
     }
@@ -193,11 +196,11 @@ TEST_CASE("C9 to C12: what a budget becomes") {
     };
     using enum BudgetAdjustment;
     const Row rows[] = {
-        {"300", 300, 300, none, true},                    // the floor
+        {"300", 300, 300, none, true},  // the floor
         {"301", 301, 301, none, true},
-        {"999", 999, 999, none, true},                    // one below the total
-        {"1000", 1000, 1000, none, false},                // the total
-        {"1001", 1000, 1001, clamped_to_total, false},    // one above
+        {"999", 999, 999, none, true},                  // one below the total
+        {"1000", 1000, 1000, none, false},              // the total
+        {"1001", 1000, 1001, clamped_to_total, false},  // one above
         {"8GiB", 1000, std::uint64_t{8} << 30, clamped_to_total, false},
         {"18446744073709551615", 1000, UINT64_MAX, clamped_to_total, false},
         {"0", 300, 0, zero_to_floor, true},
@@ -247,7 +250,8 @@ TEST_CASE("C9: an explicit budget below the floor is refused with the numbers") 
     }
     const auto refused = Budget::percent_of_weights(10).try_resolve(model(), BudgetOrigin::stored);
     CHECK(refused.error().message() ==
-          "the stored budget 10% (100 bytes) is below the smallest that works, 300 bytes: step 3 (\"layer.3\") needs 200 bytes at "
+          "the stored budget 10% (100 bytes) is below the smallest that works, 300 bytes: step 3 (\"layer.3\") needs "
+          "200 bytes at "
           "once beside 100 bytes of residents; give 300 or more, or 0 for the smallest");
     // The value that the message names works.
     CHECK(Budget::try_parse("300")->try_resolve(model())->bytes == 300);
@@ -256,7 +260,8 @@ TEST_CASE("C9: an explicit budget below the floor is refused with the numbers") 
     unnamed.floor_step_name.clear();
     CHECK(contains(Budget::bytes(1).try_resolve(unnamed).error().message(), "step 3 needs 200 bytes at once"));
     unnamed.floor_step = UINT32_MAX;
-    CHECK(contains(Budget::bytes(1).try_resolve(unnamed).error().message(), "the largest request needs 200 bytes at once"));
+    CHECK(contains(Budget::bytes(1).try_resolve(unnamed).error().message(),
+                   "the largest request needs 200 bytes at once"));
 }
 
 TEST_CASE("a share that is small but not zero is not taken for zero") {
@@ -278,7 +283,8 @@ TEST_CASE("nothing to stream") {
     context.floor_step_name.clear();
     const auto refused = Budget::percent_of_weights(60).try_resolve(context);
     REQUIRE_FALSE(refused.has_value());
-    CHECK(contains(refused.error().message(), "no weight can be streamed, the residents take 500 bytes; give 500 or more"));
+    CHECK(contains(refused.error().message(),
+                   "no weight can be streamed, the residents take 500 bytes; give 500 or more"));
     for (const std::string_view text : {"0", "500", "100%", "8GiB", "auto"}) {
         const auto resolved = Budget::try_parse(text)->try_resolve(context);
         REQUIRE(resolved);

@@ -96,10 +96,12 @@ TEST_CASE("the hash is that of the contents, the same on every platform") {
 
 TEST_CASE("everything that a plan depends on changes the hash") {
     std::set<std::uint64_t> hashes;
-    const auto add = [&](const char* name, DType type, Shape shape, std::uint64_t storage_bytes, std::uint64_t offset = 0,
-                         std::optional<Strides> strides = std::nullopt, bool is_mutable = false, std::uint64_t alignment = 256) {
+    const auto add = [&](const char* name, DType type, Shape shape, std::uint64_t storage_bytes,
+                         std::uint64_t offset = 0, std::optional<Strides> strides = std::nullopt,
+                         bool is_mutable = false, std::uint64_t alignment = 256) {
         CatalogBuilder builder;
-        const StorageId storage = builder.add_storage(storage_bytes, {.is_mutable = is_mutable, .alignment_bytes = alignment});
+        const StorageId storage =
+            builder.add_storage(storage_bytes, {.is_mutable = is_mutable, .alignment_bytes = alignment});
         builder.add_weight(name, type, std::move(shape), storage, offset, std::move(strides));
         const auto catalog = builder.try_build();
         REQUIRE(catalog);
@@ -184,7 +186,8 @@ TEST_CASE("placements can be changed by id and by name; the hash stays") {
 TEST_CASE("bad placements are refused, naming the weight") {
     const Catalog catalog = built(three());
     const std::array<std::string_view, 2> absent{"embed", "nobody"};
-    CHECK(catalog.try_with_placement(absent, Placement::resident).error().message() == "the catalog has no weight \"nobody\"");
+    CHECK(catalog.try_with_placement(absent, Placement::resident).error().message() ==
+          "the catalog has no weight \"nobody\"");
     const std::array bad_id{WeightId{4}};
     CHECK(catalog.try_with_placement(bad_id, Placement::resident).error().kind() == ErrorKind::mismatch);
     const std::array<std::string_view, 1> state{"state"};

@@ -164,8 +164,14 @@ TEST_CASE("storages are checked") {
     }
     SUBCASE("outside its host bytes") {
         const auto host = HostBytes::own(std::vector<std::byte>(10));
-        for (const auto& [bytes, offset, good] : {std::tuple<std::uint64_t, std::uint64_t, bool>{10, 0, true}, {4, 6, true}, {0, 10, true}, {5, 6, false},
-                                                  {11, 0, false}, {0, 11, false}, {2, UINT64_MAX, false}, {UINT64_MAX, 2, false}}) {
+        for (const auto& [bytes, offset, good] : {std::tuple<std::uint64_t, std::uint64_t, bool>{10, 0, true},
+                                                  {4, 6, true},
+                                                  {0, 10, true},
+                                                  {5, 6, false},
+                                                  {11, 0, false},
+                                                  {0, 11, false},
+                                                  {2, UINT64_MAX, false},
+                                                  {UINT64_MAX, 2, false}}) {
             CAPTURE(bytes);
             CAPTURE(offset);
             CatalogBuilder builder;
@@ -179,7 +185,8 @@ TEST_CASE("storages are checked") {
         builder.add("w", dtype::u8, {50}, FileSource{file, 60});
         const auto built = builder.try_build();
         REQUIRE_FALSE(built.has_value());
-        CHECK(contains(built.error().message(), "50 bytes at offset 60 do not lie inside the 100 bytes of \"model.bin\""));
+        CHECK(contains(built.error().message(),
+                       "50 bytes at offset 60 do not lie inside the 100 bytes of \"model.bin\""));
         CHECK(contains(built.error().message(), "weight \"w\""));
     }
     SUBCASE("a null source") {
@@ -409,7 +416,9 @@ TEST_CASE("what cannot be split is refused") {
 TEST_CASE("a hundred thousand weights") {
     constexpr std::uint32_t count = 100000;
     CatalogBuilder builder;
-    for (std::uint32_t i = 0; i < count; ++i) { builder.add("model.layers." + std::to_string(i) + ".weight", dtype::bf16, {i % 7, 2}); }
+    for (std::uint32_t i = 0; i < count; ++i) {
+        builder.add("model.layers." + std::to_string(i) + ".weight", dtype::bf16, {i % 7, 2});
+    }
     const auto catalog = builder.try_build();
     REQUIRE(catalog);
     CHECK(catalog->weights().size() == count);

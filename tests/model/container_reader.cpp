@@ -95,11 +95,11 @@ TEST_CASE("the bytes are as documented") {
     writer.section(section_tag("ABCD")).text("xyz");
     const auto bytes = writer.finish();
     const std::array<std::uint8_t, 80> expected{
-        0x89, 'R', 'S', 'D', 'Y', '\r', '\n', 0x1a,                              // magic
-        1, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0,                          // versions, kind, sections
-        88, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8,                         // total, catalog
-        'A', 'B', 'C', 'D', 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0,
-        3, 0, 0, 0, 0, 0, 0, 0, 'x', 'y', 'z', 0, 0, 0, 0, 0};
+        0x89, 'R', 'S', 'D', 'Y', '\r', '\n', 0x1a,                                 // magic
+        1,    0,   0,   0,   3,   0,    0,    0,    2,  0, 0, 0, 1,   0,   0,   0,  // versions, kind, sections
+        88,   0,   0,   0,   0,   0,    0,    0,    1,  2, 3, 4, 5,   6,   7,   8,  // total, catalog
+        'A',  'B', 'C', 'D', 0,   0,    0,    0,    64, 0, 0, 0, 0,   0,   0,   0, 11, 0, 0, 0,
+        0,    0,   0,   0,   3,   0,    0,    0,    0,  0, 0, 0, 'x', 'y', 'z', 0, 0,  0, 0, 0};
     REQUIRE(bytes.size() == 88);
     for (std::size_t i = 0; i < expected.size(); ++i) {
         CAPTURE(i);
@@ -108,7 +108,8 @@ TEST_CASE("the bytes are as documented") {
 }
 
 TEST_CASE("numbers keep their bits") {
-    const std::vector<double> values{0.0, -0.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::denorm_min(),
+    const std::vector<double> values{0.0, -0.0, std::numeric_limits<double>::infinity(),
+                                     std::numeric_limits<double>::denorm_min(),
                                      std::numeric_limits<double>::quiet_NaN()};
     ContainerWriter writer{ContainerKind::trace, 1, 0};
     writer.section(first_tag).array(values);
@@ -146,7 +147,8 @@ TEST_CASE("kind, version and catalog must be those expected") {
     CHECK(catalog.error().message().find("not for the one with hash 5") != std::string::npos);
 
     const auto zero = ContainerWriter{ContainerKind::plan, 0, 0}.finish();
-    CHECK(ContainerReader::try_open(zero, "zero")->expect(ContainerKind::plan, 3, 0).error().kind() == ErrorKind::unsupported);
+    CHECK(ContainerReader::try_open(zero, "zero")->expect(ContainerKind::plan, 3, 0).error().kind() ==
+          ErrorKind::unsupported);
 }
 
 TEST_CASE("C7: every prefix, every extension and every changed byte is refused") {
@@ -189,8 +191,10 @@ TEST_CASE("a wrong frame under a right checksum is refused with its place") {
         {"the same tag twice", second_entry, [](std::vector<std::byte>& b) { put_u32(b, second_entry, first_tag); }},
         {"reserved bytes", second_entry + 4, [](std::vector<std::byte>& b) { put_u32(b, second_entry + 4, 1); }},
         {"an overlap", second_entry + 8, [](std::vector<std::byte>& b) { put_u64(b, second_entry + 8, 112); }},
-        {"an offset beyond", second_entry + 8, [](std::vector<std::byte>& b) { put_u64(b, second_entry + 8, UINT64_MAX - 7); }},
-        {"a length beyond", second_entry + 16, [](std::vector<std::byte>& b) { put_u64(b, second_entry + 16, UINT64_MAX); }},
+        {"an offset beyond", second_entry + 8,
+         [](std::vector<std::byte>& b) { put_u64(b, second_entry + 8, UINT64_MAX - 7); }},
+        {"a length beyond", second_entry + 16,
+         [](std::vector<std::byte>& b) { put_u64(b, second_entry + 16, UINT64_MAX); }},
         {"a length one too short", 0, [](std::vector<std::byte>& b) { put_u64(b, 40 + 16, 14); }},
         {"padding", 127, [](std::vector<std::byte>& b) { b[127] = std::byte{1}; }},
     };

@@ -29,18 +29,30 @@ TEST_CASE("the plain types have their sizes") {
         std::uint32_t bits, alignment_bytes;
     };
     const Row rows[] = {
-        {dtype::f64, "f64", 64, 8},          {dtype::f32, "f32", 32, 4},
-        {dtype::f16, "f16", 16, 2},          {dtype::bf16, "bf16", 16, 2},
-        {dtype::f8_e4m3, "f8_e4m3", 8, 1},   {dtype::f8_e4m3fn, "f8_e4m3fn", 8, 1},
-        {dtype::f8_e4m3fnuz, "f8_e4m3fnuz", 8, 1}, {dtype::f8_e5m2, "f8_e5m2", 8, 1},
-        {dtype::f8_e5m2fnuz, "f8_e5m2fnuz", 8, 1}, {dtype::f8_e8m0, "f8_e8m0", 8, 1},
-        {dtype::f6_e2m3, "f6_e2m3", 6, 1},   {dtype::f6_e3m2, "f6_e3m2", 6, 1},
-        {dtype::f4, "f4", 4, 1},             {dtype::i64, "i64", 64, 8},
-        {dtype::i32, "i32", 32, 4},          {dtype::i16, "i16", 16, 2},
-        {dtype::i8, "i8", 8, 1},             {dtype::i4, "i4", 4, 1},
-        {dtype::u64, "u64", 64, 8},          {dtype::u32, "u32", 32, 4},
-        {dtype::u16, "u16", 16, 2},          {dtype::u8, "u8", 8, 1},
-        {dtype::u4, "u4", 4, 1},             {dtype::boolean, "bool", 8, 1},
+        {dtype::f64, "f64", 64, 8},
+        {dtype::f32, "f32", 32, 4},
+        {dtype::f16, "f16", 16, 2},
+        {dtype::bf16, "bf16", 16, 2},
+        {dtype::f8_e4m3, "f8_e4m3", 8, 1},
+        {dtype::f8_e4m3fn, "f8_e4m3fn", 8, 1},
+        {dtype::f8_e4m3fnuz, "f8_e4m3fnuz", 8, 1},
+        {dtype::f8_e5m2, "f8_e5m2", 8, 1},
+        {dtype::f8_e5m2fnuz, "f8_e5m2fnuz", 8, 1},
+        {dtype::f8_e8m0, "f8_e8m0", 8, 1},
+        {dtype::f6_e2m3, "f6_e2m3", 6, 1},
+        {dtype::f6_e3m2, "f6_e3m2", 6, 1},
+        {dtype::f4, "f4", 4, 1},
+        {dtype::i64, "i64", 64, 8},
+        {dtype::i32, "i32", 32, 4},
+        {dtype::i16, "i16", 16, 2},
+        {dtype::i8, "i8", 8, 1},
+        {dtype::i4, "i4", 4, 1},
+        {dtype::u64, "u64", 64, 8},
+        {dtype::u32, "u32", 32, 4},
+        {dtype::u16, "u16", 16, 2},
+        {dtype::u8, "u8", 8, 1},
+        {dtype::u4, "u4", 4, 1},
+        {dtype::boolean, "bool", 8, 1},
         {dtype::complex64, "complex64", 64, 4},
     };
     CHECK(std::size(rows) == dtype::all.size());
@@ -84,8 +96,8 @@ TEST_CASE("block types take whole blocks") {
         std::uint32_t bytes, elements;
     };
     const Row rows[] = {
-        {"F32", 4, 1},     {"F16", 2, 1},     {"Q4_0", 18, 32},   {"Q4_1", 20, 32},    {"Q5_0", 22, 32},
-        {"Q5_1", 24, 32},  {"Q8_0", 34, 32},  {"Q8_1", 36, 32},   {"Q2_K", 84, 256},   {"Q3_K", 110, 256},
+        {"F32", 4, 1},      {"F16", 2, 1},      {"Q4_0", 18, 32},   {"Q4_1", 20, 32},   {"Q5_0", 22, 32},
+        {"Q5_1", 24, 32},   {"Q8_0", 34, 32},   {"Q8_1", 36, 32},   {"Q2_K", 84, 256},  {"Q3_K", 110, 256},
         {"Q4_K", 144, 256}, {"Q5_K", 176, 256}, {"Q6_K", 210, 256}, {"Q8_K", 292, 256}, {"IQ2_XXS", 66, 256},
         {"IQ4_NL", 18, 32}, {"TQ1_0", 54, 256}, {"MXFP4", 17, 32},
     };
@@ -101,7 +113,8 @@ TEST_CASE("block types take whole blocks") {
         CHECK(*type->bytes_of(std::uint64_t{row.elements} * 1000) == std::uint64_t{row.bytes} * 1000);
         CHECK(type->bytes_of(std::uint64_t{row.elements} + 1).has_value() == (row.elements == 1));
     }
-    CHECK(DType::block("Q4_0", 18, 32).bytes_of(33).error().message() == "33 elements of Q4_0: they do not fill blocks of 32");
+    CHECK(DType::block("Q4_0", 18, 32).bytes_of(33).error().message() ==
+          "33 elements of Q4_0: they do not fill blocks of 32");
 }
 
 TEST_CASE("block types from outside are checked") {

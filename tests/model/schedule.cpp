@@ -116,7 +116,8 @@ TEST_CASE("steps can be walked, and outlive the handle they came from") {
 
 TEST_CASE("equality is that of the contents") {
     const Catalog catalog = model();
-    const auto build = [&](std::string_view first, ScheduleBuilder::Compute compute, std::string_view name, Cycle cycle) {
+    const auto build = [&](std::string_view first, ScheduleBuilder::Compute compute, std::string_view name,
+                           Cycle cycle) {
         return *ScheduleBuilder{catalog}.step({first}, compute, name).try_build(cycle);
     };
     const Schedule base = build("embed", 1ns, "x", Cycle::cyclic);
@@ -143,17 +144,21 @@ TEST_CASE("durations can be replaced") {
         CHECK((*timed)[i].storages.size() == schedule[i].storages.size());
     }
     CHECK_FALSE(schedule[1].compute.has_value());
-    CHECK(schedule.try_with_compute(std::span{compute}.first(3)).error().message() == "3 durations for a schedule of 4 steps");
+    CHECK(schedule.try_with_compute(std::span{compute}.first(3)).error().message() ==
+          "3 durations for a schedule of 4 steps");
     const std::array<std::chrono::nanoseconds, 4> negative{1ns, 2ns, -3ns, 4ns};
     CHECK(schedule.try_with_compute(negative).error().message() == "step 2: a negative duration");
 }
 
 TEST_CASE("a run's record becomes a schedule") {
     const Catalog catalog = model();
-    const std::vector<StepRecord> records{{{WeightId{0}, WeightId{0}}, 10us, "in"}, {{WeightId{1}, WeightId{2}}, std::nullopt, {}}};
+    const std::vector<StepRecord> records{{{WeightId{0}, WeightId{0}}, 10us, "in"},
+                                          {{WeightId{1}, WeightId{2}}, std::nullopt, {}}};
     const auto schedule = Schedule::try_recorded(catalog, records, Cycle::one_shot);
     REQUIRE(schedule);
-    CHECK(*schedule == *ScheduleBuilder{catalog}.step({"embed"}, 10us, "in").step({"layer.0", "layer.1"}).try_build(Cycle::one_shot));
+    CHECK(
+        *schedule ==
+        *ScheduleBuilder{catalog}.step({"embed"}, 10us, "in").step({"layer.0", "layer.1"}).try_build(Cycle::one_shot));
     const std::vector<StepRecord> bad{records[0], {{WeightId{9}}, std::nullopt, {}}};
     CHECK(Schedule::try_recorded(catalog, bad).error().message() == "step 1: the catalog of 6 weights has no weight 9");
     CHECK_FALSE(Schedule::try_recorded(catalog, {}).has_value());
@@ -177,7 +182,8 @@ TEST_CASE("the largest step counts streamed storages once, each rounded") {
     largest = schedule.largest_step_bytes(*catalog.try_with_placement(names, Placement::resident), exact);
     CHECK(largest.bytes == 70);
     CHECK(largest.step == 2);
-    largest = schedule.largest_step_bytes(*catalog.try_with_placement(names, Placement::host), [](std::uint64_t) { return UINT64_MAX; });
+    largest = schedule.largest_step_bytes(*catalog.try_with_placement(names, Placement::host),
+                                          [](std::uint64_t) { return UINT64_MAX; });
     CHECK(largest.bytes == UINT64_MAX);
     const std::array<std::string_view, 3> all{"head", "layer.0", "layer.1"};
     largest = schedule.largest_step_bytes(*catalog.try_with_placement(all, Placement::resident), exact);
@@ -194,7 +200,9 @@ TEST_CASE("a saved schedule loads equal, from bytes and from a file") {
         REQUIRE(loaded);
         CHECK(*loaded == schedule);
         CHECK(loaded->save() == schedule.save());
-        for (std::uint32_t i = 0; i < schedule.size(); ++i) { CHECK(loaded->storages(i).size() == schedule.storages(i).size()); }
+        for (std::uint32_t i = 0; i < schedule.size(); ++i) {
+            CHECK(loaded->storages(i).size() == schedule.storages(i).size());
+        }
     }
     const test::TemporaryFolder folder;
     const std::string path = folder.path("model.schedule");
@@ -214,7 +222,8 @@ TEST_CASE("C2: a schedule saved for another catalog is refused, one with other s
     const auto refused = Schedule::try_load(bytes, *other.try_build());
     REQUIRE_FALSE(refused.has_value());
     CHECK(refused.error().kind() == ErrorKind::mismatch);
-    CHECK(refused.error().message().find("made for the catalog with hash " + std::to_string(catalog.hash())) != std::string::npos);
+    CHECK(refused.error().message().find("made for the catalog with hash " + std::to_string(catalog.hash())) !=
+          std::string::npos);
 }
 
 TEST_CASE("C7: every prefix and every changed byte of a saved schedule is refused") {
@@ -314,7 +323,8 @@ TEST_CASE("C7: each rule of the contents is checked, with the place") {
         CHECK(loaded.error().message().find(row.message) != std::string::npos);
     }
     const auto plan = ContainerWriter{ContainerKind::plan, 1, catalog.hash()}.finish();
-    CHECK(Schedule::try_load(plan, catalog).error().message().find("found a plan, expected a schedule") != std::string::npos);
+    CHECK(Schedule::try_load(plan, catalog).error().message().find("found a plan, expected a schedule") !=
+          std::string::npos);
     const auto bare = ContainerWriter{ContainerKind::schedule, 1, catalog.hash()}.finish();
     CHECK(Schedule::try_load(bare, catalog).error().message().find("found no section HEAD") != std::string::npos);
 }

@@ -62,7 +62,11 @@ TEST_CASE("steps are declared by ids, by names, and by ranges of them") {
 }
 
 TEST_CASE("a weight named twice in a step counts once, and tied weights are one storage") {
-    const auto schedule = ScheduleBuilder{model()}.step({"a", "b", "a"}).step({"a again", "b", "a"}).step({"a"}).try_build(Cycle::one_shot);
+    const auto schedule = ScheduleBuilder{model()}
+                              .step({"a", "b", "a"})
+                              .step({"a again", "b", "a"})
+                              .step({"a"})
+                              .try_build(Cycle::one_shot);
     REQUIRE(schedule);
     CHECK((*schedule)[0].weights.size() == 2);
     CHECK((*schedule)[1].weights.size() == 3);

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::uint64_t never = UseOrder::never;
 
-UseOrder order_of(std::vector<std::uint64_t> offsets, std::vector<std::uint32_t> ids, std::uint32_t count, Cycle cycle) {
+UseOrder order_of(std::vector<std::uint64_t> offsets, std::vector<std::uint32_t> ids, std::uint32_t count,
+                  Cycle cycle) {
     std::vector<StorageId> storages;
     for (const std::uint32_t id : ids) { storages.push_back(StorageId{id}); }
     const auto order = UseOrder::try_from(offsets, storages, count, cycle);

@@ -47,15 +47,15 @@ struct BudgetContext {
     std::string floor_step_name;                     ///< its name, if it has one
     std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
     std::uint64_t reserve_bytes = 0;                 ///< what an automatic budget leaves free
-    std::uint64_t granularity_bytes = 1;             ///< budgets are rounded down, the floor and the total up, to multiples
+    std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down, the floor and the total up, to multiples
 };
 
 /// What a resolved budget had to be changed for.
 enum class BudgetAdjustment : std::uint8_t {
     none,
-    zero_to_floor,      ///< zero was asked: the smallest that works
-    clamped_to_total,   ///< more than everything was asked
-    raised_to_floor,    ///< an automatic budget was below the floor
+    zero_to_floor,     ///< zero was asked: the smallest that works
+    clamped_to_total,  ///< more than everything was asked
+    raised_to_floor,   ///< an automatic budget was below the floor
 };
 
 /// The cap in force, and how it came about.
@@ -66,7 +66,7 @@ struct ResolvedBudget {
     std::uint64_t total_bytes = 0;  ///< what everything takes, rounded up to the granularity; at least the floor
     BudgetAdjustment adjustment = BudgetAdjustment::none;
     BudgetOrigin origin = BudgetOrigin::load_time;
-    std::string text;               ///< one line: what was asked by whom, and what came of it
+    std::string text;  ///< one line: what was asked by whom, and what came of it
 
     /// Whether more was asked than everything takes.
     [[nodiscard]] bool is_clamped() const noexcept { return adjustment == BudgetAdjustment::clamped_to_total; }
@@ -76,9 +76,9 @@ struct ResolvedBudget {
 
 /// The hard cap on device bytes, as a caller states it. A regular value; automatic unless told otherwise.
 ///
-/// As text, exactly and nothing else: digits (bytes), digits and a unit (kB MB GB TB: powers of 1000; KiB MiB GiB TiB: powers
-/// of 1024), digits and "%" (of the weights), digits and "%free" (of the free device memory, up to 100), or "auto". Zero of
-/// anything is the floor.
+/// As text, exactly and nothing else: digits (bytes), digits and a unit (kB MB GB TB: powers of 1000; KiB MiB GiB TiB:
+/// powers of 1024), digits and "%" (of the weights), digits and "%free" (of the free device memory, up to 100), or
+/// "auto". Zero of anything is the floor.
 class Budget {
 public:
     constexpr Budget() noexcept = default;
@@ -107,12 +107,13 @@ public:
     /// Text that parses to this budget: bytes in the largest unit of which they are a multiple.
     [[nodiscard]] std::string text() const;
 
-    /// The cap. An error of kind budget, with the numbers, where it is below the floor and not automatic, or where it needs to
-    /// know the free device memory and the context does not. Precondition: the granularity is not 0.
+    /// The cap. An error of kind budget, with the numbers, where it is below the floor and not automatic, or where it
+    /// needs to know the free device memory and the context does not. Precondition: the granularity is not 0.
     [[nodiscard]] Result<ResolvedBudget> try_resolve(const BudgetContext& context,
                                                      BudgetOrigin origin = BudgetOrigin::load_time) const;
 #if RESIDENCY_EXCEPTIONS
-    [[nodiscard]] ResolvedBudget resolve(const BudgetContext& context, BudgetOrigin origin = BudgetOrigin::load_time) const {
+    [[nodiscard]] ResolvedBudget resolve(const BudgetContext& context,
+                                         BudgetOrigin origin = BudgetOrigin::load_time) const {
         return unwrap(try_resolve(context, origin));
     }
 #endif
@@ -150,9 +151,9 @@ private:
 
 /// Who may state a budget, in the order in which they are asked.
 struct BudgetSources {
-    std::optional<Budget> load_time;          ///< by whoever runs the model now
-    std::optional<Budget> stored;             ///< with the model
-    Budget automatic = Budget::automatic();   ///< where nobody did
+    std::optional<Budget> load_time;         ///< by whoever runs the model now
+    std::optional<Budget> stored;            ///< with the model
+    Budget automatic = Budget::automatic();  ///< where nobody did
 
     /// The budget that wins, and whose it is.
     [[nodiscard]] constexpr std::pair<Budget, BudgetOrigin> winner() const noexcept {
@@ -174,8 +175,8 @@ inline Result<Budget> Budget::try_parse(std::string_view text) {
     if (text == "auto") { return automatic(); }
     const auto refused = [&](std::size_t at, const std::string& found, const std::string& expected) {
         return Error{ErrorKind::malformed,
-                     "budget " + detail::quoted(text) + " at byte " + std::to_string(at) + ": found " + found + ", expected " +
-                         expected,
+                     "budget " + detail::quoted(text) + " at byte " + std::to_string(at) + ": found " + found +
+                         ", expected " + expected,
                      Place{"budget " + detail::quoted(text), at, found, expected}};
     };
     std::size_t at = 0;
@@ -202,10 +203,13 @@ inline Result<Budget> Budget::try_parse(std::string_view text) {
     for (const Unit& unit : units) {
         if (rest != unit.name) { continue; }
         const auto product = detail::checked_multiply(number, unit.bytes);
-        if (!product) { return refused(0, "a number of bytes beyond 64 bits", "at most " + std::to_string(UINT64_MAX)); }
+        if (!product) {
+            return refused(0, "a number of bytes beyond 64 bits", "at most " + std::to_string(UINT64_MAX));
+        }
         return bytes(*product);
     }
-    return refused(at, found, "the end, %, %free, or one of kB MB GB TB KiB MiB GiB TiB, without spaces and in this case");
+    return refused(at, found,
+                   "the end, %, %free, or one of kB MB GB TB KiB MiB GiB TiB, without spaces and in this case");
 }
 
 inline std::string Budget::text() const {
@@ -216,7 +220,9 @@ inline std::string Budget::text() const {
         case BudgetKind::automatic: return "auto";
     }
     for (const Unit& unit : units) {
-        if (amount_ != 0 && amount_ % unit.bytes == 0) { return std::to_string(amount_ / unit.bytes) + std::string{unit.name}; }
+        if (amount_ != 0 && amount_ % unit.bytes == 0) {
+            return std::to_string(amount_ / unit.bytes) + std::string{unit.name};
+        }
     }
     return std::to_string(amount_);
 }
@@ -274,14 +280,18 @@ inline Result<ResolvedBudget> Budget::try_resolve(const BudgetContext& context, 
         resolved.bytes = resolved.floor_bytes;
         resolved.text += " is raised to the smallest that works, " + in_bytes(resolved.bytes);
     } else if (resolved.bytes < resolved.floor_bytes) {
-        std::string message = resolved.text + " is below the smallest that works, " + in_bytes(resolved.floor_bytes) + ": ";
+        std::string message =
+            resolved.text + " is below the smallest that works, " + in_bytes(resolved.floor_bytes) + ": ";
         if (context.streamed_bytes == 0) {
             message += "no weight can be streamed, the residents take " + in_bytes(context.resident_bytes);
         } else {
-            const std::uint64_t step_bytes = context.floor_bytes - std::min(context.floor_bytes, context.resident_bytes);
-            message += context.floor_step == UINT32_MAX ? "the largest request" : "step " + std::to_string(context.floor_step);
+            const std::uint64_t step_bytes =
+                context.floor_bytes - std::min(context.floor_bytes, context.resident_bytes);
+            message +=
+                context.floor_step == UINT32_MAX ? "the largest request" : "step " + std::to_string(context.floor_step);
             if (!context.floor_step_name.empty()) { message += " (" + detail::quoted(context.floor_step_name) + ")"; }
-            message += " needs " + in_bytes(step_bytes) + " at once beside " + in_bytes(context.resident_bytes) + " of residents";
+            message += " needs " + in_bytes(step_bytes) + " at once beside " + in_bytes(context.resident_bytes) +
+                       " of residents";
         }
         message += "; give " + std::to_string(resolved.floor_bytes) + " or more, or 0 for the smallest";
         return Error{ErrorKind::budget, std::move(message),

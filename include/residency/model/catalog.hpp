@@ -22,9 +22,9 @@
 
 namespace residency::inline RESIDENCY_ABI {
 
-/// The immutable table of the weights and storages of one model, and the owner of their host bytes: a handle that is cheap
-/// to copy; copies share the table. Any number of threads may read it. Made by CatalogBuilder; a default-constructed one is
-/// empty. Two are equal if they share one table.
+/// The immutable table of the weights and storages of one model, and the owner of their host bytes: a handle that is
+/// cheap to copy; copies share the table. Any number of threads may read it. Made by CatalogBuilder; a
+/// default-constructed one is empty. Two are equal if they share one table.
 class Catalog {
 public:
     Catalog() noexcept = default;
@@ -71,14 +71,15 @@ public:
         return Error{ErrorKind::mismatch, "the catalog has no weight " + detail::quoted(name)};
     }
 
-    /// What stands for a storage in messages: its first weight's name, quoted, or its number. Precondition: contains(id).
+    /// What stands for a storage in messages: its first weight's name, quoted, or its number. Precondition:
+    /// contains(id).
     [[nodiscard]] std::string describe(StorageId id) const {
         const auto users = weights_of(id);
         return users.empty() ? "storage " + std::to_string(index(id)) : detail::quoted(weight(users.front()).name);
     }
 
-    /// Of names, dtypes, shapes, strides, offsets, and the sizes, alignments and mutability of storages, in their order; not
-    /// of contents, sources or placements. The same on every platform; 0 for an empty handle.
+    /// Of names, dtypes, shapes, strides, offsets, and the sizes, alignments and mutability of storages, in their
+    /// order; not of contents, sources or placements. The same on every platform; 0 for an empty handle.
     [[nodiscard]] std::uint64_t hash() const noexcept { return data_ ? data_->table->hash : 0; }
 
     /// Bytes of all storages, each counted once.
@@ -90,19 +91,21 @@ public:
     [[nodiscard]] std::uint64_t streamed_bytes() const noexcept { return bytes_placed(Placement::streamed); }
     [[nodiscard]] std::uint64_t resident_bytes() const noexcept { return bytes_placed(Placement::resident); }
 
-    /// Where a storage's bytes are in host memory, or null if its source is not host memory. Precondition: contains(id).
+    /// Where a storage's bytes are in host memory, or null if its source is not host memory. Precondition:
+    /// contains(id).
     [[nodiscard]] const std::byte* host_bytes(StorageId id) const noexcept {
         const auto* source = std::get_if<HostSource>(&storage(id).source);
         return source != nullptr ? source->host->data() + source->offset_bytes : nullptr;
     }
 
-    /// The same catalog, hash included, with one source for each storage. An error, naming the storage, where a source is too
-    /// small or the count is not that of the storages.
+    /// The same catalog, hash included, with one source for each storage. An error, naming the storage, where a source
+    /// is too small or the count is not that of the storages.
     [[nodiscard]] Result<Catalog> try_with_sources(std::vector<StorageSource> sources) const;
-    /// The same catalog, hash included, with the storages of those weights placed so. An error, naming the weight, where the
-    /// catalog lacks it or a mutable storage would not be resident.
+    /// The same catalog, hash included, with the storages of those weights placed so. An error, naming the weight,
+    /// where the catalog lacks it or a mutable storage would not be resident.
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const WeightId> ids, Placement placement) const;
-    [[nodiscard]] Result<Catalog> try_with_placement(std::span<const std::string_view> names, Placement placement) const;
+    [[nodiscard]] Result<Catalog> try_with_placement(std::span<const std::string_view> names,
+                                                     Placement placement) const;
 
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] Catalog with_sources(std::vector<StorageSource> sources) const {
@@ -168,10 +171,11 @@ namespace detail {
         where = detail::quoted(file->file->path);
     }
     if (lies_inside(offset, bytes, whole)) { return {}; }
-    return Error{ErrorKind::invalid_argument,
-                 std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
-                     std::to_string(whole) + " bytes of " + where,
-                 Place{where, offset, std::to_string(whole) + " bytes", "at least " + std::to_string(bytes) + " from there"}};
+    return Error{
+        ErrorKind::invalid_argument,
+        std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
+            std::to_string(whole) + " bytes of " + where,
+        Place{where, offset, std::to_string(whole) + " bytes", "at least " + std::to_string(bytes) + " from there"}};
 }
 
 }  // namespace detail
@@ -195,12 +199,13 @@ inline Result<Catalog> Catalog::try_with_sources(std::vector<StorageSource> sour
 inline Result<Catalog> Catalog::try_with_placement(std::span<const WeightId> ids, Placement placement) const {
     for (const WeightId id : ids) {
         if (!contains(id)) {
-            return Error{ErrorKind::mismatch, "the catalog of " + std::to_string(weights().size()) + " weights has no weight " +
-                                                  std::to_string(index(id))};
+            return Error{ErrorKind::mismatch, "the catalog of " + std::to_string(weights().size()) +
+                                                  " weights has no weight " + std::to_string(index(id))};
         }
         if (placement != Placement::resident && storage(storage_of(id)).is_mutable) {
-            return Error{ErrorKind::invalid_argument,
-                         detail::quoted(weight(id).name) + " is mutable, so it is resident and cannot be placed otherwise"};
+            return Error{
+                ErrorKind::invalid_argument,
+                detail::quoted(weight(id).name) + " is mutable, so it is resident and cannot be placed otherwise"};
         }
     }
     if (!data_) { return Catalog{}; }

@@ -29,8 +29,8 @@ struct StorageOptions {
     StorageSource source{};
 };
 
-/// Collects storages and weights, checks each as it comes, and makes the Catalog. Ids are dense, in the order of the calls.
-/// The first error is kept: later calls do nothing, and try_build returns it.
+/// Collects storages and weights, checks each as it comes, and makes the Catalog. Ids are dense, in the order of the
+/// calls. The first error is kept: later calls do nothing, and try_build returns it.
 class CatalogBuilder {
 public:
     static constexpr std::size_t max_name_bytes = 65535;
@@ -61,10 +61,10 @@ public:
         return id;
     }
 
-    /// A view on a storage. `strides` in elements; without them it is dense. A type of blocks or below a byte must be dense.
-    /// Returns no_weight after an error.
-    WeightId add_weight(std::string_view name, DType dtype, Shape shape, StorageId storage, std::uint64_t offset_bytes = 0,
-                        std::optional<Strides> strides = std::nullopt);
+    /// A view on a storage. `strides` in elements; without them it is dense. A type of blocks or below a byte must be
+    /// dense. Returns no_weight after an error.
+    WeightId add_weight(std::string_view name, DType dtype, Shape shape, StorageId storage,
+                        std::uint64_t offset_bytes = 0, std::optional<Strides> strides = std::nullopt);
 
     /// A dense weight on a storage of its own that borrows `bytes` (see HostBytes::borrow for how long they must stay).
     WeightId add(std::string_view name, DType dtype, Shape shape, std::span<const std::byte> bytes,
@@ -103,13 +103,14 @@ public:
     WeightId tie(std::string_view name, std::string_view existing) {
         if (!status_) { return no_weight; }
         const auto id = find(existing);
-        return id ? tie(name, *id) : fail_weight(name, "tied to " + detail::quoted(existing) + ", which does not exist");
+        return id ? tie(name, *id)
+                  : fail_weight(name, "tied to " + detail::quoted(existing) + ", which does not exist");
     }
 
-    /// Splits a dense tensor along its first axis: it becomes name[0], name[1], …, one extent shorter, each a storage of its
-    /// own over the same source. name[0] keeps the ids of the weight and its storage, the others get new ones at the end.
-    /// Returns all of them in order; empty after an error. Refused: a scalar, an empty axis, strides, tied storages, parts
-    /// that do not end on a byte.
+    /// Splits a dense tensor along its first axis: it becomes name[0], name[1], …, one extent shorter, each a storage
+    /// of its own over the same source. name[0] keeps the ids of the weight and its storage, the others get new ones at
+    /// the end. Returns all of them in order; empty after an error. Refused: a scalar, an empty axis, strides, tied
+    /// storages, parts that do not end on a byte.
     std::vector<WeightId> split(std::string_view name);
 
     /// The weight of that name among those added so far.
@@ -155,7 +156,8 @@ private:
         }
         const std::uint64_t row = shape.empty() ? 1 : shape.back();
         if (row % dtype.block_elements() != 0) {
-            return Error{ErrorKind::invalid_argument, describe(dtype, shape) + ": the last extent does not fill blocks of " +
+            return Error{ErrorKind::invalid_argument, describe(dtype, shape) +
+                                                          ": the last extent does not fill blocks of " +
                                                           std::to_string(dtype.block_elements()) + " elements"};
         }
         const auto bytes = dtype.bytes_of(*elements);
@@ -171,7 +173,8 @@ private:
         return strides;
     }
     /// Bytes from the first to the last element of a strided view.
-    [[nodiscard]] static Result<std::uint64_t> strided_bytes(const DType& dtype, const Shape& shape, const Strides& strides) {
+    [[nodiscard]] static Result<std::uint64_t> strided_bytes(const DType& dtype, const Shape& shape,
+                                                             const Strides& strides) {
         std::optional<std::uint64_t> last = 0;  // element index
         for (std::size_t axis = 0; axis < shape.size() && last; ++axis) {
             if (shape[axis] == 0) { return std::uint64_t{0}; }
@@ -179,7 +182,9 @@ private:
             last = reach ? detail::checked_add(*last, *reach) : reach;
         }
         last = last ? detail::checked_add(*last, 1) : last;
-        if (!last) { return Error{ErrorKind::invalid_argument, describe(dtype, shape) + ": the strides reach beyond 64 bits"}; }
+        if (!last) {
+            return Error{ErrorKind::invalid_argument, describe(dtype, shape) + ": the strides reach beyond 64 bits"};
+        }
         const auto bytes = dtype.bytes_of(*last);
         return bytes ? bytes : Result<std::uint64_t>{bytes.error().in(describe(dtype, shape))};
     }
@@ -218,10 +223,11 @@ inline WeightId CatalogBuilder::add_weight(std::string_view name, DType dtype, S
     const auto dense = dense_bytes(dtype, shape);
     if (!dense) { return fail_weight(name, dense.error().message()); }
     std::uint64_t bytes = *dense;
-    const Strides usual = dense_strides(shape);
+    Strides usual = dense_strides(shape);
     if (strides && *strides != usual) {
         if (strides->size() != shape.size()) {
-            return fail_weight(name, std::to_string(strides->size()) + " strides for " + std::to_string(shape.size()) + " extents");
+            return fail_weight(
+                name, std::to_string(strides->size()) + " strides for " + std::to_string(shape.size()) + " extents");
         }
         if (!dtype.is_byte_addressable()) {
             return fail_weight(name, "elements of " + std::string{dtype.name()} + " cannot be strided");
@@ -239,19 +245,21 @@ inline WeightId CatalogBuilder::add_weight(std::string_view name, DType dtype, S
     if (offset_bytes % dtype.alignment_bytes() != 0 || whole.alignment_bytes < dtype.alignment_bytes()) {
         return fail_weight(name, "offset " + std::to_string(offset_bytes) + " in a storage aligned to " +
                                      std::to_string(whole.alignment_bytes) + " bytes is not a multiple of the " +
-                                     std::to_string(dtype.alignment_bytes()) + " bytes that " + std::string{dtype.name()} + " needs");
+                                     std::to_string(dtype.alignment_bytes()) + " bytes that " +
+                                     std::string{dtype.name()} + " needs");
     }
     if (weights_.size() >= index(no_weight)) { return fail_weight(name, "a catalog has at most 2^32 - 1 weights"); }
     const WeightId id{static_cast<std::uint32_t>(weights_.size())};
     if (const auto [other, fresh] = by_name_.try_emplace(std::string{name}, id); !fresh) {
         const Weight& first = weights_[index(other->second)];
         return fail_weight(name, "given twice: as weight " + std::to_string(index(other->second)) + ", " +
-                                     describe(first.dtype, first.shape) + " in storage " + std::to_string(index(first.storage)) +
-                                     ", and as weight " + std::to_string(index(id)) + ", " + describe(dtype, shape) +
-                                     " in storage " + std::to_string(index(storage)));
+                                     describe(first.dtype, first.shape) + " in storage " +
+                                     std::to_string(index(first.storage)) + ", and as weight " +
+                                     std::to_string(index(id)) + ", " + describe(dtype, shape) + " in storage " +
+                                     std::to_string(index(storage)));
     }
-    weights_.push_back({std::string{name}, dtype, std::move(shape), strides ? std::move(*strides) : usual, storage, offset_bytes,
-                        bytes});
+    weights_.push_back({std::string{name}, dtype, std::move(shape), strides ? std::move(*strides) : std::move(usual),
+                        storage, offset_bytes, bytes});
     ++users_[index(storage)];
     return id;
 }
@@ -266,7 +274,9 @@ inline std::vector<WeightId> CatalogBuilder::split(std::string_view name) {
     if (!id) { return fail("to be split, but it does not exist"); }
     const Weight fused = weights_[index(*id)];
     const Storage whole = storages_[index(fused.storage)];
-    if (fused.shape.empty() || fused.shape[0] == 0) { return fail(describe(fused.dtype, fused.shape) + " has no first axis to split"); }
+    if (fused.shape.empty() || fused.shape[0] == 0) {
+        return fail(describe(fused.dtype, fused.shape) + " has no first axis to split");
+    }
     if (!fused.is_dense()) { return fail("only a dense tensor can be split along its first axis"); }
     if (users_[index(fused.storage)] != 1) {
         for (std::size_t i = 0; i < weights_.size(); ++i) {
@@ -280,7 +290,8 @@ inline std::vector<WeightId> CatalogBuilder::split(std::string_view name) {
     if (!part_bytes) { return fail(part_bytes.error().message()); }
     const std::uint64_t parts = fused.shape[0];
     if (parts > max_parts) {
-        return fail("split into " + std::to_string(parts) + " parts; at most " + std::to_string(max_parts) + " are supported");
+        return fail("split into " + std::to_string(parts) + " parts; at most " + std::to_string(max_parts) +
+                    " are supported");
     }
 
     std::vector<WeightId> ids;
@@ -297,7 +308,8 @@ inline std::vector<WeightId> CatalogBuilder::split(std::string_view name) {
             by_name_.erase(base);
             total_bytes_ -= whole.bytes;
             if (const auto other = find(part_name)) {
-                return fail("split into " + detail::quoted(part_name) + ", which is weight " + std::to_string(index(*other)));
+                return fail("split into " + detail::quoted(part_name) + ", which is weight " +
+                            std::to_string(index(*other)));
             }
             total_bytes_ += storage.bytes;
             storages_[index(fused.storage)] = std::move(storage);
@@ -349,7 +361,9 @@ inline Result<Catalog> CatalogBuilder::try_build() {
         hash.byte(storage.is_mutable ? 1 : 0);
     }
     table->hash = hash.value();
-    for (std::size_t i = 1; i < table->storage_offsets.size(); ++i) { table->storage_offsets[i] += table->storage_offsets[i - 1]; }
+    for (std::size_t i = 1; i < table->storage_offsets.size(); ++i) {
+        table->storage_offsets[i] += table->storage_offsets[i - 1];
+    }
     table->weights_by_storage.resize(table->weights.size());
     std::vector<std::uint32_t> next{table->storage_offsets.begin(), table->storage_offsets.end() - 1};
     for (std::size_t i = 0; i < table->weights.size(); ++i) {

@@ -9,8 +9,8 @@
 
 namespace residency::inline RESIDENCY_ABI {
 
-/// The binary container in which schedules, plans and traces are saved. Integers are little-endian, offsets in bytes from the
-/// start, and there is one way to write given contents:
+/// The binary container in which schedules, plans and traces are saved. Integers are little-endian, offsets in bytes
+/// from the start, and there is one way to write given contents:
 ///
 ///     0   8 bytes  magic: 89 52 53 44 59 0d 0a 1a
 ///     8   u32      version of the container: 1

@@ -45,8 +45,9 @@ template <ContainerElement T>
 
 }  // namespace detail
 
-/// Reads one section in order. The first failure is kept: from then on every read gives zero or nothing, so that a caller may
-/// read a whole section and ask once, with finish(). Nothing is allocated for a count that the bytes left cannot hold.
+/// Reads one section in order. The first failure is kept: from then on every read gives zero or nothing, so that a
+/// caller may read a whole section and ask once, with finish(). Nothing is allocated for a count that the bytes left
+/// cannot hold.
 class SectionReader {
 public:
     /// `offset`: of the section in `source`. The bytes must outlive the reader.
@@ -100,7 +101,8 @@ public:
 
     /// Where the next read starts, from the start of the source.
     [[nodiscard]] std::uint64_t offset() const noexcept { return offset_ + position_; }
-    /// Fails with that found where that was expected, unless `condition` holds or something failed before. Returns ok().
+    /// Fails with that found where that was expected, unless `condition` holds or something failed before. Returns
+    /// ok().
     bool require(bool condition, std::string_view found, std::string_view expected) {
         if (!condition) { fail_at(position_, std::string{found}, std::string{expected}); }
         return ok();
@@ -126,8 +128,10 @@ private:
     void fail_at(std::size_t position, std::string found, std::string expected) {
         if (!ok()) { return; }
         const std::uint64_t offset = offset_ + position;
-        std::string message = source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
-        error_ = Error{ErrorKind::malformed, std::move(message), Place{source_, offset, std::move(found), std::move(expected)}};
+        std::string message =
+            source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
+        error_ = Error{ErrorKind::malformed, std::move(message),
+                       Place{source_, offset, std::move(found), std::move(expected)}};
     }
 
     std::span<const std::byte> bytes_;
@@ -154,8 +158,8 @@ public:
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return catalog_hash_; }
     [[nodiscard]] const std::string& source() const noexcept { return source_; }
 
-    /// An error if the contents are of another kind (malformed), of a later version or none (unsupported), or for another
-    /// catalog (mismatch).
+    /// An error if the contents are of another kind (malformed), of a later version or none (unsupported), or for
+    /// another catalog (mismatch).
     [[nodiscard]] Status expect(ContainerKind kind, std::uint32_t latest_version, std::uint64_t catalog_hash) const {
         const auto wanted = static_cast<std::uint32_t>(kind);
         if (kind_ != wanted) {
@@ -164,13 +168,15 @@ public:
         if (kind_version_ == 0 || kind_version_ > latest_version) {
             return Error{ErrorKind::unsupported,
                          source_ + " at byte 16: found version " + std::to_string(kind_version_) + " of a " +
-                             detail::container_kind_name(kind_) + ", this library reads 1 to " + std::to_string(latest_version),
+                             detail::container_kind_name(kind_) + ", this library reads 1 to " +
+                             std::to_string(latest_version),
                          Place{source_, 16, std::to_string(kind_version_), "1 to " + std::to_string(latest_version)}};
         }
         if (catalog_hash_ != catalog_hash) {
             return Error{ErrorKind::mismatch,
-                         source_ + ": this " + detail::container_kind_name(kind_) + " was made for the catalog with hash " +
-                             std::to_string(catalog_hash_) + ", not for the one with hash " + std::to_string(catalog_hash),
+                         source_ + ": this " + detail::container_kind_name(kind_) +
+                             " was made for the catalog with hash " + std::to_string(catalog_hash_) +
+                             ", not for the one with hash " + std::to_string(catalog_hash),
                          Place{source_, 32, std::to_string(catalog_hash_), std::to_string(catalog_hash)}};
         }
         return {};
@@ -184,8 +190,8 @@ public:
             return SectionReader{
                 failed(detail::container_header_bytes, "no section " + detail::section_name(tag), "one").error()};
         }
-        return {bytes_.subspan(static_cast<std::size_t>(found->offset), static_cast<std::size_t>(found->bytes)), found->offset,
-                source_};
+        return {bytes_.subspan(static_cast<std::size_t>(found->offset), static_cast<std::size_t>(found->bytes)),
+                found->offset, source_};
     }
 
 private:
@@ -203,8 +209,10 @@ private:
         return nullptr;
     }
     [[nodiscard]] Status failed(std::uint64_t offset, std::string found, std::string expected) const {
-        std::string message = source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
-        return Error{ErrorKind::malformed, std::move(message), Place{source_, offset, std::move(found), std::move(expected)}};
+        std::string message =
+            source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
+        return Error{ErrorKind::malformed, std::move(message),
+                     Place{source_, offset, std::move(found), std::move(expected)}};
     }
     [[nodiscard]] Status check_frame();
 
@@ -231,12 +239,15 @@ inline Status ContainerReader::check_frame() {
     constexpr std::uint64_t smallest = detail::container_header_bytes + detail::container_checksum_bytes;
     if (size < smallest) { return failed(size, "the end", "at least " + std::to_string(smallest) + " bytes"); }
     for (std::size_t i = 0; i < sizeof detail::container_magic; ++i) {
-        if (data[i] != std::byte{detail::container_magic[i]}) { return failed(i, "other bytes", "the magic of a container"); }
+        if (data[i] != std::byte{detail::container_magic[i]}) {
+            return failed(i, "other bytes", "the magic of a container");
+        }
     }
     if (u32(8) != detail::container_version) {
-        return Error{ErrorKind::unsupported,
-                     source_ + " at byte 8: found version " + std::to_string(u32(8)) + " of the container, this library reads 1",
-                     Place{source_, 8, std::to_string(u32(8)), "1"}};
+        return Error{
+            ErrorKind::unsupported,
+            source_ + " at byte 8: found version " + std::to_string(u32(8)) + " of the container, this library reads 1",
+            Place{source_, 8, std::to_string(u32(8)), "1"}};
     }
     if (u64(24) != size) { return failed(24, "a length of " + std::to_string(u64(24)), std::to_string(size)); }
     StableHash checksum;
@@ -250,7 +261,8 @@ inline Status ContainerReader::check_frame() {
 
     const std::uint32_t count = u32(20);
     if (count > detail::container_max_sections) {
-        return failed(20, std::to_string(count) + " sections", "at most " + std::to_string(detail::container_max_sections));
+        return failed(20, std::to_string(count) + " sections",
+                      "at most " + std::to_string(detail::container_max_sections));
     }
     const std::uint64_t end = size - detail::container_checksum_bytes;
     std::uint64_t offset = detail::container_header_bytes + count * detail::container_entry_bytes;
@@ -266,7 +278,8 @@ inline Status ContainerReader::check_frame() {
             return failed(entry + 8, "an offset of " + std::to_string(section.offset), std::to_string(offset));
         }
         if (section.bytes > end - offset) {
-            return failed(entry + 16, std::to_string(section.bytes) + " bytes", "at most " + std::to_string(end - offset));
+            return failed(entry + 16, std::to_string(section.bytes) + " bytes",
+                          "at most " + std::to_string(end - offset));
         }
         const std::uint64_t next = detail::container_padded(offset + section.bytes);
         if (next > end) { return failed(entry + 16, std::to_string(section.bytes) + " bytes", "room for the padding"); }

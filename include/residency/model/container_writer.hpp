@@ -20,8 +20,8 @@ namespace residency::inline RESIDENCY_ABI {
 
 /// What an array in a container may hold: integers, enumerations and floating-point numbers of 1, 2, 4 or 8 bytes.
 template <class T>
-concept ContainerElement = !std::same_as<T, bool> && (std::integral<T> || std::is_enum_v<T> || std::floating_point<T>) &&
-                           sizeof(T) <= 8;
+concept ContainerElement =
+    !std::same_as<T, bool> && (std::integral<T> || std::is_enum_v<T> || std::floating_point<T>) && sizeof(T) <= 8;
 
 namespace detail {
 

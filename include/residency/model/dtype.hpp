@@ -15,8 +15,8 @@
 
 namespace residency::inline RESIDENCY_ABI {
 
-/// The type of a weight's elements: a name, and how many bits a block of so many elements takes. A regular value without
-/// dynamic storage; two are equal if all of that is. Plain types have blocks of one element.
+/// The type of a weight's elements: a name, and how many bits a block of so many elements takes. A regular value
+/// without dynamic storage; two are equal if all of that is. Plain types have blocks of one element.
 class DType {
 public:
     static constexpr std::size_t max_name_bytes = 23;
@@ -24,16 +24,19 @@ public:
     /// The type "none", zero bits: what a default-constructed Weight has. No catalog accepts it.
     constexpr DType() noexcept = default;
 
-    /// A type whose elements have `bits` bits each. Preconditions: as for block; the alignment a power of two, up to 128.
-    [[nodiscard]] static constexpr DType plain(std::string_view name, std::uint32_t bits, std::uint32_t alignment_bytes) noexcept {
+    /// A type whose elements have `bits` bits each. Preconditions: as for block; the alignment a power of two, up to
+    /// 128.
+    [[nodiscard]] static constexpr DType plain(std::string_view name, std::uint32_t bits,
+                                               std::uint32_t alignment_bytes) noexcept {
         RESIDENCY_ASSERT(!name.empty() && name.size() <= max_name_bytes && bits != 0, "give a short name and a size");
         return {name, bits, 1, alignment_bytes};
     }
-    /// A block-quantised type, such as {"Q4_0", 18, 32}. Preconditions: a name of 1 … max_name_bytes bytes, `block_bytes` of
-    /// 1 … 2^29 − 1, at least one element; from outside, use try_block.
+    /// A block-quantised type, such as {"Q4_0", 18, 32}. Preconditions: a name of 1 … max_name_bytes bytes,
+    /// `block_bytes` of 1 … 2^29 − 1, at least one element; from outside, use try_block.
     [[nodiscard]] static constexpr DType block(std::string_view name, std::uint32_t block_bytes,
                                                std::uint32_t block_elements) noexcept {
-        RESIDENCY_ASSERT(block_fits(name, block_bytes, block_elements), "give a short name, bytes and elements; see try_block");
+        RESIDENCY_ASSERT(block_fits(name, block_bytes, block_elements),
+                         "give a short name, bytes and elements; see try_block");
         return {name, block_bytes * 8, block_elements, 1};
     }
     /// The same for values from a file: an error where a precondition does not hold.
@@ -43,7 +46,8 @@ public:
             return Error{ErrorKind::invalid_argument,
                          "block type " + detail::quoted(name) + " of " + std::to_string(block_bytes) + " bytes and " +
                              std::to_string(block_elements) + " elements: the name takes 1 to " +
-                             std::to_string(max_name_bytes) + " bytes, a block 1 to 2^29 - 1 bytes and 1 to 2^32 - 1 elements"};
+                             std::to_string(max_name_bytes) +
+                             " bytes, a block 1 to 2^29 - 1 bytes and 1 to 2^32 - 1 elements"};
         }
         return DType{name, static_cast<std::uint32_t>(block_bytes) * 8, static_cast<std::uint32_t>(block_elements), 1};
     }
@@ -59,7 +63,8 @@ public:
         return block_elements_ == 1 && block_bits_ != 0 && block_bits_ % 8 == 0;
     }
 
-    /// Bytes of `elements` elements. An error where they do not fill whole blocks and whole bytes, or 64 bits do not hold it.
+    /// Bytes of `elements` elements. An error where they do not fill whole blocks and whole bytes, or 64 bits do not
+    /// hold it.
     [[nodiscard]] Result<std::uint64_t> bytes_of(std::uint64_t elements) const {
         if (block_bits_ == 0) { return refused(elements, "the type has no size"); }
         if (elements % block_elements_ != 0) {
@@ -89,12 +94,14 @@ private:
           name_length_{static_cast<std::uint8_t>(std::min(name.size(), max_name_bytes))} {
         std::copy_n(name.begin(), name_length_, name_.begin());
     }
-    [[nodiscard]] static constexpr bool block_fits(std::string_view name, std::uint64_t bytes, std::uint64_t elements) noexcept {
+    [[nodiscard]] static constexpr bool block_fits(std::string_view name, std::uint64_t bytes,
+                                                   std::uint64_t elements) noexcept {
         return !name.empty() && name.size() <= max_name_bytes && bytes != 0 && bytes < (1U << 29) && elements != 0 &&
                elements <= UINT32_MAX;
     }
     [[nodiscard]] Error refused(std::uint64_t elements, const std::string& why) const {
-        return {ErrorKind::invalid_argument, std::to_string(elements) + " elements of " + std::string{name()} + ": " + why};
+        return {ErrorKind::invalid_argument,
+                std::to_string(elements) + " elements of " + std::string{name()} + ": " + why};
     }
 
     std::uint32_t block_bits_ = 0;
@@ -133,9 +140,9 @@ inline constexpr DType boolean = DType::plain("bool", 8, 1);
 inline constexpr DType complex64 = DType::plain("complex64", 64, 4);  ///< two f32
 
 /// Every named type above.
-inline constexpr std::array all{f64,     f32,     f16, bf16, f8_e4m3, f8_e4m3fn, f8_e4m3fnuz, f8_e5m2, f8_e5m2fnuz,
-                                f8_e8m0, f6_e2m3, f6_e3m2, f4, i64, i32, i16, i8, i4, u64, u32, u16, u8, u4, boolean,
-                                complex64};
+inline constexpr std::array all{f64,     f32,     f16,     bf16, f8_e4m3, f8_e4m3fn, f8_e4m3fnuz, f8_e5m2, f8_e5m2fnuz,
+                                f8_e8m0, f6_e2m3, f6_e3m2, f4,   i64,     i32,       i16,         i8,      i4,
+                                u64,     u32,     u16,     u8,   u4,      boolean,   complex64};
 
 }  // namespace dtype
 

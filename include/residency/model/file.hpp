@@ -31,7 +31,8 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
     std::vector<std::byte> block(std::size_t{1} << 16);
     while (const std::size_t got = std::fread(block.data(), 1, block.size(), file.get())) {
         if (got > max_bytes - bytes.size()) {
-            return Error{ErrorKind::malformed, detail::quoted(path) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
+            return Error{ErrorKind::malformed,
+                         detail::quoted(path) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
                          Place{path, max_bytes, "more bytes", "the end"}};
         }
         bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));

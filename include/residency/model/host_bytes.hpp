@@ -24,19 +24,20 @@ enum class HostMemory : std::uint8_t {
 
 struct HostAllocation;
 
-/// A read-only range of host memory with its owner, held by `shared_ptr<const HostBytes>`. Whoever copies from it holds a
-/// reference, so that it outlives every copy. Immutable, so any number of threads may share one.
+/// A read-only range of host memory with its owner, held by `shared_ptr<const HostBytes>`. Whoever copies from it holds
+/// a reference, so that it outlives every copy. Immutable, so any number of threads may share one.
 class HostBytes {
     struct Key {};
 
 public:
     static constexpr std::size_t default_alignment_bytes = std::size_t{2} << 20;
 
-    HostBytes(Key, const std::byte* data, std::uint64_t bytes, HostMemory kind, std::shared_ptr<const void> owner) noexcept
+    HostBytes(Key, const std::byte* data, std::uint64_t bytes, HostMemory kind,
+              std::shared_ptr<const void> owner) noexcept
         : data_{data}, bytes_{bytes}, kind_{kind}, owner_{std::move(owner)} {}
 
-    /// The caller's bytes. They must stay valid and unchanged until the last reference to the result is gone: destroy every
-    /// catalog and residency that uses them first. With `keep_alive`, that object is held until then.
+    /// The caller's bytes. They must stay valid and unchanged until the last reference to the result is gone: destroy
+    /// every catalog and residency that uses them first. With `keep_alive`, that object is held until then.
     [[nodiscard]] static std::shared_ptr<const HostBytes> borrow(std::span<const std::byte> bytes, HostMemory kind,
                                                                  std::shared_ptr<const void> keep_alive = nullptr) {
         return std::make_shared<const HostBytes>(Key{}, bytes.data(), bytes.size(), kind, std::move(keep_alive));
@@ -55,8 +56,8 @@ public:
         std::shared_ptr<std::byte> owner{data, std::move(deleter)};
         return std::make_shared<const HostBytes>(Key{}, data, bytes, kind, std::move(owner));
     }
-    /// Pageable memory to be filled by the caller before others see it; not zeroed. `alignment_bytes`: a power of two. The
-    /// default suits huge pages and later registration with a driver.
+    /// Pageable memory to be filled by the caller before others see it; not zeroed. `alignment_bytes`: a power of two.
+    /// The default suits huge pages and later registration with a driver.
     [[nodiscard]] static Result<HostAllocation> try_allocate(std::uint64_t bytes,
                                                              std::size_t alignment_bytes = default_alignment_bytes);
 
@@ -93,7 +94,8 @@ inline Result<HostAllocation> HostBytes::try_allocate(std::uint64_t bytes, std::
                      DeviceFailure{0, "operator new", bytes}};
     }
     auto* first = static_cast<std::byte*>(data);
-    auto held = adopt(first, bytes, HostMemory::pageable, [alignment](std::byte* p) { ::operator delete(p, alignment); });
+    auto held =
+        adopt(first, bytes, HostMemory::pageable, [alignment](std::byte* p) { ::operator delete(p, alignment); });
     return HostAllocation{std::move(held), {first, static_cast<std::size_t>(bytes)}};
 }
 

@@ -10,7 +10,8 @@
 
 namespace residency::inline RESIDENCY_ABI::detail {
 
-/// `text` in double quotes for a message: control bytes, quotes and backslashes escaped, the middle of long text left out.
+/// `text` in double quotes for a message: control bytes, quotes and backslashes escaped, the middle of long text left
+/// out.
 [[nodiscard]] inline std::string quoted(std::string_view text) {
     constexpr std::size_t longest = 160;
     constexpr std::size_t kept = 70;

@@ -44,17 +44,17 @@ struct StepBytes {
     std::uint32_t step = UINT32_MAX;
 };
 
-/// The steps of a pass in order: a hint for planning, never a source of identity. An immutable handle that is cheap to copy;
-/// a default-constructed one has no steps. Two are equal if their contents are.
+/// The steps of a pass in order: a hint for planning, never a source of identity. An immutable handle that is cheap to
+/// copy; a default-constructed one has no steps. Two are equal if their contents are.
 class Schedule {
 public:
     /// What must be there together for one launch or group of launches. Views into the schedule.
     struct Step {
-        std::span<const WeightId> weights;              ///< without repetition, as declared
-        std::span<const StorageId> storages;            ///< of those weights, without repetition, in order of first mention
+        std::span<const WeightId> weights;    ///< without repetition, as declared
+        std::span<const StorageId> storages;  ///< of those weights, without repetition, in order of first mention
         std::optional<std::chrono::nanoseconds> compute;  ///< estimated duration on the device
-        std::string_view name;                          ///< may be empty
-        std::uint32_t position = 0;                     ///< in the schedule
+        std::string_view name;                            ///< may be empty
+        std::uint32_t position = 0;                       ///< in the schedule
     };
 
     static constexpr std::uint32_t max_steps = std::uint32_t{1} << 28;
@@ -65,8 +65,8 @@ public:
     /// What a run recorded, as a schedule. An error, naming the step, where the catalog lacks a weight.
     [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog, std::span<const StepRecord> records,
                                                        Cycle cycle = Cycle::cyclic);
-    /// A saved schedule. `source` names the bytes in messages. An error with the place where they are malformed, a mismatch
-    /// where it was saved for another catalog.
+    /// A saved schedule. `source` names the bytes in messages. An error with the place where they are malformed, a
+    /// mismatch where it was saved for another catalog.
     [[nodiscard]] static Result<Schedule> try_load(std::span<const std::byte> bytes, const Catalog& catalog,
                                                    std::string source = "schedule");
     /// The same from a file. Blocks.
@@ -97,7 +97,9 @@ public:
         return data_->steps[position];
     }
     /// Precondition: position < size().
-    [[nodiscard]] std::span<const StorageId> storages(std::uint32_t position) const noexcept { return (*this)[position].storages; }
+    [[nodiscard]] std::span<const StorageId> storages(std::uint32_t position) const noexcept {
+        return (*this)[position].storages;
+    }
 
     [[nodiscard]] Cycle cycle() const noexcept { return data_ ? data_->cycle : Cycle::cyclic; }
     [[nodiscard]] bool is_cyclic() const noexcept { return cycle() == Cycle::cyclic; }
@@ -109,8 +111,8 @@ public:
     /// The same steps with these durations. An error where the count differs or one is negative.
     [[nodiscard]] Result<Schedule> try_with_compute(std::span<const std::chrono::nanoseconds> compute) const {
         if (compute.size() != size()) {
-            return Error{ErrorKind::invalid_argument,
-                         std::to_string(compute.size()) + " durations for a schedule of " + std::to_string(size()) + " steps"};
+            return Error{ErrorKind::invalid_argument, std::to_string(compute.size()) + " durations for a schedule of " +
+                                                          std::to_string(size()) + " steps"};
         }
         if (!data_) { return *this; }
         Content content = content_of(*data_);
@@ -120,7 +122,8 @@ public:
             }
             content.compute_ns[i] = compute[i].count();
         }
-        return Schedule{data_->catalog_hash, data_->storage_count, data_->storage_offsets, data_->storages, std::move(content)};
+        return Schedule{data_->catalog_hash, data_->storage_count, data_->storage_offsets, data_->storages,
+                        std::move(content)};
     }
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] Schedule with_compute(std::span<const std::chrono::nanoseconds> compute) const {
@@ -128,12 +131,13 @@ public:
     }
 #endif
 
-    /// The largest sum over the streamed storages of one step, each rounded by `round_bytes(bytes)`: with the residents, the
-    /// floor. UINT64_MAX where a sum does not fit. Precondition: the schedule belongs to the catalog.
+    /// The largest sum over the streamed storages of one step, each rounded by `round_bytes(bytes)`: with the
+    /// residents, the floor. UINT64_MAX where a sum does not fit. Precondition: the schedule belongs to the catalog.
     template <class Rounding>
         requires std::is_invocable_r_v<std::uint64_t, Rounding&, std::uint64_t>
     [[nodiscard]] StepBytes largest_step_bytes(const Catalog& catalog, Rounding round_bytes) const {
-        RESIDENCY_ASSERT(empty() || catalog.hash() == catalog_hash(), "pass the catalog that the schedule was made for");
+        RESIDENCY_ASSERT(empty() || catalog.hash() == catalog_hash(),
+                         "pass the catalog that the schedule was made for");
         StepBytes largest;
         for (const Step& step : steps()) {
             std::uint64_t sum = 0;
@@ -168,8 +172,8 @@ private:
         Cycle cycle = Cycle::cyclic;
         std::vector<std::uint64_t> weight_offsets{0};  // steps + 1, into weights
         std::vector<WeightId> weights;
-        std::vector<std::int64_t> compute_ns;          // -1: unknown
-        std::vector<std::uint64_t> name_offsets{0};    // steps + 1, into names
+        std::vector<std::int64_t> compute_ns;        // -1: unknown
+        std::vector<std::uint64_t> name_offsets{0};  // steps + 1, into names
         std::vector<char> names;
         friend bool operator==(const Content&, const Content&) = default;
     };
@@ -204,8 +208,8 @@ private:
     }
 
     template <class T>
-    [[nodiscard]] static std::span<const T> slice(const std::vector<T>& values, const std::vector<std::uint64_t>& offsets,
-                                                  std::size_t i) noexcept {
+    [[nodiscard]] static std::span<const T> slice(const std::vector<T>& values,
+                                                  const std::vector<std::uint64_t>& offsets, std::size_t i) noexcept {
         return std::span<const T>{values}.subspan(static_cast<std::size_t>(offsets[i]),
                                                   static_cast<std::size_t>(offsets[i + 1] - offsets[i]));
     }
@@ -219,12 +223,14 @@ private:
         for (std::size_t i = 0; i + 1 < content.weight_offsets.size(); ++i) {
             for (const WeightId id : slice(content.weights, content.weight_offsets, i)) {
                 const StorageId storage = catalog.storage_of(id);
-                if (std::exchange(seen_in[index(storage)], static_cast<std::uint32_t>(i)) != i) { storages.push_back(storage); }
+                if (std::exchange(seen_in[index(storage)], static_cast<std::uint32_t>(i)) != i) {
+                    storages.push_back(storage);
+                }
             }
             offsets.push_back(storages.size());
         }
-        return {catalog.hash(), static_cast<std::uint32_t>(catalog.storages().size()), std::move(offsets), std::move(storages),
-                std::move(content)};
+        return {catalog.hash(), static_cast<std::uint32_t>(catalog.storages().size()), std::move(offsets),
+                std::move(storages), std::move(content)};
     }
 
     std::shared_ptr<const Data> data_;
@@ -248,26 +254,33 @@ inline std::vector<std::byte> Schedule::save() const {
     return writer.finish();
 }
 
-inline Result<Schedule> Schedule::try_load(std::span<const std::byte> bytes, const Catalog& catalog, std::string source) {
+inline Result<Schedule> Schedule::try_load(std::span<const std::byte> bytes, const Catalog& catalog,
+                                           std::string source) {
     const auto reader = ContainerReader::try_open(bytes, std::move(source));
     if (!reader) { return reader.error(); }
-    if (const Status fits = reader->expect(ContainerKind::schedule, version, catalog.hash()); !fits) { return fits.error(); }
+    if (const Status fits = reader->expect(ContainerKind::schedule, version, catalog.hash()); !fits) {
+        return fits.error();
+    }
     Content content;
 
     SectionReader head = reader->section(section_tag("HEAD"));
     const std::uint32_t cycle = head.u32();
     head.require(cycle <= 1, "cycle " + std::to_string(cycle), "0 (cyclic) or 1 (one-shot)");
     const std::uint32_t steps = head.u32();
-    head.require(steps != 0 && steps <= max_steps, std::to_string(steps) + " steps", "1 to " + std::to_string(max_steps));
+    head.require(steps != 0 && steps <= max_steps, std::to_string(steps) + " steps",
+                 "1 to " + std::to_string(max_steps));
     if (const Status read = head.finish(); !read) { return read.error(); }
     content.cycle = static_cast<Cycle>(cycle);
 
-    /// Offsets into `count` elements, read just before: as many as steps + 1, from 0 to `count`, none smaller than the last.
-    const auto check_offsets = [&](SectionReader& section, const std::vector<std::uint64_t>& offsets, std::uint64_t count) {
+    /// Offsets into `count` elements, read just before: as many as steps + 1, from 0 to `count`, none smaller than the
+    /// last.
+    const auto check_offsets = [&](SectionReader& section, const std::vector<std::uint64_t>& offsets,
+                                   std::uint64_t count) {
         if (section.require(offsets.size() == std::size_t{steps} + 1, std::to_string(offsets.size()) + " offsets",
                             "one more than the " + std::to_string(steps) + " steps")) {
-            section.require(offsets.front() == 0 && offsets.back() == count && std::is_sorted(offsets.begin(), offsets.end()),
-                            "offsets out of order", "0 to " + std::to_string(count) + " in order");
+            section.require(
+                offsets.front() == 0 && offsets.back() == count && std::is_sorted(offsets.begin(), offsets.end()),
+                "offsets out of order", "0 to " + std::to_string(count) + " in order");
         }
     };
     SectionReader weights = reader->section(section_tag("WGTS"));
@@ -287,9 +300,11 @@ inline Result<Schedule> Schedule::try_load(std::span<const std::byte> bytes, con
 
     SectionReader time = reader->section(section_tag("TIME"));
     content.compute_ns = time.array<std::int64_t>(max_steps);
-    time.require(content.compute_ns.size() == steps, std::to_string(content.compute_ns.size()) + " durations", std::to_string(steps));
-    time.require(std::all_of(content.compute_ns.begin(), content.compute_ns.end(), [](std::int64_t ns) { return ns >= -1; }),
-                 "a negative duration", "nanoseconds, or -1 for unknown");
+    time.require(content.compute_ns.size() == steps, std::to_string(content.compute_ns.size()) + " durations",
+                 std::to_string(steps));
+    time.require(
+        std::all_of(content.compute_ns.begin(), content.compute_ns.end(), [](std::int64_t ns) { return ns >= -1; }),
+        "a negative duration", "nanoseconds, or -1 for unknown");
     if (const Status read = time.finish(); !read) { return read.error(); }
 
     SectionReader names = reader->section(section_tag("NAME"));

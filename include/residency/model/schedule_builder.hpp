@@ -22,9 +22,10 @@ namespace residency::inline RESIDENCY_ABI {
 
 /// Declares a schedule step by step:
 ///
-///     auto schedule = ScheduleBuilder{catalog}.step({"embed"}).step({"layer.0.up", "layer.0.down"}, 120us).try_build();
+///     auto schedule = ScheduleBuilder{catalog}.step({"embed"}).step({"l0.up", "l0.down"}, 120us).try_build();
 ///
-/// A weight named twice in a step counts once. The first error is kept: later calls do nothing, and try_build returns it.
+/// A weight named twice in a step counts once. The first error is kept: later calls do nothing, and try_build returns
+/// it.
 class ScheduleBuilder {
 public:
     using Compute = std::optional<std::chrono::nanoseconds>;
@@ -33,15 +34,18 @@ public:
         : catalog_{std::move(catalog)}, seen_in_(catalog_.weights().size(), UINT32_MAX) {}
 
     /// The next step, by ids or by names; `compute`: its estimated duration on the device.
-    ScheduleBuilder& step(std::span<const WeightId> weights, Compute compute = std::nullopt, std::string_view name = {}) {
+    ScheduleBuilder& step(std::span<const WeightId> weights, Compute compute = std::nullopt,
+                          std::string_view name = {}) {
         begin(compute, name);
         for (const WeightId id : weights) { append(id); }
         return end();
     }
-    ScheduleBuilder& step(std::initializer_list<WeightId> weights, Compute compute = std::nullopt, std::string_view name = {}) {
+    ScheduleBuilder& step(std::initializer_list<WeightId> weights, Compute compute = std::nullopt,
+                          std::string_view name = {}) {
         return step(std::span<const WeightId>{weights.begin(), weights.size()}, compute, name);
     }
-    ScheduleBuilder& step(std::span<const std::string_view> weights, Compute compute = std::nullopt, std::string_view name = {}) {
+    ScheduleBuilder& step(std::span<const std::string_view> weights, Compute compute = std::nullopt,
+                          std::string_view name = {}) {
         begin(compute, name);
         for (const std::string_view each : weights) { append(each); }
         return end();
@@ -71,7 +75,9 @@ public:
 #endif
 
 private:
-    [[nodiscard]] std::uint32_t position() const noexcept { return static_cast<std::uint32_t>(content_.compute_ns.size()); }
+    [[nodiscard]] std::uint32_t position() const noexcept {
+        return static_cast<std::uint32_t>(content_.compute_ns.size());
+    }
 
     void fail(ErrorKind kind, const std::string& what) {
         if (!status_) { return; }
@@ -84,7 +90,8 @@ private:
         name_ = name;
         compute_ns_ = compute ? compute->count() : -1;
         if (position() >= Schedule::max_steps) {
-            fail(ErrorKind::invalid_argument, "a schedule has at most " + std::to_string(Schedule::max_steps) + " steps");
+            fail(ErrorKind::invalid_argument,
+                 "a schedule has at most " + std::to_string(Schedule::max_steps) + " steps");
         } else if (compute && compute->count() < 0) {
             fail(ErrorKind::invalid_argument, "a negative duration");
         }
@@ -120,7 +127,8 @@ private:
     Status status_;
 };
 
-inline Result<Schedule> Schedule::try_recorded(const Catalog& catalog, std::span<const StepRecord> records, Cycle cycle) {
+inline Result<Schedule> Schedule::try_recorded(const Catalog& catalog, std::span<const StepRecord> records,
+                                               Cycle cycle) {
     ScheduleBuilder builder{catalog};
     for (const StepRecord& record : records) {
         builder.step(std::span<const WeightId>{record.weights}, record.compute, record.name);

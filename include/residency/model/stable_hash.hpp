@@ -11,8 +11,8 @@
 
 namespace residency::inline RESIDENCY_ABI {
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): the same on every platform; integers enter as little-endian bytes. Any change of one
-/// byte changes the value. Not for adversaries.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo): the same on every platform; integers enter as little-endian bytes. Any change of
+/// one byte changes the value. Not for adversaries.
 class StableHash {
 public:
     constexpr void byte(std::uint8_t value) noexcept { state_ = (state_ ^ value) * 0x100000001b3U; }

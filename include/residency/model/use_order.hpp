@@ -18,8 +18,8 @@
 
 namespace residency::inline RESIDENCY_ABI {
 
-/// For every storage, the steps that read it: what tells when it is needed next. Steps are counted across passes: step i of
-/// pass p of a cyclic order of n steps is p · n + i. An immutable handle that is cheap to copy.
+/// For every storage, the steps that read it: what tells when it is needed next. Steps are counted across passes: step
+/// i of pass p of a cyclic order of n steps is p · n + i. An immutable handle that is cheap to copy.
 class UseOrder {
 public:
     /// Where there is no next use.
@@ -36,14 +36,17 @@ public:
         }
         finish(std::move(data), schedule.storage_count());
     }
-    /// From plain data: step i reads storages[step_offsets[i] … step_offsets[i + 1]), all below `storage_count`; a storage
-    /// twice in one step counts once. An error where the offsets do not run from 0 to storages.size() or an id is too large.
+    /// From plain data: step i reads storages[step_offsets[i] … step_offsets[i + 1]), all below `storage_count`; a
+    /// storage twice in one step counts once. An error where the offsets do not run from 0 to storages.size() or an id
+    /// is too large.
     [[nodiscard]] static Result<UseOrder> try_from(std::span<const std::uint64_t> step_offsets,
-                                                   std::span<const StorageId> storages, std::uint32_t storage_count, Cycle cycle) {
+                                                   std::span<const StorageId> storages, std::uint32_t storage_count,
+                                                   Cycle cycle) {
         if (step_offsets.empty() || step_offsets.front() != 0 || step_offsets.back() != storages.size() ||
-            !std::is_sorted(step_offsets.begin(), step_offsets.end()) || step_offsets.size() - 1 > Schedule::max_steps) {
-            return Error{ErrorKind::invalid_argument,
-                         "the offsets of the steps do not run from 0 to " + std::to_string(storages.size()) + " in order"};
+            !std::is_sorted(step_offsets.begin(), step_offsets.end()) ||
+            step_offsets.size() - 1 > Schedule::max_steps) {
+            return Error{ErrorKind::invalid_argument, "the offsets of the steps do not run from 0 to " +
+                                                          std::to_string(storages.size()) + " in order"};
         }
         auto data = std::make_shared<Data>();
         data->cycle = cycle;
@@ -54,7 +57,8 @@ public:
                 const StorageId id = storages[static_cast<std::size_t>(i)];
                 if (index(id) >= storage_count) {
                     return Error{ErrorKind::invalid_argument, "step " + std::to_string(step) + " reads storage " +
-                                                                  std::to_string(index(id)) + " of " + std::to_string(storage_count)};
+                                                                  std::to_string(index(id)) + " of " +
+                                                                  std::to_string(storage_count)};
                 }
                 if (std::exchange(seen_in[index(id)], step) != step) { data->storages.push_back(id); }
             }
@@ -73,8 +77,8 @@ public:
         return data_ ? static_cast<std::uint32_t>(data_->use_offsets.size() - 1) : 0;
     }
     [[nodiscard]] bool is_cyclic() const noexcept { return !data_ || data_->cycle == Cycle::cyclic; }
-    /// What a step reads, each storage once; `step` counted across passes. Precondition: steps() > 0, and step < steps() where
-    /// the order is one-shot.
+    /// What a step reads, each storage once; `step` counted across passes. Precondition: steps() > 0, and step <
+    /// steps() where the order is one-shot.
     [[nodiscard]] std::span<const StorageId> storages_at(std::uint64_t step) const noexcept {
         RESIDENCY_ASSERT(steps() > 0 && (is_cyclic() || step < steps()), "pass a step of the order");
         const auto i = static_cast<std::size_t>(step % steps());
@@ -90,8 +94,8 @@ public:
             first, static_cast<std::size_t>(data_->use_offsets[index(id) + 1]) - first);
     }
 
-    /// The first step after `step` (counted across passes) that reads the storage, or never. O(log uses); allocates nothing.
-    /// Precondition: index(id) < storage_count().
+    /// The first step after `step` (counted across passes) that reads the storage, or never. O(log uses); allocates
+    /// nothing. Precondition: index(id) < storage_count().
     [[nodiscard]] std::uint64_t next_use(StorageId id, std::uint64_t after_step) const noexcept {
         return after_step == UINT64_MAX ? never : use_from(id, after_step + 1);
     }
@@ -114,7 +118,7 @@ private:
         Cycle cycle = Cycle::cyclic;
         std::vector<std::uint64_t> step_offsets;  // steps + 1, into storages
         std::vector<StorageId> storages;
-        std::vector<std::uint64_t> use_offsets;   // storages + 1, into uses
+        std::vector<std::uint64_t> use_offsets;  // storages + 1, into uses
         std::vector<std::uint32_t> uses;
     };
 

@@ -22,7 +22,7 @@ struct Weight {
     std::string name;
     DType dtype;
     Shape shape;
-    Strides strides;                 ///< elements; filled in for dense weights too
+    Strides strides;  ///< elements; filled in for dense weights too
     StorageId storage = no_storage;
     std::uint64_t offset_bytes = 0;  ///< from the start of the storage
     std::uint64_t bytes = 0;         ///< from its first byte to its last; dtype × shape where dense
