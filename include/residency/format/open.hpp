@@ -12,8 +12,11 @@
 #include <utility>
 
 #include "residency/error.hpp"
+#include "residency/format/aoti.hpp"
 #include "residency/format/gguf.hpp"
 #include "residency/format/input.hpp"
+#include "residency/format/json_tree.hpp"
+#include "residency/format/manifest.hpp"
 #include "residency/format/model_file.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/text.hpp"
@@ -35,11 +38,19 @@ namespace residency::inline RESIDENCY_ABI::format {
         return std::move(file->model);
     }
     if (path.ends_with(".index.json")) { return try_read_safetensors_index(*input); }
-    if (path.ends_with(".safetensors") || (have > 8 && start[8] == '{')) { return try_read_safetensors(*input); }
+    if (path.ends_with(".safetensors") || (have > 8 && start[8] == '{' && start[0] != '{' && !start.starts_with("PK"))) { return try_read_safetensors(*input); }
+    if (start.starts_with("PK\3\4") || path.ends_with(".pt2")) { return try_read_aoti_package(*input); }
+    if (path.ends_with(".json")) {
+        const auto tree = detail::JsonTree::try_read(*input, 0, input->bytes());
+        if (!tree) { return tree.error(); }
+        if (tree->root().find("weight_map")) { return try_read_safetensors_index(*input); }
+        const auto weights = tree->root().find("weights");
+        return weights && tree->root().find("storages") ? try_read_manifest(*input) : try_read_aoti_config(*input);
+    }
     return Error{ErrorKind::unsupported,
                  detail::shown(path) + ": byte 0: not a model file of a known format: it starts with " +
                      (have == 0 ? "nothing" : detail::shown(start)),
-                 Place{path, 0, std::string{start}, "safetensors or GGUF"}};
+                 Place{path, 0, std::string{start}, "safetensors, GGUF, a package of AOTInductor or a manifest"}};
 }
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_model(const std::string& path) { return unwrap(try_read_model(path)); }

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/json_position.hpp"
+#include "residency/format/text.hpp"
+
+namespace residency::inline RESIDENCY_ABI::format::detail {
+
+/// A JSON text as a flat tree that knows the place of every value. Refuses duplicate keys, deep nesting and floods of values.
+class JsonTree {
+public:
+    enum class Kind : std::uint8_t { null, boolean, number, other_number, string, array, object };
+
+    struct Node {
+        std::uint64_t number = 0;     ///< of a boolean or a number that is whole and not negative
+        std::uint64_t place = 0;      ///< bytes from the start of the source to its end (of a container: to its start)
+        std::uint32_t text = 0;       ///< of a string: its start in texts_
+        std::uint32_t text_bytes = 0;
+        std::uint32_t key = 0;
+        std::uint32_t key_bytes = 0;
+        std::uint32_t next = 0;       ///< the node after it and all that is in it
+        std::uint32_t children = 0;
+        Kind kind = Kind::null;
+    };
+
+    /// One value of the tree.
+    class Value {
+    public:
+        [[nodiscard]] Kind kind() const noexcept { return node().kind; }
+        [[nodiscard]] bool is_object() const noexcept { return kind() == Kind::object; }
+        [[nodiscard]] bool is_array() const noexcept { return kind() == Kind::array; }
+        [[nodiscard]] std::uint64_t place() const noexcept { return node().place; }
+        [[nodiscard]] std::string_view key() const noexcept { return tree_->piece(node().key, node().key_bytes); }
+        [[nodiscard]] std::optional<std::uint64_t> number() const noexcept {
+            return kind() == Kind::number ? std::optional{node().number} : std::nullopt;
+        }
+        [[nodiscard]] std::optional<bool> boolean() const noexcept {
+            return kind() == Kind::boolean ? std::optional{node().number != 0} : std::nullopt;
+        }
+        [[nodiscard]] std::optional<std::string_view> string() const noexcept {
+            return kind() == Kind::string ? std::optional{tree_->piece(node().text, node().text_bytes)} : std::nullopt;
+        }
+        [[nodiscard]] std::size_t size() const noexcept { return node().children; }
+        /// The elements of an array, or the members of an object, in order.
+        [[nodiscard]] std::vector<Value> children() const {
+            std::vector<Value> all;
+            all.reserve(size());
+            for (std::uint32_t at = index_ + 1; at < node().next; at = tree_->nodes_[at].next) { all.push_back({tree_, at}); }
+            return all;
+        }
+        /// The member of that name; none where this is no object. O(members).
+        [[nodiscard]] std::optional<Value> find(std::string_view name) const {
+            if (!is_object()) { return std::nullopt; }
+            for (std::uint32_t at = index_ + 1; at < node().next; at = tree_->nodes_[at].next) {
+                if (const Value member{tree_, at}; member.key() == name) { return member; }
+            }
+            return std::nullopt;
+        }
+
+        /// The number, text or boolean of the member of that name; none where it is missing or of another kind.
+        [[nodiscard]] std::optional<std::uint64_t> number(std::string_view name) const {
+            const auto member = find(name);
+            return member ? member->number() : std::nullopt;
+        }
+        [[nodiscard]] std::optional<std::string_view> string(std::string_view name) const {
+            const auto member = find(name);
+            return member ? member->string() : std::nullopt;
+        }
+        [[nodiscard]] std::optional<bool> boolean(std::string_view name) const {
+            const auto member = find(name);
+            return member ? member->boolean() : std::nullopt;
+        }
+
+    private:
+        friend class JsonTree;
+        Value(const JsonTree* tree, std::uint32_t index) noexcept : tree_{tree}, index_{index} {}
+        [[nodiscard]] const Node& node() const noexcept { return tree_->nodes_[index_]; }
+
+        const JsonTree* tree_;
+        std::uint32_t index_;
+    };
+
+    static constexpr std::uint64_t most_bytes = 100'000'000;
+
+    /// `base`: where the text starts in `source`.
+    [[nodiscard]] static Result<JsonTree> try_parse(std::string_view text, const std::string& source, std::uint64_t base) {
+        if (text.size() > most_bytes) {
+            return malformed(source, base, "the JSON text is too long", std::to_string(text.size()) + " bytes",
+                             "at most " + std::to_string(most_bytes));
+        }
+        JsonTree tree;
+        Builder builder{tree, source, base};
+        if (Status parsed = JsonHandler::try_parse(builder, text); !parsed) { return parsed.error(); }
+        return tree;
+    }
+    [[nodiscard]] static Result<JsonTree> try_read(const Input& input, std::uint64_t offset, std::uint64_t bytes) {
+        if (bytes > most_bytes) {
+            return malformed(input.path(), offset, "the JSON text is too long", std::to_string(bytes) + " bytes",
+                             "at most " + std::to_string(most_bytes));
+        }
+        const auto text = input.try_text(offset, bytes);
+        if (!text) { return text.error(); }
+        return try_parse(*text, input.path(), offset);
+    }
+
+    /// Valid as long as this tree is neither moved nor destroyed.
+    [[nodiscard]] Value root() const noexcept { return {this, 0}; }
+
+private:
+    class Builder : public JsonHandler {
+    public:
+        Builder(JsonTree& tree, const std::string& source, std::uint64_t base) noexcept : JsonHandler{source, base}, tree_{tree} {}
+
+        bool null() { return add({}); }
+        bool boolean(bool value) { return add(Kind::boolean, value ? 1 : 0); }
+        bool number_integer(number_integer_t) { return add(Kind::other_number); }
+        bool number_unsigned(number_unsigned_t value) { return add(Kind::number, value); }
+        bool number_float(number_float_t, const string_t&) { return add(Kind::other_number); }
+        bool binary(binary_t&) { return fail("binary data"); }
+        bool string(string_t& value) {
+            const auto [at, bytes] = keep(value);
+            return add(Kind::string, 0, at, bytes);
+        }
+        bool key(string_t& name) {
+            if (!open_.back().keys.insert(name).second) { return fail("the key " + shown(name) + " is given twice"); }
+            std::tie(key_, key_bytes_) = keep(name);
+            return true;
+        }
+        bool start_object(std::size_t) { return start(Kind::object); }
+        bool start_array(std::size_t) { return start(Kind::array); }
+        bool end_object() { return end(); }
+        bool end_array() { return end(); }
+
+    private:
+        static constexpr std::size_t deepest = 32;
+        static constexpr std::size_t most_values = 8'000'000;
+
+        struct Open {
+            std::uint32_t node = 0;
+            std::unordered_set<std::string> keys;
+        };
+
+        [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> keep(const std::string& text) {
+            const auto at = static_cast<std::uint32_t>(tree_.texts_.size());  // together no longer than the whole text
+            tree_.texts_ += text;
+            return {at, static_cast<std::uint32_t>(text.size())};
+        }
+        bool add(Kind kind = Kind::null, std::uint64_t number = 0, std::uint32_t text = 0, std::uint32_t text_bytes = 0) {
+            if (tree_.nodes_.size() >= most_values) {
+                return fail("too many values", {}, "at most " + std::to_string(most_values));
+            }
+            if (!open_.empty()) { ++tree_.nodes_[open_.back().node].children; }
+            const auto index = static_cast<std::uint32_t>(tree_.nodes_.size());
+            tree_.nodes_.push_back({number, place(), text, text_bytes, std::exchange(key_, 0), std::exchange(key_bytes_, 0), index + 1,
+                                    0, kind});
+            return true;
+        }
+        bool start(Kind kind) {
+            if (open_.size() >= deepest) { return fail("nested too deeply", {}, "at most " + std::to_string(deepest) + " levels"); }
+            const auto index = static_cast<std::uint32_t>(tree_.nodes_.size());
+            if (!add(kind)) { return false; }
+            open_.push_back({index, {}});
+            return true;
+        }
+        bool end() {
+            tree_.nodes_[open_.back().node].next = static_cast<std::uint32_t>(tree_.nodes_.size());
+            open_.pop_back();
+            return true;
+        }
+
+        JsonTree& tree_;
+        std::vector<Open> open_;
+        std::uint32_t key_ = 0;
+        std::uint32_t key_bytes_ = 0;
+    };
+
+    [[nodiscard]] std::string_view piece(std::uint32_t at, std::uint32_t bytes) const noexcept {
+        return std::string_view{texts_}.substr(at, bytes);
+    }
+
+    std::vector<Node> nodes_;
+    std::string texts_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::format::detail
