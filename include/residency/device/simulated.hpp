@@ -1,0 +1,379 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/device/link.hpp"
+#include "residency/device/simulation/address_map.hpp"
+#include "residency/device/simulation/address_space.hpp"
+#include "residency/device/simulation/call_kind.hpp"
+#include "residency/device/simulation/checker.hpp"
+#include "residency/device/simulation/engine.hpp"
+#include "residency/device/simulation/graph.hpp"
+#include "residency/device/simulation/kernel.hpp"
+#include "residency/device/simulation/memory_pool.hpp"
+#include "residency/device/simulation/name_table.hpp"
+#include "residency/device/simulation/report.hpp"
+#include "residency/device/simulation/slots.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// A GPU in software: a deterministic discrete-event model with a virtual clock, real bytes and a happens-before checker.
+///
+/// Time. Every call costs the host virtual time (Config::call_cost and the like); work starts when its stream, the events it
+/// waits for and its copy engine allow, and takes effect on bytes when it ends: a copy reads and writes at its end. The host
+/// sees an effect only after the virtual clock has passed it, by synchronising, polling or spend(). Same seed and same calls:
+/// same clock, same trace.
+///
+/// Addresses are real: host functions that act as kernels (launch) dereference them. Device memory is poisoned when it is
+/// allocated and when a pool takes it back, and inaccessible once it is freed.
+///
+/// The checker works on physical bytes and in the order of the calls. An access that is not ordered after the write that made
+/// its bytes, or before the one that replaces, frees or unmaps them, is a report that names both operations. Orderings are:
+/// a stream's own order, waits on events, host synchronisation (all host threads count as one), flags, graph launches.
+/// Undeclared reads and writes of a kernel's body are not seen. The host's own accesses of pinned memory are seen where they
+/// are declared: host_read, host_write.
+///
+/// Threads: every call may come from any thread; one mutex guards all of it. Calls that block let others in only while a
+/// stream waits for a flag. Kernel bodies, the observer and the report handler run inside a call and must make none.
+/// The addresses of destroyed things are recognised: a dead handle or address is a report and an error.
+class SimulatedDevice {
+public:
+    struct Config {
+        std::uint64_t memory_bytes = std::uint64_t{16} << 30U;       ///< of the device
+        std::uint64_t allocation_granularity = std::uint64_t{2} << 20U;
+        std::uint64_t pool_granularity = std::uint64_t{32} << 20U;
+        std::uint64_t pool_block_bytes = 512;                        ///< what a pool rounds its blocks to
+        std::uint64_t chunk_granularity = std::uint64_t{2} << 20U;   ///< a multiple of the page
+        LinkModel link{};
+        std::chrono::nanoseconds call_cost{150};         ///< host time of a call
+        std::chrono::nanoseconds copy_cost{700};         ///< more, for a copy call
+        std::chrono::nanoseconds copy_piece_cost{310};   ///< more, for each of its pieces
+        std::chrono::nanoseconds launch_cost{2500};      ///< more, for a kernel or a graph
+        bool concurrent_kernels = true;  ///< of different streams, without slowing one another down
+        double jitter = 1.0;             ///< durations are multiplied by a random factor in [1 / jitter, jitter]
+        std::uint64_t seed = 1;
+        bool checker = true;
+        bool real_bytes = true;          ///< false: addresses without memory, kernels without bodies; for predictions
+        std::size_t max_reports = 1000;  ///< kept; all are counted
+        std::string name = "simulated device";
+    };
+
+    /// A value; the default one is the default stream.
+    struct Stream {
+        std::uint32_t number = 0;
+        std::uint32_t generation = 0;
+        friend bool operator==(const Stream&, const Stream&) = default;
+    };
+    struct EventTag;
+    struct PoolTag;
+    struct ChunkTag;
+    struct GraphTag;
+    struct FlagTag;
+    using Event = simulation::Handle<EventTag>;
+    using Pool = simulation::Handle<PoolTag>;
+    using Chunk = simulation::Handle<ChunkTag>;
+    using Graph = simulation::Handle<GraphTag>;
+    using Flag = simulation::Handle<FlagTag>;
+    using Kernel = simulation::Kernel;
+    using Report = simulation::Report;
+    using CallKind = simulation::CallKind;
+    using ExecutedOperation = simulation::ExecutedOperation;
+
+    struct Statistics {
+        std::array<std::uint64_t, simulation::call_kinds> calls{};  ///< by CallKind, failed ones included
+        std::uint64_t operations = 0;                               ///< executed
+        std::uint64_t bytes_to_device = 0, bytes_to_host = 0;       ///< enqueued, not those inside graphs that never ran
+        std::uint64_t copies = 0;                                   ///< pieces of more than zero bytes
+        [[nodiscard]] std::uint64_t of(CallKind kind) const noexcept { return calls[static_cast<std::size_t>(kind)]; }
+    };
+
+    /// Something that was not destroyed.
+    struct Leak {
+        std::string what;
+        std::uint64_t bytes = 0;
+    };
+
+    SimulatedDevice() : SimulatedDevice(Config{}) {}
+    /// Precondition: granularities are powers of two, and chunk_granularity is a multiple of the page.
+    explicit SimulatedDevice(Config config);
+    SimulatedDevice(const SimulatedDevice&) = delete;
+    SimulatedDevice& operator=(const SimulatedDevice&) = delete;
+    /// Pending work is dropped.
+    ~SimulatedDevice() = default;
+
+    // Device.
+    [[nodiscard]] Result<Stream> create_stream() { return create_stream({}); }
+    [[nodiscard]] Result<Stream> create_stream(std::string_view name);
+    Status destroy_stream(Stream stream);
+    [[nodiscard]] Result<Event> create_event(Timing timing);
+    Status destroy_event(Event event);
+    Status record(Event event, Stream stream);
+    Status wait(Stream stream, Event event);
+    [[nodiscard]] Result<bool> is_complete(Event event);
+    Status synchronize(Event event);
+    Status synchronize(Stream stream);
+    Status synchronize();
+    [[nodiscard]] Result<std::chrono::nanoseconds> elapsed(Event from, Event to);
+    /// Pieces that go different ways run one way after another. Host memory that is not pinned blocks the host.
+    Status copy(std::span<const Copy> copies, Stream stream);
+    Status fill(void* at, std::byte value, std::uint64_t bytes, Stream stream);
+    [[nodiscard]] Result<void*> allocate(std::uint64_t bytes);
+    Status deallocate(void* at);
+    [[nodiscard]] std::uint64_t allocation_granularity() const noexcept { return config_.allocation_granularity; }
+    [[nodiscard]] Result<Pool> create_pool(std::uint64_t cap_bytes);
+    /// Everything has been deallocated; deallocations may be pending.
+    Status destroy_pool(Pool pool);
+    [[nodiscard]] std::uint64_t pool_granularity() const noexcept { return config_.pool_granularity; }
+    [[nodiscard]] Result<void*> allocate(Pool pool, std::uint64_t bytes, Stream stream);
+    Status deallocate(Pool pool, void* at, Stream stream);
+    [[nodiscard]] Result<std::uint64_t> held_bytes(Pool pool);
+    Status trim(Pool pool);
+    [[nodiscard]] Result<MemoryInfo> memory();
+    [[nodiscard]] Result<void*> allocate_host(std::uint64_t bytes);
+    Status deallocate_host(void* at);
+    Status pin(void* at, std::uint64_t bytes);
+    Status unpin(void* at);
+    [[nodiscard]] Result<const void*> device_view(const void* at);
+    [[nodiscard]] Result<bool> is_capturing(Stream stream);
+    /// Reading the clock takes no time.
+    [[nodiscard]] std::chrono::nanoseconds host_time() const;
+    [[nodiscard]] std::string_view name() const noexcept { return config_.name; }
+
+    // VirtualMemoryDevice.
+    [[nodiscard]] std::uint64_t chunk_granularity() const noexcept { return config_.chunk_granularity; }
+    [[nodiscard]] Result<void*> reserve(std::uint64_t bytes);
+    Status release(void* at, std::uint64_t bytes);
+    [[nodiscard]] Result<Chunk> create_chunk(std::uint64_t bytes);
+    Status destroy_chunk(Chunk chunk);
+    Status map(std::span<const Mapping<Chunk>> mappings, std::uint64_t bytes);
+    Status unmap(void* at, std::uint64_t bytes);
+
+    // CapturingDevice.
+    Status begin_capture(Stream stream);
+    [[nodiscard]] Result<Graph> end_capture(Stream stream);
+    Status launch(Graph graph, Stream stream);
+    Status destroy_graph(Graph graph);
+
+    // FlagDevice.
+    [[nodiscard]] Result<Flag> create_flag();
+    Status destroy_flag(Flag flag);
+    Status wait_flag(Stream stream, Flag flag, std::uint32_t value);
+    Status raise_flag(Flag flag, std::uint32_t value);
+
+    // What only a simulated device has.
+
+    /// Enqueues a kernel. Its ranges must be device memory or pinned host memory.
+    Status launch(Stream stream, Kernel kernel);
+    /// The name of a stream in reports and traces from now on.
+    Status name_stream(Stream stream, std::string_view name);
+    /// Declares that the host reads (writes) pinned host memory now.
+    Status host_read(const void* at, std::uint64_t bytes) { return host_access(at, bytes, false); }
+    Status host_write(void* at, std::uint64_t bytes) { return host_access(at, bytes, true); }
+    /// The host is busy with something else for this long.
+    void spend(std::chrono::nanoseconds duration);
+
+    [[nodiscard]] std::vector<Report> reports() const;
+    /// Findings since the last clear, kept or not.
+    [[nodiscard]] std::uint64_t report_count() const;
+    void clear_reports();
+    /// Called with each finding, inside the call that causes it.
+    void on_report(std::function<void(const Report&)> handler);
+    /// Called with each executed operation, in the order of their ends.
+    void observe(std::function<void(const ExecutedOperation&)> observer);
+
+    /// The nth call of that kind from now (1: the next one) fails and changes nothing.
+    void fail(CallKind kind, std::uint64_t nth, ErrorKind error = ErrorKind::device);
+    void clear_failures();
+    /// From now on every call fails.
+    void lose_device();
+    [[nodiscard]] Statistics statistics() const;
+
+    /// The most device bytes that were ever in use at once, as memory() counts them.
+    [[nodiscard]] std::uint64_t peak_used_bytes() const;
+    /// The most bytes that the pool ever held; 0 for a dead handle.
+    [[nodiscard]] std::uint64_t peak_held_bytes(Pool pool) const;
+    [[nodiscard]] std::vector<Leak> leaks() const;
+
+private:
+    using Access = simulation::Access;
+    using AddressMap = simulation::AddressMap;
+    using AddressSpace = simulation::AddressSpace;
+    using Content = simulation::Content;
+    using Marker = simulation::Marker;
+    using MemoryPool = simulation::MemoryPool;
+    using Operation = simulation::Operation;
+    using OperationKind = simulation::OperationKind;
+    using StreamState = simulation::StreamState;
+    using CaptureState = simulation::CaptureState;
+    using Command = simulation::Command;
+    using Lock = std::unique_lock<std::mutex>;
+
+    struct EventState {
+        Marker* marker = nullptr;    ///< of its last record; null: never recorded
+        bool timing = false;
+        std::uint32_t capture = 0;   ///< number of the capture it was last recorded in
+        std::uint32_t mark = 0;      ///< point of that capture
+    };
+    struct ChunkState {
+        std::uint64_t offset = 0, bytes = 0;
+        std::uint32_t region = 0;
+        std::uint32_t mapped = 0;
+        bool destroyed = false;
+    };
+    struct Allocation {
+        std::byte* at = nullptr;
+        std::uint64_t bytes = 0, taken_bytes = 0;
+        std::uint32_t region = 0;
+        bool pinned_only = false;  ///< by pin(): the memory is the caller's
+    };
+    struct MappedChunk {
+        std::byte* at = nullptr;
+        Chunk chunk;
+    };
+    struct Failure {
+        CallKind kind;
+        std::uint64_t remaining;
+        ErrorKind error;
+    };
+    enum class Where : std::uint8_t { device, pinned, pageable, dead };
+    struct CopyGroup {
+        OperationKind kind = OperationKind::copy_on_host;
+        bool pageable = false;
+        std::uint64_t bytes = 0;
+        std::vector<Copy> copies;
+    };
+
+    static constexpr std::uint32_t host = 0;
+    static constexpr std::uint32_t first_stream = 1;
+    static constexpr std::byte fresh{0xA5};
+    static constexpr std::byte stale{0xDE};
+
+    // Every call.
+    [[nodiscard]] Lock guard() const;
+    Status enter(CallKind kind, std::chrono::nanoseconds more = {});
+    [[nodiscard]] static Error failure(ErrorKind kind, CallKind call, const std::string& text, std::uint64_t bytes = 0);
+    [[nodiscard]] Error misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at = nullptr,
+                               std::uint64_t bytes = 0);
+    [[nodiscard]] Error dead_handle(CallKind call, const char* what) {
+        return misuse(ErrorKind::invalid_argument, call, std::string{"this "} + what + " does not exist, or no longer does");
+    }
+    [[nodiscard]] Error out_of_memory(CallKind call, std::uint64_t bytes) const;
+    /// Reports an address that this operation cannot use.
+    [[nodiscard]] Error unusable(CallKind call, std::uint32_t number, OperationKind kind, std::uint32_t label, const void* at,
+                                 std::uint64_t bytes);
+
+    // Streams and order.
+    /// Its number, or 0 for a handle of nothing.
+    [[nodiscard]] std::uint32_t find(Stream stream) noexcept;
+    [[nodiscard]] std::uint32_t add_stream(std::string_view name);
+    void retire_stream(std::uint32_t number);
+    [[nodiscard]] Access host_acts(OperationKind kind, std::string_view label);
+    [[nodiscard]] Operation* begin(std::uint32_t number, OperationKind kind, std::uint32_t label);
+    [[nodiscard]] Access access_of(const Operation& operation);
+    /// Appends a record and returns its marker, which the caller holds.
+    [[nodiscard]] Marker* mark(std::uint32_t number);
+    void append_wait(std::uint32_t number, Marker* marker, bool learn);
+    void host_learns(const Marker& marker);
+    Status block_until(Lock& lock, Marker* marker, CallKind call);
+    Status drain(Lock& lock, CallKind call);
+
+    // Work.
+    void join_host(StreamState& stream);
+    [[nodiscard]] Where where(const void* at, std::uint64_t bytes);
+    [[nodiscard]] std::int64_t copy_duration(OperationKind kind, bool pageable, std::uint64_t bytes, bool node) const;
+    void enqueue_copies(std::uint32_t number, OperationKind kind, std::int64_t duration, std::span<const Copy> copies);
+    void enqueue_fill(std::uint32_t number, std::byte* at, std::byte value, std::uint64_t bytes, std::int64_t duration);
+    void enqueue_kernel(Operation* operation);
+    [[nodiscard]] Status check_ranges(const simulation::GraphState& graph, std::uint32_t number);
+    [[nodiscard]] std::uint32_t label_of(OperationKind kind) const noexcept { return kind_labels_[static_cast<std::size_t>(kind)]; }
+    Status host_access(const void* at, std::uint64_t bytes, bool write);
+
+    // Memory.
+    [[nodiscard]] bool take_bytes(std::uint64_t bytes);
+    /// Device addresses with memory under them, known to the checker; null where the process has none.
+    [[nodiscard]] std::byte* new_memory(std::uint64_t bytes, Content content, const Access& access, std::uint32_t& region);
+    void drop_memory(std::byte* at, std::uint64_t bytes, std::uint32_t region);
+    Status add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only);
+    Status release_pinned(void* at, bool pinned_only, CallKind call);
+    void settle(MemoryPool& pool);
+    void trim_settled(MemoryPool& pool);
+    [[nodiscard]] bool grow(MemoryPool& pool, std::uint64_t bytes);
+    [[nodiscard]] MemoryPool* find(Pool pool) noexcept;
+    [[nodiscard]] ChunkState* find(Chunk chunk) noexcept;
+    void reap_pools();
+    void forget_chunk(Chunk handle, ChunkState& chunk);
+
+    // Captures.
+    [[nodiscard]] CaptureState* capture_of(std::uint32_t number);
+    [[nodiscard]] CaptureState* find_capture(std::uint32_t capture);
+    static void invalidate(CaptureState& capture, std::string why);
+    [[nodiscard]] Status check_valid(const CaptureState& capture, CallKind call) const;
+    void join_capture(CaptureState& capture, std::uint32_t number);
+    Command& add_work(CaptureState& capture, std::uint32_t number, OperationKind kind, std::uint32_t label);
+
+    Config config_;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;  ///< a flag was raised, or the device lost
+
+    AddressSpace device_space_, host_space_;
+    AddressMap map_;
+    simulation::NameTable names_;
+    simulation::Checker checker_{map_, names_};
+    simulation::Engine engine_{map_, names_};
+    std::array<std::uint32_t, 16> kind_labels_{};
+
+    std::int64_t host_now_ = 0;
+    std::uint64_t sequence_ = 0;
+    simulation::VectorClock host_clock_;
+    std::uint64_t host_version_ = 1;  ///< changes with host_clock_
+    std::vector<std::uint32_t> retired_streams_;
+    std::uint32_t streams_made_ = 0;
+
+    simulation::Slots<EventState, EventTag> events_;
+    simulation::Slots<MemoryPool, PoolTag> pools_;
+    simulation::Slots<ChunkState, ChunkTag> chunks_;
+    simulation::Slots<simulation::GraphState, GraphTag> graphs_;
+    simulation::Slots<simulation::FlagState, FlagTag> flags_;
+    std::vector<Allocation> allocations_, pinned_;
+    std::vector<Allocation> reservations_;
+    std::vector<MappedChunk> mapped_;  ///< by address
+    std::vector<std::unique_ptr<CaptureState>> captures_;
+    std::uint32_t captures_made_ = 0;
+    std::array<CopyGroup, 8> groups_;
+
+    std::uint32_t dying_pools_ = 0;  ///< destroyed, with deallocations pending
+    std::uint64_t used_bytes_ = 0, peak_bytes_ = 0;
+    std::vector<Failure> failures_;
+    bool lost_ = false;
+    Statistics statistics_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI
+
+#include "residency/device/simulation/simulated_calls.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+static_assert(Device<SimulatedDevice>);
+static_assert(VirtualMemoryDevice<SimulatedDevice>);
+static_assert(CapturingDevice<SimulatedDevice>);
+static_assert(FlagDevice<SimulatedDevice>);
+
+}  // namespace residency::inline RESIDENCY_ABI

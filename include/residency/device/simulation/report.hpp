@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "residency/device/simulation/operation_kind.hpp"
+
+namespace residency::inline RESIDENCY_ABI::simulation {
+
+enum class ReportKind : std::uint8_t {
+    unordered,      ///< two accesses of the same bytes, at least one of them a write, that nothing orders
+    uninitialised,  ///< a read of bytes that nothing has written since their allocation
+    dead_memory,    ///< an access of bytes that are freed, unmapped, or outside of any allocation
+    misuse,         ///< a call that is wrong whatever the order: a dead handle, a double free, work lost in a capture
+};
+
+/// An operation as a report names it.
+struct OperationInfo {
+    std::string stream;  ///< "host" for what the host does itself
+    std::string name;    ///< of the kernel, or what the operation is
+    OperationKind kind = OperationKind::kernel;
+    std::uint64_t sequence = 0;  ///< position in the order of all calls; 0: there is no such operation
+};
+
+/// One finding of the checker.
+struct Report {
+    ReportKind kind = ReportKind::misuse;
+    OperationInfo first;   ///< called earlier
+    OperationInfo second;  ///< called later
+    const void* at = nullptr;  ///< first byte concerned, as the second operation addresses it
+    std::uint64_t bytes = 0;
+    std::string text;  ///< all of it in words, with the missing wait
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::simulation
