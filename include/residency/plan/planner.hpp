@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/plan/bounds.hpp"
+#include "residency/plan/draft.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/interval_ring.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/simulate.hpp"
+#include "residency/plan/token_ring.hpp"
+
+namespace residency::inline RESIDENCY_ABI::plan {
+
+enum class Effort : std::uint8_t {
+    quick,  ///< few options, a few milliseconds
+    full,   ///< all of them, some tens of milliseconds for hundreds of steps
+};
+
+struct Options {
+    Effort effort = Effort::full;
+    bool captured = false;           ///< for passes that are replayed as a graph
+    Layout layout = Layout::chunks;
+    std::uint64_t catalog_hash = 0;  ///< kept in the plan
+};
+
+/// Whether a problem is well formed; the error names what is not.
+inline Status validate(const Problem& problem) {
+    const auto bad = [](std::string what) { return Status{Error{ErrorKind::invalid_argument, std::move(what)}}; };
+    const auto number = [](auto x) { return std::to_string(x); };
+    if (!(problem.link.bytes_per_second > 0) || !std::isfinite(problem.link.bytes_per_second)) {
+        return bad("link: bytes_per_second must be positive");
+    }
+    for (const double latency : {problem.link.latency_seconds, problem.link.node_latency_seconds}) {
+        if (!(latency >= 0) || !std::isfinite(latency)) { return bad("link: a latency must not be negative"); }
+    }
+    if (problem.chunk_bytes == 0 || (problem.chunk_bytes & (problem.chunk_bytes - 1)) != 0) {
+        return bad("chunk_bytes is " + number(problem.chunk_bytes) + ", it must be a power of two");
+    }
+    if (problem.alignment_bytes == 0 || (problem.alignment_bytes & (problem.alignment_bytes - 1)) != 0) {
+        return bad("alignment_bytes is " + number(problem.alignment_bytes) + ", it must be a power of two");
+    }
+    if (problem.storage_bytes.size() >= none) { return bad("too many storages"); }
+    if (problem.steps() == 0) { return bad("the schedule has no steps"); }
+    std::uint64_t total = 0;
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        const std::uint64_t b = problem.storage_bytes[s];
+        if (b > (1ULL << 56) || total > (1ULL << 56)) { return bad("storage " + number(s) + ": more than 2^56 bytes in all"); }
+        total += b + problem.alignment_bytes + problem.chunk_bytes;
+    }
+    if (total / problem.chunk_bytes >= (1ULL << 31)) { return bad("more than 2^31 chunks"); }
+    if (problem.step_offsets.front() != 0 || problem.step_offsets.back() != problem.step_storages.size()) {
+        return bad("step_offsets do not cover step_storages");
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        if (problem.step_offsets[i] > problem.step_offsets[i + 1]) { return bad("step " + number(i) + ": step_offsets decrease"); }
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (s >= problem.storages()) {
+                return bad("step " + number(i) + " reads storage " + number(s) + " of " + number(problem.storages()));
+            }
+        }
+    }
+    if (!problem.compute_seconds.empty() && problem.compute_seconds.size() != problem.steps()) {
+        return bad(number(problem.compute_seconds.size()) + " step times for " + number(problem.steps()) + " steps");
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        if (!(problem.compute(i) >= 0) || !std::isfinite(problem.compute(i))) {
+            return bad("step " + number(i) + ": compute_seconds must not be negative");
+        }
+    }
+    for (const std::uint32_t s : problem.pinned) {
+        if (s >= problem.storages()) { return bad("pinned storage " + number(s) + " does not exist"); }
+    }
+    if (!problem.image_offsets.empty()) {
+        if (problem.image_offsets.size() != problem.storages()) { return bad("image_offsets: one a storage"); }
+        std::vector<std::uint32_t> order;
+        for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+            if (problem.image_offsets[s] > (1ULL << 56) || (problem.image_offsets[s] + problem.storage_bytes[s]) / problem.chunk_bytes >= (1ULL << 31)) {
+                return bad("storage " + number(s) + ": image offset too large");
+            }
+            if (problem.storage_bytes[s] != 0) { order.push_back(s); }
+        }
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return problem.image_offsets[a] < problem.image_offsets[b]; });
+        for (std::size_t k = 1; k < order.size(); ++k) {
+            if (problem.image_offsets[order[k - 1]] + problem.storage_bytes[order[k - 1]] > problem.image_offsets[order[k]]) {
+                return bad("storages " + number(order[k - 1]) + " and " + number(order[k]) + " overlap in the image");
+            }
+        }
+    }
+    return {};
+}
+
+namespace detail {
+
+// Cells that stay: kept ones, and those read at steps apart, most uses first, as many as leave a ring that works.
+inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const Image& image, std::uint64_t budget) {
+    const std::uint32_t n = problem.steps();
+    std::vector<bool> kept(image.cells.size());
+    std::vector<std::uint32_t> apart;
+    for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
+        const Cell& cell = image.cells[c];
+        kept[c] = cell.keep;
+        if (!cell.keep && cell.last - cell.first > 2) { apart.push_back(c); }
+    }
+    if (apart.empty()) { return {kept}; }
+    std::vector<std::uint32_t> reads(problem.storages(), 0), uses(image.cells.size(), 0);
+    for (const std::uint32_t s : problem.step_storages) { ++reads[s]; }
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (problem.storage_bytes[s] == 0) { continue; }
+        const auto begin = static_cast<std::uint32_t>(image.offsets[s] / image.chunk_bytes);
+        auto cell = std::upper_bound(image.cells.begin(), image.cells.end(), begin,
+                                     [](std::uint32_t x, const Cell& y) { return x < y.chunk_end; });
+        for (; cell != image.cells.end() && cell->chunk_begin * image.chunk_bytes < image.offsets[s] + problem.storage_bytes[s]; ++cell) {
+            auto& u = uses[static_cast<std::size_t>(cell - image.cells.begin())];
+            u = std::max(u, reads[s]);
+        }
+    }
+    std::stable_sort(apart.begin(), apart.end(), [&](std::uint32_t a, std::uint32_t b) {
+        if (uses[a] != uses[b]) { return uses[a] > uses[b]; }
+        return image.cells[a].last - image.cells[a].first > image.cells[b].last - image.cells[b].first;
+    });
+    const auto with = [&](std::size_t count) {
+        std::vector<bool> hold = kept;
+        for (std::size_t k = 0; k < count; ++k) { hold[apart[k]] = true; }
+        return hold;
+    };
+    const auto works = [&](std::size_t count) {
+        Image rest = image;
+        for (std::size_t k = 0; k < count; ++k) { rest.cells[apart[k]].keep = true; }
+        return floor_chunks(rest, n).chunks <= budget;
+    };
+    std::size_t low = 0, high = apart.size();
+    while (low < high) {
+        const std::size_t middle = (low + high + 1) / 2;
+        if (works(middle)) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    std::vector<std::vector<bool>> choices{with(low)};
+    if (low < apart.size()) {
+        for (const std::size_t count : {low * 3 / 4, low / 2, std::size_t{0}}) {
+            if (count < low) { choices.push_back(with(count)); }
+        }
+    }
+    return choices;
+}
+
+// The best cyclic plan over the chunks of one image. Precondition: budget >= floor_chunks(image).
+inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor, const Options& options) {
+    std::uint64_t total = 0;
+    for (const Cell& cell : image.cells) { total += cell.chunks(); }
+    PlanData best;
+    if (total <= budget) {
+        best = assemble(problem, image, {}, options.captured);
+        best.predicted_seconds = total_compute(problem);
+        return best;
+    }
+    bool found = false;
+    const auto consider = [&](const Draft& draft) {
+        PlanData data = assemble(problem, image, draft, options.captured);
+        if (options.captured) {
+            const Timeline line = timeline(data, problem.link, problem.compute_seconds);
+            TimelineSolver solver;
+            double least = 0;
+            for (std::uint32_t cut = 0; cut <= data.calls.size() && cut <= 16; ++cut) {
+                if (cut > 0 && data.calls[cut - 1].wait.exists() && data.calls[cut - 1].wait.pass == 0) { break; }
+                const double seconds = solver.captured(line, cut);
+                if (cut == 0 || seconds < least) {
+                    least = seconds;
+                    data.cut = cut;
+                }
+            }
+        }
+        data.predicted_seconds = simulate(data, problem.link, problem.compute_seconds);
+        if (!found || data.predicted_seconds < best.predicted_seconds) { best = std::move(data); }
+        found = true;
+    };
+    const auto choices = hold_choices(problem, image, budget);
+    for (const std::vector<bool>& hold : choices) {
+        TokenRing ring{problem, image, hold, budget, {options.captured, options.effort == Effort::full}};
+        if (ring.deficit() == 0) {
+            continue;
+        }
+        RingSolution solution = ring.search();
+        if (solution.found) { consider(ring.draft(solution)); }
+        if (!solution.found || budget <= 2 * floor) {
+            std::uint64_t held = 0;
+            for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
+            Draft draft;
+            if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), draft)) { consider(draft); }
+        }
+    }
+    return best;
+}
+
+}  // namespace detail
+
+/// The plan of a problem. Budget 0 asks for the floor, more than everything is as much as everything. Refuses what is malformed
+/// (invalid_argument) and a budget below the floor (budget, with BudgetNumbers). Deterministic: the same input gives the same
+/// plan, bit for bit. O(steps + chunks) times some hundreds of evaluations.
+inline Result<Plan> make_plan(const Problem& problem, const Options& options = {}) {
+    if (Status status = validate(problem); !status) { return status.error(); }
+    const std::uint64_t g = problem.chunk_bytes;
+    std::vector<Image> images;
+    if (!problem.image_offsets.empty()) {
+        images.push_back(lay_out(problem, ImageOrder::given));
+    } else {
+        images.push_back(lay_out(problem, ImageOrder::grouped));
+        images.push_back(lay_out(problem, ImageOrder::aligned));
+    }
+    std::vector<FloorChunks> floors;
+    for (const Image& image : images) { floors.push_back(floor_chunks(image, problem.steps())); }
+    const FloorChunks floor = *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
+    const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
+    const std::uint64_t budget = budget_bytes / g;
+    if (budget < floor.chunks) {
+        return Error{ErrorKind::budget,
+                     "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " + std::to_string(floor.chunks * g) +
+                         " bytes" + (floor.step == none ? std::string{} : ", which step " + std::to_string(floor.step) + " sets"),
+                     BudgetNumbers{floor.chunks * g, budget_bytes, 0, floor.chunks * g, floor.step}};
+    }
+    PlanData best;
+    bool found = false;
+    for (std::size_t k = 0; k < images.size(); ++k) {
+        if (budget < floors[k].chunks) { continue; }
+        // The padded layout pays near the floor only.
+        if (found && budget > floors[k].chunks * 3 / 2) { continue; }
+        PlanData data = detail::cyclic_plan(problem, images[k], budget, floors[k].chunks, options);
+        if (!found || data.predicted_seconds < best.predicted_seconds) { best = std::move(data); }
+        found = true;
+    }
+    best.catalog_hash = options.catalog_hash;
+    best.budget_bytes = budget_bytes;
+    best.floor_bytes = floor.chunks * g;
+    best.compute_seconds = total_compute(problem);
+    best.usual_bound_seconds = usual_bound(problem, budget_bytes);
+    best.bound_seconds = std::max(best.usual_bound_seconds, single_use_bound(problem, budget_bytes));
+    best.latency_floor_seconds = latency_floor(problem, budget_bytes,
+                                               options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds);
+    return Plan{std::move(best)};
+}
+
+}  // namespace residency::inline RESIDENCY_ABI::plan

@@ -1,0 +1,421 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/plan/draft.hpp"
+#include "residency/plan/fluid.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/timeline.hpp"
+
+namespace residency::inline RESIDENCY_ABI::plan {
+
+/// Chunks that one step reads first; a plan streams some or all of them.
+struct RingPart {
+    std::uint32_t first = 0, last = 0;  ///< steps
+    std::uint32_t chunk_begin = 0, chunk_end = 0;
+    double missing = 0;                 ///< of the last chunk of the image: the share that holds no bytes
+
+    [[nodiscard]] std::uint32_t chunks() const noexcept { return chunk_end - chunk_begin; }
+};
+
+/// What a token ring is: which chunks stream, in which pieces, each through which block of the ring.
+struct RingSolution {
+    struct Piece {                        ///< consecutive chunks of the stream, into the first slots of a block
+        std::uint32_t chunks = 0, block = 0;
+    };
+    bool found = false;
+    double seconds = 0;
+    std::uint32_t slots = 0, rounds = 0, blocks = 0;
+    std::uint64_t streamed = 0;
+    std::vector<std::uint32_t> take;      ///< chunks streamed of each step
+    std::vector<Piece> pieces;
+    std::vector<std::uint32_t> call_pieces;  ///< pieces of each call
+    Timeline line;
+    std::size_t cut = 0;
+};
+
+/// The cyclic planner. A ring of K chunk slots, used in q rounds a pass, K = ⌈D / (q − 1)⌉; what the fluid relaxation streams of
+/// each step, rounded to pieces by error diffusion; a max-plus simulation decides.
+class TokenRing {
+public:
+    struct Config {
+        bool captured = false;          ///< calls are copy nodes: higher latency, a barrier each pass, a cut
+        bool thorough = true;           ///< false: few options
+    };
+
+    /// `hold`: cells of the image that stay (kept ones, and repeatedly read ones); the others may stream. `budget_chunks` counts all.
+    TokenRing(const Problem& problem, const Image& image, const std::vector<bool>& hold, std::uint64_t budget_chunks, Config config)
+        : problem_{problem}, config_{config} {
+        const std::uint32_t n = problem.steps();
+        rate_ = problem.link.bytes_per_second / static_cast<double>(image.chunk_bytes);  // chunks a second
+        latency_ = config.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
+        compute_.resize(n);
+        for (std::uint32_t i = 0; i < n; ++i) { compute_[i] = problem.compute(i); }
+        std::uint64_t total = 0, held = 0;
+        const double last_chunk = static_cast<double>(image.bytes % image.chunk_bytes) / static_cast<double>(image.chunk_bytes);
+        for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
+            const Cell& cell = image.cells[c];
+            if (hold[c]) {
+                held += cell.chunks();
+                continue;
+            }
+            std::uint32_t end = cell.chunk_end;
+            if (end == image.chunks() && last_chunk > 0) {  // the chunk that is cheapest to bring comes first
+                --end;
+                parts_.push_back({cell.first, cell.last, end, end + 1, 1 - last_chunk});
+            }
+            if (cell.chunk_begin < end) { parts_.push_back({cell.first, cell.last, cell.chunk_begin, end, 0}); }
+            total += cell.chunks();
+        }
+        std::stable_sort(parts_.begin(), parts_.end(), [](const RingPart& a, const RingPart& b) {
+            if (a.first != b.first) { return a.first < b.first; }
+            return a.last != b.last ? a.last < b.last : a.missing > b.missing;
+        });
+        part_offsets_.assign(n + 1, 0);
+        capacity_.assign(n, 0.0);
+        for (const RingPart& part : parts_) {
+            capacity_[part.first] += part.chunks();
+            ++part_offsets_[part.first + 1];
+            if (part.missing > 0) { short_step_ = part.first; }
+        }
+        for (std::uint32_t i = 0; i < n; ++i) { part_offsets_[i + 1] += part_offsets_[i]; }
+        streamable_ = total;
+        budget_ = budget_chunks > held ? budget_chunks - held : 0;
+        deficit_ = total > budget_ ? total - budget_ : 0;
+    }
+
+    /// Chunks that must be brought each pass at least.
+    [[nodiscard]] std::uint64_t deficit() const noexcept { return deficit_; }
+    /// What may stream, in the order of the stream.
+    [[nodiscard]] const std::vector<RingPart>& parts() const noexcept { return parts_; }
+    [[nodiscard]] std::uint64_t evaluations() const noexcept { return evaluations_; }
+
+    /// The moves of a solution. Slots [0, solution.slots) are the ring.
+    [[nodiscard]] Draft draft(const RingSolution& solution) {
+        Draft out;
+        out.slots_used = solution.slots;
+        take_ = solution.take;
+        place();
+        std::size_t part = 0, p = 0;
+        std::uint32_t in_part = 0;
+        for (std::uint32_t call = 0; call < solution.line.calls.size(); ++call) {
+            const Timeline::Call& timing = solution.line.calls[call];
+            for (std::uint32_t k = 0; k < solution.call_pieces[call]; ++k, ++p) {
+                const RingSolution::Piece& piece = solution.pieces[p];
+                std::uint32_t slot = static_cast<std::uint32_t>(static_cast<std::uint64_t>(piece.block) * solution.slots / solution.blocks);
+                for (std::uint32_t left = piece.chunks; left > 0;) {
+                    const Placed& now = placed_[part];
+                    const std::uint32_t x = std::min(left, now.chunks - in_part);
+                    out.moves.push_back({now.chunk_begin + in_part, now.chunk_begin + in_part + x, now.first,
+                                         {timing.wait_step, timing.wait_previous ? -1 : 0}, call, out.slots.size()});
+                    for (std::uint32_t c = 0; c < x; ++c) { out.slots.push_back(slot++); }
+                    left -= x;
+                    in_part += x;
+                    if (in_part == now.chunks) {
+                        ++part;
+                        in_part = 0;
+                    }
+                }
+            }
+        }
+        return out;
+    }
+
+    /// The best ring found. Precondition: deficit() > 0.
+    RingSolution search() {
+        best_ = {};
+        tried_.clear();
+        const double piece = std::max(1.0, std::sqrt(latency_ * rate_ * static_cast<double>(deficit_) / 2));
+        // A coarse grid over rings and pieces.
+        std::vector<Choice> seeds;
+        std::uint32_t last_slots = 0;
+        for (double q = 2; q <= static_cast<double>(deficit_) + 1; q = std::max(q + 1, std::floor(q * (config_.thorough ? 1.25 : 1.5)))) {
+            const std::uint32_t slots = slots_for(static_cast<std::uint32_t>(q));
+            if (slots == last_slots || !fits(slots)) { continue; }
+            last_slots = slots;
+            for (const double size : {1.0, 4.0, piece, 2 * piece}) {
+                attempt({slots, blocks_for(slots, size), 1, 2}, seeds);
+            }
+        }
+        // From the best few, one change at a time for as long as it helps.
+        const auto better = [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; };
+        std::stable_sort(seeds.begin(), seeds.end(), better);
+        const std::size_t starts = std::min<std::size_t>(seeds.size(), config_.thorough ? 3 : 1);
+        std::vector<Choice> found;
+        for (std::size_t k = 0; k < starts; ++k) {
+            Choice at = seeds[k];
+            for (bool again = true; again;) {
+                again = false;
+                found.clear();
+                const double p = static_cast<double>(at.slots) / at.blocks;
+                for (std::uint8_t kind = 0; kind < 4; ++kind) { attempt({at.slots, at.blocks, kind, at.phase}, found); }
+                for (const std::uint32_t b : {at.blocks - 1, at.blocks + 1, at.blocks / 2, at.blocks * 2, 1u, 2u, 3u}) {
+                    attempt({at.slots, b, at.kind, at.phase}, found);
+                }
+                for (const double f : {0.5, 0.8, 0.9, 0.95, 1.05, 1.1, 1.2, 1.5}) {
+                    const auto slots = static_cast<std::uint32_t>(std::max(1.0, std::round(at.slots * f)));
+                    attempt({slots, blocks_for(slots, p), at.kind, at.phase}, found);
+                    attempt({slots, at.blocks, at.kind, at.phase}, found);
+                }
+                for (const std::uint32_t s : {at.slots - 1, at.slots + 1}) {
+                    attempt({s, at.blocks, at.kind, at.phase}, found);
+                    attempt({s, blocks_for(s, p), at.kind, at.phase}, found);
+                }
+                for (std::uint8_t phase = 0; phase < 4; ++phase) { attempt({at.slots, at.blocks, at.kind, phase}, found); }
+                const auto next = std::min_element(found.begin(), found.end(), better);
+                if (next != found.end() && next->seconds < at.seconds * (1 - 1e-5)) {
+                    at = *next;
+                    again = true;
+                }
+            }
+        }
+        return std::move(best_);
+    }
+
+private:
+    struct Use {
+        std::uint32_t first, last, runs;  ///< runs: of consecutive chunks
+        double missing;
+    };
+    struct Placed { std::uint32_t first, last, chunk_begin, chunks; double missing; };
+    struct Choice {
+        std::uint32_t slots = 0, blocks = 0;
+        std::uint8_t kind = 0, phase = 0;  ///< of the wish, and quarters of a piece of credit at the start
+        double seconds = 0;
+    };
+
+    [[nodiscard]] std::uint32_t slots_for(std::uint32_t rounds) const {
+        return static_cast<std::uint32_t>((deficit_ + rounds - 2) / (rounds - 1));
+    }
+    [[nodiscard]] bool fits(std::uint64_t slots) const { return slots >= 1 && slots <= budget_ && deficit_ + slots <= streamable_; }
+    static std::uint32_t blocks_for(std::uint32_t slots, double size) {
+        return std::clamp(static_cast<std::uint32_t>(std::lround(slots / size)), std::min(2u, slots), slots);
+    }
+
+    // Evaluates a choice that was not evaluated before.
+    void attempt(Choice choice, std::vector<Choice>& found) {
+        if (choice.slots == 0 || choice.blocks == 0 || choice.blocks > choice.slots || !fits(choice.slots)) { return; }
+        const auto rounds = static_cast<std::uint32_t>((deficit_ + choice.slots - 1) / choice.slots + 1);
+        choice.slots = slots_for(rounds);
+        if (choice.blocks > choice.slots || !fits(choice.slots)) { return; }
+        const std::uint64_t key = (static_cast<std::uint64_t>(choice.slots) << 34) ^ (static_cast<std::uint64_t>(choice.blocks) << 4) ^
+                                  static_cast<std::uint64_t>(choice.kind * 4 + choice.phase);
+        if (!tried_.insert(key).second) { return; }
+        const double d = static_cast<double>(deficit_);
+        if (best_.found && (d + choice.slots) / rate_ > best_.seconds * 1.01) { return; }
+        if (choice.kind == 3) {
+            want_ = capacity_;
+        } else {
+            const double piece = static_cast<double>(choice.slots) / choice.blocks;
+            const double less = piece * choice.kind / 2;
+            Fluid fluid{capacity_, compute_, rate_ / (1 + latency_ * rate_ / piece)};
+            if (less >= choice.slots || !fluid.solve(choice.slots - less, d + less)) { return; }
+            want_ = fluid.stream();
+        }
+        if (short_step_ != none) { want_[short_step_] = std::max(want_[short_step_], 1.0); }
+        choice.seconds = consider(choice.slots, rounds, choice.blocks, choice.phase / 4.0);
+        if (choice.seconds < 1e299) { found.push_back(choice); }
+    }
+
+    // Rounds want_ to whole pieces, deficit + slots chunks in total, in take_.
+    bool diffuse(std::uint32_t slots, std::uint32_t rounds, std::uint32_t blocks, double phase) {
+        const std::size_t n = want_.size();
+        const std::uint64_t target = deficit_ + slots;
+        const std::uint64_t count = static_cast<std::uint64_t>(rounds) * blocks;
+        const std::uint64_t excess = static_cast<std::uint64_t>(rounds) * slots - target;
+        sizes_.clear();
+        for (std::uint64_t p = 0; p < count; ++p) {
+            const std::uint64_t b = p % blocks;
+            const auto size = static_cast<std::uint32_t>((b + 1) * slots / blocks - b * slots / blocks);
+            const auto less = static_cast<std::uint32_t>((p + 1) * excess / count - p * excess / count);
+            sizes_.push_back(size > less ? size - less : 0);
+        }
+        take_.resize(n);
+        // Chunks placed when the wish is scaled; stops once all pieces are placed.
+        const auto run = [&](double scale) {
+            std::size_t p = 0;
+            while (p < sizes_.size() && sizes_[p] == 0) { ++p; }
+            double credit = p < sizes_.size() ? phase * sizes_[p] : 0;
+            std::uint32_t left = 0;
+            std::uint64_t sum = 0;
+            for (std::size_t i = 0; i < n; ++i) {
+                credit += want_[i] * scale;
+                auto room = static_cast<std::uint32_t>(std::min(capacity_[i], static_cast<double>(slots)));
+                const std::uint32_t all = room;
+                while (room > 0 && p < sizes_.size()) {
+                    if (left == 0) {
+                        if (credit < sizes_[p] || (room < sizes_[p] && room < all)) { break; }
+                        left = sizes_[p];
+                    }
+                    const std::uint32_t x = std::min(left, room);
+                    room -= x;
+                    left -= x;
+                    credit -= x;
+                    sum += x;
+                    if (left == 0) {
+                        do { ++p; } while (p < sizes_.size() && sizes_[p] == 0);
+                    }
+                }
+                take_[i] = all - room;
+            }
+            return sum;
+        };
+        double sum = 0;
+        for (const double w : want_) { sum += w; }
+        const double unit = static_cast<double>(target) / sum;
+        if (run(unit) >= target) { return true; }
+        double low = unit, high = unit, factor = 1.002;
+        do {
+            low = high;
+            high *= factor;
+            factor = 1 + (factor - 1) * 2;
+            if (high > 50 * unit) { return false; }
+        } while (run(high) < target);
+        for (int k = 0; k < 3; ++k) {
+            const double middle = (low + high) / 2;
+            (run(middle) < target ? low : high) = middle;
+        }
+        return run(high) >= target;
+    }
+
+    // Seconds of the choice whose wish is in want_; above best_.seconds it may be a lower bound; 1e300: there is no such plan.
+    double consider(std::uint32_t slots, std::uint32_t rounds, std::uint32_t blocks, double phase) {
+        if (!diffuse(slots, rounds, blocks, phase) || !build(blocks)) { return 1e300; }
+        double busy = 0;
+        for (const Timeline::Call& call : line_.calls) { busy += call.seconds; }
+        const double give_up = best_.found ? best_.seconds * 1.01 : 1e300;
+        if (busy > give_up) { return busy; }
+        ++evaluations_;
+        std::size_t cut = 0;
+        const double seconds = measure(give_up, cut);
+        if (!best_.found || seconds < best_.seconds) {
+            best_.found = true;
+            best_.seconds = seconds;
+            best_.slots = slots;
+            best_.rounds = rounds;
+            best_.blocks = blocks;
+            best_.streamed = deficit_ + slots;
+            best_.take = take_;
+            best_.pieces = pieces_;
+            best_.call_pieces = call_pieces_;
+            best_.line = line_;
+            best_.cut = cut;
+        }
+        return seconds;
+    }
+
+    double measure(double give_up, std::size_t& cut) {
+        if (!config_.captured) { return solver_.period(line_, 1e-5, give_up); }
+        std::size_t most = 0;
+        while (most < line_.calls.size() &&
+               (line_.calls[most].wait_step == none || line_.calls[most].wait_previous)) { ++most; }
+        double best = 1e300;
+        for (std::size_t c = 0; c <= std::min<std::size_t>(most, 4); ++c) {
+            const double t = solver_.captured(line_, c);
+            if (t < best) {
+                best = t;
+                cut = c;
+            }
+        }
+        return best;
+    }
+
+    // Which chunks of each part stream: the last ones, or the first ones where that continues the part before.
+    void place() {
+        placed_.clear();
+        for (std::uint32_t i = 0; i < take_.size(); ++i) {
+            std::uint32_t left = take_[i];
+            for (std::uint32_t k = part_offsets_[i]; left > 0; ++k) {
+                const RingPart& part = parts_[k];
+                const std::uint32_t x = std::min(left, part.chunks());
+                const bool joins = !placed_.empty() && placed_.back().chunk_begin + placed_.back().chunks == part.chunk_begin;
+                placed_.push_back({part.first, part.last, joins ? part.chunk_begin : part.chunk_end - x, x, part.missing});
+                left -= x;
+            }
+        }
+    }
+
+    // Pieces, and calls: pieces of a step that follow the same release. False where a block's reader is not over in time.
+    bool build(std::uint32_t blocks) {
+        place();
+        pieces_.clear();
+        uses_.clear();
+        std::size_t at = 0;
+        std::uint32_t in_part = 0;
+        for (std::size_t p = 0; p < sizes_.size(); ++p) {
+            if (sizes_[p] == 0) { continue; }
+            Use use{placed_[at].first, 0, 1, 0};
+            for (std::uint32_t left = sizes_[p]; left > 0;) {
+                const Placed& now = placed_[at];
+                const std::uint32_t x = std::min(left, now.chunks - in_part);
+                use.last = std::max(use.last, now.last);
+                use.missing += now.missing;
+                left -= x;
+                in_part += x;
+                if (in_part == now.chunks) {
+                    ++at;
+                    in_part = 0;
+                    if (left > 0 && placed_[at].chunk_begin != now.chunk_begin + now.chunks) { ++use.runs; }
+                }
+            }
+            pieces_.push_back({sizes_[p], static_cast<std::uint32_t>(p % blocks)});
+            uses_.push_back(use);
+        }
+        // The last reader of each block, at first that of the pass before.
+        block_last_.assign(blocks, none);
+        block_pass_.assign(blocks, 1);
+        for (std::size_t p = 0; p < pieces_.size(); ++p) { block_last_[pieces_[p].block] = uses_[p].last; }
+        line_.calls.clear();
+        line_.compute = compute_;
+        call_pieces_.clear();
+        for (std::size_t p = 0; p < pieces_.size(); ++p) {
+            const std::uint32_t b = pieces_[p].block;
+            const Use& use = uses_[p];
+            const std::uint32_t wait = block_last_[b];
+            const bool previous = block_pass_[b] != 0;
+            if (!previous && wait >= use.first) { return false; }
+            block_last_[b] = use.last;
+            block_pass_[b] = 0;
+            const double transfer = (pieces_[p].chunks - use.missing) / rate_;
+            if (!line_.calls.empty()) {
+                Timeline::Call& back = line_.calls.back();
+                if (back.wait_step == wait && back.wait_previous == previous && back.needed_by == use.first) {
+                    back.seconds += transfer;
+                    ++call_pieces_.back();
+                    continue;
+                }
+            }
+            line_.calls.push_back({latency_ * (config_.captured ? use.runs : 1) + transfer, use.first, wait, previous});
+            call_pieces_.push_back(1);
+        }
+        return true;
+    }
+
+    const Problem& problem_;
+    Config config_;
+    double rate_ = 0, latency_ = 0;
+    std::vector<double> compute_, capacity_, want_;
+    std::vector<std::uint32_t> part_offsets_, take_, sizes_, block_last_, call_pieces_;
+    std::vector<std::uint8_t> block_pass_;
+    std::vector<Use> uses_;
+    std::vector<RingPart> parts_;
+    std::vector<Placed> placed_;
+    std::uint32_t short_step_ = none;
+    std::uint64_t streamable_ = 0, budget_ = 0, deficit_ = 0, evaluations_ = 0;
+    std::vector<RingSolution::Piece> pieces_;
+    Timeline line_;
+    TimelineSolver solver_;
+    RingSolution best_;
+    std::set<std::uint64_t> tried_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::plan
