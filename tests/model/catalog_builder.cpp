@@ -365,6 +365,15 @@ TEST_CASE("a part can be split again, and a vector splits into scalars") {
     CHECK(catalog->total_bytes() == 24);
 }
 
+TEST_CASE("a split keeps the sum of all storages") {
+    CatalogBuilder builder;
+    builder.add("w", dtype::u8, {2, (std::uint64_t{1} << 63) - 8});
+    CHECK(builder.split("w").size() == 2);
+    CHECK(builder.add_storage(15) != no_storage);
+    CHECK(builder.add_storage(1) == no_storage);
+    CHECK(contains(error_of(builder), "the sum of all storages does not fit in 64 bits"));
+}
+
 TEST_CASE("what cannot be split is refused") {
     CatalogBuilder builder;
     SUBCASE("absent") {

@@ -71,6 +71,12 @@ TEST_CASE("steps near the end of 64 bits do not wrap") {
     CHECK(order.next_use(StorageId{2}, UINT64_MAX - 2) == UINT64_MAX - 1);
     CHECK(order.next_use(StorageId{1}, UINT64_MAX - 2) == never);
     CHECK(order.next_use(StorageId{0}, UINT64_MAX - 4) == UINT64_MAX - 3);
+
+    // Four divides 2^64: the next pass would start at zero again.
+    const UseOrder four = order_of({0, 1, 2, 3, 3}, {0, 1, 2}, 3, Cycle::cyclic);
+    CHECK(four.next_use(StorageId{0}, UINT64_MAX - 1) == never);
+    CHECK(four.next_use(StorageId{0}, UINT64_MAX - 4) == UINT64_MAX - 3);
+    CHECK(four.next_use(StorageId{1}, UINT64_MAX - 2) == never);
 }
 
 TEST_CASE("an order of a schedule counts tied weights once") {
