@@ -14,7 +14,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 #endif
-#ifdef WITH_FORMATS
+#if __has_include(<nlohmann/json.hpp>)
 #include <nlohmann/json.hpp>
 #endif
 
