@@ -44,7 +44,8 @@ struct RawBatch {
         for (std::size_t i = 0; i < to.size(); i += step) {
             const std::size_t count = std::min(step, to.size() - i);
 #if CUDART_VERSION >= 13000
-            BENCH_CUDA(cudaMemcpyBatchAsync(&to[i], &from[i], &bytes[i], count, &attributes, &attributes_from, 1, stream));
+            BENCH_CUDA(
+                cudaMemcpyBatchAsync(&to[i], &from[i], &bytes[i], count, &attributes, &attributes_from, 1, stream));
 #else
             std::size_t failed = 0;
             BENCH_CUDA(cudaMemcpyBatchAsync(&to[i], const_cast<void**>(&from[i]), &bytes[i], count, &attributes,
@@ -110,7 +111,8 @@ int main(int argc, char** argv) {
         const std::uint64_t total = std::min(bytes, piece * 1024);
         const std::string name = std::to_string(piece / KiB) + "KiB";
         const auto copies = pieces(piece, total);
-        records.add("link.copy." + name + ".loop", gigabytes(total, timer.median_seconds(7, [&] { raw_loop(copies); })), "GB/s");
+        records.add("link.copy." + name + ".loop", gigabytes(total, timer.median_seconds(7, [&] { raw_loop(copies); })),
+                    "GB/s");
         RawBatch batch{copies};
         const double raw = timer.median_seconds(7, [&] { batch.enqueue(512, stream); });
         const double ours = timer.median_seconds(7, [&] { BENCH_RESULT(device.copy(copies, stream)); });
@@ -135,7 +137,8 @@ int main(int argc, char** argv) {
     }
     {
         const auto copies = pieces(64 * KiB, 64 * KiB * 512);
-        records.add("link.issue.512x64KiB.batch", call_ns(stream, 4, [&] { BENCH_RESULT(device.copy(copies, stream)); }) / 1e3, "us");
+        records.add("link.issue.512x64KiB.batch",
+                    call_ns(stream, 4, [&] { BENCH_RESULT(device.copy(copies, stream)); }) / 1e3, "us");
         records.add("link.issue.512x64KiB.loop", call_ns(stream, 4, [&] { raw_loop(copies); }) / 1e3, "us");
     }
     // The same copies as a graph.
@@ -152,10 +155,12 @@ int main(int argc, char** argv) {
         BENCH_RESULT(device.destroy_graph(graph));
     }
     // Kernels: the memory of the GPU, and pinned memory read in place.
-    const double read = timer.median_seconds(9, [&] { BENCH_CUDA(gpu::launch_checksum({gpu_memory, bytes}, sum, stream)); });
+    const double read =
+        timer.median_seconds(9, [&] { BENCH_CUDA(gpu::launch_checksum({gpu_memory, bytes}, sum, stream)); });
     records.add("link.kernel_read.device_memory", gigabytes(bytes, read), "GB/s");
     const void* const view = BENCH_RESULT(device.device_view(host));
-    const double zero_copy = timer.median_seconds(3, [&] { BENCH_CUDA(gpu::launch_checksum({view, bytes}, sum, stream)); });
+    const double zero_copy =
+        timer.median_seconds(3, [&] { BENCH_CUDA(gpu::launch_checksum({view, bytes}, sum, stream)); });
     records.add("link.kernel_read.pinned_host", gigabytes(bytes, zero_copy), "GB/s");
 
     // What calls cost the host.
@@ -168,34 +173,43 @@ int main(int argc, char** argv) {
         records.add(std::string{"link.call."} + name + ".raw", raw_ns, "ns");
         records.add(std::string{"link.call."} + name + ".device", our_ns, "ns");
     };
-    per_call("record", [&] { BENCH_CUDA(cudaEventRecord(event.handle, stream)); },
-             [&] { BENCH_RESULT(device.record(event, stream)); });
-    per_call("record_and_wait",
-             [&] {
-                 BENCH_CUDA(cudaEventRecord(event.handle, stream));
-                 BENCH_CUDA(cudaStreamWaitEvent(other, event.handle, 0));
-             },
-             [&] {
-                 BENCH_RESULT(device.record(event, stream));
-                 BENCH_RESULT(device.wait(other, event));
-             });
-    per_call("is_complete", [&] { BENCH_CUDA(cudaEventQuery(event.handle)); },
-             [&] { static_cast<void>(BENCH_RESULT(device.is_complete(event))); });
-    per_call("is_capturing", [&] { BENCH_CUDA(cudaStreamIsCapturing(stream, &status)); },
-             [&] { static_cast<void>(BENCH_RESULT(device.is_capturing(stream))); });
-    records.add("link.call.kernel_launch.raw", call_ns(stream, 500, [&] { BENCH_CUDA(gpu::launch_nothing(stream)); }), "ns");
-    per_call("copy_4KiB",
-             [&] { BENCH_CUDA(cudaMemcpyAsync(gpu_memory, host, 4 * KiB, cudaMemcpyHostToDevice, stream)); },
-             [&] {
-                 const Copy copy{gpu_memory, host, 4 * KiB};
-                 BENCH_RESULT(device.copy({&copy, 1}, stream));
-             });
+    per_call(
+        "record", [&] { BENCH_CUDA(cudaEventRecord(event.handle, stream)); },
+        [&] { BENCH_RESULT(device.record(event, stream)); });
+    per_call(
+        "record_and_wait",
+        [&] {
+            BENCH_CUDA(cudaEventRecord(event.handle, stream));
+            BENCH_CUDA(cudaStreamWaitEvent(other, event.handle, 0));
+        },
+        [&] {
+            BENCH_RESULT(device.record(event, stream));
+            BENCH_RESULT(device.wait(other, event));
+        });
+    per_call(
+        "is_complete", [&] { BENCH_CUDA(cudaEventQuery(event.handle)); },
+        [&] { static_cast<void>(BENCH_RESULT(device.is_complete(event))); });
+    per_call(
+        "is_capturing", [&] { BENCH_CUDA(cudaStreamIsCapturing(stream, &status)); },
+        [&] { static_cast<void>(BENCH_RESULT(device.is_capturing(stream))); });
+    records.add("link.call.kernel_launch.raw", call_ns(stream, 500, [&] { BENCH_CUDA(gpu::launch_nothing(stream)); }),
+                "ns");
+    per_call(
+        "copy_4KiB", [&] { BENCH_CUDA(cudaMemcpyAsync(gpu_memory, host, 4 * KiB, cudaMemcpyHostToDevice, stream)); },
+        [&] {
+            const Copy copy{gpu_memory, host, 4 * KiB};
+            BENCH_RESULT(device.copy({&copy, 1}, stream));
+        });
     const auto pool = BENCH_RESULT(device.create_pool(256 * MiB));
-    records.add("link.call.pool_allocate_deallocate.device", call_ns(stream, 500, [&] {
-                    void* const at = BENCH_RESULT(device.allocate(pool, 16 * MiB, stream));
-                    BENCH_RESULT(device.deallocate(pool, at, stream));
-                }), "ns");
-    records.add("link.call.memory.device", call_ns(stream, 20, [&] { static_cast<void>(BENCH_RESULT(device.memory())); }), "ns");
+    records.add("link.call.pool_allocate_deallocate.device",
+                call_ns(stream, 500,
+                        [&] {
+                            void* const at = BENCH_RESULT(device.allocate(pool, 16 * MiB, stream));
+                            BENCH_RESULT(device.deallocate(pool, at, stream));
+                        }),
+                "ns");
+    records.add("link.call.memory.device",
+                call_ns(stream, 20, [&] { static_cast<void>(BENCH_RESULT(device.memory())); }), "ns");
 
     // Virtual memory, a chunk of 2 MiB a call; the image is one range.
     {
@@ -204,7 +218,9 @@ int main(int argc, char** argv) {
         auto* const base = static_cast<std::byte*>(BENCH_RESULT(device.reserve(count * chunk_bytes)));
         std::vector<residency::Mapping<CudaDevice::Chunk>> mappings(count);
         const double create = bench::host_seconds([&] {
-            for (std::size_t i = 0; i < count; ++i) { mappings[i] = {base + i * chunk_bytes, BENCH_RESULT(device.create_chunk(chunk_bytes))}; }
+            for (std::size_t i = 0; i < count; ++i) {
+                mappings[i] = {base + i * chunk_bytes, BENCH_RESULT(device.create_chunk(chunk_bytes))};
+            }
         });
         const double map = bench::host_seconds([&] { BENCH_RESULT(device.map(mappings, chunk_bytes)); });
         const auto chunks = pieces(chunk_bytes, count * chunk_bytes);

@@ -122,9 +122,8 @@ public:
         char number[32];
         std::snprintf(number, sizeof number, "%.6g", value);
         entries_.push_back("  {\"name\": " + quoted(name) + ", \"value\": " + number + ", \"unit\": " + quoted(unit) +
-                           ", \"target\": " + quoted(target) + ", \"command\": " + quoted(command_) +
-                           ", \"commit\": " + quoted(commit_) + ", \"gpu\": " + quoted(gpu_) + ", \"date\": " +
-                           quoted(date_) + "}");
+                           ", \"target\": " + quoted(target) + ", \"command\": " + quoted(command_) + ", \"commit\": " +
+                           quoted(commit_) + ", \"gpu\": " + quoted(gpu_) + ", \"date\": " + quoted(date_) + "}");
     }
     void write() {
         if (entries_.empty()) { return; }
