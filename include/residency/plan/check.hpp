@@ -31,9 +31,13 @@ inline Status check(const Plan& plan, const Problem& problem) {
     if (d.storage_offsets.size() != d.storage_bytes.size()) { return wrong("storage offsets are missing"); }
     if (d.step_calls.size() != n) { return wrong("step_calls has the wrong length"); }
     if (d.cyclic != problem.cyclic) { return wrong("cyclic and one-shot differ"); }
-    if (d.held_bytes > d.budget_bytes) { return wrong("holds " + number(d.held_bytes) + " bytes of " + number(d.budget_bytes)); }
+    if (d.held_bytes > d.budget_bytes) {
+        return wrong("holds " + number(d.held_bytes) + " bytes of " + number(d.budget_bytes));
+    }
     const std::uint64_t g = d.chunk_bytes;
-    if (d.layout == Layout::chunks && (g == 0 || g != problem.chunk_bytes || d.held_bytes % g != 0)) { return wrong("chunk size"); }
+    if (d.layout == Layout::chunks && (g == 0 || g != problem.chunk_bytes || d.held_bytes % g != 0)) {
+        return wrong("chunk size");
+    }
 
     std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset;  // of storages with bytes
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
@@ -46,7 +50,8 @@ inline Status check(const Plan& plan, const Problem& problem) {
     std::sort(by_offset.begin(), by_offset.end());
     for (std::size_t k = 1; k < by_offset.size(); ++k) {
         if (by_offset[k - 1].first + d.storage_bytes[by_offset[k - 1].second] > by_offset[k].first) {
-            return wrong("storages " + number(by_offset[k - 1].second) + " and " + number(by_offset[k].second) + " overlap");
+            return wrong("storages " + number(by_offset[k - 1].second) + " and " + number(by_offset[k].second) +
+                         " overlap");
         }
     }
     std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
@@ -68,29 +73,45 @@ inline Status check(const Plan& plan, const Problem& problem) {
             return wrong("call " + number(k) + " does not continue the copies");
         }
         covered = call.copies_end;
-        if (d.captured && call.copies_end != call.copies_begin + 1) { return wrong("captured call " + number(k) + " has several copies"); }
+        if (d.captured && call.copies_end != call.copies_begin + 1) {
+            return wrong("captured call " + number(k) + " has several copies");
+        }
         if (call.needed_by >= n || call.needed_by < needed) { return wrong("call " + number(k) + " is out of order"); }
         needed = call.needed_by;
         std::uint32_t least = none;
-        for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) { least = std::min(least, d.copies[c].needed_by); }
-        if (least != call.needed_by) { return wrong("call " + number(k) + " is needed by another step than its copies"); }
+        for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) {
+            least = (std::min)(least, d.copies[c].needed_by);
+        }
+        if (least != call.needed_by) {
+            return wrong("call " + number(k) + " is needed by another step than its copies");
+        }
         if (call.wait.exists()) {
-            if (call.wait.step >= n || call.wait.pass < -1 || call.wait.pass > 0) { return wrong("call " + number(k) + " waits for no step"); }
-            if (call.wait.pass == 0 && call.wait.step >= call.needed_by) { return wrong("call " + number(k) + " waits for a step that needs it"); }
-            if (call.wait.pass < 0 && !d.cyclic) { return wrong("call " + number(k) + " of a one-shot plan waits for a pass before"); }
+            if (call.wait.step >= n || call.wait.pass < -1 || call.wait.pass > 0) {
+                return wrong("call " + number(k) + " waits for no step");
+            }
+            if (call.wait.pass == 0 && call.wait.step >= call.needed_by) {
+                return wrong("call " + number(k) + " waits for a step that needs it");
+            }
+            if (call.wait.pass < 0 && !d.cyclic) {
+                return wrong("call " + number(k) + " of a one-shot plan waits for a pass before");
+            }
         }
     }
     if (covered != d.copies.size()) { return wrong("copies belong to no call"); }
     std::uint32_t earlier = 0;
     for (std::uint32_t i = 0, k = 0; i < n; ++i) {
         while (k < calls && d.calls[k].needed_by <= i) { ++k; }
-        if (d.step_calls[i] != k || d.step_calls[i] < earlier) { return wrong("step " + number(i) + " waits for the wrong calls"); }
+        if (d.step_calls[i] != k || d.step_calls[i] < earlier) {
+            return wrong("step " + number(i) + " waits for the wrong calls");
+        }
         earlier = k;
     }
     if (d.captured) {
         if (d.cut > calls) { return wrong("cut beyond the calls"); }
         for (std::uint32_t k = 0; k < d.cut; ++k) {
-            if (d.calls[k].wait.exists() && d.calls[k].wait.pass == 0) { return wrong("call " + number(k) + " is cut off from what it waits for"); }
+            if (d.calls[k].wait.exists() && d.calls[k].wait.pass == 0) {
+                return wrong("call " + number(k) + " is cut off from what it waits for");
+            }
         }
     }
 
@@ -100,25 +121,37 @@ inline Status check(const Plan& plan, const Problem& problem) {
         std::uint64_t begin, end;     // bytes of the storage
     };
     struct Use {
-        std::uint64_t begin, end;     // device bytes
-        std::uint32_t call;           // none: resident
-        std::uint32_t last;           // reader; none: none
+        std::uint64_t begin, end;  // device bytes
+        std::uint32_t call;        // none: resident
+        std::uint32_t last;        // reader; none: none
         std::uint32_t storage;
-        std::uint64_t offset;         // in the storage
+        std::uint64_t offset;  // in the storage
     };
     std::vector<Piece> pieces;
     std::vector<Use> uses;
     std::string trouble;
     const auto bring = [&](const Copy& copy, std::uint32_t call) {
-        if (copy.image_begin >= copy.image_end || copy.image_end > d.image_bytes) { trouble = "a copy leaves the image"; return; }
+        if (copy.image_begin >= copy.image_end || copy.image_end > d.image_bytes) {
+            trouble = "a copy leaves the image";
+            return;
+        }
         const std::uint64_t first_chunk = d.layout == Layout::chunks ? copy.image_begin / g : 0;
         if (d.layout == Layout::chunks) {
             const std::uint64_t count = (copy.image_end + g - 1) / g - first_chunk;
-            if (copy.to > d.slots.size() || count > d.slots.size() - copy.to) { trouble = "a copy names no slots"; return; }
+            if (copy.to > d.slots.size() || count > d.slots.size() - copy.to) {
+                trouble = "a copy names no slots";
+                return;
+            }
             for (std::uint64_t c = 0; c < count; ++c) {
                 const std::uint64_t slot = d.slots[copy.to + c];
-                if (slot >= d.held_bytes / g) { trouble = "slot " + number(slot) + " is not held"; return; }
-                if (!d.chunk_slot.empty() && d.chunk_slot[first_chunk + c] != slot) { trouble = "a chunk changes its slot"; return; }
+                if (slot >= d.held_bytes / g) {
+                    trouble = "slot " + number(slot) + " is not held";
+                    return;
+                }
+                if (!d.chunk_slot.empty() && d.chunk_slot[first_chunk + c] != slot) {
+                    trouble = "a chunk changes its slot";
+                    return;
+                }
             }
         } else if (copy.to > d.held_bytes || copy.bytes() > d.held_bytes - copy.to) {
             trouble = "a copy leaves the arena";
@@ -134,7 +167,7 @@ inline Status check(const Plan& plan, const Problem& problem) {
             }
             while (begin < end) {
                 const std::uint64_t c = begin / g;
-                const std::uint64_t stop = std::min(end, (c + 1) * g);
+                const std::uint64_t stop = (std::min)(end, (c + 1) * g);
                 const std::uint64_t slot = d.slots[copy.to + (c - first_chunk)];
                 use.begin = slot * g + begin % g;
                 use.end = use.begin + (stop - begin);
@@ -148,13 +181,16 @@ inline Status check(const Plan& plan, const Problem& problem) {
         if (at != by_offset.begin()) { --at; }
         for (; at != by_offset.end() && at->first < copy.image_end; ++at) {
             const std::uint32_t s = at->second;
-            const std::uint64_t begin = std::max(copy.image_begin, at->first);
-            const std::uint64_t end = std::min(copy.image_end, at->first + d.storage_bytes[s]);
+            const std::uint64_t begin = (std::max)(copy.image_begin, at->first);
+            const std::uint64_t end = (std::min)(copy.image_end, at->first + d.storage_bytes[s]);
             if (begin >= end) { continue; }
             pieces.push_back({s, call, begin - at->first, end - at->first});
             device(begin, end, {0, 0, call, last[s], s, begin - at->first});
             if (call != none && d.cyclic) {
-                if (first[s] == none) { trouble = "storage " + number(s) + " streams and no step reads it"; return; }
+                if (first[s] == none) {
+                    trouble = "storage " + number(s) + " streams and no step reads it";
+                    return;
+                }
                 if (first[s] < copy.needed_by || first[s] < d.calls[call].needed_by) {
                     trouble = "storage " + number(s) + " comes after step " + number(first[s]) + " that reads it";
                     return;
@@ -164,7 +200,9 @@ inline Status check(const Plan& plan, const Problem& problem) {
     };
     for (const Copy& copy : d.residents) { bring(copy, none); }
     for (std::uint32_t k = 0; k < calls; ++k) {
-        for (std::uint32_t c = d.calls[k].copies_begin; c < d.calls[k].copies_end && trouble.empty(); ++c) { bring(d.copies[c], k); }
+        for (std::uint32_t c = d.calls[k].copies_begin; c < d.calls[k].copies_end && trouble.empty(); ++c) {
+            bring(d.copies[c], k);
+        }
     }
     if (!trouble.empty()) { return wrong(trouble); }
 
@@ -176,14 +214,20 @@ inline Status check(const Plan& plan, const Problem& problem) {
         for (std::uint32_t s = 0; s < problem.storages(); ++s) {
             std::uint64_t at = 0;
             for (; p < pieces.size() && pieces[p].storage == s; ++p) {
-                if (pieces[p].begin != at) { return wrong("storage " + number(s) + " is not covered once at byte " + number(at)); }
+                if (pieces[p].begin != at) {
+                    return wrong("storage " + number(s) + " is not covered once at byte " + number(at));
+                }
                 at = pieces[p].end;
             }
-            if (at != d.storage_bytes[s]) { return wrong("storage " + number(s) + " is not covered at byte " + number(at)); }
+            if (at != d.storage_bytes[s]) {
+                return wrong("storage " + number(s) + " is not covered at byte " + number(at));
+            }
         }
         for (const std::uint32_t s : problem.pinned) {
             for (const Piece& piece : pieces) {
-                if (piece.storage == s && piece.call != none) { return wrong("pinned storage " + number(s) + " streams"); }
+                if (piece.storage == s && piece.call != none) {
+                    return wrong("pinned storage " + number(s) + " streams");
+                }
             }
         }
     }
@@ -205,7 +249,9 @@ inline Status check(const Plan& plan, const Problem& problem) {
                 const std::uint64_t bytes = uses[order[o]].end - uses[order[o]].begin;
                 while (stop < order.size() && uses[order[stop]].storage == s && uses[order[stop]].offset == at) {
                     Use& use = uses[order[stop]];
-                    if (use.end - use.begin != bytes) { return wrong("storage " + number(s) + " is cut at different places"); }
+                    if (use.end - use.begin != bytes) {
+                        return wrong("storage " + number(s) + " is cut at different places");
+                    }
                     use.last = none;
                     ++stop;
                 }
@@ -213,13 +259,17 @@ inline Status check(const Plan& plan, const Problem& problem) {
                 for (const std::uint32_t i : readers[s]) {
                     std::size_t k = stop;
                     while (k > o && uses[order[k - 1]].call + 1 > d.step_calls[i]) { --k; }
-                    if (k == o) { return wrong("step " + number(i) + " reads storage " + number(s) + " before it comes"); }
+                    if (k == o) {
+                        return wrong("step " + number(i) + " reads storage " + number(s) + " before it comes");
+                    }
                     uses[order[k - 1]].last = i;
                 }
                 at += bytes;
                 o = stop;
             }
-            if (at != d.storage_bytes[s] && !readers[s].empty()) { return wrong("storage " + number(s) + " is not covered at byte " + number(at)); }
+            if (at != d.storage_bytes[s] && !readers[s].empty()) {
+                return wrong("storage " + number(s) + " is not covered at byte " + number(at));
+            }
             while (o < order.size() && uses[order[o]].storage == s) { ++o; }
         }
     }
@@ -235,16 +285,22 @@ inline Status check(const Plan& plan, const Problem& problem) {
     edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
     std::vector<std::vector<std::uint32_t>> starts(edges.size()), ends(edges.size());
     for (std::uint32_t u = 0; u < uses.size(); ++u) {
-        starts[static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), uses[u].begin) - edges.begin())].push_back(u);
-        ends[static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), uses[u].end) - edges.begin())].push_back(u);
+        starts[static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), uses[u].begin) - edges.begin())]
+            .push_back(u);
+        ends[static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), uses[u].end) - edges.begin())]
+            .push_back(u);
     }
     // The greatest step that has ended before call k starts, because it or a call before it waits: of its own pass, of the one before.
     std::vector<std::int64_t> ended(calls, -1), ended_before(calls, -1);
     std::int64_t now = -1, then = -1;
-    for (const Call& call : d.calls) { then = std::max<std::int64_t>(then, call.wait.exists() && call.wait.pass == 0 ? call.wait.step : -1); }
+    for (const Call& call : d.calls) {
+        then = std::max<std::int64_t>(then, call.wait.exists() && call.wait.pass == 0 ? call.wait.step : -1);
+    }
     for (std::uint32_t k = 0; k < calls; ++k) {
         const Wait wait = d.calls[k].wait;
-        if (wait.exists()) { (wait.pass == 0 ? now : then) = std::max<std::int64_t>(wait.pass == 0 ? now : then, wait.step); }
+        if (wait.exists()) {
+            (wait.pass == 0 ? now : then) = std::max<std::int64_t>(wait.pass == 0 ? now : then, wait.step);
+        }
         ended[k] = now;
         ended_before[k] = now >= 0 ? n : then;
     }
@@ -252,23 +308,30 @@ inline Status check(const Plan& plan, const Problem& problem) {
     for (std::size_t e = 0; e < edges.size(); ++e) {
         for (const std::uint32_t u : ends[e]) { here.erase(uses[u].call + 1); }
         for (const std::uint32_t u : starts[e]) {
-            if (!here.emplace(uses[u].call + 1, u).second) { return wrong("device byte " + number(edges[e]) + " is brought twice at once"); }
+            if (!here.emplace(uses[u].call + 1, u).second) {
+                return wrong("device byte " + number(edges[e]) + " is brought twice at once");
+            }
         }
         if (starts[e].empty()) { continue; }
         const auto overwrites = [&](const Use& next) {
-            return wrong("call " + number(next.call) + " overwrites device byte " + number(edges[e]) + " before its last reader has ended");
+            return wrong("call " + number(next.call) + " overwrites device byte " + number(edges[e]) +
+                         " before its last reader has ended");
         };
         const Use* before = nullptr;
         for (const auto& [key, u] : here) {
             const Use& next = uses[u];
             if (before != nullptr) {
                 if (before->call == none && d.cyclic) { return overwrites(next); }
-                if (before->last != none && ended[next.call] < static_cast<std::int64_t>(before->last)) { return overwrites(next); }
+                if (before->last != none && ended[next.call] < static_cast<std::int64_t>(before->last)) {
+                    return overwrites(next);
+                }
             }
             before = &next;
         }
         const Use& head = uses[here.begin()->second];
-        if (d.cyclic && head.call != none && ended_before[head.call] < static_cast<std::int64_t>(before->last)) { return overwrites(head); }
+        if (d.cyclic && head.call != none && ended_before[head.call] < static_cast<std::int64_t>(before->last)) {
+            return overwrites(head);
+        }
     }
     return {};
 }

@@ -26,7 +26,7 @@ struct Copy {
     /// In chunks: index into Plan::slots() of the slot of the first chunk; one entry for each chunk of the range.
     /// In an arena: the byte of the arena where the range begins.
     std::uint64_t to = 0;
-    std::uint32_t needed_by = 0;                   ///< the first step that reads any of it; a copy belongs to the pass of that step
+    std::uint32_t needed_by = 0;  ///< the first step that reads any of it; a copy belongs to the pass of that step
 
     [[nodiscard]] std::uint64_t bytes() const noexcept { return image_end - image_begin; }
     friend bool operator==(const Copy&, const Copy&) = default;
@@ -36,7 +36,7 @@ struct Copy {
 struct Call {
     std::uint32_t copies_begin = 0, copies_end = 0;  ///< of Plan::copies()
     Wait wait;
-    std::uint32_t needed_by = 0;                     ///< the least needed_by of its copies; never decreases from call to call
+    std::uint32_t needed_by = 0;  ///< the least needed_by of its copies; never decreases from call to call
 
     friend bool operator==(const Call&, const Call&) = default;
 };

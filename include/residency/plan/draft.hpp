@@ -21,19 +21,21 @@ struct Draft {
         std::uint32_t chunk_begin = 0, chunk_end = 0;
         std::uint32_t needed_by = 0;
         Wait wait;
-        std::uint32_t call = 0;          ///< counts up
-        std::uint64_t slots_begin = 0;   ///< of `slots`, one entry a chunk
+        std::uint32_t call = 0;         ///< counts up
+        std::uint64_t slots_begin = 0;  ///< of `slots`, one entry a chunk
     };
-    std::vector<Move> moves;             ///< in copy-stream order
+    std::vector<Move> moves;  ///< in copy-stream order
     std::vector<std::uint32_t> slots;
-    std::uint32_t slots_used = 0;        ///< by the moves: [0, slots_used); residents come after them
+    std::uint32_t slots_used = 0;  ///< by the moves: [0, slots_used); residents come after them
 };
 
 /// The bytes of an image that storages fill, as ranges without the gaps between them, ascending.
 inline std::vector<std::pair<std::uint64_t, std::uint64_t>> filled_ranges(const Problem& problem, const Image& image) {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> filled;
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-        if (problem.storage_bytes[s] != 0) { filled.emplace_back(image.offsets[s], image.offsets[s] + problem.storage_bytes[s]); }
+        if (problem.storage_bytes[s] != 0) {
+            filled.emplace_back(image.offsets[s], image.offsets[s] + problem.storage_bytes[s]);
+        }
     }
     std::sort(filled.begin(), filled.end());
     std::size_t kept = 0;
@@ -63,11 +65,13 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
     const auto filled = filled_ranges(problem, image);
 
     // One copy for each filled part of chunks [begin, end).
-    const auto emit = [&](std::vector<Copy>& to, std::uint32_t begin, std::uint32_t end, std::uint32_t needed_by, auto slot_of) {
+    const auto emit = [&](std::vector<Copy>& to, std::uint32_t begin, std::uint32_t end, std::uint32_t needed_by,
+                          auto slot_of) {
         const std::uint64_t low = begin * g, high = end * g;
-        auto range = std::upper_bound(filled.begin(), filled.end(), low, [](std::uint64_t x, const auto& r) { return x < r.second; });
+        auto range = std::upper_bound(filled.begin(), filled.end(), low,
+                                      [](std::uint64_t x, const auto& r) { return x < r.second; });
         for (; range != filled.end() && range->first < high; ++range) {
-            Copy copy{std::max(low, range->first), std::min(high, range->second), data.slots.size(), needed_by};
+            Copy copy{(std::max)(low, range->first), (std::min)(high, range->second), data.slots.size(), needed_by};
             for (std::uint64_t c = copy.image_begin / g; c * g < copy.image_end; ++c) {
                 data.slots.push_back(slot_of(static_cast<std::uint32_t>(c)));
             }
@@ -86,7 +90,8 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
         for (; m < draft.moves.size() && draft.moves[m].call == number;) {
             std::uint32_t end = draft.moves[m].chunk_end;
             std::size_t next = m + 1;
-            while (next < draft.moves.size() && draft.moves[next].call == number && draft.moves[next].chunk_begin == end) {
+            while (next < draft.moves.size() && draft.moves[next].call == number &&
+                   draft.moves[next].chunk_begin == end) {
                 end = draft.moves[next++].chunk_end;
             }
             for (std::size_t k = m; k < next; ++k) {
@@ -95,7 +100,8 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
                     streamed[c] = true;
                 }
             }
-            emit(data.copies, draft.moves[m].chunk_begin, end, draft.moves[m].needed_by, [&](std::uint32_t c) { return data.chunk_slot[c]; });
+            emit(data.copies, draft.moves[m].chunk_begin, end, draft.moves[m].needed_by,
+                 [&](std::uint32_t c) { return data.chunk_slot[c]; });
             m = next;
         }
         call.copies_end = static_cast<std::uint32_t>(data.copies.size());
@@ -109,7 +115,9 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
     }
 
     // Residents, in the order of their first use.
-    struct Kept { std::uint32_t first, begin, end; };
+    struct Kept {
+        std::uint32_t first, begin, end;
+    };
     std::vector<Kept> kept;
     for (const Cell& cell : image.cells) {
         for (std::uint32_t c = cell.chunk_begin; c < cell.chunk_end; ++c) {

@@ -36,7 +36,8 @@ public:
             return true;
         }
         // slack: min over later b of ring + P (start_b − end_i) − (N_b − N_{i−1}), by a backward sweep over two laps.
-        double low = std::numeric_limits<double>::infinity();  // min over b of P start_b − N_b, in the coordinates of position i
+        double low =
+            std::numeric_limits<double>::infinity();  // min over b of P start_b − N_b, in the coordinates of position i
         double start = 0, before = 0;
         std::vector<double>& slack = slack_;
         start = 2 * total_compute_;
@@ -47,13 +48,13 @@ public:
             start -= compute_[i];
             if (at < n) {
                 const double end = start + compute_[i];
-                slack[i] = std::min(ring - stream_[i], ring + low - rate_ * end + before);
+                slack[i] = (std::min)(ring - stream_[i], ring + low - rate_ * end + before);
             }
-            low = std::min(low, rate_ * start - (before + stream_[i]));
+            low = (std::min)(low, rate_ * start - (before + stream_[i]));
         }
         double sum = 0;
         for (std::size_t i = 0; i < n; ++i) {
-            slack[i] = std::max(0.0, std::min(slack[i], bytes_[i] - stream_[i]));
+            slack[i] = (std::max)(0.0, (std::min)(slack[i], bytes_[i] - stream_[i]));
             sum += slack[i];
         }
         seconds_ = total_compute_ + need / rate_;
@@ -70,10 +71,11 @@ public:
         for (int lap = 0; lap < 12; ++lap) {
             const double at_start = streamed;
             for (std::size_t i = 0; i < n; ++i) {
-                const double next = std::max(streamed, std::min({streamed + bytes_[i], streamed + ring, ring + rate_ * time + floor}));
+                const double next = (std::max)(
+                    streamed, (std::min)({streamed + bytes_[i], streamed + ring, ring + rate_ * time + floor}));
                 stream_[i] = next - streamed;
                 time += compute_[i];
-                floor = std::min(floor, streamed - rate_ * time);
+                floor = (std::min)(floor, streamed - rate_ * time);
                 streamed = next;
             }
             const double sum = streamed - at_start;

@@ -68,12 +68,12 @@ inline Image lay_out(const Problem& problem, ImageOrder order) {
     const auto by_use = [&](std::uint32_t a, std::uint32_t b) {
         return image.first_use[a] != image.first_use[b] ? image.first_use[a] < image.first_use[b] : a < b;
     };
-    const std::uint64_t align = std::max<std::uint64_t>(1, std::min(problem.alignment_bytes, g));
+    const std::uint64_t align = std::max<std::uint64_t>(1, (std::min)(problem.alignment_bytes, g));
     const auto up = [](std::uint64_t x, std::uint64_t to) { return (x + to - 1) / to * to; };
     if (order == ImageOrder::given) {
         image.offsets = problem.image_offsets;
         for (std::uint32_t s = 0; s < count; ++s) {
-            image.bytes = std::max(image.bytes, image.offsets[s] + problem.storage_bytes[s]);
+            image.bytes = (std::max)(image.bytes, image.offsets[s] + problem.storage_bytes[s]);
         }
         std::sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {
             return image.offsets[a] != image.offsets[b] ? image.offsets[a] < image.offsets[b] : a < b;
@@ -99,14 +99,15 @@ inline Image lay_out(const Problem& problem, ImageOrder order) {
                 at_group = group(s);
             } else if (k == 0 || image.first_use[s] != image.first_use[sequence[k - 1]]) {
                 std::uint64_t bytes = 0;
-                for (std::size_t j = k; j < sequence.size() && image.first_use[sequence[j]] == image.first_use[s]; ++j) {
+                for (std::size_t j = k; j < sequence.size() && image.first_use[sequence[j]] == image.first_use[s];
+                     ++j) {
                     bytes = up(bytes, align) + problem.storage_bytes[sequence[j]];
                 }
                 if (bytes != 0 && (at % g + bytes + g - 1) / g > (bytes + g - 1) / g) { at = up(at, g); }
             }
             image.offsets[s] = at;
             at += problem.storage_bytes[s];
-            image.bytes = std::max(image.bytes, at);
+            image.bytes = (std::max)(image.bytes, at);
         }
     }
 
@@ -125,8 +126,8 @@ inline Image lay_out(const Problem& problem, ImageOrder order) {
             }
             Cell& shared = image.cells.back();
             if (cell.first != none) {
-                shared.first = std::min(shared.first, cell.first);
-                shared.last = shared.last == none ? cell.last : std::max(shared.last, cell.last);
+                shared.first = (std::min)(shared.first, cell.first);
+                shared.last = shared.last == none ? cell.last : (std::max)(shared.last, cell.last);
             }
             shared.keep = shared.keep || cell.keep;
             ++cell.chunk_begin;

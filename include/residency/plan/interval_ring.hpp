@@ -29,7 +29,8 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
         const Cell &x = image.cells[a], &y = image.cells[b];
         return x.first != y.first ? x.first < y.first : x.last < y.last;
     });
-    using Free = std::tuple<std::int64_t, std::uint32_t, std::uint32_t>;  // released after (−1: before this pass), order, slot
+    using Free =
+        std::tuple<std::int64_t, std::uint32_t, std::uint32_t>;  // released after (−1: before this pass), order, slot
     std::vector<std::uint32_t> order(slots);
     for (std::uint32_t s = 0; s < slots; ++s) { order[s] = s; }
     std::vector<std::uint32_t> last_reader(slots, none);
@@ -61,7 +62,9 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
                 last_reader[slot] = cell.last;
             }
         }
-        for (std::size_t k = 0; k < opened.size(); ++k) { draft.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1}; }
+        for (std::size_t k = 0; k < opened.size(); ++k) {
+            draft.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1};
+        }
         std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
             return static_cast<std::int64_t>(last_reader[a] == none ? -1 : last_reader[a]) <
                    static_cast<std::int64_t>(last_reader[b] == none ? -1 : last_reader[b]);

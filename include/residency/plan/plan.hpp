@@ -22,32 +22,35 @@ enum class Layout : std::uint8_t {
 struct PlanData {
     Layout layout = Layout::chunks;
     bool cyclic = true;
-    bool captured = false;               ///< planned for a graph: each copy is a call, latency of a copy node, `cut` counts
-    std::uint64_t catalog_hash = 0;      ///< what the plan was made for; 0: not said
-    std::uint64_t budget_bytes = 0;      ///< the budget asked for, the floor where 0 was asked
+    bool captured = false;           ///< planned for a graph: each copy is a call, latency of a copy node, `cut` counts
+    std::uint64_t catalog_hash = 0;  ///< what the plan was made for; 0: not said
+    std::uint64_t budget_bytes = 0;  ///< the budget asked for, the floor where 0 was asked
     std::uint64_t chunk_bytes = 0;
-    std::uint64_t image_bytes = 0;       ///< end of the last storage in the image
-    std::uint64_t held_bytes = 0;        ///< device bytes: slots × chunk_bytes, or the size of the arena; ≤ budget_bytes
+    std::uint64_t image_bytes = 0;  ///< end of the last storage in the image
+    std::uint64_t held_bytes = 0;   ///< device bytes: slots × chunk_bytes, or the size of the arena; ≤ budget_bytes
     std::uint32_t steps = 0;
 
     std::vector<std::uint64_t> storage_offsets;  ///< of each storage in the image
     std::vector<std::uint64_t> storage_bytes;
 
-    std::vector<Copy> residents;         ///< what never leaves (cyclic) or is there at the start (one-shot), by needed_by
-    std::vector<Copy> copies;            ///< of one pass, in copy-stream order
-    std::vector<Call> calls;             ///< of one pass, in copy-stream order; covers `copies` in order
-    std::vector<std::uint32_t> slots;    ///< Layout::chunks: the slot of each chunk of each resident and copy
-    std::vector<std::uint32_t> chunk_slot;  ///< Layout::chunks: the one slot of each chunk of the image, none where no step reads it
-                                            ///< and nothing keeps it; empty where chunks change slots (see Plan::is_static)
-    std::vector<std::uint32_t> step_calls;  ///< for each step: how many calls of its pass must have arrived before it starts
-    std::uint32_t cut = 0;               ///< captured: calls [0, cut) of the next pass ride at the end of this graph
+    std::vector<Copy> residents;       ///< what never leaves (cyclic) or is there at the start (one-shot), by needed_by
+    std::vector<Copy> copies;          ///< of one pass, in copy-stream order
+    std::vector<Call> calls;           ///< of one pass, in copy-stream order; covers `copies` in order
+    std::vector<std::uint32_t> slots;  ///< Layout::chunks: the slot of each chunk of each resident and copy
+    std::vector<std::uint32_t>
+        chunk_slot;  ///< Layout::chunks: the one slot of each chunk of the image, none where no step reads it
+                     ///< and nothing keeps it; empty where chunks change slots (see Plan::is_static)
+    std::vector<std::uint32_t>
+        step_calls;         ///< for each step: how many calls of its pass must have arrived before it starts
+    std::uint32_t cut = 0;  ///< captured: calls [0, cut) of the next pass ride at the end of this graph
 
-    double predicted_seconds = 0;        ///< steady period of a pass (captured: of a graph); one-shot: first start to last end
-    double compute_seconds = 0;          ///< Σ over the steps
-    double bound_seconds = 0;            ///< the exact bound at L = 0
-    double usual_bound_seconds = 0;      ///< max(C, D/P)
-    double latency_floor_seconds = 0;    ///< what no ring of one copy stream goes below, L counted
-    std::uint64_t floor_bytes = 0;       ///< the smallest budget that works
+    double predicted_seconds =
+        0;                       ///< steady period of a pass (captured: of a graph); one-shot: first start to last end
+    double compute_seconds = 0;  ///< Σ over the steps
+    double bound_seconds = 0;    ///< the exact bound at L = 0
+    double usual_bound_seconds = 0;    ///< max(C, D/P)
+    double latency_floor_seconds = 0;  ///< what no ring of one copy stream goes below, L counted
+    std::uint64_t floor_bytes = 0;     ///< the smallest budget that works
     std::uint64_t bytes_per_pass = 0;
 
     friend bool operator==(const PlanData&, const PlanData&) = default;
@@ -97,7 +100,9 @@ public:
     [[nodiscard]] bool is_cyclic() const noexcept { return data_.cyclic; }
     [[nodiscard]] bool is_captured() const noexcept { return data_.captured; }
     /// Every chunk always comes to the same slot (every storage to the same place of the arena): fixed addresses, one mapping.
-    [[nodiscard]] bool is_static() const noexcept { return data_.layout == Layout::arena ? arena_static() : !data_.chunk_slot.empty(); }
+    [[nodiscard]] bool is_static() const noexcept {
+        return data_.layout == Layout::arena ? arena_static() : !data_.chunk_slot.empty();
+    }
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return data_.catalog_hash; }
     [[nodiscard]] std::uint64_t budget_bytes() const noexcept { return data_.budget_bytes; }
     [[nodiscard]] std::uint64_t chunk_bytes() const noexcept { return data_.chunk_bytes; }
@@ -113,15 +118,23 @@ public:
     [[nodiscard]] std::uint32_t cut() const noexcept { return data_.cut; }
 
     [[nodiscard]] std::uint32_t steps() const noexcept { return data_.steps; }
-    [[nodiscard]] std::uint32_t storages() const noexcept { return static_cast<std::uint32_t>(data_.storage_bytes.size()); }
-    [[nodiscard]] std::uint64_t storage_offset(std::uint32_t storage) const noexcept { return data_.storage_offsets[storage]; }
-    [[nodiscard]] std::uint64_t storage_bytes(std::uint32_t storage) const noexcept { return data_.storage_bytes[storage]; }
+    [[nodiscard]] std::uint32_t storages() const noexcept {
+        return static_cast<std::uint32_t>(data_.storage_bytes.size());
+    }
+    [[nodiscard]] std::uint64_t storage_offset(std::uint32_t storage) const noexcept {
+        return data_.storage_offsets[storage];
+    }
+    [[nodiscard]] std::uint64_t storage_bytes(std::uint32_t storage) const noexcept {
+        return data_.storage_bytes[storage];
+    }
 
     /// Layout::chunks: chunks of the image, and physical chunks held.
     [[nodiscard]] std::uint32_t chunks() const noexcept {
         return static_cast<std::uint32_t>((data_.image_bytes + data_.chunk_bytes - 1) / data_.chunk_bytes);
     }
-    [[nodiscard]] std::uint32_t slots_held() const noexcept { return static_cast<std::uint32_t>(data_.held_bytes / data_.chunk_bytes); }
+    [[nodiscard]] std::uint32_t slots_held() const noexcept {
+        return static_cast<std::uint32_t>(data_.held_bytes / data_.chunk_bytes);
+    }
     /// The physical chunk of an image chunk, or none. Precondition: Layout::chunks and is_static().
     [[nodiscard]] std::uint32_t slot_of_chunk(std::uint32_t chunk) const noexcept { return data_.chunk_slot[chunk]; }
     /// The slots of a copy's chunks, in the order of the image. Precondition: Layout::chunks.

@@ -29,7 +29,7 @@ enum class Effort : std::uint8_t {
 
 struct Options {
     Effort effort = Effort::full;
-    bool captured = false;           ///< for passes that are replayed as a graph
+    bool captured = false;  ///< for passes that are replayed as a graph
     Layout layout = Layout::chunks;
     std::uint64_t catalog_hash = 0;  ///< kept in the plan
 };
@@ -55,7 +55,9 @@ inline Status validate(const Problem& problem) {
     std::uint64_t total = 0;
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
         const std::uint64_t b = problem.storage_bytes[s];
-        if (b > (1ULL << 56) || total > (1ULL << 56)) { return bad("storage " + number(s) + ": more than 2^56 bytes in all"); }
+        if (b > (1ULL << 56) || total > (1ULL << 56)) {
+            return bad("storage " + number(s) + ": more than 2^56 bytes in all");
+        }
         total += b + problem.alignment_bytes + problem.chunk_bytes;
     }
     if (total / problem.chunk_bytes >= (1ULL << 31)) { return bad("more than 2^31 chunks"); }
@@ -63,7 +65,9 @@ inline Status validate(const Problem& problem) {
         return bad("step_offsets do not cover step_storages");
     }
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
-        if (problem.step_offsets[i] > problem.step_offsets[i + 1]) { return bad("step " + number(i) + ": step_offsets decrease"); }
+        if (problem.step_offsets[i] > problem.step_offsets[i + 1]) {
+            return bad("step " + number(i) + ": step_offsets decrease");
+        }
     }
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
         for (const std::uint32_t s : problem.reads(i)) {
@@ -87,14 +91,18 @@ inline Status validate(const Problem& problem) {
         if (problem.image_offsets.size() != problem.storages()) { return bad("image_offsets: one a storage"); }
         std::vector<std::uint32_t> order;
         for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-            if (problem.image_offsets[s] > (1ULL << 56) || (problem.image_offsets[s] + problem.storage_bytes[s]) / problem.chunk_bytes >= (1ULL << 31)) {
+            if (problem.image_offsets[s] > (1ULL << 56) ||
+                (problem.image_offsets[s] + problem.storage_bytes[s]) / problem.chunk_bytes >= (1ULL << 31)) {
                 return bad("storage " + number(s) + ": image offset too large");
             }
             if (problem.storage_bytes[s] != 0) { order.push_back(s); }
         }
-        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return problem.image_offsets[a] < problem.image_offsets[b]; });
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return problem.image_offsets[a] < problem.image_offsets[b];
+        });
         for (std::size_t k = 1; k < order.size(); ++k) {
-            if (problem.image_offsets[order[k - 1]] + problem.storage_bytes[order[k - 1]] > problem.image_offsets[order[k]]) {
+            if (problem.image_offsets[order[k - 1]] + problem.storage_bytes[order[k - 1]] >
+                problem.image_offsets[order[k]]) {
                 return bad("storages " + number(order[k - 1]) + " and " + number(order[k]) + " overlap in the image");
             }
         }
@@ -122,9 +130,11 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
         const auto begin = static_cast<std::uint32_t>(image.offsets[s] / image.chunk_bytes);
         auto cell = std::upper_bound(image.cells.begin(), image.cells.end(), begin,
                                      [](std::uint32_t x, const Cell& y) { return x < y.chunk_end; });
-        for (; cell != image.cells.end() && cell->chunk_begin * image.chunk_bytes < image.offsets[s] + problem.storage_bytes[s]; ++cell) {
+        for (; cell != image.cells.end() &&
+               cell->chunk_begin * image.chunk_bytes < image.offsets[s] + problem.storage_bytes[s];
+             ++cell) {
             auto& u = uses[static_cast<std::size_t>(cell - image.cells.begin())];
-            u = std::max(u, reads[s]);
+            u = (std::max)(u, reads[s]);
         }
     }
     std::stable_sort(apart.begin(), apart.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -160,7 +170,8 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
 }
 
 // The best cyclic plan over the chunks of one image. Precondition: budget >= floor_chunks(image).
-inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor, const Options& options) {
+inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                            const Options& options) {
     std::uint64_t total = 0;
     for (const Cell& cell : image.cells) { total += cell.chunks(); }
     PlanData best;
@@ -192,9 +203,7 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
     const auto choices = hold_choices(problem, image, budget);
     for (const std::vector<bool>& hold : choices) {
         TokenRing ring{problem, image, hold, budget, {options.captured, options.effort == Effort::full}};
-        if (ring.deficit() == 0) {
-            continue;
-        }
+        if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         if (solution.found) { consider(ring.draft(solution)); }
         if (!solution.found || budget <= 2 * floor) {
@@ -224,13 +233,15 @@ inline Result<Plan> make_plan(const Problem& problem, const Options& options = {
     }
     std::vector<FloorChunks> floors;
     for (const Image& image : images) { floors.push_back(floor_chunks(image, problem.steps())); }
-    const FloorChunks floor = *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
+    const FloorChunks floor =
+        *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
     const std::uint64_t budget = budget_bytes / g;
     if (budget < floor.chunks) {
         return Error{ErrorKind::budget,
-                     "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " + std::to_string(floor.chunks * g) +
-                         " bytes" + (floor.step == none ? std::string{} : ", which step " + std::to_string(floor.step) + " sets"),
+                     "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " +
+                         std::to_string(floor.chunks * g) + " bytes" +
+                         (floor.step == none ? std::string{} : ", which step " + std::to_string(floor.step) + " sets"),
                      BudgetNumbers{floor.chunks * g, budget_bytes, 0, floor.chunks * g, floor.step}};
     }
     PlanData best;
@@ -248,9 +259,9 @@ inline Result<Plan> make_plan(const Problem& problem, const Options& options = {
     best.floor_bytes = floor.chunks * g;
     best.compute_seconds = total_compute(problem);
     best.usual_bound_seconds = usual_bound(problem, budget_bytes);
-    best.bound_seconds = std::max(best.usual_bound_seconds, single_use_bound(problem, budget_bytes));
-    best.latency_floor_seconds = latency_floor(problem, budget_bytes,
-                                               options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds);
+    best.bound_seconds = (std::max)(best.usual_bound_seconds, single_use_bound(problem, budget_bytes));
+    best.latency_floor_seconds = latency_floor(
+        problem, budget_bytes, options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds);
     return Plan{std::move(best)};
 }
 

@@ -14,16 +14,18 @@ namespace residency::inline RESIDENCY_ABI::plan {
 /// What a planner needs to know: plain data, no device, no catalog. Storages are dense indices 0 … storage_bytes.size() − 1.
 struct Problem {
     Link link;
-    std::uint64_t budget_bytes = 0;             ///< device bytes; 0: the floor
-    std::uint64_t chunk_bytes = 2ULL << 20;     ///< a power of two
-    bool cyclic = true;                         ///< the pass repeats for ever; false: it runs once
-    std::vector<std::uint64_t> storage_bytes;   ///< one a storage, 0 allowed
-    std::vector<std::uint32_t> step_offsets;    ///< CSR, steps + 1 values: step i reads step_storages[step_offsets[i] … step_offsets[i+1])
+    std::uint64_t budget_bytes = 0;            ///< device bytes; 0: the floor
+    std::uint64_t chunk_bytes = 2ULL << 20;    ///< a power of two
+    bool cyclic = true;                        ///< the pass repeats for ever; false: it runs once
+    std::vector<std::uint64_t> storage_bytes;  ///< one a storage, 0 allowed
+    std::vector<std::uint32_t>
+        step_offsets;  ///< CSR, steps + 1 values: step i reads step_storages[step_offsets[i] … step_offsets[i+1])
     std::vector<std::uint32_t> step_storages;
-    std::vector<double> compute_seconds;        ///< one a step, or empty: unknown, plan by bytes alone
-    std::vector<std::uint32_t> pinned;          ///< storages that must be resident (ascending); may be empty
-    std::vector<std::uint64_t> image_offsets;   ///< a given image layout, one a storage, without overlaps; empty: the planner lays it out
-    std::uint64_t alignment_bytes = 256;        ///< of a storage in an image that the planner lays out; a power of two
+    std::vector<double> compute_seconds;  ///< one a step, or empty: unknown, plan by bytes alone
+    std::vector<std::uint32_t> pinned;    ///< storages that must be resident (ascending); may be empty
+    std::vector<std::uint64_t>
+        image_offsets;  ///< a given image layout, one a storage, without overlaps; empty: the planner lays it out
+    std::uint64_t alignment_bytes = 256;  ///< of a storage in an image that the planner lays out; a power of two
 
     [[nodiscard]] std::uint32_t storages() const noexcept { return static_cast<std::uint32_t>(storage_bytes.size()); }
     [[nodiscard]] std::uint32_t steps() const noexcept {

@@ -15,13 +15,13 @@ namespace residency::inline RESIDENCY_ABI::plan {
 /// A plan reduced to its times: a max-plus system. Calls are in copy-stream order, needed_by never decreases.
 struct Timeline {
     struct Call {
-        double seconds = 0;                ///< latency + bytes / rate
+        double seconds = 0;  ///< latency + bytes / rate
         std::uint32_t needed_by = 0;
-        std::uint32_t wait_step = none;    ///< none: no wait
-        bool wait_previous = false;        ///< the step of the pass before
+        std::uint32_t wait_step = none;  ///< none: no wait
+        bool wait_previous = false;      ///< the step of the pass before
     };
     std::vector<Call> calls;
-    std::vector<double> compute;           ///< seconds, one a step
+    std::vector<double> compute;  ///< seconds, one a step
 };
 
 /// Steady period and makespans of a timeline. Keeps its working memory between calls.
@@ -64,8 +64,8 @@ public:
             double low = link - link_before, high = low;
             for (std::size_t i = 0; i < n; ++i) {
                 const double d = after_[i] - before_[i];
-                low = std::min(low, d);
-                high = std::max(high, d);
+                low = (std::min)(low, d);
+                high = (std::max)(high, d);
             }
             upper = high;
             if (pass > 0 && high - low <= tolerance * high) { return high; }
@@ -89,19 +89,19 @@ public:
             for (; k < m && line.calls[k].needed_by <= i; ++k) {
                 if (k < cut) { continue; }
                 const Timeline::Call& call = line.calls[k];
-                if (call.wait_step != none && !call.wait_previous) { link = std::max(link, before_[call.wait_step]); }
+                if (call.wait_step != none && !call.wait_previous) { link = (std::max)(link, before_[call.wait_step]); }
                 link += call.seconds;
             }
-            if (k > cut) { compute = std::max(compute, link); }
+            if (k > cut) { compute = (std::max)(compute, link); }
             compute += line.compute[i];
             before_[i] = compute;
         }
         for (k = 0; k < cut; ++k) {
             const Timeline::Call& call = line.calls[k];
-            if (call.wait_step != none) { link = std::max(link, before_[call.wait_step]); }
+            if (call.wait_step != none) { link = (std::max)(link, before_[call.wait_step]); }
             link += call.seconds;
         }
-        return std::max(link, compute);
+        return (std::max)(link, compute);
     }
 
     /// Seconds of one pass that starts with nothing on its way: first start to last end of a step.
@@ -113,10 +113,10 @@ public:
         for (std::size_t i = 0; i < n; ++i) {
             for (; k < line.calls.size() && line.calls[k].needed_by <= i; ++k) {
                 const Timeline::Call& call = line.calls[k];
-                if (call.wait_step != none && !call.wait_previous) { link = std::max(link, before_[call.wait_step]); }
+                if (call.wait_step != none && !call.wait_previous) { link = (std::max)(link, before_[call.wait_step]); }
                 link += call.seconds;
             }
-            if (k > 0) { compute = std::max(compute, link); }
+            if (k > 0) { compute = (std::max)(compute, link); }
             compute += line.compute[i];
             before_[i] = compute;
         }
@@ -180,7 +180,7 @@ private:
                 passes_sum += passes;
             }
             if (mark_[node] != colour) { continue; }
-            const double mean = (sum - value_[node]) / std::max(1, passes_sum - shift_[node]);
+            const double mean = (sum - value_[node]) / (std::max)(1, passes_sum - shift_[node]);
             if (mean > best) {
                 best = mean;
                 anchor = node;

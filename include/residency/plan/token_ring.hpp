@@ -22,21 +22,21 @@ namespace residency::inline RESIDENCY_ABI::plan {
 struct RingPart {
     std::uint32_t first = 0, last = 0;  ///< steps
     std::uint32_t chunk_begin = 0, chunk_end = 0;
-    double missing = 0;                 ///< of the last chunk of the image: the share that holds no bytes
+    double missing = 0;  ///< of the last chunk of the image: the share that holds no bytes
 
     [[nodiscard]] std::uint32_t chunks() const noexcept { return chunk_end - chunk_begin; }
 };
 
 /// What a token ring is: which chunks stream, in which pieces, each through which block of the ring.
 struct RingSolution {
-    struct Piece {                        ///< consecutive chunks of the stream, into the first slots of a block
+    struct Piece {  ///< consecutive chunks of the stream, into the first slots of a block
         std::uint32_t chunks = 0, block = 0;
     };
     bool found = false;
     double seconds = 0;
     std::uint32_t slots = 0, rounds = 0, blocks = 0;
     std::uint64_t streamed = 0;
-    std::vector<std::uint32_t> take;      ///< chunks streamed of each step
+    std::vector<std::uint32_t> take;  ///< chunks streamed of each step
     std::vector<Piece> pieces;
     std::vector<std::uint32_t> call_pieces;  ///< pieces of each call
     Timeline line;
@@ -48,12 +48,13 @@ struct RingSolution {
 class TokenRing {
 public:
     struct Config {
-        bool captured = false;          ///< calls are copy nodes: higher latency, a barrier each pass, a cut
-        bool thorough = true;           ///< false: few options
+        bool captured = false;  ///< calls are copy nodes: higher latency, a barrier each pass, a cut
+        bool thorough = true;   ///< false: few options
     };
 
     /// `hold`: cells of the image that stay (kept ones, and repeatedly read ones); the others may stream. `budget_chunks` counts all.
-    TokenRing(const Problem& problem, const Image& image, const std::vector<bool>& hold, std::uint64_t budget_chunks, Config config)
+    TokenRing(const Problem& problem, const Image& image, const std::vector<bool>& hold, std::uint64_t budget_chunks,
+              Config config)
         : problem_{problem}, config_{config} {
         const std::uint32_t n = problem.steps();
         rate_ = problem.link.bytes_per_second / static_cast<double>(image.chunk_bytes);  // chunks a second
@@ -61,7 +62,8 @@ public:
         compute_.resize(n);
         for (std::uint32_t i = 0; i < n; ++i) { compute_[i] = problem.compute(i); }
         std::uint64_t total = 0, held = 0;
-        const double last_chunk = static_cast<double>(image.bytes % image.chunk_bytes) / static_cast<double>(image.chunk_bytes);
+        const double last_chunk =
+            static_cast<double>(image.bytes % image.chunk_bytes) / static_cast<double>(image.chunk_bytes);
         for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
             const Cell& cell = image.cells[c];
             if (hold[c]) {
@@ -111,12 +113,17 @@ public:
             const Timeline::Call& timing = solution.line.calls[call];
             for (std::uint32_t k = 0; k < solution.call_pieces[call]; ++k, ++p) {
                 const RingSolution::Piece& piece = solution.pieces[p];
-                std::uint32_t slot = static_cast<std::uint32_t>(static_cast<std::uint64_t>(piece.block) * solution.slots / solution.blocks);
+                std::uint32_t slot = static_cast<std::uint32_t>(static_cast<std::uint64_t>(piece.block) *
+                                                                solution.slots / solution.blocks);
                 for (std::uint32_t left = piece.chunks; left > 0;) {
                     const Placed& now = placed_[part];
-                    const std::uint32_t x = std::min(left, now.chunks - in_part);
-                    out.moves.push_back({now.chunk_begin + in_part, now.chunk_begin + in_part + x, now.first,
-                                         {timing.wait_step, timing.wait_previous ? -1 : 0}, call, out.slots.size()});
+                    const std::uint32_t x = (std::min)(left, now.chunks - in_part);
+                    out.moves.push_back({now.chunk_begin + in_part,
+                                         now.chunk_begin + in_part + x,
+                                         now.first,
+                                         {timing.wait_step, timing.wait_previous ? -1 : 0},
+                                         call,
+                                         out.slots.size()});
                     for (std::uint32_t c = 0; c < x; ++c) { out.slots.push_back(slot++); }
                     left -= x;
                     in_part += x;
@@ -134,11 +141,12 @@ public:
     RingSolution search() {
         best_ = {};
         tried_.clear();
-        const double piece = std::max(1.0, std::sqrt(latency_ * rate_ * static_cast<double>(deficit_) / 2));
+        const double piece = (std::max)(1.0, std::sqrt(latency_ * rate_ * static_cast<double>(deficit_) / 2));
         // A coarse grid over rings and pieces.
         std::vector<Choice> seeds;
         std::uint32_t last_slots = 0;
-        for (double q = 2; q <= static_cast<double>(deficit_) + 1; q = std::max(q + 1, std::floor(q * (config_.thorough ? 1.25 : 1.5)))) {
+        for (double q = 2; q <= static_cast<double>(deficit_) + 1;
+             q = (std::max)(q + 1, std::floor(q * (config_.thorough ? 1.25 : 1.5)))) {
             const std::uint32_t slots = slots_for(static_cast<std::uint32_t>(q));
             if (slots == last_slots || !fits(slots)) { continue; }
             last_slots = slots;
@@ -162,7 +170,7 @@ public:
                     attempt({at.slots, b, at.kind, at.phase}, found);
                 }
                 for (const double f : {0.5, 0.8, 0.9, 0.95, 1.05, 1.1, 1.2, 1.5}) {
-                    const auto slots = static_cast<std::uint32_t>(std::max(1.0, std::round(at.slots * f)));
+                    const auto slots = static_cast<std::uint32_t>((std::max)(1.0, std::round(at.slots * f)));
                     attempt({slots, blocks_for(slots, p), at.kind, at.phase}, found);
                     attempt({slots, at.blocks, at.kind, at.phase}, found);
                 }
@@ -170,7 +178,9 @@ public:
                     attempt({s, at.blocks, at.kind, at.phase}, found);
                     attempt({s, blocks_for(s, p), at.kind, at.phase}, found);
                 }
-                for (std::uint8_t phase = 0; phase < 4; ++phase) { attempt({at.slots, at.blocks, at.kind, phase}, found); }
+                for (std::uint8_t phase = 0; phase < 4; ++phase) {
+                    attempt({at.slots, at.blocks, at.kind, phase}, found);
+                }
                 const auto next = std::min_element(found.begin(), found.end(), better);
                 if (next != found.end() && next->seconds < at.seconds * (1 - 1e-5)) {
                     at = *next;
@@ -186,7 +196,10 @@ private:
         std::uint32_t first, last, runs;  ///< runs: of consecutive chunks
         double missing;
     };
-    struct Placed { std::uint32_t first, last, chunk_begin, chunks; double missing; };
+    struct Placed {
+        std::uint32_t first, last, chunk_begin, chunks;
+        double missing;
+    };
     struct Choice {
         std::uint32_t slots = 0, blocks = 0;
         std::uint8_t kind = 0, phase = 0;  ///< of the wish, and quarters of a piece of credit at the start
@@ -196,9 +209,11 @@ private:
     [[nodiscard]] std::uint32_t slots_for(std::uint32_t rounds) const {
         return static_cast<std::uint32_t>((deficit_ + rounds - 2) / (rounds - 1));
     }
-    [[nodiscard]] bool fits(std::uint64_t slots) const { return slots >= 1 && slots <= budget_ && deficit_ + slots <= streamable_; }
+    [[nodiscard]] bool fits(std::uint64_t slots) const {
+        return slots >= 1 && slots <= budget_ && deficit_ + slots <= streamable_;
+    }
     static std::uint32_t blocks_for(std::uint32_t slots, double size) {
-        return std::clamp(static_cast<std::uint32_t>(std::lround(slots / size)), std::min(2u, slots), slots);
+        return std::clamp(static_cast<std::uint32_t>(std::lround(slots / size)), (std::min)(2u, slots), slots);
     }
 
     // Evaluates a choice that was not evaluated before.
@@ -207,7 +222,8 @@ private:
         const auto rounds = static_cast<std::uint32_t>((deficit_ + choice.slots - 1) / choice.slots + 1);
         choice.slots = slots_for(rounds);
         if (choice.blocks > choice.slots || !fits(choice.slots)) { return; }
-        const std::uint64_t key = (static_cast<std::uint64_t>(choice.slots) << 34) ^ (static_cast<std::uint64_t>(choice.blocks) << 4) ^
+        const std::uint64_t key = (static_cast<std::uint64_t>(choice.slots) << 34) ^
+                                  (static_cast<std::uint64_t>(choice.blocks) << 4) ^
                                   static_cast<std::uint64_t>(choice.kind * 4 + choice.phase);
         if (!tried_.insert(key).second) { return; }
         const double d = static_cast<double>(deficit_);
@@ -221,7 +237,7 @@ private:
             if (less >= choice.slots || !fluid.solve(choice.slots - less, d + less)) { return; }
             want_ = fluid.stream();
         }
-        if (short_step_ != none) { want_[short_step_] = std::max(want_[short_step_], 1.0); }
+        if (short_step_ != none) { want_[short_step_] = (std::max)(want_[short_step_], 1.0); }
         choice.seconds = consider(choice.slots, rounds, choice.blocks, choice.phase / 4.0);
         if (choice.seconds < 1e299) { found.push_back(choice); }
     }
@@ -249,14 +265,14 @@ private:
             std::uint64_t sum = 0;
             for (std::size_t i = 0; i < n; ++i) {
                 credit += want_[i] * scale;
-                auto room = static_cast<std::uint32_t>(std::min(capacity_[i], static_cast<double>(slots)));
+                auto room = static_cast<std::uint32_t>((std::min)(capacity_[i], static_cast<double>(slots)));
                 const std::uint32_t all = room;
                 while (room > 0 && p < sizes_.size()) {
                     if (left == 0) {
                         if (credit < sizes_[p] || (room < sizes_[p] && room < all)) { break; }
                         left = sizes_[p];
                     }
-                    const std::uint32_t x = std::min(left, room);
+                    const std::uint32_t x = (std::min)(left, room);
                     room -= x;
                     left -= x;
                     credit -= x;
@@ -316,8 +332,9 @@ private:
     double measure(double give_up, std::size_t& cut) {
         if (!config_.captured) { return solver_.period(line_, 1e-5, give_up); }
         std::size_t most = 0;
-        while (most < line_.calls.size() &&
-               (line_.calls[most].wait_step == none || line_.calls[most].wait_previous)) { ++most; }
+        while (most < line_.calls.size() && (line_.calls[most].wait_step == none || line_.calls[most].wait_previous)) {
+            ++most;
+        }
         double best = 1e300;
         for (std::size_t c = 0; c <= std::min<std::size_t>(most, 4); ++c) {
             const double t = solver_.captured(line_, c);
@@ -336,9 +353,11 @@ private:
             std::uint32_t left = take_[i];
             for (std::uint32_t k = part_offsets_[i]; left > 0; ++k) {
                 const RingPart& part = parts_[k];
-                const std::uint32_t x = std::min(left, part.chunks());
-                const bool joins = !placed_.empty() && placed_.back().chunk_begin + placed_.back().chunks == part.chunk_begin;
-                placed_.push_back({part.first, part.last, joins ? part.chunk_begin : part.chunk_end - x, x, part.missing});
+                const std::uint32_t x = (std::min)(left, part.chunks());
+                const bool joins =
+                    !placed_.empty() && placed_.back().chunk_begin + placed_.back().chunks == part.chunk_begin;
+                placed_.push_back(
+                    {part.first, part.last, joins ? part.chunk_begin : part.chunk_end - x, x, part.missing});
                 left -= x;
             }
         }
@@ -356,8 +375,8 @@ private:
             Use use{placed_[at].first, 0, 1, 0};
             for (std::uint32_t left = sizes_[p]; left > 0;) {
                 const Placed& now = placed_[at];
-                const std::uint32_t x = std::min(left, now.chunks - in_part);
-                use.last = std::max(use.last, now.last);
+                const std::uint32_t x = (std::min)(left, now.chunks - in_part);
+                use.last = (std::max)(use.last, now.last);
                 use.missing += now.missing;
                 left -= x;
                 in_part += x;
