@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// residency-plan FILE [--budget TEXT]: reads a planning problem as JSON and prints its plan as JSON, so that anyone can check it.
+//
+// in:  {"link": {"bytes_per_second", "latency_seconds"}, "budget_bytes", "chunk_bytes", "cyclic",
+//       "storages": [{"name", "bytes"}], "steps": [{"compute_seconds", "storages": [indices]}]}
+// out: see print_plan. Device ranges are [from, to) in [0, held_bytes). Errors: one line on standard error, exit code 2.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "residency/budget/budget.hpp"
+#include "residency/plan/planner.hpp"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace plan = residency::plan;
+
+struct Refused : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+constexpr std::size_t input_limit_bytes = std::size_t{1} << 30;
+
+std::string read_all(const std::string& file) {
+    std::ifstream in;
+    if (file != "-") {
+        in.open(file, std::ios::binary);
+        if (!in) { throw Refused{file + ": cannot be opened"}; }
+    }
+    std::istream& from = file == "-" ? std::cin : in;
+    std::string text;
+    std::vector<char> block(1 << 20);
+    while (from.read(block.data(), static_cast<std::streamsize>(block.size())) || from.gcount() > 0) {
+        text.append(block.data(), static_cast<std::size_t>(from.gcount()));
+        if (text.size() > input_limit_bytes) { throw Refused{file + ": longer than 1 GiB"}; }
+    }
+    if (from.bad()) { throw Refused{file + ": cannot be read"}; }
+    return text;
+}
+
+const Json& member(const Json& object, const char* name, const std::string& where) {
+    if (!object.is_object()) { throw Refused{where + ": expected an object"}; }
+    const auto found = object.find(name);
+    if (found == object.end()) { throw Refused{where + ": \"" + name + "\" is missing"}; }
+    return *found;
+}
+
+std::uint64_t whole(const Json& value, const std::string& where) {
+    if (value.is_number_unsigned()) { return value.get<std::uint64_t>(); }
+    if (value.is_number_float()) {
+        const double x = value.get<double>();
+        if (x >= 0 && x <= 9007199254740992.0 && x == std::floor(x)) { return static_cast<std::uint64_t>(x); }
+    }
+    throw Refused{where + ": expected a whole number that is not negative, found " + value.dump().substr(0, 40)};
+}
+
+double real(const Json& value, const std::string& where) {
+    if (!value.is_number()) { throw Refused{where + ": expected a number, found " + value.dump().substr(0, 40)}; }
+    return value.get<double>();
+}
+
+plan::Problem read_problem(const Json& in) {
+    plan::Problem problem;
+    problem.alignment_bytes = 1;
+    const Json& link = member(in, "link", "the problem");
+    problem.link.bytes_per_second = real(member(link, "bytes_per_second", "link"), "link.bytes_per_second");
+    problem.link.latency_seconds = link.contains("latency_seconds") ? real(link["latency_seconds"], "link.latency_seconds") : 0.0;
+    if (in.contains("budget_bytes")) { problem.budget_bytes = whole(in["budget_bytes"], "budget_bytes"); }
+    if (in.contains("chunk_bytes")) { problem.chunk_bytes = whole(in["chunk_bytes"], "chunk_bytes"); }
+    if (in.contains("cyclic")) {
+        if (!in["cyclic"].is_boolean()) { throw Refused{"cyclic: expected true or false"}; }
+        problem.cyclic = in["cyclic"].get<bool>();
+    }
+    const Json& storages = member(in, "storages", "the problem");
+    if (!storages.is_array()) { throw Refused{"storages: expected an array"}; }
+    for (std::size_t s = 0; s < storages.size(); ++s) {
+        const std::string where = "storages[" + std::to_string(s) + "]";
+        problem.storage_bytes.push_back(whole(member(storages[s], "bytes", where), where + ".bytes"));
+    }
+    const Json& steps = member(in, "steps", "the problem");
+    if (!steps.is_array()) { throw Refused{"steps: expected an array"}; }
+    std::size_t timed = 0;
+    std::vector<std::uint32_t> reads;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        const std::string where = "steps[" + std::to_string(i) + "]";
+        const Json& list = member(steps[i], "storages", where);
+        if (!list.is_array()) { throw Refused{where + ".storages: expected an array"}; }
+        reads.clear();
+        for (const Json& entry : list) {
+            const std::uint64_t s = whole(entry, where + ".storages");
+            if (s >= problem.storage_bytes.size()) {
+                throw Refused{where + ".storages: " + std::to_string(s) + " is not one of the " +
+                              std::to_string(problem.storage_bytes.size()) + " storages"};
+            }
+            reads.push_back(static_cast<std::uint32_t>(s));
+        }
+        problem.add_step(reads);
+        if (steps[i].contains("compute_seconds")) {
+            problem.compute_seconds.resize(i, 0.0);
+            problem.compute_seconds.push_back(real(steps[i]["compute_seconds"], where + ".compute_seconds"));
+            ++timed;
+        }
+    }
+    if (timed != 0) { problem.compute_seconds.resize(steps.size(), 0.0); }
+    return problem;
+}
+
+// A budget in words, resolved against the problem; an explicit value never falls back.
+std::uint64_t read_budget(const std::string& text, const plan::Problem& problem) {
+    const auto budget = residency::Budget::try_parse(text);
+    if (!budget) { throw Refused{budget.error().message()}; }
+    std::uint64_t total = 0;
+    for (const std::uint64_t b : problem.storage_bytes) { total += b; }
+    switch (budget->kind()) {
+        case residency::BudgetKind::bytes: return budget->amount();
+        case residency::BudgetKind::percent_of_weights: {
+            const double share = static_cast<double>(budget->amount()) / 100;
+            return static_cast<std::uint64_t>(share * static_cast<double>(total));
+        }
+        default: throw Refused{"budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
+    }
+}
+
+// One entry for each storage that a copy holds bytes of, with the device ranges that they come to.
+class Ranges {
+public:
+    explicit Ranges(const plan::Plan& plan) : plan_{plan} {
+        for (std::uint32_t s = 0; s < plan.storages(); ++s) {
+            if (plan.storage_bytes(s) != 0) { by_offset_.emplace_back(plan.storage_offset(s), s); }
+        }
+        std::sort(by_offset_.begin(), by_offset_.end());
+    }
+
+    template <class Each>
+    void each_storage(const plan::Copy& copy, const char* key, Each&& each) const {
+        auto at = std::upper_bound(by_offset_.begin(), by_offset_.end(), std::pair{copy.image_begin, plan::none});
+        if (at != by_offset_.begin()) { --at; }
+        for (; at != by_offset_.end() && at->first < copy.image_end; ++at) {
+            const auto [offset, storage] = *at;
+            const std::uint64_t begin = std::max(copy.image_begin, offset);
+            const std::uint64_t end = std::min(copy.image_end, offset + plan_.storage_bytes(storage));
+            if (begin >= end) { continue; }
+            Json entry{{"storage", storage}, {"begin", begin - offset}, {"end", end - offset}};
+            entry[key] = device(copy, begin, end);
+            each(storage, std::move(entry));
+        }
+    }
+
+private:
+    Json device(const plan::Copy& copy, std::uint64_t begin, std::uint64_t end) const {
+        Json ranges = Json::array();
+        const auto add = [&](std::uint64_t from, std::uint64_t to) {
+            if (!ranges.empty() && ranges.back()[1] == from) {
+                ranges.back()[1] = to;
+            } else {
+                ranges.push_back({from, to});
+            }
+        };
+        if (plan_.layout() == plan::Layout::arena) {
+            add(copy.to + (begin - copy.image_begin), copy.to + (end - copy.image_begin));
+            return ranges;
+        }
+        const std::uint64_t g = plan_.chunk_bytes();
+        const auto slots = plan_.slots(copy);
+        while (begin < end) {
+            const std::uint64_t stop = std::min(end, (begin / g + 1) * g);
+            const std::uint64_t slot = slots[begin / g - copy.image_begin / g];
+            add(slot * g + begin % g, slot * g + begin % g + (stop - begin));
+            begin = stop;
+        }
+        return ranges;
+    }
+
+    const plan::Plan& plan_;
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset_;
+};
+
+Json print_plan(const plan::Problem& problem, const plan::Plan& plan) {
+    Json out{{"bound_seconds", plan.bound_seconds()},
+             {"usual_bound_seconds", plan.usual_bound_seconds()},
+             {"floor_bytes", plan.floor_bytes()},
+             {"predicted_seconds", plan.predicted_seconds()},
+             {"compute_seconds", plan.compute_seconds()},
+             {"bytes_per_pass", plan.bytes_per_pass()},
+             {"held_bytes", plan.held_bytes()},
+             {"resident", Json::array()},
+             {"copies", Json::array()}};
+    std::vector<std::uint32_t> first(problem.storages(), plan::none);
+    for (std::uint32_t i = problem.steps(); i-- > 0;) {
+        for (const std::uint32_t s : problem.reads(i)) { first[s] = i; }
+    }
+    const Ranges ranges{plan};
+    for (const plan::Copy& copy : plan.residents()) {
+        ranges.each_storage(copy, "at", [&](std::uint32_t, Json entry) { out["resident"].push_back(std::move(entry)); });
+    }
+    for (std::size_t k = 0; k < plan.calls().size(); ++k) {
+        const plan::Call& call = plan.calls()[k];
+        for (const plan::Copy& copy : plan.copies(call)) {
+            ranges.each_storage(copy, "to", [&](std::uint32_t storage, Json entry) {
+                entry["call"] = k;
+                entry["waits_for"] = call.wait.exists() ? Json{{"pass", call.wait.pass}, {"step", call.wait.step}} : Json(nullptr);
+                entry["needed_by"] = plan.is_cyclic() ? first[storage] : copy.needed_by;
+                out["copies"].push_back(std::move(entry));
+            });
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    CLI::App app{"Plans what stays on the device and what streams, and when.", "residency-plan"};
+    std::string file, budget;
+    app.add_option("FILE", file, "the problem as JSON; - reads standard input")->required();
+    app.add_option("--budget", budget, "in place of the problem's budget_bytes: bytes, 8GiB, 60%; 0 is the floor");
+    try {
+        app.parse(count, arguments);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) { return app.exit(error); }
+        std::cerr << "residency-plan: " << error.what() << '\n';
+        return 2;
+    }
+    try {
+        // A duplicate key would silently win over the first one.
+        std::vector<std::set<std::string>> keys;
+        const auto no_duplicates = [&](int, Json::parse_event_t event, Json& parsed) {
+            if (event == Json::parse_event_t::object_start) { keys.emplace_back(); }
+            if (event == Json::parse_event_t::object_end) { keys.pop_back(); }
+            if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
+                throw Refused{"\"" + parsed.get<std::string>() + "\" is there twice"};
+            }
+            return true;
+        };
+        plan::Problem problem = read_problem(Json::parse(read_all(file), no_duplicates));
+        if (!budget.empty()) { problem.budget_bytes = read_budget(budget, problem); }
+        const residency::Result<plan::Plan> made = plan::make_plan(problem);
+        if (!made) { throw Refused{made.error().message()}; }
+        std::cout << print_plan(problem, *made).dump(1) << '\n';
+        std::cout.flush();
+        if (!std::cout) { throw Refused{"standard output: cannot be written"}; }
+        return 0;
+    } catch (const Json::exception& error) {
+        std::cerr << "residency-plan: not JSON: " << error.what() << '\n';
+    } catch (const std::exception& error) {
+        std::cerr << "residency-plan: " << error.what() << '\n';
+    }
+    return 2;
+}
