@@ -59,7 +59,9 @@ std::string human(std::uint64_t bytes) {
 
 std::string shape_of(const ModelFile::WeightEntry& weight) {
     std::string text = "[";
-    for (std::size_t axis = 0; axis < weight.shape.size(); ++axis) { text += (axis ? ", " : "") + std::to_string(weight.shape[axis]); }
+    for (std::size_t axis = 0; axis < weight.shape.size(); ++axis) {
+        text += (axis ? ", " : "") + std::to_string(weight.shape[axis]);
+    }
     return text + "]";
 }
 
@@ -71,7 +73,8 @@ void print_json(const ModelFile& model) {
     out["floor_bytes"] = model.floor_bytes();
     auto& storages = out["storages"] = Json::array();
     for (const auto& storage : model.storages) {
-        storages.push_back({{"bytes", storage.bytes}, {"offset", storage.offset_bytes}, {"file", model.files[storage.file].path}});
+        storages.push_back(
+            {{"bytes", storage.bytes}, {"offset", storage.offset_bytes}, {"file", model.files[storage.file].path}});
     }
     auto& weights = out["weights"] = Json::array();
     for (const auto& weight : model.weights) {
@@ -90,7 +93,9 @@ void print_json(const ModelFile& model) {
 
 void print_table(const ModelFile& model) {
     std::printf("format    %s\n", model.format.c_str());
-    for (const auto& file : model.files) { std::printf("file      %s, %s\n", escaped(file.path).c_str(), human(file.bytes).c_str()); }
+    for (const auto& file : model.files) {
+        std::printf("file      %s, %s\n", escaped(file.path).c_str(), human(file.bytes).c_str());
+    }
     for (const auto& [key, value] : model.metadata) {
         constexpr std::size_t longest = 120;
         const std::string text = escaped(value);
@@ -101,26 +106,31 @@ void print_table(const ModelFile& model) {
     for (std::size_t i = 0; i < model.weights.size(); ++i) { users[model.weights[i].storage].push_back(i); }
     std::size_t widest = 4;
     for (const auto& weight : model.weights) { widest = std::max(widest, escaped(weight.name).size()); }
-    std::printf("\n%-*s  %-11s %-24s %16s %9s %12s\n", static_cast<int>(widest), "name", "dtype", "shape", "bytes", "storage", "at");
+    std::printf("\n%-*s  %-11s %-24s %16s %9s %12s\n", static_cast<int>(widest), "name", "dtype", "shape", "bytes",
+                "storage", "at");
     for (std::size_t i = 0; i < model.weights.size(); ++i) {
         const auto& weight = model.weights[i];
         const auto& sharing = users[weight.storage];
-        std::printf("%-*s  %-11s %-24s %16llu %9u %12llu%s\n", static_cast<int>(widest), escaped(weight.name).c_str(),
-                    weight.dtype.c_str(), shape_of(weight).c_str(), static_cast<unsigned long long>(weight.bytes), weight.storage,
-                    static_cast<unsigned long long>(weight.offset_bytes),
-                    sharing.front() == i ? "" : ("  shares with " + escaped(model.weights[sharing.front()].name)).c_str());
+        std::printf(
+            "%-*s  %-11s %-24s %16llu %9u %12llu%s\n", static_cast<int>(widest), escaped(weight.name).c_str(),
+            weight.dtype.c_str(), shape_of(weight).c_str(), static_cast<unsigned long long>(weight.bytes),
+            weight.storage, static_cast<unsigned long long>(weight.offset_bytes),
+            sharing.front() == i ? "" : ("  shares with " + escaped(model.weights[sharing.front()].name)).c_str());
     }
     std::size_t shared = 0;
     for (const auto& sharing : users) { shared += sharing.size() > 1 ? 1 : 0; }
-    std::printf("\nweights   %zu on %zu storages, %zu of them shared\n", model.weights.size(), model.storages.size(), shared);
-    std::printf("total     %llu bytes (%s)\n", static_cast<unsigned long long>(model.total_bytes()), human(model.total_bytes()).c_str());
-    std::printf("floor     %llu bytes (%s): the largest storage\n", static_cast<unsigned long long>(model.floor_bytes()),
-                human(model.floor_bytes()).c_str());
+    std::printf("\nweights   %zu on %zu storages, %zu of them shared\n", model.weights.size(), model.storages.size(),
+                shared);
+    std::printf("total     %llu bytes (%s)\n", static_cast<unsigned long long>(model.total_bytes()),
+                human(model.total_bytes()).c_str());
+    std::printf("floor     %llu bytes (%s): the largest storage\n",
+                static_cast<unsigned long long>(model.floor_bytes()), human(model.floor_bytes()).c_str());
 }
 
 int run(int argc, char** argv) {
     CLI::App app{"What is in a model file: safetensors (also sharded, by its .index.json), GGUF, AOTInductor"};
-    app.set_version_flag("--version", std::to_string(RESIDENCY_VERSION_MAJOR) + '.' + std::to_string(RESIDENCY_VERSION_MINOR) + '.' +
+    app.set_version_flag("--version", std::to_string(RESIDENCY_VERSION_MAJOR) + '.' +
+                                          std::to_string(RESIDENCY_VERSION_MINOR) + '.' +
                                           std::to_string(RESIDENCY_VERSION_PATCH));
     std::string path;
     bool json = false;
@@ -128,9 +138,7 @@ int run(int argc, char** argv) {
     app.add_flag("--json", json, "Print JSON");
     try {
         app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-        return app.exit(error);
-    }
+    } catch (const CLI::ParseError& error) { return app.exit(error); }
     const auto model = residency::format::try_read_model(path);
     if (!model) {
         std::fprintf(stderr, "residency-inspect: %s\n", escaped(model.error().message()).c_str());

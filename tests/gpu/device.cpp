@@ -41,7 +41,9 @@ std::uint64_t resident_kib() {
     return kib;
 }
 
-bool contains(const residency::Error& error, const std::string& text) { return error.message().find(text) != std::string::npos; }
+bool contains(const residency::Error& error, const std::string& text) {
+    return error.message().find(text) != std::string::npos;
+}
 
 }  // namespace
 
@@ -88,9 +90,9 @@ TEST_CASE("the calling thread's device and context are left as found") {
         auto stream = device.create_stream();
         auto event = device.create_event(Timing::off);
         auto chunk = device.create_chunk(device.chunk_granularity());
-        worked = stream && event && chunk && device.record(*event, *stream) && device.is_complete(*event) && device.memory() &&
-                 device.synchronize(*stream) && device.destroy_event(*event) && device.destroy_stream(*stream) &&
-                 device.destroy_chunk(*chunk) && !device.allocate(UINT64_MAX / 2);
+        worked = stream && event && chunk && device.record(*event, *stream) && device.is_complete(*event) &&
+                 device.memory() && device.synchronize(*stream) && device.destroy_event(*event) &&
+                 device.destroy_stream(*stream) && device.destroy_chunk(*chunk) && !device.allocate(UINT64_MAX / 2);
         has_context = driver.context_get_current(&context) != CUDA_SUCCESS || context != nullptr;
     }}.join();
     CHECK(worked);
@@ -123,7 +125,8 @@ TEST_CASE("too little memory: the bytes are named, the device stays usable, CUDA
     CHECK(cudaPeekAtLastError() == cudaSuccess);
     must(device.deallocate(must(device.allocate(MiB))));
     CHECK(must(device.memory()).free_bytes == all.free_bytes);
-    const auto chunk = device.create_chunk((all.total_bytes / device.chunk_granularity() + 1) * device.chunk_granularity());
+    const auto chunk =
+        device.create_chunk((all.total_bytes / device.chunk_granularity() + 1) * device.chunk_granularity());
     REQUIRE_FALSE(chunk);
     CHECK(chunk.error().kind() == ErrorKind::out_of_memory);
     CHECK_FALSE(device.is_lost());
@@ -207,10 +210,11 @@ TEST_CASE("pinned memory is filled by several threads, each byte once") {
     CudaDevice device{0, {.host_threads = 5}};
     const std::uint64_t bytes = 100 * MiB + 4321;
     std::atomic<std::uint64_t> written{0};
-    auto* const at = static_cast<std::byte*>(must(device.allocate_host(bytes, [&](std::byte* first, std::uint64_t offset, std::uint64_t count) {
-        for (std::uint64_t i = 0; i < count; ++i) { first[i] = static_cast<std::byte>((offset + i) % 251); }
-        written += count;
-    })));
+    auto* const at = static_cast<std::byte*>(
+        must(device.allocate_host(bytes, [&](std::byte* first, std::uint64_t offset, std::uint64_t count) {
+            for (std::uint64_t i = 0; i < count; ++i) { first[i] = static_cast<std::byte>((offset + i) % 251); }
+            written += count;
+        })));
     CHECK(written == bytes);
     std::uint64_t wrong = 0;
     for (std::uint64_t i = 0; i < bytes; ++i) { wrong += at[i] != static_cast<std::byte>(i % 251) ? 1U : 0U; }
@@ -285,8 +289,8 @@ TEST_CASE("copies of many pieces, empty ones among them, in both directions and 
     const CudaDevice::Stream streams[] = {own, CudaDevice::Stream{}, CudaDevice::Stream{cudaStreamLegacy},
                                           CudaDevice::Stream{cudaStreamPerThread}};
     for (const auto stream : streams) {
-        for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{511}, std::size_t{512},
-                                        std::size_t{513}, std::size_t{1500}}) {
+        for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{511},
+                                        std::size_t{512}, std::size_t{513}, std::size_t{1500}}) {
             gpu::fill_pattern({host, bytes}, random());
             std::memset(back, 0xEE, bytes);
             std::vector<std::byte> expected(bytes, std::byte{0xEE});
@@ -389,8 +393,8 @@ TEST_CASE("a capture survives what other streams and threads do, and what it can
         auto made = device.create_event(Timing::off);
         auto stream = device.create_stream();
         good = good && memory && pooled && host && made && stream && device.memory();
-        return good && device.deallocate(pool, *pooled, other) && device.destroy_event(*made) && device.destroy_stream(*stream) &&
-               device.deallocate_host(*host) && device.deallocate(*memory);
+        return good && device.deallocate(pool, *pooled, other) && device.destroy_event(*made) &&
+               device.destroy_stream(*stream) && device.deallocate_host(*host) && device.deallocate(*memory);
     };
     CHECK(work_beside());
     std::thread{[&] { CHECK(work_beside()); }}.join();
@@ -662,8 +666,8 @@ TEST_CASE("several threads share one device") {
                 const Copy up[] = {{*there, from, bytes / 2},
                                    {static_cast<std::byte*>(*there) + bytes / 2, from + bytes / 2, bytes / 2}};
                 const Copy down{from + bytes, *there, bytes};
-                fine = event && device.copy(up, *stream) && device.copy({&down, 1}, *stream) && device.record(*event, *stream) &&
-                       device.synchronize(*event) && device.destroy_event(*event) &&
+                fine = event && device.copy(up, *stream) && device.copy({&down, 1}, *stream) &&
+                       device.record(*event, *stream) && device.synchronize(*event) && device.destroy_event(*event) &&
                        std::memcmp(from, from + bytes, bytes) == 0;
             }
             fine = device.deallocate(*there) && fine;

@@ -22,7 +22,8 @@ __device__ std::uint64_t load_word(const unsigned char* at, std::uint64_t bytes)
 
 // One row of blocks for each range.
 template <std::size_t Count>
-__global__ void __launch_bounds__(threads) checksum_kernel(const __grid_constant__ Ranges<Count> ranges, std::uint64_t* sum) {
+__global__ void __launch_bounds__(threads)
+    checksum_kernel(const __grid_constant__ Ranges<Count> ranges, std::uint64_t* sum) {
     const Range range = ranges.range[blockIdx.y];
     const auto* const bytes = static_cast<const unsigned char*>(range.at);
     const std::uint64_t first = blockIdx.x * threads + threadIdx.x;
@@ -60,7 +61,9 @@ __global__ void __launch_bounds__(threads) checksum_kernel(const __grid_constant
     if (threadIdx.x == 0) {
         std::uint64_t total = 0;
         for (const std::uint64_t warp : warps) { total += warp; }
-        if (total != 0) { atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(total)); }
+        if (total != 0) {
+            atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(total));
+        }
     }
 }
 
@@ -68,7 +71,9 @@ __global__ void pattern_kernel(unsigned char* at, std::uint64_t bytes, std::uint
     const std::uint64_t stride = static_cast<std::uint64_t>(gridDim.x) * threads;
     for (std::uint64_t i = blockIdx.x * threads + threadIdx.x; i * 8 < bytes; i += stride) {
         const std::uint64_t word = pattern_word(seed, i);
-        for (std::uint64_t b = 0; b < 8 && i * 8 + b < bytes; ++b) { at[i * 8 + b] = static_cast<unsigned char>(word >> (8 * b)); }
+        for (std::uint64_t b = 0; b < 8 && i * 8 + b < bytes; ++b) {
+            at[i * 8 + b] = static_cast<unsigned char>(word >> (8 * b));
+        }
     }
 }
 
@@ -76,9 +81,7 @@ __global__ void spin_kernel(std::uint64_t nanoseconds) {
     std::uint64_t start = 0;
     std::uint64_t now = 0;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    } while (now - start < nanoseconds);
+    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < nanoseconds);
 }
 
 __global__ void nothing_kernel() {}
@@ -109,8 +112,8 @@ cudaError_t launch_checksum(std::span<const Range> ranges, std::uint64_t* sum, c
         copied.range[i] = ranges[i];
         largest = std::max(largest, ranges[i].bytes);
     }
-    checksum_kernel<<<dim3(blocks_for(largest, ranges.size()), static_cast<unsigned>(ranges.size())), threads, 0, stream>>>(
-        copied, sum);
+    checksum_kernel<<<dim3(blocks_for(largest, ranges.size()), static_cast<unsigned>(ranges.size())), threads, 0,
+                      stream>>>(copied, sum);
     return cudaGetLastError();
 }
 

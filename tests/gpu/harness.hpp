@@ -24,7 +24,8 @@ inline constexpr std::size_t most_ranges = 128;
 #ifdef __CUDACC__
 __host__ __device__
 #endif
-constexpr std::uint64_t checksum_term(std::uint64_t index, std::uint64_t word) {
+    constexpr std::uint64_t
+    checksum_term(std::uint64_t index, std::uint64_t word) {
     const std::uint64_t mixed = (word + (index + 1) * 0x9E3779B97F4A7C15U) * 0xBF58476D1CE4E5B9U;
     return mixed ^ (mixed >> 32);
 }
@@ -58,7 +59,8 @@ constexpr std::uint64_t checksum_term(std::uint64_t index, std::uint64_t word) {
 #ifdef __CUDACC__
 __host__ __device__
 #endif
-constexpr std::uint64_t pattern_word(std::uint64_t seed, std::uint64_t index) {
+    constexpr std::uint64_t
+    pattern_word(std::uint64_t seed, std::uint64_t index) {
     std::uint64_t x = seed * 0xD1342543DE82EF95U + index * 0x9E3779B97F4A7C15U + 1;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
     return x ^ (x >> 27);

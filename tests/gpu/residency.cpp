@@ -90,8 +90,9 @@ std::shared_ptr<const residency::HostBytes> pinned_bytes(const std::shared_ptr<C
                                                          std::uint64_t seed) {
     auto* const at = static_cast<std::byte*>(must(device->allocate_host(bytes)));
     gpu::fill_pattern({at, bytes}, seed);
-    return residency::HostBytes::adopt(at, bytes, residency::HostMemory::pinned,
-                                       [device](std::byte* p) { static_cast<void>(device->deallocate_host(p).has_value()); });
+    return residency::HostBytes::adopt(at, bytes, residency::HostMemory::pinned, [device](std::byte* p) {
+        static_cast<void>(device->deallocate_host(p).has_value());
+    });
 }
 
 Model make_model(const std::shared_ptr<CudaDevice>& device, std::mt19937_64& random, std::size_t weights, bool equal) {
@@ -176,8 +177,8 @@ private:
 
 /// Random passes over random streams, with leases that overlap, kernels of random length and nested leases.
 template <class Weights>
-void run_passes(Weights& weights, const Model& model, Checks& checks, std::mt19937_64& random, std::span<const CudaDevice::Stream> streams,
-                std::size_t passes) {
+void run_passes(Weights& weights, const Model& model, Checks& checks, std::mt19937_64& random,
+                std::span<const CudaDevice::Stream> streams, std::size_t passes) {
     for (std::size_t p = 0; p < passes; ++p) {
         auto pass = must(weights.try_begin(streams[random() % streams.size()]));
         for (const Schedule::Step& step : weights.schedule()) {
@@ -235,7 +236,10 @@ void check_composition(bool equal, unsigned seed) {
         typename Weights::Options options;
         options.schedule = schedule;
         options.poison = round % 2 == 1;
-        const std::uint64_t budget = round == 0 ? floor : round == 1 ? floor + (total - floor) / 4 : round == 2 ? (floor + total) / 2 : total;
+        const std::uint64_t budget = round == 0   ? floor
+                                     : round == 1 ? floor + (total - floor) / 4
+                                     : round == 2 ? (floor + total) / 2
+                                                  : total;
         options.budget = Budget::bytes(budget);
         {
             auto weights = must(Weights::try_create(*device, model.catalog, std::move(options)));
@@ -246,8 +250,9 @@ void check_composition(bool equal, unsigned seed) {
             CHECK(statistics.streaming == (round != 3));
             if (round == 0) { CHECK(statistics.total.evictions > 0); }
             const std::uint64_t taken = free_before - must(device->memory()).free_bytes;
-            MESSAGE("budget " << budget << ", held " << statistics.held_bytes << ", taken from the driver " << taken << ", evictions "
-                              << statistics.total.evictions << ", host waits " << statistics.total.host_waits);
+            MESSAGE("budget " << budget << ", held " << statistics.held_bytes << ", taken from the driver " << taken
+                              << ", evictions " << statistics.total.evictions << ", host waits "
+                              << statistics.total.host_waits);
             CHECK(taken <= budget);
         }
         CHECK(must(device->memory()).free_bytes == free_before);

@@ -240,7 +240,7 @@ inline Result<ResolvedBudget> Budget::try_resolve(const BudgetContext& context, 
     resolved.origin = origin;
     resolved.floor_bytes = round_up(context.floor_bytes);
     resolved.total_bytes =
-        std::max(round_up(context.everything_bytes != 0 ? context.everything_bytes : weights), resolved.floor_bytes);
+        (std::max)(round_up(context.everything_bytes != 0 ? context.everything_bytes : weights), resolved.floor_bytes);
     const std::string who = "the " + std::string{name_of(origin)} + " budget " + text();
     const bool may_fall_back = kind_ == BudgetKind::automatic || origin == BudgetOrigin::automatic;
 
@@ -286,7 +286,7 @@ inline Result<ResolvedBudget> Budget::try_resolve(const BudgetContext& context, 
             message += "no weight can be streamed, the residents take " + in_bytes(context.resident_bytes);
         } else {
             const std::uint64_t step_bytes =
-                context.floor_bytes - std::min(context.floor_bytes, context.resident_bytes);
+                context.floor_bytes - (std::min)(context.floor_bytes, context.resident_bytes);
             message +=
                 context.floor_step == UINT32_MAX ? "the largest request" : "step " + std::to_string(context.floor_step);
             if (!context.floor_step_name.empty()) { message += " (" + detail::quoted(context.floor_step_name) + ")"; }

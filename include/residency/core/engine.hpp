@@ -30,7 +30,7 @@ namespace residency::inline RESIDENCY_ABI::core {
 struct Settings {
     BudgetSources budget;
     std::uint64_t reserve_bytes = 0;
-    Schedule schedule;            // without steps: none
+    Schedule schedule;  // without steps: none
     bool strict = false;
     bool record = false;
     bool poison = false;
@@ -50,8 +50,8 @@ public:
     using Device = typename Decider::Device;
     using Stream = typename Device::Stream;
 
-    [[nodiscard]] static Result<std::unique_ptr<Engine>> open(Device& device, Catalog catalog, Settings settings, Decider decider,
-                                                              Transport transport) {
+    [[nodiscard]] static Result<std::unique_ptr<Engine>> open(Device& device, Catalog catalog, Settings settings,
+                                                              Decider decider, Transport transport) {
         std::unique_ptr<Engine> engine{new Engine{device, std::move(catalog), std::move(settings), std::move(decider)}};
         if (auto opened = engine->open(std::move(transport)); !opened) { return opened.error(); }
         return engine;
@@ -62,14 +62,16 @@ public:
 
     [[nodiscard]] Status begin_pass(Stream stream) {
         if (pass_open_) {
-            return Error{ErrorKind::wrong_state, "a pass is already open on this Residency: end it before the next begins"};
+            return Error{ErrorKind::wrong_state,
+                         "a pass is already open on this Residency: end it before the next begins"};
         }
         if (executor_.is_broken()) { return broken(); }
         auto capturing = device_->is_capturing(stream);
         if (!capturing) { return capturing.error(); }
         if (*capturing && decider_.is_streaming()) {
-            return Error{ErrorKind::unsupported, "the stream is being captured, and weights are streamed: a foreign capture would hold "
-                                                 "none of the copies; use Residency::capture"};
+            return Error{ErrorKind::unsupported,
+                         "the stream is being captured, and weights are streamed: a foreign capture would hold "
+                         "none of the copies; use Residency::capture"};
         }
         captured_ = *capturing;
         if (!captured_) {
@@ -78,10 +80,12 @@ public:
         auto primary = executor_.reader(stream);
         if (!primary) { return primary.error(); }
         if (!schedule_.empty() && !schedule_.is_cyclic() && counters_.passes > 0) {
-            if (auto restarted = decider_.set_order(&order_, groups_, 0); !restarted) { return restarted; }
+            if (auto restarted = decider_.restart(); !restarted) { return restarted; }
         }
         if (!captured_) {
-            if (auto timed = device_->record(timers_[counters_.passes % timers_.size()].from, stream); !timed) { return timed; }
+            if (auto timed = device_->record(timers_[counters_.passes % timers_.size()].from, stream); !timed) {
+                return timed;
+            }
         }
         primary_ = *primary;
         pass_open_ = true;
@@ -133,6 +137,7 @@ public:
         }
         auto found = locate_step(step);
         if (!found) { return found.error(); }
+        found->position.is_announced = found->position.is_whole = true;
         const Schedule::Step& declared = schedule_[step];
         auto lease = hold(declared.storages, false, *found, stream);
         if (lease && settings_.record) { record_step(declared.weights); }
@@ -144,8 +149,9 @@ public:
         ++epoch_;
         for (const WeightId weight : weights) {
             if (!catalog_.contains(weight)) {
-                return Error{ErrorKind::invalid_argument, "the catalog of " + std::to_string(catalog_.weights().size()) +
-                                                              " weights has no weight " + std::to_string(index(weight))};
+                return Error{ErrorKind::invalid_argument,
+                             "the catalog of " + std::to_string(catalog_.weights().size()) + " weights has no weight " +
+                                 std::to_string(index(weight))};
             }
             const StorageId storage = weight_storage_[index(weight)];
             if (std::exchange(seen_[index(storage)], epoch_) != epoch_) { wanted_.push_back(storage); }
@@ -164,15 +170,19 @@ public:
     /// Records the use and lets go. Failures are kept (failure()), and what they concern counts as in use until the device drains.
     void end_lease(LeaseId id) noexcept {
         LeaseRecord& lease = *record(id);
+        bool recorded = true;
         if (lease.needs_record) {
             for (const ReaderId reader : lease.readers) {
-                if (auto point = executor_.record_use(reader, lease.storages); !point) { fail(point.error()); }
+                if (auto point = executor_.record_use(reader, lease.storages); !point) {
+                    fail(point.error());
+                    recorded = false;
+                }
             }
         } else {
             unrecorded_uses_ = true;
         }
         for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
-        decider_.released(lease.storages, lease.readers, lease.position);
+        decider_.released(lease.storages, lease.position, recorded);
         lease.is_open = false;
         ++lease.generation;
         free_leases_.push_back(id.slot);
@@ -198,15 +208,21 @@ public:
         }
         if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
         const pool::Needs needs = needs_of(schedule);
-        const std::uint64_t floor = resident_held_ + decider_.floor_bytes(*device_, needs);
-        if (floor > budget_.bytes) { return below_floor(floor, needs); }
+        if (auto prepared = decider_.prepare(*device_, catalog_, schedule, needs); !prepared) { return prepared; }
+        const std::uint64_t floor = resident_held_ + decider_.floor_bytes();
+        if (floor > budget_.bytes) {
+            const Error error = below_floor(floor, decider_.floor_step());
+            if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
+            return error;
+        }
+        if (auto drained = drain(); !drained) { return drained; }
         schedule_ = std::move(schedule);
         needs_ = needs;
         floor_ = floor;
         base_ = position_.moment + 1;
         adopt_order();
         if (!schedule_.empty() && schedule_.is_cyclic()) { base_ = pool::round_up(base_, schedule_.size()); }
-        return decider_.set_order(order_pointer(), groups_, position_.moment);
+        return decider_.set_order(order_pointer(), groups_, position_.moment, budget_.bytes - resident_held_);
     }
     [[nodiscard]] Result<Schedule> recorded_schedule(Cycle cycle) const {
         if (!settings_.record) {
@@ -249,7 +265,7 @@ public:
 
 private:
     struct LeaseRecord {
-        std::span<const StorageId> storages;   // of the schedule, or `own`
+        std::span<const StorageId> storages;  // of the schedule, or `own`
         std::vector<StorageId> own;
         std::vector<ReaderId> readers;
         Position position;
@@ -268,7 +284,10 @@ private:
     };
 
     Engine(Device& device, Catalog catalog, Settings settings, Decider decider)
-        : device_{&device}, catalog_{std::move(catalog)}, settings_{std::move(settings)}, decider_{std::move(decider)} {}
+        : device_{&device},
+          catalog_{std::move(catalog)},
+          settings_{std::move(settings)},
+          decider_{std::move(decider)} {}
 
     [[nodiscard]] Status open(Transport transport) {
         schedule_ = std::exchange(settings_.schedule, {});
@@ -286,8 +305,11 @@ private:
         for (std::size_t i = 0; i < storages; ++i) { tenants_[i].placement = catalog_.storages()[i].placement; }
         needs_ = needs_of(schedule_);
         adopt_order();
+        if (auto prepared = decider_.prepare(*device_, catalog_, schedule_, needs_); !prepared) { return prepared; }
         if (auto resolved = resolve_budget(); !resolved) { return resolved; }
-        if (auto opened = executor_.open(*device_, catalog_, std::move(transport), settings_.outstanding); !opened) { return opened; }
+        if (auto opened = executor_.open(*device_, catalog_, std::move(transport), settings_.outstanding); !opened) {
+            return opened;
+        }
         Stage<Device, Transport> stage;
         stage.catalog = catalog_;
         stage.tenants = tenants_;
@@ -338,7 +360,7 @@ private:
             if (!is_streamed(storage)) { continue; }
             needs.total_bytes += storage.bytes;
             ++needs.storages;
-            needs.largest_storage_bytes = std::max(needs.largest_storage_bytes, storage.bytes);
+            needs.largest_storage_bytes = (std::max)(needs.largest_storage_bytes, storage.bytes);
         }
         needs.largest_step_bytes = needs.largest_storage_bytes;
         for (const Schedule::Step& step : schedule) {
@@ -353,7 +375,7 @@ private:
                 needs.largest_step_bytes = bytes;
                 needs.largest_step = step.position;
             }
-            needs.largest_step_storages = std::max(needs.largest_step_storages, count);
+            needs.largest_step_storages = (std::max)(needs.largest_step_storages, count);
         }
         return needs;
     }
@@ -373,11 +395,12 @@ private:
     [[nodiscard]] Status resolve_budget() {
         std::uint64_t resident = 0;
         for (const Storage& storage : catalog_.storages()) {
-            if (storage.placement == Placement::resident) { resident = pool::round_up(resident, storage.alignment_bytes) + storage.bytes; }
+            if (storage.placement == Placement::resident && !Decider::holds_residents) { resident = pool::round_up(resident, storage.alignment_bytes) + storage.bytes;
+            }
         }
         arena_bytes_ = resident;
         resident_held_ = pool::round_up(resident, device_->allocation_granularity());
-        floor_ = resident_held_ + decider_.floor_bytes(*device_, needs_);
+        floor_ = resident_held_ + decider_.floor_bytes();
         auto resolved = settings_.budget.try_resolve(budget_context(settings_.budget.winner().first.kind()));
         if (!resolved) { return resolved.error(); }
         budget_ = std::move(*resolved);
@@ -387,21 +410,21 @@ private:
         BudgetContext context;
         context.streamed_bytes = catalog_.streamed_bytes();
         context.resident_bytes = catalog_.resident_bytes();
-        context.everything_bytes = resident_held_ + decider_.ceiling_bytes(*device_, needs_);
+        context.everything_bytes = resident_held_ + decider_.ceiling_bytes();
         context.floor_bytes = floor_;
-        context.floor_step = needs_.largest_step;
-        if (needs_.largest_step != UINT32_MAX) { context.floor_step_name = schedule_[needs_.largest_step].name; }
+        context.floor_step = decider_.floor_step();
+        if (context.floor_step < schedule_.size()) { context.floor_step_name = schedule_[context.floor_step].name; }
         if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
             if (const auto memory = device_->memory()) { context.free_device_bytes = memory->free_bytes; }
         }
         context.reserve_bytes = settings_.reserve_bytes;
         return context;
     }
-    [[nodiscard]] Error below_floor(std::uint64_t floor, const pool::Needs& needs) const {
+    [[nodiscard]] Error below_floor(std::uint64_t floor, std::uint32_t step) const {
         return Error{ErrorKind::budget,
                      "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " + std::to_string(floor) +
-                         " that this schedule needs (step " + std::to_string(needs.largest_step) + "): raise the budget first",
-                     BudgetNumbers{needs.largest_step_bytes, budget_.bytes, resident_held_, floor, needs.largest_step}};
+                         " that this schedule needs (step " + std::to_string(step) + "): raise the budget first",
+                     BudgetNumbers{floor, budget_.bytes, resident_held_, floor, step}};
     }
 
     [[nodiscard]] Status view_host_storages() {
@@ -410,8 +433,9 @@ private:
             if (storage.placement != Placement::host || storage.bytes == 0) { continue; }
             const auto* source = std::get_if<HostSource>(&storage.source);
             if (source == nullptr || source->host->kind() != HostMemory::pinned) {
-                return Error{ErrorKind::unsupported, catalog_.describe(StorageId{i}) + " is to be read from the host, but its bytes are "
-                                                     "not in pinned memory: pin them, or place it elsewhere"};
+                return Error{ErrorKind::unsupported, catalog_.describe(StorageId{i}) +
+                                                         " is to be read from the host, but its bytes are "
+                                                         "not in pinned memory: pin them, or place it elsewhere"};
             }
             auto view = device_->device_view(catalog_.host_bytes(StorageId{i}));
             if (!view) { return view.error(); }
@@ -451,7 +475,8 @@ private:
             found.position.moment = position_.moment;
             return found;
         }
-        const std::uint32_t expected = position_.step == Position::nowhere ? 0 : (position_.step + 1) % schedule_.size();
+        const std::uint32_t expected =
+            position_.step == Position::nowhere ? 0 : (position_.step + 1) % schedule_.size();
         found.diverged = step != expected;
         if (found.diverged && settings_.strict) { return diverged(expected, "step " + std::to_string(step)); }
         if (schedule_.is_cyclic()) {
@@ -464,7 +489,7 @@ private:
     }
     [[nodiscard]] Result<Found> locate_storages(std::span<const StorageId> storages) {
         if (schedule_.empty()) { return Found{{position_.moment + 1, Position::nowhere}, base_, false}; }
-        if (storages.empty()) { return Found{position_, base_, false}; }
+        if (storages.empty()) { return Found{{position_.moment, position_.step}, base_, false}; }
         const std::uint32_t n = schedule_.size();
         const bool started = position_.step != Position::nowhere;
         std::uint32_t step = started ? position_.step : 0;
@@ -481,7 +506,10 @@ private:
             return diverged(started ? (position_.step + 1) % n : 0, catalog_.describe(storages.front()));
         }
         auto found = locate_step(step);
-        if (found && !announced) { found->diverged = true; }
+        if (found) {
+            found->diverged = found->diverged || !announced;
+            found->position.is_announced = announced;
+        }
         return found;
     }
     [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept {
@@ -505,7 +533,8 @@ private:
             if (!known) { return known.error(); }
             reader = *known;
         }
-        if (auto there = decider_.ensure(storages, found.position); !there) { return there.error(); }
+        Position position = found.position;
+        if (auto there = decider_.ensure(storages, position); !there) { return there.error(); }
         const std::uint32_t slot = take_slot();
         LeaseRecord& lease = leases_[slot];
         lease.storages = storages;
@@ -514,12 +543,13 @@ private:
             lease.storages = lease.own;
         }
         lease.readers.clear();
-        lease.position = found.position;
+        lease.position = position;
         lease.needs_record = !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
         for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
         if (reader) {
             if (auto waited = wait_for(lease, *reader); !waited) {
                 for (const StorageId storage : storages) { --tenants_[index(storage)].leases; }
+                decider_.forget(position);
                 free_leases_.push_back(slot);
                 return waited.error();
             }
@@ -527,7 +557,7 @@ private:
         lease.is_open = true;
         ++open_leases_;
         base_ = found.base;
-        position_ = found.position;
+        position_ = position;
         counters_.divergences += found.diverged ? 1U : 0U;
         ++counters_.acquires;
         return LeaseId{slot, lease.generation};
@@ -540,7 +570,9 @@ private:
     }
     [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader) {
         Point arrival = 0;
-        for (const StorageId storage : lease.storages) { arrival = std::max(arrival, tenants_[index(storage)].arrival); }
+        for (const StorageId storage : lease.storages) {
+            arrival = (std::max)(arrival, tenants_[index(storage)].arrival);
+        }
         if (auto waited = executor_.let_wait(reader, arrival); !waited) { return waited; }
         lease.readers.push_back(reader);
         return {};
@@ -556,10 +588,14 @@ private:
         return slot;
     }
     [[nodiscard]] const LeaseRecord* record(LeaseId id) const noexcept {
-        if (id.slot >= leases_.size() || !leases_[id.slot].is_open || leases_[id.slot].generation != id.generation) { return nullptr; }
+        if (id.slot >= leases_.size() || !leases_[id.slot].is_open || leases_[id.slot].generation != id.generation) {
+            return nullptr;
+        }
         return &leases_[id.slot];
     }
-    [[nodiscard]] LeaseRecord* record(LeaseId id) noexcept { return const_cast<LeaseRecord*>(std::as_const(*this).record(id)); }
+    [[nodiscard]] LeaseRecord* record(LeaseId id) noexcept {
+        return const_cast<LeaseRecord*>(std::as_const(*this).record(id));
+    }
 
     void record_step(std::span<const WeightId> weights) {
         recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}});
@@ -579,7 +615,9 @@ private:
         if (!failure_) { failure_ = error; }
     }
     [[nodiscard]] Error broken() const {
-        return failure_ ? *failure_ : Error{ErrorKind::device, "the device could not be drained after a failed call; it is left alone"};
+        return failure_
+                   ? *failure_
+                   : Error{ErrorKind::device, "the device could not be drained after a failed call; it is left alone"};
     }
 
     Device* device_;
@@ -608,12 +646,12 @@ private:
     std::vector<StorageId> wanted_;
     std::vector<std::uint64_t> seen_;  // by storage: the epoch in which it was wanted
     std::uint64_t epoch_ = 0;
-    bool unrecorded_uses_ = false;     // of storages that never leave
+    bool unrecorded_uses_ = false;  // of storages that never leave
     bool pass_open_ = false;
     bool captured_ = false;
     ReaderId primary_ = 0;
     Position position_;
-    Moment base_ = 0;                  // the moment of step 0 of this pass
+    Moment base_ = 0;  // the moment of step 0 of this pass
     std::vector<StepRecord> recording_, recorded_;
     std::optional<Error> failure_;
 };

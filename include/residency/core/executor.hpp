@@ -230,8 +230,9 @@ private:
         const auto capturing = device_->is_capturing(reader.timeline.stream());
         if (!capturing) { return capturing.error(); }
         if (*capturing) {
-            return Error{ErrorKind::unsupported, "the stream is being captured, and this lease needs an event that a graph cannot "
-                                                 "hold: capture with Residency::capture, or keep all weights resident"};
+            return Error{ErrorKind::unsupported,
+                         "the stream is being captured, and this lease needs an event that a graph cannot "
+                         "hold: capture with Residency::capture, or keep all weights resident"};
         }
         return Point{0};
     }

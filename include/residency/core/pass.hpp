@@ -79,7 +79,9 @@ public:
     [[nodiscard]] Lease<Engine> acquire(const What& what, Stream stream) {
         return unwrap(try_acquire(what, stream));
     }
-    [[nodiscard]] Lease<Engine> acquire(std::initializer_list<WeightId> weights) { return unwrap(try_acquire(weights)); }
+    [[nodiscard]] Lease<Engine> acquire(std::initializer_list<WeightId> weights) {
+        return unwrap(try_acquire(weights));
+    }
     template <Acquirable What>
     [[nodiscard]] Ticket<Engine> request(const What& what) {
         return unwrap(try_request(what));

@@ -36,7 +36,8 @@ namespace residency::inline RESIDENCY_ABI {
 template <class Evictor, class Prefetcher, class Pool, class Transport>
 class Residency {
     static_assert(evict::EvictionPolicy<Evictor>, "who leaves: the first parameter has to model evict::EvictionPolicy");
-    static_assert(prefetch::PrefetchPolicy<Prefetcher>, "what comes next: the second parameter has to model prefetch::PrefetchPolicy");
+    static_assert(prefetch::PrefetchPolicy<Prefetcher>,
+                  "what comes next: the second parameter has to model prefetch::PrefetchPolicy");
     static_assert(pool::MemoryPool<Pool>, "where it lives: the third parameter has to model pool::MemoryPool");
     static_assert(transport::TransportPolicy<Transport, typename Pool::Device>,
                   "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
@@ -52,13 +53,14 @@ public:
     using Ticket = residency::Ticket<Engine>;
 
     struct Options {
-        std::optional<Budget> budget{};          ///< what whoever runs the model says; wins over stored_budget
-        std::optional<Budget> stored_budget{};   ///< what came with the model; without either: automatic
-        std::uint64_t reserve_bytes = std::uint64_t{512} << 20;  ///< of free device memory that an automatic budget leaves
-        Schedule schedule{};                     ///< may be empty: then nothing is known of the future
-        bool strict = false;                     ///< a divergence from the schedule is an error, not a statistic
-        bool record = false;                     ///< keep what each pass acquired: recorded_schedule()
-        bool poison = false;                     ///< overwrite what leaves, so that a stray read is seen
+        std::optional<Budget> budget{};         ///< what whoever runs the model says; wins over stored_budget
+        std::optional<Budget> stored_budget{};  ///< what came with the model; without either: automatic
+        std::uint64_t reserve_bytes = std::uint64_t{512}
+                                      << 20;  ///< of free device memory that an automatic budget leaves
+        Schedule schedule{};                  ///< may be empty: then nothing is known of the future
+        bool strict = false;                  ///< a divergence from the schedule is an error, not a statistic
+        bool record = false;                  ///< keep what each pass acquired: recorded_schedule()
+        bool poison = false;                  ///< overwrite what leaves, so that a stray read is seen
         Evictor evictor{};
         Prefetcher prefetcher{};
         typename Pool::Config pool{};
@@ -76,9 +78,10 @@ public:
         settings.strict = options.strict;
         settings.record = options.record;
         settings.poison = options.poison;
-        auto engine = Engine::open(device, std::move(catalog), std::move(settings),
-                                   Decider{{std::move(options.evictor), std::move(options.prefetcher), std::move(options.pool)}},
-                                   Transport{std::move(options.transport)});
+        auto engine =
+            Engine::open(device, std::move(catalog), std::move(settings),
+                         Decider{{std::move(options.evictor), std::move(options.prefetcher), std::move(options.pool)}},
+                         Transport{std::move(options.transport)});
         if (!engine) { return engine.error(); }
         return Residency{std::move(*engine)};
     }
@@ -110,7 +113,9 @@ public:
     [[nodiscard]] Status try_drain() { return engine_->drain(); }
 #if RESIDENCY_EXCEPTIONS
     void set_schedule(Schedule schedule) { unwrap(try_set_schedule(std::move(schedule))); }
-    [[nodiscard]] Schedule recorded_schedule(Cycle cycle = Cycle::cyclic) const { return unwrap(try_recorded_schedule(cycle)); }
+    [[nodiscard]] Schedule recorded_schedule(Cycle cycle = Cycle::cyclic) const {
+        return unwrap(try_recorded_schedule(cycle));
+    }
     void drain() { unwrap(try_drain()); }
 #endif
 

@@ -13,20 +13,20 @@ namespace residency::inline RESIDENCY_ABI {
 /// What has happened, counted from construction or over one pass. Accesses are counted by storage.
 struct Counters {
     std::uint64_t passes = 0;
-    std::uint64_t acquires = 0;              ///< calls that gave a lease or a ticket
-    std::uint64_t hits = 0;                  ///< accesses that found the storage on the device, used before
-    std::uint64_t prefetch_hits = 0;         ///< accesses that found it there or on its way because it had been brought ahead
-    std::uint64_t demand_misses = 0;         ///< accesses that had to bring it
+    std::uint64_t acquires = 0;       ///< calls that gave a lease or a ticket
+    std::uint64_t hits = 0;           ///< accesses that found the storage on the device, used before
+    std::uint64_t prefetch_hits = 0;  ///< accesses that found it there or on its way because it had been brought ahead
+    std::uint64_t demand_misses = 0;  ///< accesses that had to bring it
     std::uint64_t hit_bytes = 0;
     std::uint64_t prefetch_hit_bytes = 0;
     std::uint64_t missed_bytes = 0;
-    std::uint64_t calls = 0;                 ///< copy calls
-    std::uint64_t fetched_bytes = 0;         ///< brought to the device, residents at construction included
+    std::uint64_t calls = 0;          ///< copy calls
+    std::uint64_t fetched_bytes = 0;  ///< brought to the device, residents at construction included
     std::uint64_t evictions = 0;
     std::uint64_t evicted_bytes = 0;
-    std::uint64_t dropped_prefetches = 0;    ///< proposals for which there was no room
-    std::uint64_t divergences = 0;           ///< acquisitions that the schedule did not announce
-    std::uint64_t host_waits = 0;            ///< times the host had to wait for the device outside construction and teardown
+    std::uint64_t dropped_prefetches = 0;  ///< proposals for which there was no room
+    std::uint64_t divergences = 0;         ///< acquisitions that the schedule did not announce
+    std::uint64_t host_waits = 0;  ///< times the host had to wait for the device outside construction and teardown
 
     friend bool operator==(const Counters&, const Counters&) = default;
 };
@@ -51,16 +51,16 @@ struct Counters {
 
 /// Everything a Residency can tell of itself. Device bytes are counted as the driver counts them.
 struct Statistics {
-    Counters total;                          ///< since construction
-    Counters last_pass;                      ///< of the last pass that ended
-    std::uint64_t budget_bytes = 0;          ///< the cap in force
-    std::uint64_t floor_bytes = 0;           ///< the smallest budget that works
-    std::uint64_t held_bytes = 0;            ///< what the library holds of the device: pool, residents, staging
-    std::uint64_t requested_bytes = 0;       ///< of these, what storages occupy now
+    Counters total;                     ///< since construction
+    Counters last_pass;                 ///< of the last pass that ended
+    std::uint64_t budget_bytes = 0;     ///< the cap in force
+    std::uint64_t floor_bytes = 0;      ///< the smallest budget that works
+    std::uint64_t held_bytes = 0;       ///< what the library holds of the device: pool, residents, staging
+    std::uint64_t requested_bytes = 0;  ///< of these, what storages occupy now
     std::uint64_t peak_requested_bytes = 0;
-    std::uint64_t resident_bytes = 0;        ///< of these, what never leaves
-    std::uint64_t host_read_bytes = 0;       ///< storages that kernels read from host memory
-    bool streaming = true;                   ///< false: everything fits, nothing ever leaves
+    std::uint64_t resident_bytes = 0;   ///< of these, what never leaves
+    std::uint64_t host_read_bytes = 0;  ///< storages that kernels read from host memory
+    bool streaming = true;              ///< false: everything fits, nothing ever leaves
     /// From the first to the last operation of a pass on its stream; the last pass known to be complete.
     std::optional<std::chrono::nanoseconds> pass_time;
     /// What no plan of copies beats, where the schedule gives compute times or a plan was made.

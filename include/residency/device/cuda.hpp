@@ -63,11 +63,11 @@ public:
     };
 
     struct Config {
-        unsigned events = 64;          ///< events created at the start, so that create_event is cheap
-        unsigned timing_events = 8;    ///< the same with Timing::on
-        unsigned host_threads = 0;     ///< threads that touch pinned memory; 0: as many as the machine has, at most 16
-        bool huge_pages = true;        ///< ask for huge pages for pinned memory
-        bool pin = true;               ///< false: allocate_host gives pageable memory, copied at a fifth of the speed
+        unsigned events = 64;        ///< events created at the start, so that create_event is cheap
+        unsigned timing_events = 8;  ///< the same with Timing::on
+        unsigned host_threads = 0;   ///< threads that touch pinned memory; 0: as many as the machine has, at most 16
+        bool huge_pages = true;      ///< ask for huge pages for pinned memory
+        bool pin = true;             ///< false: allocate_host gives pageable memory, copied at a fifth of the speed
     };
 
     /// Fails with its own error where there is no driver, one too old, no GPU, no such ordinal, or a lost device.
@@ -131,7 +131,9 @@ public:
     /// `offset` bytes into the memory; called once for each of the ranges that make it up, from several threads at once.
     /// It must not throw. The fill itself is the first touch.
     template <class Fill>
-        requires requires(Fill& fill, std::byte* first, std::uint64_t offset, std::uint64_t bytes) { fill(first, offset, bytes); }
+        requires requires(Fill& fill, std::byte* first, std::uint64_t offset, std::uint64_t bytes) {
+            fill(first, offset, bytes);
+        }
     [[nodiscard]] Result<void*> allocate_host(std::uint64_t bytes, Fill fill);
     [[nodiscard]] Status deallocate_host(void* at);
     [[nodiscard]] Status pin(void* at, std::uint64_t bytes);
@@ -267,7 +269,8 @@ private:
     [[nodiscard]] Status refuse_in_capture(Stream stream, const char* what);
     [[nodiscard]] Status refuse_in_any_capture(const char* what) const;
     [[nodiscard]] Error unsupported(const char* what, const char* instead) const {
-        return {ErrorKind::unsupported, state_->name + " (device " + std::to_string(state_->ordinal) + ") " + what + "; " + instead,
+        return {ErrorKind::unsupported,
+                state_->name + " (device " + std::to_string(state_->ordinal) + ") " + what + "; " + instead,
                 DeviceFailure{cudaErrorNotSupported, what, 0}};
     }
     [[nodiscard]] Error without_virtual_memory() const {
@@ -291,8 +294,8 @@ private:
     template <class Prepare>
     [[nodiscard]] Result<void*> allocate_host_with(std::uint64_t bytes, Prepare prepare);
     [[nodiscard]] Status copy_one(const Copy& copy, Stream stream) {
-        return checked(cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDefault, stream.get()), "cudaMemcpyAsync",
-                       copy.bytes);
+        return checked(cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDefault, stream.get()),
+                       "cudaMemcpyAsync", copy.bytes);
     }
 
     std::unique_ptr<State> state_;
@@ -329,7 +332,8 @@ inline Result<CudaDevice> CudaDevice::try_open(int ordinal, Config config) {
         const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
         return Error{ErrorKind::unsupported,
                      "the NVIDIA driver is too old: it supports CUDA " + version(driver_version) +
-                         ", this program was built with CUDA " + version(CUDART_VERSION) + "; " + detail::cuda_advice(code),
+                         ", this program was built with CUDA " + version(CUDART_VERSION) + "; " +
+                         detail::cuda_advice(code),
                      DeviceFailure{code, "cudaGetDeviceCount", 0}};
     }
     if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
@@ -363,7 +367,8 @@ inline Result<CudaDevice> CudaDevice::try_open(int ordinal, Config config) {
     if (const CUresult got = state->driver.device_get(&state->device, ordinal); got != CUDA_SUCCESS) {
         return detail::cuda_error(got, "cuDeviceGet");
     }
-    if (const CUresult got = state->driver.primary_context_retain(&state->context, state->device); got != CUDA_SUCCESS) {
+    if (const CUresult got = state->driver.primary_context_retain(&state->context, state->device);
+        got != CUDA_SUCCESS) {
         state->context = nullptr;
         return detail::cuda_error(got, "cuDevicePrimaryCtxRetain");
     }
@@ -384,7 +389,8 @@ inline Result<CudaDevice> CudaDevice::try_open(int ordinal, Config config) {
     }
     s.has_pools = has(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
     s.has_host_registration = has(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
-    s.has_virtual_memory = s.driver.has_virtual_memory() && has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+    s.has_virtual_memory =
+        s.driver.has_virtual_memory() && has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 #if CUDART_VERSION >= 12080
     s.has_batches = driver_version >= 12080;
 #endif
@@ -416,7 +422,8 @@ inline Status CudaDevice::refuse_in_capture(Stream stream, const char* what) {
     const Result<bool> capturing = is_capturing(stream);
     if (!capturing) { return capturing.error(); }
     if (!*capturing) [[likely]] { return {}; }
-    return Error{ErrorKind::wrong_state, std::string{what} + " is not possible in a capture: do it before begin_capture",
+    return Error{ErrorKind::wrong_state,
+                 std::string{what} + " is not possible in a capture: do it before begin_capture",
                  DeviceFailure{cudaErrorStreamCaptureUnsupported, what, 0}};
 }
 
@@ -606,10 +613,11 @@ inline Result<CudaDevice::Pool> CudaDevice::create_pool(std::uint64_t cap_bytes)
     if (!state_->has_pools) { return without_pools(); }
     const std::uint64_t step = pool_granularity();
     if (cap_bytes == 0 || cap_bytes % step != 0) {
-        return Error{ErrorKind::invalid_argument,
-                     "a pool's cap of " + std::to_string(cap_bytes) + " bytes would be rounded up by the driver: ask for " +
-                         (cap_bytes >= step ? std::to_string(cap_bytes / step * step) + " or " : std::string{}) +
-                         std::to_string((cap_bytes / step + 1) * step) + " (multiples of " + std::to_string(step) + ")"};
+        return Error{
+            ErrorKind::invalid_argument,
+            "a pool's cap of " + std::to_string(cap_bytes) + " bytes would be rounded up by the driver: ask for " +
+                (cap_bytes >= step ? std::to_string(cap_bytes / step * step) + " or " : std::string{}) +
+                std::to_string((cap_bytes / step + 1) * step) + " (multiples of " + std::to_string(step) + ")"};
     }
     const RelaxedScope scope{*state_};
     cudaMemPoolProps properties{};
@@ -687,8 +695,8 @@ Result<void*> CudaDevice::allocate_host_with(std::uint64_t bytes, Prepare prepar
         std::unique_ptr<void, HostDeleter> memory{detail::map_host(bytes, s.config.huge_pages), HostDeleter{bytes}};
         if (memory == nullptr) {
             return Error{ErrorKind::out_of_memory,
-                         "the host has no " + std::to_string(bytes) + " bytes of address space or memory left: " +
-                             std::strerror(errno),
+                         "the host has no " + std::to_string(bytes) +
+                             " bytes of address space or memory left: " + std::strerror(errno),
                          DeviceFailure{errno, "mmap", bytes}};
         }
         prepare(static_cast<std::byte*>(memory.get()));
@@ -714,7 +722,9 @@ inline Result<void*> CudaDevice::allocate_host(std::uint64_t bytes) {
 }
 
 template <class Fill>
-    requires requires(Fill& fill, std::byte* first, std::uint64_t offset, std::uint64_t bytes) { fill(first, offset, bytes); }
+    requires requires(Fill& fill, std::byte* first, std::uint64_t offset, std::uint64_t bytes) {
+        fill(first, offset, bytes);
+    }
 Result<void*> CudaDevice::allocate_host(std::uint64_t bytes, Fill fill) {
     return allocate_host_with(bytes, [this, bytes, &fill](std::byte* at) {
         auto work = [at, &fill](std::uint64_t first, std::uint64_t last) { fill(at + first, first, last - first); };
@@ -750,9 +760,9 @@ inline Status CudaDevice::pin(void* at, std::uint64_t bytes) {
         return unsupported("cannot pin memory that the caller owns", "load into memory from allocate_host");
     }
     if (const std::string file = detail::file_mapping_in(at, bytes); !file.empty()) {
-        return Error{ErrorKind::invalid_argument,
-                     "pin: these bytes are a mapping of " + file + ", and pinning one may never return: read the file into "
-                     "anonymous memory and pin that"};
+        return Error{ErrorKind::invalid_argument, "pin: these bytes are a mapping of " + file +
+                                                      ", and pinning one may never return: read the file into "
+                                                      "anonymous memory and pin that"};
     }
     const RelaxedScope scope{*state_};
     return register_host(at, bytes);
@@ -769,7 +779,8 @@ inline Result<const void*> CudaDevice::device_view(const void* at) {
     const cudaError_t code = cudaPointerGetAttributes(&attributes, at);
     if (code != cudaSuccess) { return runtime_failure(code, "cudaPointerGetAttributes"); }
     if (attributes.type != cudaMemoryTypeHost || attributes.devicePointer == nullptr) {
-        return Error{ErrorKind::invalid_argument, "device_view: these bytes are not pinned host memory: pin them first"};
+        return Error{ErrorKind::invalid_argument,
+                     "device_view: these bytes are not pinned host memory: pin them first"};
     }
     return attributes.devicePointer;
 }
@@ -823,10 +834,13 @@ inline Status CudaDevice::map(std::span<const Mapping<Chunk>> mappings, std::uin
     const std::lock_guard lock{s.mappings_mutex};
     std::size_t mapped = 0;
     const auto roll_back = [&] {
-        for (std::size_t i = 0; i < mapped; ++i) { static_cast<void>(s.driver.memory_unmap(address(mappings[i]), bytes)); }
+        for (std::size_t i = 0; i < mapped; ++i) {
+            static_cast<void>(s.driver.memory_unmap(address(mappings[i]), bytes));
+        }
     };
     for (; mapped < mappings.size(); ++mapped) {
-        const CUresult code = s.driver.memory_map(address(mappings[mapped]), bytes, 0, mappings[mapped].chunk.handle, 0);
+        const CUresult code =
+            s.driver.memory_map(address(mappings[mapped]), bytes, 0, mappings[mapped].chunk.handle, 0);
         if (code != CUDA_SUCCESS) {
             roll_back();
             return failure(code, "cuMemMap", bytes);
@@ -858,13 +872,16 @@ inline Status CudaDevice::unmap(void* at, std::uint64_t bytes) {
     const std::lock_guard lock{s.mappings_mutex};
     const auto begin = s.mappings.lower_bound(first);
     const auto end = s.mappings.lower_bound(first + bytes);
-    const bool cuts_the_first = begin != s.mappings.begin() && std::prev(begin)->first + std::prev(begin)->second > first;
+    const bool cuts_the_first =
+        begin != s.mappings.begin() && std::prev(begin)->first + std::prev(begin)->second > first;
     const bool cuts_the_last = begin != end && std::prev(end)->first + std::prev(end)->second > first + bytes;
     if (begin == end || cuts_the_first || cuts_the_last) {
         return Error{ErrorKind::invalid_argument, "unmap: the range must hold whole mapped chunks, at least one"};
     }
     for (auto mapping = begin; mapping != end; mapping = s.mappings.erase(mapping)) {
-        if (Status done = checked(s.driver.memory_unmap(mapping->first, mapping->second), "cuMemUnmap", mapping->second); !done) {
+        if (Status done =
+                checked(s.driver.memory_unmap(mapping->first, mapping->second), "cuMemUnmap", mapping->second);
+            !done) {
             return done;
         }
     }
@@ -882,10 +899,12 @@ inline Result<bool> CudaDevice::is_capturing(Stream stream) {
 
 inline Status CudaDevice::begin_capture(Stream stream) {
     if (stream.is_legacy_default()) {
-        return Error{ErrorKind::invalid_argument, "the legacy default stream cannot be captured: pass a stream of your own"};
+        return Error{ErrorKind::invalid_argument,
+                     "the legacy default stream cannot be captured: pass a stream of your own"};
     }
     const Scope scope{*state_};
-    Status begun = checked(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    Status begun =
+        checked(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     if (begun) { state_->captures.fetch_add(1, std::memory_order_relaxed); }
     return begun;
 }
@@ -899,7 +918,8 @@ inline Result<CudaDevice::Graph> CudaDevice::end_capture(Stream stream) {
         code != cudaErrorStreamCaptureUnmatched) {
         std::uint32_t running = state_->captures.load(std::memory_order_relaxed);
         // A capture that the caller began by the runtime was never counted.
-        while (running != 0 && !state_->captures.compare_exchange_weak(running, running - 1, std::memory_order_relaxed)) {}
+        while (running != 0 &&
+               !state_->captures.compare_exchange_weak(running, running - 1, std::memory_order_relaxed)) {}
     }
     if (code != cudaSuccess) { return runtime_failure(code, "cudaStreamEndCapture"); }
     Graph graph;
@@ -965,7 +985,8 @@ inline Status CudaDevice::wait_flag(Stream stream, Flag flag, std::uint32_t valu
 inline Status CudaDevice::raise_flag(Flag flag, std::uint32_t value) {
     const std::atomic_ref counter{*flag.value};
     std::uint32_t now = counter.load(std::memory_order_relaxed);
-    while (now < value && !counter.compare_exchange_weak(now, value, std::memory_order_release, std::memory_order_relaxed)) {}
+    while (now < value &&
+           !counter.compare_exchange_weak(now, value, std::memory_order_release, std::memory_order_relaxed)) {}
     return {};
 }
 

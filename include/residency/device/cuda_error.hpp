@@ -39,7 +39,8 @@ namespace residency::inline RESIDENCY_ABI::detail {
 /// What to do about a code; empty where the code's own name says it.
 [[nodiscard]] constexpr const char* cuda_advice(int code) noexcept {
     if (is_lost_device(code)) {
-        return "the device is lost for this process: run under compute-sanitizer to find the kernel at fault, and restart";
+        return "the device is lost for this process: run under compute-sanitizer to find the kernel at fault, and "
+               "restart";
     }
     switch (code) {
         case 2: return "free memory, or ask for less";

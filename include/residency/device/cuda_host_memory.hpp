@@ -37,18 +37,20 @@ void for_blocks_in_parallel(std::uint64_t bytes, std::uint64_t block, unsigned t
             for (;;) {
                 const std::uint64_t first = shared.next.fetch_add(shared.block, std::memory_order_relaxed);
                 if (first >= shared.bytes) { return nullptr; }
-                (*shared.work)(first, std::min(first + shared.block, shared.bytes));
+                (*shared.work)(first, (std::min)(first + shared.block, shared.bytes));
             }
         }
     };
     constexpr unsigned most = 64;
     Shared shared{&work, bytes, block};
     const std::uint64_t blocks = (bytes + block - 1) / block;
-    const auto helpers = static_cast<unsigned>(std::min<std::uint64_t>(std::min(threads, most), blocks));
+    const auto helpers = static_cast<unsigned>(std::min<std::uint64_t>((std::min)(threads, most), blocks));
     pthread_t started[most];
     unsigned running = 0;
     // A thread that cannot be started only means that the others do more.
-    while (running + 1 < helpers && pthread_create(&started[running], nullptr, &Shared::run, &shared) == 0) { ++running; }
+    while (running + 1 < helpers && pthread_create(&started[running], nullptr, &Shared::run, &shared) == 0) {
+        ++running;
+    }
     Shared::run(&shared);
     for (unsigned i = 0; i < running; ++i) { pthread_join(started[i], nullptr); }
 }
@@ -113,7 +115,8 @@ inline void touch_host(void* at, std::uint64_t bytes, unsigned threads) {
         if (at_line_start) {
             std::uint64_t first = 0, last = 0, inode = 0;
             int name = 0;
-            if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*x %*x:%*x %" SCNu64 " %n", &first, &last, &inode, &name) == 3 &&
+            if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*x %*x:%*x %" SCNu64 " %n", &first, &last, &inode,
+                            &name) == 3 &&
                 inode != 0 && first < begin + bytes && begin < last) {
                 const std::string_view path = line + name;
                 const bool in_memory = path.starts_with("/memfd:") || path.starts_with("/dev/shm/") ||
@@ -133,7 +136,8 @@ inline void touch_host(void* at, std::uint64_t bytes, unsigned threads) {
     rlimit limit{};
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) { return {}; }
     return " (RLIMIT_MEMLOCK is " +
-           (limit.rlim_cur == RLIM_INFINITY ? std::string{"unlimited"} : std::to_string(limit.rlim_cur) + " bytes") + ")";
+           (limit.rlim_cur == RLIM_INFINITY ? std::string{"unlimited"} : std::to_string(limit.rlim_cur) + " bytes") +
+           ")";
 }
 
 }  // namespace residency::inline RESIDENCY_ABI::detail

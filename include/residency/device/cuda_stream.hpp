@@ -32,9 +32,10 @@ public:
     constexpr operator cudaStream_t() const noexcept { return stream_; }  // NOLINT(google-explicit-constructor)
 
     template <class Reference>
-        requires(std::constructible_from<Reference, cudaStream_t> && requires(const Reference& reference) {
-            { reference.get() } -> std::same_as<cudaStream_t>;
-        })
+        requires(std::constructible_from<Reference, cudaStream_t> &&
+                 requires(const Reference& reference) {
+                     { reference.get() } -> std::same_as<cudaStream_t>;
+                 })
     constexpr operator Reference() const noexcept {  // NOLINT(google-explicit-constructor)
         return Reference{stream_};
     }

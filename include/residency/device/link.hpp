@@ -15,10 +15,10 @@ struct LinkModel {
     std::string_view name = "h200_measured";
     double to_device_bytes_per_second = 55.5e9;
     double to_host_bytes_per_second = 55.5e9;
-    double pageable_bytes_per_second = 10.4e9;        ///< either direction, host memory that is not pinned
-    double on_device_bytes_per_second = 2.1e12;       ///< copies and fills within the device
-    std::chrono::nanoseconds call_latency{2400};      ///< of a call, however many pieces it has
-    std::chrono::nanoseconds node_latency{4500};      ///< of a copy node of a captured graph
+    double pageable_bytes_per_second = 10.4e9;    ///< either direction, host memory that is not pinned
+    double on_device_bytes_per_second = 2.1e12;   ///< copies and fills within the device
+    std::chrono::nanoseconds call_latency{2400};  ///< of a call, however many pieces it has
+    std::chrono::nanoseconds node_latency{4500};  ///< of a copy node of a captured graph
 
     friend bool operator==(const LinkModel&, const LinkModel&) = default;
 };
@@ -27,14 +27,26 @@ struct LinkModel {
 /// (about 80 % of the raw rate of PCIe, 90 % of NVLink-C2C), with the measured latencies.
 namespace links {
 
-inline constexpr LinkModel pcie3{.name = "pcie3", .to_device_bytes_per_second = 12.5e9, .to_host_bytes_per_second = 12.5e9,
-                                 .pageable_bytes_per_second = 6e9, .on_device_bytes_per_second = 0.4e12};
-inline constexpr LinkModel pcie4{.name = "pcie4", .to_device_bytes_per_second = 25e9, .to_host_bytes_per_second = 25e9,
-                                 .pageable_bytes_per_second = 8e9, .on_device_bytes_per_second = 0.8e12};
-inline constexpr LinkModel pcie5{.name = "pcie5", .to_device_bytes_per_second = 51e9, .to_host_bytes_per_second = 51e9,
-                                 .pageable_bytes_per_second = 10e9, .on_device_bytes_per_second = 1.6e12};
-inline constexpr LinkModel gh200{.name = "gh200", .to_device_bytes_per_second = 400e9, .to_host_bytes_per_second = 400e9,
-                                 .pageable_bytes_per_second = 100e9, .on_device_bytes_per_second = 1.9e12};
+inline constexpr LinkModel pcie3{.name = "pcie3",
+                                 .to_device_bytes_per_second = 12.5e9,
+                                 .to_host_bytes_per_second = 12.5e9,
+                                 .pageable_bytes_per_second = 6e9,
+                                 .on_device_bytes_per_second = 0.4e12};
+inline constexpr LinkModel pcie4{.name = "pcie4",
+                                 .to_device_bytes_per_second = 25e9,
+                                 .to_host_bytes_per_second = 25e9,
+                                 .pageable_bytes_per_second = 8e9,
+                                 .on_device_bytes_per_second = 0.8e12};
+inline constexpr LinkModel pcie5{.name = "pcie5",
+                                 .to_device_bytes_per_second = 51e9,
+                                 .to_host_bytes_per_second = 51e9,
+                                 .pageable_bytes_per_second = 10e9,
+                                 .on_device_bytes_per_second = 1.6e12};
+inline constexpr LinkModel gh200{.name = "gh200",
+                                 .to_device_bytes_per_second = 400e9,
+                                 .to_host_bytes_per_second = 400e9,
+                                 .pageable_bytes_per_second = 100e9,
+                                 .on_device_bytes_per_second = 1.9e12};
 inline constexpr LinkModel h200_measured{};
 
 inline constexpr std::array all{pcie3, pcie4, pcie5, gh200, h200_measured};

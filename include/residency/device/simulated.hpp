@@ -56,18 +56,18 @@ namespace residency::inline RESIDENCY_ABI {
 class SimulatedDevice {
 public:
     struct Config {
-        std::uint64_t memory_bytes = std::uint64_t{16} << 30U;       ///< of the device
+        std::uint64_t memory_bytes = std::uint64_t{16} << 30U;  ///< of the device
         std::uint64_t allocation_granularity = std::uint64_t{2} << 20U;
         std::uint64_t pool_granularity = std::uint64_t{32} << 20U;
-        std::uint64_t pool_block_bytes = 512;                        ///< what a pool rounds its blocks to
-        std::uint64_t chunk_granularity = std::uint64_t{2} << 20U;   ///< a multiple of the page
+        std::uint64_t pool_block_bytes = 512;                       ///< what a pool rounds its blocks to
+        std::uint64_t chunk_granularity = std::uint64_t{2} << 20U;  ///< a multiple of the page
         LinkModel link{};
-        std::chrono::nanoseconds call_cost{150};         ///< host time of a call
-        std::chrono::nanoseconds copy_cost{700};         ///< more, for a copy call
-        std::chrono::nanoseconds copy_piece_cost{310};   ///< more, for each of its pieces
-        std::chrono::nanoseconds launch_cost{2500};      ///< more, for a kernel or a graph
-        bool concurrent_kernels = true;  ///< of different streams, without slowing one another down
-        double jitter = 1.0;             ///< durations are multiplied by a random factor in [1 / jitter, jitter]
+        std::chrono::nanoseconds call_cost{150};        ///< host time of a call
+        std::chrono::nanoseconds copy_cost{700};        ///< more, for a copy call
+        std::chrono::nanoseconds copy_piece_cost{310};  ///< more, for each of its pieces
+        std::chrono::nanoseconds launch_cost{2500};     ///< more, for a kernel or a graph
+        bool concurrent_kernels = true;                 ///< of different streams, without slowing one another down
+        double jitter = 1.0;  ///< durations are multiplied by a random factor in [1 / jitter, jitter]
         std::uint64_t seed = 1;
         bool checker = true;
         bool real_bytes = true;          ///< false: addresses without memory, kernels without bodies; for predictions
@@ -99,8 +99,8 @@ public:
     struct Statistics {
         std::array<std::uint64_t, simulation::call_kinds> calls{};  ///< by CallKind, failed ones included
         std::uint64_t operations = 0;                               ///< executed
-        std::uint64_t bytes_to_device = 0, bytes_to_host = 0;       ///< enqueued, not those inside graphs that never ran
-        std::uint64_t copies = 0;                                   ///< pieces of more than zero bytes
+        std::uint64_t bytes_to_device = 0, bytes_to_host = 0;  ///< enqueued, not those inside graphs that never ran
+        std::uint64_t copies = 0;                              ///< pieces of more than zero bytes
         [[nodiscard]] std::uint64_t of(CallKind kind) const noexcept { return calls[static_cast<std::size_t>(kind)]; }
     };
 
@@ -226,10 +226,10 @@ private:
     using Lock = std::unique_lock<std::mutex>;
 
     struct EventState {
-        Marker* marker = nullptr;    ///< of its last record; null: never recorded
+        Marker* marker = nullptr;  ///< of its last record; null: never recorded
         bool timing = false;
-        std::uint32_t capture = 0;   ///< number of the capture it was last recorded in
-        std::uint32_t mark = 0;      ///< point of that capture
+        std::uint32_t capture = 0;  ///< number of the capture it was last recorded in
+        std::uint32_t mark = 0;     ///< point of that capture
     };
     struct ChunkState {
         std::uint64_t offset = 0, bytes = 0;
@@ -272,12 +272,13 @@ private:
     [[nodiscard]] Error misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at = nullptr,
                                std::uint64_t bytes = 0);
     [[nodiscard]] Error dead_handle(CallKind call, const char* what) {
-        return misuse(ErrorKind::invalid_argument, call, std::string{"this "} + what + " does not exist, or no longer does");
+        return misuse(ErrorKind::invalid_argument, call,
+                      std::string{"this "} + what + " does not exist, or no longer does");
     }
     [[nodiscard]] Error out_of_memory(CallKind call, std::uint64_t bytes) const;
     /// Reports an address that this operation cannot use.
-    [[nodiscard]] Error unusable(CallKind call, std::uint32_t number, OperationKind kind, std::uint32_t label, const void* at,
-                                 std::uint64_t bytes);
+    [[nodiscard]] Error unusable(CallKind call, std::uint32_t number, OperationKind kind, std::uint32_t label,
+                                 const void* at, std::uint64_t bytes);
 
     // Streams and order.
     /// Its number, or 0 for a handle of nothing.
@@ -302,13 +303,16 @@ private:
     void enqueue_fill(std::uint32_t number, std::byte* at, std::byte value, std::uint64_t bytes, std::int64_t duration);
     void enqueue_kernel(Operation* operation);
     [[nodiscard]] Status check_ranges(const simulation::GraphState& graph, std::uint32_t number);
-    [[nodiscard]] std::uint32_t label_of(OperationKind kind) const noexcept { return kind_labels_[static_cast<std::size_t>(kind)]; }
+    [[nodiscard]] std::uint32_t label_of(OperationKind kind) const noexcept {
+        return kind_labels_[static_cast<std::size_t>(kind)];
+    }
     Status host_access(const void* at, std::uint64_t bytes, bool write);
 
     // Memory.
     [[nodiscard]] bool take_bytes(std::uint64_t bytes);
     /// Device addresses with memory under them, known to the checker; null where the process has none.
-    [[nodiscard]] std::byte* new_memory(std::uint64_t bytes, Content content, const Access& access, std::uint32_t& region);
+    [[nodiscard]] std::byte* new_memory(std::uint64_t bytes, Content content, const Access& access,
+                                        std::uint32_t& region);
     void drop_memory(std::byte* at, std::uint64_t bytes, std::uint32_t region);
     Status add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only);
     Status release_pinned(void* at, bool pinned_only, CallKind call);

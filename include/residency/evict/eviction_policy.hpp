@@ -20,10 +20,10 @@ using Moment = std::uint64_t;
 
 /// What an evictor may know. Everything outlives the evictor's use of it.
 struct Context {
-    std::span<const std::uint64_t> bytes;       ///< of each storage, by StorageId, as the pool rounds
-    std::uint64_t capacity_bytes = 0;           ///< what streamed storages share
-    const UseOrder* order = nullptr;            ///< the declared or recorded future; null where there is none
-    std::span<const std::uint32_t> groups = {}; ///< the layer of each storage, or empty: all in one
+    std::span<const std::uint64_t> bytes;        ///< of each storage, by StorageId, as the pool rounds
+    std::uint64_t capacity_bytes = 0;            ///< what streamed storages share
+    const UseOrder* order = nullptr;             ///< the declared or recorded future; null where there is none
+    std::span<const std::uint32_t> groups = {};  ///< the layer of each storage, or empty: all in one
 };
 
 /// Stands for "any storage may leave" in concept checks and tests.
@@ -49,14 +49,13 @@ struct AnyMayLeave {
 ///  E5 Same calls, same answers: no clock, no address, no unseeded randomness.
 ///  E6 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have knobs.
 template <class E>
-concept EvictionPolicy =
-    std::default_initializable<E> && std::is_nothrow_move_constructible_v<E> &&
-    requires(E e, const Context& context, StorageId id, Moment now, AnyMayLeave may_leave) {
-        { e.attach(context) } -> std::same_as<Status>;
-        { e.inserted(id, now) } noexcept;
-        { e.used(id, now) } noexcept;
-        { e.removed(id) } noexcept;
-        { e.victim(now, may_leave) } noexcept -> std::same_as<std::optional<StorageId>>;
-    };
+concept EvictionPolicy = std::default_initializable<E> && std::is_nothrow_move_constructible_v<E> &&
+                         requires(E e, const Context& context, StorageId id, Moment now, AnyMayLeave may_leave) {
+                             { e.attach(context) } -> std::same_as<Status>;
+                             { e.inserted(id, now) } noexcept;
+                             { e.used(id, now) } noexcept;
+                             { e.removed(id) } noexcept;
+                             { e.victim(now, may_leave) } noexcept -> std::same_as<std::optional<StorageId>>;
+                         };
 
 }  // namespace residency::inline RESIDENCY_ABI::evict

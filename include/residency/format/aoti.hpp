@@ -36,7 +36,8 @@ struct AotiConstant {
     Shape shape;
     Strides strides;                    ///< elements; empty where dense
     std::uint64_t offset_elements = 0;  ///< in its storage
-    std::uint64_t storage_bytes = 0;    ///< the constant's data_size: of the whole storage, with padding where there is some
+    std::uint64_t storage_bytes =
+        0;  ///< the constant's data_size: of the whole storage, with padding where there is some
 };
 
 /// How storages follow each other in a weights blob.
@@ -48,7 +49,8 @@ enum class AotiLayout : std::uint8_t {
 
 namespace detail {
 
-[[nodiscard]] inline std::optional<std::uint64_t> aoti_end(std::uint64_t offset, std::uint64_t bytes, AotiLayout layout) noexcept {
+[[nodiscard]] inline std::optional<std::uint64_t> aoti_end(std::uint64_t offset, std::uint64_t bytes,
+                                                           AotiLayout layout) noexcept {
     constexpr std::uint64_t alignment = 64;
     auto end = residency::detail::checked_add(offset, bytes);
     if (end && layout == AotiLayout::padded) {
@@ -58,7 +60,8 @@ namespace detail {
     return end;
 }
 
-[[nodiscard]] inline std::optional<std::uint64_t> aoti_total(std::span<const AotiConstant> constants, AotiLayout layout) noexcept {
+[[nodiscard]] inline std::optional<std::uint64_t> aoti_total(std::span<const AotiConstant> constants,
+                                                             AotiLayout layout) noexcept {
     std::optional<std::uint64_t> total = 0;
     for (const AotiConstant& constant : constants) {
         if (total) { total = aoti_end(*total, constant.storage_bytes, layout); }
@@ -67,15 +70,19 @@ namespace detail {
 }
 
 /// Appends a blob in [begin, begin + bytes) of a file that is in the model already.
-[[nodiscard]] inline Status append_aoti_blob(ModelFile& model, std::uint32_t file, std::uint64_t begin, std::uint64_t bytes,
-                                             std::span<const AotiConstant> constants, AotiLayout layout, const std::string& prefix) {
+[[nodiscard]] inline Status append_aoti_blob(ModelFile& model, std::uint32_t file, std::uint64_t begin,
+                                             std::uint64_t bytes, std::span<const AotiConstant> constants,
+                                             AotiLayout layout, const std::string& prefix) {
     const std::string& path = model.files[file].path;
-    const auto shown_total = [](std::optional<std::uint64_t> total) { return total ? std::to_string(*total) : std::string{"more than 64 bits hold"}; };
+    const auto shown_total = [](std::optional<std::uint64_t> total) {
+        return total ? std::to_string(*total) : std::string{"more than 64 bits hold"};
+    };
     if (layout == AotiLayout::automatic) {
         layout = aoti_total(constants, AotiLayout::dense) == bytes ? AotiLayout::dense : AotiLayout::padded;
     }
     if (const auto total = aoti_total(constants, layout); total != bytes) {
-        return malformed(path, begin, "the weights blob does not have the size of its constants", std::to_string(bytes) + " bytes",
+        return malformed(path, begin, "the weights blob does not have the size of its constants",
+                         std::to_string(bytes) + " bytes",
                          shown_total(aoti_total(constants, AotiLayout::dense)) + ", or " +
                              shown_total(aoti_total(constants, AotiLayout::padded)) + " with padding");
     }
@@ -89,8 +96,8 @@ namespace detail {
         if (!from) { return malformed(path, begin + offset, what + "its offset does not fit in 64 bits"); }
         const auto storage = static_cast<std::uint32_t>(model.storages.size());
         model.storages.push_back({file, begin + offset, constant.storage_bytes, false});
-        if (Status added = append_view(model, {prefix + constant.name, std::string{type->name}, type->type, constant.shape,
-                                               constant.strides, storage, *from, 0});
+        if (Status added = append_view(model, {prefix + constant.name, std::string{type->name}, type->type,
+                                               constant.shape, constant.strides, storage, *from, 0});
             !added) {
             return malformed(path, begin + offset, what + added.error().message());
         }
@@ -103,7 +110,8 @@ namespace detail {
 class AotiTable {
 public:
     /// `text` starts at byte `base` of `source`.
-    [[nodiscard]] static Result<std::vector<AotiConstant>> try_read(std::string_view text, const std::string& source, std::uint64_t base) {
+    [[nodiscard]] static Result<std::vector<AotiConstant>> try_read(std::string_view text, const std::string& source,
+                                                                    std::uint64_t base) {
         constexpr std::string_view mark = "constants_info_[";
         std::vector<AotiConstant> constants;
         std::vector<bool> folded;
@@ -113,7 +121,9 @@ public:
             at += mark.size();
             std::uint64_t number = 0;
             std::string_view field;
-            if (!reader.number(number) || !reader.skip("].") || !reader.word(field) || !reader.skip(" = ")) { continue; }
+            if (!reader.number(number) || !reader.skip("].") || !reader.word(field) || !reader.skip(" = ")) {
+                continue;
+            }
             const auto broken = [&](const std::string& what) {
                 return malformed(source, base + start, "the table of constants: " + what);
             };
@@ -121,7 +131,9 @@ public:
                 constants.emplace_back();
                 folded.push_back(false);
             }
-            if (number + 1 != constants.size()) { return broken("entry " + std::to_string(number) + " is out of order"); }
+            if (number + 1 != constants.size()) {
+                return broken("entry " + std::to_string(number) + " is out of order");
+            }
             AotiConstant& constant = constants.back();
             bool fine = true;
             if (field == "name") {
@@ -171,7 +183,8 @@ private:
     }
     [[nodiscard]] bool word(std::string_view& out) noexcept {
         const std::size_t start = at_;
-        while (at_ < text_.size() && ((text_[at_] >= 'a' && text_[at_] <= 'z') || (text_[at_] >= '0' && text_[at_] <= '9') || text_[at_] == '_')) {
+        while (at_ < text_.size() && ((text_[at_] >= 'a' && text_[at_] <= 'z') ||
+                                      (text_[at_] >= '0' && text_[at_] <= '9') || text_[at_] == '_')) {
             ++at_;
         }
         out = text_.substr(start, at_ - start);
@@ -227,7 +240,8 @@ struct LocatedTensor {
 };
 
 /// Finds a tensor that torch.save wrote.
-[[nodiscard]] inline Result<LocatedTensor> locate_torch_tensor(const Input& input, std::uint64_t begin, std::uint64_t bytes) {
+[[nodiscard]] inline Result<LocatedTensor> locate_torch_tensor(const Input& input, std::uint64_t begin,
+                                                               std::uint64_t bytes) {
     constexpr std::uint64_t longest_pickle = 1 << 16;
     const auto zip = ZipDirectory::try_read(input, begin, bytes);
     if (!zip) { return zip.error(); }
@@ -243,27 +257,31 @@ struct LocatedTensor {
         const auto text = input.try_text(range->offset, std::min<std::uint64_t>(range->bytes, 16));
         if (!text) { return text.error(); }
         if (*text != "little") {
-            return Error{ErrorKind::unsupported, malformed(input.path(), range->offset, "a saved tensor of another byte order").message()};
+            return Error{ErrorKind::unsupported,
+                         malformed(input.path(), range->offset, "a saved tensor of another byte order").message()};
         }
     }
     const auto range = zip->try_locate(input, *pickle);
     if (!range) { return range.error(); }
-    if (range->bytes > longest_pickle) { return malformed(input.path(), range->offset, "the pickle of a tensor is too long", std::to_string(range->bytes) + " bytes"); }
+    if (range->bytes > longest_pickle) {
+        return malformed(input.path(), range->offset, "the pickle of a tensor is too long",
+                         std::to_string(range->bytes) + " bytes");
+    }
     const auto text = input.try_text(range->offset, range->bytes);
     if (!text) { return text.error(); }
     auto tensor = TorchPickle::try_read(*text, input.path(), range->offset);
     if (!tensor) { return tensor.error(); }
     const auto* record = zip->find(folder + "data/" + tensor->storage_key);
-    const auto wanted = residency::detail::checked_multiply(tensor->storage_elements,
-                                                            tensor->is_untyped ? 1 : tensor->dtype.type.block_bits() / 8);
+    const auto wanted = residency::detail::checked_multiply(
+        tensor->storage_elements, tensor->is_untyped ? 1 : tensor->dtype.type.block_bits() / 8);
     if (record == nullptr || !wanted) {
         return malformed(input.path(), range->offset, "a saved tensor lacks its data", shown(tensor->storage_key));
     }
     const auto data = zip->try_locate(input, *record);
     if (!data) { return data.error(); }
     if (data->bytes != *wanted) {
-        return malformed(input.path(), data->offset, "the data of a saved tensor have another size", std::to_string(data->bytes) + " bytes",
-                         std::to_string(*wanted));
+        return malformed(input.path(), data->offset, "the data of a saved tensor have another size",
+                         std::to_string(data->bytes) + " bytes", std::to_string(*wanted));
     }
     return LocatedTensor{std::move(*tensor), *data};
 }
@@ -284,7 +302,8 @@ public:
         if (archive_ != nullptr) {
             const auto* entry = zip_->find(path);
             if (entry == nullptr) {
-                return malformed(archive_->path(), 0, "the package has no record " + shown(path) + ", which " + shown(asked_by) + " names");
+                return malformed(archive_->path(), 0,
+                                 "the package has no record " + shown(path) + ", which " + shown(asked_by) + " names");
             }
             const auto range = zip_->try_locate(*archive_, *entry);
             if (!range) { return range.error(); }
@@ -302,7 +321,9 @@ public:
         }
         return malformed(asked_by, 0, "names " + shown(name) + ", which is not there");
     }
-    [[nodiscard]] const Input& input(const Record& record) const noexcept { return archive_ != nullptr ? *archive_ : inputs_[record.file]; }
+    [[nodiscard]] const Input& input(const Record& record) const noexcept {
+        return archive_ != nullptr ? *archive_ : inputs_[record.file];
+    }
 
 private:
     const Input* archive_ = nullptr;
@@ -331,9 +352,12 @@ private:
 using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optional<TorchDType>>>;
 
 /// {name: [record, shape, strides, offset in elements]}; the records are tensors that torch.save wrote.
-[[nodiscard]] inline Status append_weights_config(ModelFile& model, AotiRecords& records, const JsonTree& config, const std::string& source,
-                                                  const std::string& root, const std::string& prefix, AotiStorages& storages) {
-    if (!config.root().is_object()) { return malformed(source, config.root().place(), "weights_config.json is not an object"); }
+[[nodiscard]] inline Status append_weights_config(ModelFile& model, AotiRecords& records, const JsonTree& config,
+                                                  const std::string& source, const std::string& root,
+                                                  const std::string& prefix, AotiStorages& storages) {
+    if (!config.root().is_object()) {
+        return malformed(source, config.root().place(), "weights_config.json is not an object");
+    }
     for (const auto& entry : config.root().children()) {
         const auto broken = [&](const std::string& what) {
             return malformed(source, entry.place(), "weight " + shown(entry.key()) + ": " + what);
@@ -343,8 +367,8 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         ModelFile::WeightEntry weight;
         weight.name = prefix + std::string{entry.key()};
         const auto offset = record_name ? fields[3].number() : std::nullopt;
-        if (!offset || !is_record_name(*record_name) || !counts_of(fields[1], weight.shape, false) || !counts_of(fields[2], weight.strides, false) ||
-            weight.shape.size() != weight.strides.size()) {
+        if (!offset || !is_record_name(*record_name) || !counts_of(fields[1], weight.shape, false) ||
+            !counts_of(fields[2], weight.strides, false) || weight.shape.size() != weight.strides.size()) {
             return broken("not an array of a record's name, a shape, strides and an offset");
         }
         const std::string path = root + "data/weights/" + std::string{*record_name};
@@ -354,7 +378,10 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
             if (!record) { return record.error(); }
             const auto located = locate_torch_tensor(records.input(*record), record->offset, record->bytes);
             if (!located) { return located.error().in("weight " + shown(weight.name)); }
-            known = storages.emplace(path, std::pair{static_cast<std::uint32_t>(model.storages.size()), std::optional{located->tensor.dtype}}).first;
+            known = storages
+                        .emplace(path, std::pair{static_cast<std::uint32_t>(model.storages.size()),
+                                                 std::optional{located->tensor.dtype}})
+                        .first;
             model.storages.push_back({record->file, located->data.offset, located->data.bytes, false});
         }
         const TorchDType& dtype = *known->second.second;
@@ -370,10 +397,13 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
 }
 
 /// {"config": {name: {path_name, use_pickle, tensor_meta}}} of an exported program; the records are raw bytes.
-[[nodiscard]] inline Status append_payload_config(ModelFile& model, AotiRecords& records, const JsonTree& config, const std::string& source,
-                                                  const std::string& root, const std::string& prefix, AotiStorages& storages) {
+[[nodiscard]] inline Status append_payload_config(ModelFile& model, AotiRecords& records, const JsonTree& config,
+                                                  const std::string& source, const std::string& root,
+                                                  const std::string& prefix, AotiStorages& storages) {
     const auto entries = config.root().find("config");
-    if (!entries || !entries->is_object()) { return malformed(source, config.root().place(), "the weights' config has no object \"config\""); }
+    if (!entries || !entries->is_object()) {
+        return malformed(source, config.root().place(), "the weights' config has no object \"config\"");
+    }
     for (const auto& entry : entries->children()) {
         const auto broken = [&](const std::string& what) {
             return malformed(source, entry.place(), "weight " + shown(entry.key()) + ": " + what);
@@ -381,7 +411,9 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         const auto record_name = entry.string("path_name");
         const auto pickled = entry.boolean("use_pickle");
         const auto meta = entry.find("tensor_meta");
-        if (!record_name || !is_record_name(*record_name) || !meta || !meta->is_object()) { return broken("it lacks a valid path_name or tensor_meta"); }
+        if (!record_name || !is_record_name(*record_name) || !meta || !meta->is_object()) {
+            return broken("it lacks a valid path_name or tensor_meta");
+        }
         if (pickled.value_or(false)) {
             return Error{ErrorKind::unsupported, broken("a pickled tensor subclass cannot be read").message()};
         }
@@ -394,8 +426,8 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         const auto strides = meta->find("strides");
         const auto start = meta->find("storage_offset") ? meta->find("storage_offset")->find("as_int") : std::nullopt;
         const auto offset = start ? start->number() : std::nullopt;
-        if (!sizes || !strides || !offset || !counts_of(*sizes, weight.shape, true) || !counts_of(*strides, weight.strides, true) ||
-            weight.shape.size() != weight.strides.size()) {
+        if (!sizes || !strides || !offset || !counts_of(*sizes, weight.shape, true) ||
+            !counts_of(*strides, weight.strides, true) || weight.shape.size() != weight.strides.size()) {
             return broken("its sizes, strides or storage_offset are not valid");
         }
         const std::string path = root + "data/weights/" + std::string{*record_name};
@@ -403,7 +435,10 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         if (known == storages.end()) {
             const auto record = records.try_find(model, path, source);
             if (!record) { return record.error(); }
-            known = storages.emplace(path, std::pair{static_cast<std::uint32_t>(model.storages.size()), std::optional<TorchDType>{}}).first;
+            known = storages
+                        .emplace(path, std::pair{static_cast<std::uint32_t>(model.storages.size()),
+                                                 std::optional<TorchDType>{}})
+                        .first;
             model.storages.push_back({record->file, record->offset, record->bytes, false});
         }
         const auto from = residency::detail::checked_multiply(*offset, dtype->type.block_bits() / 8);
@@ -433,7 +468,9 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
     ModelFile model;
     model.format = "aotinductor";
     model.files.push_back(input.source());
-    if (Status added = detail::append_aoti_blob(model, 0, 0, input.bytes(), constants, layout, {}); !added) { return added.error(); }
+    if (Status added = detail::append_aoti_blob(model, 0, 0, input.bytes(), constants, layout, {}); !added) {
+        return added.error();
+    }
     if (Status unique = detail::refuse_duplicates(model, input.path()); !unique) { return unique.error(); }
     return model;
 }
@@ -441,7 +478,8 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
 /// The constants in the C++ file that AOTInductor generates beside a blob, without those that it folds at run time.
 [[nodiscard]] inline Result<std::vector<AotiConstant>> try_read_aoti_constants(const Input& input) {
     if (input.bytes() > detail::JsonTree::most_bytes) {
-        return detail::malformed(input.path(), 0, "the generated code is too long", std::to_string(input.bytes()) + " bytes");
+        return detail::malformed(input.path(), 0, "the generated code is too long",
+                                 std::to_string(input.bytes()) + " bytes");
     }
     const auto text = input.try_text(0, input.bytes());
     if (!text) { return text.error(); }
@@ -476,19 +514,26 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
             const std::string_view rest = std::string_view{name}.substr(in_models + models.size());
             const std::string owner{rest.substr(0, rest.rfind('/') == std::string_view::npos ? 0 : rest.rfind('/'))};
             has_library = has_library || name.ends_with(".so");
-            if (name.ends_with(config_tail)) { parts.push_back({Part::Kind::saved, &entry, name.substr(0, in_models), owner}); }
-            if (name.ends_with(blob_tail)) { parts.push_back({Part::Kind::blob, &entry, name.substr(0, in_models), owner}); }
+            if (name.ends_with(config_tail)) {
+                parts.push_back({Part::Kind::saved, &entry, name.substr(0, in_models), owner});
+            }
+            if (name.ends_with(blob_tail)) {
+                parts.push_back({Part::Kind::blob, &entry, name.substr(0, in_models), owner});
+            }
         } else if (is_weights && name.ends_with(payload_tail)) {
             const std::string_view file = std::string_view{name}.substr(in_weights + weights.size());
-            parts.push_back({Part::Kind::payload, &entry, name.substr(0, in_weights), std::string{file.substr(0, file.size() - payload_tail.size())}});
+            parts.push_back({Part::Kind::payload, &entry, name.substr(0, in_weights),
+                             std::string{file.substr(0, file.size() - payload_tail.size())}});
         }
     }
     if (parts.empty()) {
         return Error{ErrorKind::unsupported,
-                     detail::malformed(input.path(), 0,
-                                       has_library ? "a package whose weights are inside its shared library; package them on disk "
-                                                     "(aot_inductor.package_constants_on_disk_format)"
-                                                   : "a ZIP archive that is not a package with weights").message(),
+                     detail::malformed(
+                         input.path(), 0,
+                         has_library ? "a package whose weights are inside its shared library; package them on disk "
+                                       "(aot_inductor.package_constants_on_disk_format)"
+                                     : "a ZIP archive that is not a package with weights")
+                         .message(),
                      Place{input.path(), 0, {}, "weights_config.json or a weights blob"}};
     }
     ModelFile model;
@@ -502,29 +547,35 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         if (!range) { return range.error(); }
         Status added;
         if (part.kind == Part::Kind::blob) {
-            const std::string code_name = part.entry->name.substr(0, part.entry->name.size() - blob_tail.size()) + ".cpp";
+            const std::string code_name =
+                part.entry->name.substr(0, part.entry->name.size() - blob_tail.size()) + ".cpp";
             const auto* code = zip->find(code_name);
             if (code == nullptr) {
                 return Error{ErrorKind::unsupported,
-                             detail::malformed(input.path(), range->offset, "a weights blob without the generated code that describes it").message(),
+                             detail::malformed(input.path(), range->offset,
+                                               "a weights blob without the generated code that describes it")
+                                 .message(),
                              Place{input.path(), range->offset, {}, code_name}};
             }
             const auto code_range = zip->try_locate(input, *code);
             if (!code_range) { return code_range.error(); }
             if (code_range->bytes > detail::JsonTree::most_bytes) {
-                return detail::malformed(input.path(), code_range->offset, "the generated code is too long", std::to_string(code_range->bytes) + " bytes");
+                return detail::malformed(input.path(), code_range->offset, "the generated code is too long",
+                                         std::to_string(code_range->bytes) + " bytes");
             }
             const auto text = input.try_text(code_range->offset, code_range->bytes);
             if (!text) { return text.error(); }
             const auto constants = detail::AotiTable::try_read(*text, input.path(), code_range->offset);
             if (!constants) { return constants.error(); }
-            added = detail::append_aoti_blob(model, 0, range->offset, range->bytes, *constants, AotiLayout::automatic, prefix);
+            added = detail::append_aoti_blob(model, 0, range->offset, range->bytes, *constants, AotiLayout::automatic,
+                                             prefix);
         } else {
             const auto config = detail::JsonTree::try_read(input, range->offset, range->bytes);
             if (!config) { return config.error(); }
-            added = part.kind == Part::Kind::saved
-                        ? detail::append_weights_config(model, records, *config, input.path(), part.root, prefix, storages)
-                        : detail::append_payload_config(model, records, *config, input.path(), part.root, prefix, storages);
+            added =
+                part.kind == Part::Kind::saved
+                    ? detail::append_weights_config(model, records, *config, input.path(), part.root, prefix, storages)
+                    : detail::append_payload_config(model, records, *config, input.path(), part.root, prefix, storages);
         }
         if (!added) { return added.error(); }
     }

@@ -92,9 +92,9 @@ public:
         const std::uint64_t start = place_;
         const auto length = number<std::uint64_t>();
         if (!ok()) { return {}; }
-        if (length > std::min(longest, left_bytes())) {
+        if (length > (std::min)(longest, left_bytes())) {
             fail_at(start, std::string{what} + " is too long", std::to_string(length) + " bytes",
-                    "at most " + std::to_string(std::min(longest, left_bytes())));
+                    "at most " + std::to_string((std::min)(longest, left_bytes())));
             return {};
         }
         std::string value(static_cast<std::size_t>(length), '\0');
@@ -130,7 +130,7 @@ private:
                 continue;
             }
             const auto from = std::span<const std::byte>{window_}.subspan(static_cast<std::size_t>(inside));
-            const std::size_t count = std::min(from.size(), out.size());
+            const std::size_t count = (std::min)(from.size(), out.size());
             std::copy_n(from.begin(), count, out.begin());
             out = out.subspan(count);
             place_ += count;
@@ -189,7 +189,7 @@ private:
     }
 }
 
-inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uint32_t>::max)();
 
 /// `depth`: how many arrays are around this one.
 [[nodiscard]] inline GgufArray read_gguf_array(GgufCursor& cursor, unsigned depth) {
@@ -200,8 +200,12 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
     const auto count = cursor.number<std::uint64_t>();
     array.kind = static_cast<GgufKind>(number);
     const std::uint64_t least = gguf_least_bytes(array.kind);
-    if (cursor.ok() && least == 0) { cursor.fail_at(start, "an unknown kind of array elements", std::to_string(number)); }
-    if (cursor.ok() && depth >= deepest) { cursor.fail_at(start, "arrays are nested too deeply", {}, "at most " + std::to_string(deepest) + " levels"); }
+    if (cursor.ok() && least == 0) {
+        cursor.fail_at(start, "an unknown kind of array elements", std::to_string(number));
+    }
+    if (cursor.ok() && depth >= deepest) {
+        cursor.fail_at(start, "arrays are nested too deeply", {}, "at most " + std::to_string(deepest) + " levels");
+    }
     if (!cursor.ok() || !cursor.fits(count, least, "array elements")) { return array; }
     // The elements are in the file, so what is allocated is at most a few times what is left of it.
     const auto fill = [&](auto values, const auto& read) {
@@ -271,7 +275,9 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
     const auto metadata_count = cursor.number<std::uint64_t>();
     if (!cursor.ok()) { return cursor.error(); }
     // A key of no bytes with a value of one takes 13 bytes; a tensor without a name and without dimensions 24.
-    if (!cursor.fits(metadata_count, 13, "metadata entries") || !cursor.fits(tensor_count, 24, "tensors")) { return cursor.error(); }
+    if (!cursor.fits(metadata_count, 13, "metadata entries") || !cursor.fits(tensor_count, 24, "tensors")) {
+        return cursor.error();
+    }
 
     std::unordered_set<std::string> keys;
     for (std::uint64_t i = 0; i < metadata_count; ++i) {
@@ -308,7 +314,8 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
         const std::uint64_t at = cursor.place();
         const auto dimensions = cursor.number<std::uint32_t>();
         if (cursor.ok() && dimensions > most_dimensions) {
-            cursor.fail_at(at, what + "too many dimensions", std::to_string(dimensions), "at most " + std::to_string(most_dimensions));
+            cursor.fail_at(at, what + "too many dimensions", std::to_string(dimensions),
+                           "at most " + std::to_string(most_dimensions));
         }
         for (std::uint32_t axis = 0; axis < dimensions && cursor.ok(); ++axis) {
             weight.shape.push_back(cursor.number<std::uint64_t>());
@@ -328,7 +335,8 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
         const std::string view = weight.dtype + shape_text(weight.shape);
         if (!elements) { return malformed(input.path(), start, what + view + ": the elements do not fit in 64 bits"); }
         if (row % type->type.block_elements() != 0) {
-            return malformed(input.path(), start, what + view + ": a row does not fill whole blocks", std::to_string(row) + " elements",
+            return malformed(input.path(), start, what + view + ": a row does not fill whole blocks",
+                             std::to_string(row) + " elements",
                              "a multiple of " + std::to_string(type->type.block_elements()));
         }
         const auto bytes = type->type.bytes_of(*elements);
@@ -342,7 +350,8 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
         tensors.push_back({start, offset});
     }
     if (const auto twice = find_duplicate(weights)) {
-        return malformed(input.path(), tensors[twice->second].place, "tensor " + shown(weights[twice->second].name) + " is given twice",
+        return malformed(input.path(), tensors[twice->second].place,
+                         "tensor " + shown(weights[twice->second].name) + " is given twice",
                          "it at byte " + std::to_string(tensors[twice->first].place) + " too");
     }
 
@@ -352,7 +361,7 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
         return padded ? std::optional{*padded & ~(alignment - 1)} : std::nullopt;
     };
     std::uint64_t data = *aligned(cursor.place());
-    if (weights.empty()) { data = std::min(data, input.bytes()); }
+    if (weights.empty()) { data = (std::min)(data, input.bytes()); }
     if (data > input.bytes()) {
         const bool needed = std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.bytes != 0; });
         if (needed) {
@@ -375,9 +384,10 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
         const std::string what = "tensor " + shown(weights[i].name) + ": ";
         const std::uint64_t offset = tensors[i].offset;
         if (offset != next) {
-            return malformed(input.path(), tensors[i].place,
-                             what + (offset < next ? "its data overlap those of another tensor" : "there is a hole before its data"),
-                             "an offset of " + std::to_string(offset), std::to_string(next));
+            return malformed(
+                input.path(), tensors[i].place,
+                what + (offset < next ? "its data overlap those of another tensor" : "there is a hole before its data"),
+                "an offset of " + std::to_string(offset), std::to_string(next));
         }
         // A tensor of no bytes may stand at the padded end of a file without padding.
         if (weights[i].bytes != 0 && !residency::detail::lies_inside(offset, weights[i].bytes, data_bytes)) {
@@ -392,8 +402,8 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
         next = *padded;
     }
     if (data_bytes > next) {
-        return malformed(input.path(), data + next, "data that belong to no tensor", std::to_string(data_bytes - next) + " bytes",
-                         "the end of the file");
+        return malformed(input.path(), data + next, "data that belong to no tensor",
+                         std::to_string(data_bytes - next) + " bytes", "the end of the file");
     }
 
     if (weights.size() >= UINT32_MAX - model.storages.size()) { return malformed(input.path(), 8, "too many tensors"); }
@@ -401,7 +411,7 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
     model.files.push_back(input.source());
     for (const std::size_t i : order) {
         weights[i].storage = static_cast<std::uint32_t>(model.storages.size());
-        model.storages.push_back({file, data + std::min(tensors[i].offset, data_bytes), weights[i].bytes, false});
+        model.storages.push_back({file, data + (std::min)(tensors[i].offset, data_bytes), weights[i].bytes, false});
         model.weights.push_back(std::move(weights[i]));
     }
     return header;
@@ -424,7 +434,7 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
     return std::visit(
         [&](const auto& values) {
             std::string text = "[";
-            for (std::size_t i = 0; i < std::min(values.size(), longest); ++i) {
+            for (std::size_t i = 0; i < (std::min)(values.size(), longest); ++i) {
                 if (i != 0) { text += ", "; }
                 if constexpr (std::is_same_v<std::remove_cvref_t<decltype(values)>, std::vector<std::uint64_t>>) {
                     if (array.kind == GgufKind::boolean) {
@@ -455,7 +465,9 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
     file.model.format = "gguf";
     auto header = detail::append_gguf(file.model, input);
     if (!header) { return header.error(); }
-    for (const auto& [key, value] : header->metadata) { file.model.metadata.push_back({key, detail::metadata_text(value)}); }
+    for (const auto& [key, value] : header->metadata) {
+        file.model.metadata.push_back({key, detail::metadata_text(value)});
+    }
     file.headers.push_back(std::move(*header));
     return file;
 }
@@ -481,15 +493,19 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
     const std::string tail = "-of-" + five_digits(count) + ".gguf";
     const std::size_t digits_at = path.size() > tail.size() + 5 ? path.size() - tail.size() - 5 : 0;
     if (count > most_files || digits_at == 0 || !path.ends_with(tail)) {
-        return detail::malformed(path, 0, "one of " + std::to_string(count) + " files of a split model, but its name does not say which",
-                                 {}, "a name that ends in -00001" + tail);
+        return detail::malformed(
+            path, 0, "one of " + std::to_string(count) + " files of a split model, but its name does not say which", {},
+            "a name that ends in -00001" + tail);
     }
     GgufFile whole;
     whole.model.format = "gguf";
     for (std::uint64_t number = 0; number < count; ++number) {
         const std::string part_path = path.substr(0, digits_at) + five_digits(number + 1) + tail;
         const auto part = Input::try_open(part_path);
-        if (!part) { return part.error().in(detail::shown(path) + ": file " + std::to_string(number + 1) + " of " + std::to_string(count)); }
+        if (!part) {
+            return part.error().in(detail::shown(path) + ": file " + std::to_string(number + 1) + " of " +
+                                   std::to_string(count));
+        }
         auto header = detail::append_gguf(whole.model, *part);
         if (!header) { return header.error(); }
         const auto own_count = split_value(*header, "split.count");
@@ -501,12 +517,15 @@ inline constexpr std::uint64_t gguf_longest_text = std::numeric_limits<std::uint
                                      "file " + std::to_string(number) + " of " + std::to_string(count));
         }
         if (number == 0) {
-            for (const auto& [key, value] : header->metadata) { whole.model.metadata.push_back({key, detail::metadata_text(value)}); }
+            for (const auto& [key, value] : header->metadata) {
+                whole.model.metadata.push_back({key, detail::metadata_text(value)});
+            }
         }
         whole.headers.push_back(std::move(*header));
     }
     if (const auto twice = detail::find_duplicate(whole.model.weights)) {
-        return detail::malformed(path, 0, "tensor " + detail::shown(whole.model.weights[twice->second].name) + " is in two of the files");
+        return detail::malformed(
+            path, 0, "tensor " + detail::shown(whole.model.weights[twice->second].name) + " is in two of the files");
     }
     const auto tensors = split_value(whole.headers[0], "split.tensors.count");
     if (tensors && *tensors != whole.model.weights.size()) {

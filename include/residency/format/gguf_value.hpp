@@ -16,8 +16,19 @@ namespace residency::inline RESIDENCY_ABI::format {
 
 /// The kinds of metadata values, with their numbers in files.
 enum class GgufKind : std::uint32_t {
-    uint8 = 0, int8 = 1, uint16 = 2, int16 = 3, uint32 = 4, int32 = 5, float32 = 6, boolean = 7, string = 8, array = 9,
-    uint64 = 10, int64 = 11, float64 = 12,
+    uint8 = 0,
+    int8 = 1,
+    uint16 = 2,
+    int16 = 3,
+    uint32 = 4,
+    int32 = 5,
+    float32 = 6,
+    boolean = 7,
+    string = 8,
+    array = 9,
+    uint64 = 10,
+    int64 = 11,
+    float64 = 12,
 };
 
 struct GgufValue;
@@ -43,8 +54,12 @@ struct GgufValue {
 
     /// A whole number that is not negative, of any of the integer kinds.
     [[nodiscard]] std::optional<std::uint64_t> as_count() const noexcept {
-        if (const auto* u = std::get_if<std::uint64_t>(&value); u != nullptr && kind != GgufKind::boolean) { return *u; }
-        if (const auto* i = std::get_if<std::int64_t>(&value); i != nullptr && *i >= 0) { return static_cast<std::uint64_t>(*i); }
+        if (const auto* u = std::get_if<std::uint64_t>(&value); u != nullptr && kind != GgufKind::boolean) {
+            return *u;
+        }
+        if (const auto* i = std::get_if<std::int64_t>(&value); i != nullptr && *i >= 0) {
+            return static_cast<std::uint64_t>(*i);
+        }
         return std::nullopt;
     }
     friend bool operator==(const GgufValue&, const GgufValue&) = default;

@@ -32,7 +32,8 @@ public:
     /// Opens a regular file. Blocks on the file system.
     [[nodiscard]] static Result<Input> try_open(const std::string& path) {
         if (path.find('\0') != std::string::npos) {
-            return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte", Place{path, 0, {}, {}}};
+            return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte",
+                         Place{path, 0, {}, {}}};
         }
         // O_NONBLOCK: a named pipe must not hang the open.
         const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -41,7 +42,8 @@ public:
         struct stat status = {};
         if (::fstat(fd, &status) != 0) { return system_error(path, 0, "cannot be examined"); }
         if (!S_ISREG(status.st_mode)) {
-            return Error{ErrorKind::io, detail::shown(path) + ": not a regular file", Place{path, 0, {}, "a regular file"}};
+            return Error{ErrorKind::io, detail::shown(path) + ": not a regular file",
+                         Place{path, 0, {}, "a regular file"}};
         }
         input.bytes_ = static_cast<std::uint64_t>(status.st_size);
         return input;
@@ -55,7 +57,10 @@ public:
     }
 
     Input(Input&& other) noexcept
-        : fd_{std::exchange(other.fd_, -1)}, path_{std::move(other.path_)}, memory_{other.memory_}, bytes_{other.bytes_} {}
+        : fd_{std::exchange(other.fd_, -1)},
+          path_{std::move(other.path_)},
+          memory_{other.memory_},
+          bytes_{other.bytes_} {}
     Input& operator=(Input&& other) noexcept {
         std::swap(fd_, other.fd_);
         std::swap(path_, other.path_);
@@ -76,7 +81,7 @@ public:
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
         if (!residency::detail::lies_inside(offset, out.size(), bytes_)) {
             return detail::malformed(path_, offset, "the file ends too early",
-                                     std::to_string(bytes_ - std::min(offset, bytes_)) + " bytes",
+                                     std::to_string(bytes_ - (std::min)(offset, bytes_)) + " bytes",
                                      std::to_string(out.size()));
         }
         if (fd_ < 0) {
@@ -92,7 +97,8 @@ public:
             if (got == 0) {
                 return Error{ErrorKind::io,
                              detail::shown(path_) + ": byte " + std::to_string(offset) +
-                                 ": the file became shorter while it was read: it had " + std::to_string(bytes_) + " bytes",
+                                 ": the file became shorter while it was read: it had " + std::to_string(bytes_) +
+                                 " bytes",
                              Place{path_, offset, "its end", std::to_string(bytes_) + " bytes"}};
             }
             out = out.subspan(static_cast<std::size_t>(got));
@@ -106,7 +112,8 @@ public:
         if (residency::detail::lies_inside(offset, count, bytes_)) { text.resize(static_cast<std::size_t>(count)); }
         if (text.size() != count) {
             return detail::malformed(path_, offset, "the file ends too early",
-                                     std::to_string(bytes_ - std::min(offset, bytes_)) + " bytes", std::to_string(count));
+                                     std::to_string(bytes_ - (std::min)(offset, bytes_)) + " bytes",
+                                     std::to_string(count));
         }
         if (Status read = try_read(offset, std::as_writable_bytes(std::span{text})); !read) { return read.error(); }
         return text;

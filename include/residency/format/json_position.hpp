@@ -59,6 +59,12 @@ public:
 
     template <class Handler>
     [[nodiscard]] static Status try_parse(Handler& handler, std::string_view text) {
+        // The parser would take a zero byte for the end of the text.
+        if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+            handler.taken_ = zero;
+            handler.fail("not valid JSON", "a zero byte");
+            return handler.status_.error();
+        }
         const char* const first = text.data();
         const CountingIterator begin{first, &handler.taken_};
         const CountingIterator end{first + text.size(), &handler.taken_};
@@ -73,9 +79,13 @@ public:
         // The library's text: "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error …".
         std::string_view text = why.what();
         if (const std::size_t at = text.find("syntax error"); at != std::string_view::npos) { text.remove_prefix(at); }
-        if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) { text = text.substr(0, at); }
+        if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) {
+            text = text.substr(0, at);
+        }
         std::string what = "not valid JSON: ";
-        for (const char c : text.substr(0, 200)) { what += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c; }
+        for (const char c : text.substr(0, 200)) {
+            what += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+        }
         return fail(is_utf8(what) ? what : "not valid JSON", last.empty() ? std::string{} : shown(last));
     }
 

@@ -25,13 +25,13 @@ public:
     enum class Kind : std::uint8_t { null, boolean, number, other_number, string, array, object };
 
     struct Node {
-        std::uint64_t number = 0;     ///< of a boolean or a number that is whole and not negative
-        std::uint64_t place = 0;      ///< bytes from the start of the source to its end (of a container: to its start)
-        std::uint32_t text = 0;       ///< of a string: its start in texts_
+        std::uint64_t number = 0;  ///< of a boolean or a number that is whole and not negative
+        std::uint64_t place = 0;   ///< bytes from the start of the source to its end (of a container: to its start)
+        std::uint32_t text = 0;    ///< of a string: its start in texts_
         std::uint32_t text_bytes = 0;
         std::uint32_t key = 0;
         std::uint32_t key_bytes = 0;
-        std::uint32_t next = 0;       ///< the node after it and all that is in it
+        std::uint32_t next = 0;  ///< the node after it and all that is in it
         std::uint32_t children = 0;
         Kind kind = Kind::null;
     };
@@ -58,7 +58,9 @@ public:
         [[nodiscard]] std::vector<Value> children() const {
             std::vector<Value> all;
             all.reserve(size());
-            for (std::uint32_t at = index_ + 1; at < node().next; at = tree_->nodes_[at].next) { all.push_back({tree_, at}); }
+            for (std::uint32_t at = index_ + 1; at < node().next; at = tree_->nodes_[at].next) {
+                all.push_back({tree_, at});
+            }
             return all;
         }
         /// The member of that name; none where this is no object. O(members).
@@ -96,7 +98,8 @@ public:
     static constexpr std::uint64_t most_bytes = 100'000'000;
 
     /// `base`: where the text starts in `source`.
-    [[nodiscard]] static Result<JsonTree> try_parse(std::string_view text, const std::string& source, std::uint64_t base) {
+    [[nodiscard]] static Result<JsonTree> try_parse(std::string_view text, const std::string& source,
+                                                    std::uint64_t base) {
         if (text.size() > most_bytes) {
             return malformed(source, base, "the JSON text is too long", std::to_string(text.size()) + " bytes",
                              "at most " + std::to_string(most_bytes));
@@ -122,7 +125,8 @@ public:
 private:
     class Builder : public JsonHandler {
     public:
-        Builder(JsonTree& tree, const std::string& source, std::uint64_t base) noexcept : JsonHandler{source, base}, tree_{tree} {}
+        Builder(JsonTree& tree, const std::string& source, std::uint64_t base) noexcept
+            : JsonHandler{source, base}, tree_{tree} {}
 
         bool null() { return add({}); }
         bool boolean(bool value) { return add(Kind::boolean, value ? 1 : 0); }
@@ -158,18 +162,21 @@ private:
             tree_.texts_ += text;
             return {at, static_cast<std::uint32_t>(text.size())};
         }
-        bool add(Kind kind = Kind::null, std::uint64_t number = 0, std::uint32_t text = 0, std::uint32_t text_bytes = 0) {
+        bool add(Kind kind = Kind::null, std::uint64_t number = 0, std::uint32_t text = 0,
+                 std::uint32_t text_bytes = 0) {
             if (tree_.nodes_.size() >= most_values) {
                 return fail("too many values", {}, "at most " + std::to_string(most_values));
             }
             if (!open_.empty()) { ++tree_.nodes_[open_.back().node].children; }
             const auto index = static_cast<std::uint32_t>(tree_.nodes_.size());
-            tree_.nodes_.push_back({number, place(), text, text_bytes, std::exchange(key_, 0), std::exchange(key_bytes_, 0), index + 1,
-                                    0, kind});
+            tree_.nodes_.push_back({number, place(), text, text_bytes, std::exchange(key_, 0),
+                                    std::exchange(key_bytes_, 0), index + 1, 0, kind});
             return true;
         }
         bool start(Kind kind) {
-            if (open_.size() >= deepest) { return fail("nested too deeply", {}, "at most " + std::to_string(deepest) + " levels"); }
+            if (open_.size() >= deepest) {
+                return fail("nested too deeply", {}, "at most " + std::to_string(deepest) + " levels");
+            }
             const auto index = static_cast<std::uint32_t>(tree_.nodes_.size());
             if (!add(kind)) { return false; }
             open_.push_back({index, {}});

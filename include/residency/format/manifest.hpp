@@ -64,7 +64,8 @@ namespace detail {
     const auto storages = root.find("storages");
     const auto weights = root.find("weights");
     if (!storages || !storages->is_array() || !weights || !weights->is_array()) {
-        return detail::malformed(path, root.place(), "not a manifest: it lacks the arrays \"storages\" and \"weights\"");
+        return detail::malformed(path, root.place(),
+                                 "not a manifest: it lacks the arrays \"storages\" and \"weights\"");
     }
     ModelFile model;
     const auto format = root.find("format");
@@ -84,14 +85,17 @@ namespace detail {
     const std::string folder = detail::folder_of(path);
     for (const auto& entry : storages->children()) {
         const auto broken = [&](const std::string& what) {
-            return detail::malformed(path, entry.place(), "storage " + std::to_string(model.storages.size()) + ": " + what);
+            return detail::malformed(path, entry.place(),
+                                     "storage " + std::to_string(model.storages.size()) + ": " + what);
         };
         const auto bytes = entry.number("bytes");
         const auto name = entry.string("file");
         if (!bytes || !name || name->empty()) { return broken("it lacks \"bytes\" or \"file\""); }
-        const auto [known, fresh] = files.try_emplace(std::string{*name}, static_cast<std::uint32_t>(model.files.size()));
+        const auto [known, fresh] =
+            files.try_emplace(std::string{*name}, static_cast<std::uint32_t>(model.files.size()));
         if (fresh) {
-            const auto opened = Input::try_open(name->front() == '/' ? std::string{*name} : folder + std::string{*name});
+            const auto opened =
+                Input::try_open(name->front() == '/' ? std::string{*name} : folder + std::string{*name});
             if (!opened) { return opened.error().in(detail::shown(path)); }
             model.files.push_back(opened->source());
             ends.push_back(0);
@@ -108,8 +112,9 @@ namespace detail {
         }
         const SourceFile& file = model.files[known->second];
         if (!residency::detail::lies_inside(*offset, *bytes, file.bytes)) {
-            return broken(std::to_string(*bytes) + " bytes from " + std::to_string(*offset) + " on do not lie inside the " +
-                          std::to_string(file.bytes) + " bytes of " + detail::shown(file.path));
+            return broken(std::to_string(*bytes) + " bytes from " + std::to_string(*offset) +
+                          " on do not lie inside the " + std::to_string(file.bytes) + " bytes of " +
+                          detail::shown(file.path));
         }
         end = *offset + *bytes;
         const auto is_mutable = entry.find("mutable") ? entry.find("mutable")->boolean() : std::optional{false};
@@ -127,8 +132,9 @@ namespace detail {
         const auto before = key(order[i - 1]);
         const auto after = key(order[i]);
         if (before[0] == after[0] && before[1] + before[2] > after[1] && before != after) {
-            return detail::malformed(path, storages->place(), "storages " + std::to_string(order[i - 1]) + " and " +
-                                                                  std::to_string(order[i]) + " overlap");
+            return detail::malformed(
+                path, storages->place(),
+                "storages " + std::to_string(order[i - 1]) + " and " + std::to_string(order[i]) + " overlap");
         }
     }
 
@@ -163,18 +169,23 @@ namespace detail {
         const auto storage = entry.number("storage");
         if (!storage || *storage >= model.storages.size()) { return broken("it lies in no storage of this manifest"); }
         weight.storage = static_cast<std::uint32_t>(*storage);
-        const auto offset = entry.find("offset_bytes") ? entry.find("offset_bytes")->number() : std::optional<std::uint64_t>{0};
+        const auto offset =
+            entry.find("offset_bytes") ? entry.find("offset_bytes")->number() : std::optional<std::uint64_t>{0};
         if (!offset) { return broken("\"offset_bytes\" is not a whole number"); }
         weight.offset_bytes = *offset;
-        if (Status added = detail::append_view(model, std::move(weight)); !added) { return broken(added.error().message()); }
+        if (Status added = detail::append_view(model, std::move(weight)); !added) {
+            return broken(added.error().message());
+        }
         if (const auto given = entry.find("bytes")) {
             if (given->number() != model.weights.back().bytes) {
-                return broken("it takes " + std::to_string(model.weights.back().bytes) + " bytes, not what \"bytes\" says");
+                return broken("it takes " + std::to_string(model.weights.back().bytes) +
+                              " bytes, not what \"bytes\" says");
             }
         }
     }
     if (const auto twice = detail::find_duplicate(model.weights)) {
-        return detail::malformed(path, weights->place(), "weight " + detail::shown(model.weights[twice->second].name) + " is given twice");
+        return detail::malformed(path, weights->place(),
+                                 "weight " + detail::shown(model.weights[twice->second].name) + " is given twice");
     }
     return model;
 }

@@ -31,8 +31,8 @@ struct ModelFile {
         std::string name;   ///< UTF-8
         std::string dtype;  ///< as the format spells it
         DType type;
-        Shape shape;             ///< outermost extent first
-        Strides strides;         ///< elements; empty where dense
+        Shape shape;      ///< outermost extent first
+        Strides strides;  ///< elements; empty where dense
         std::uint32_t storage = 0;
         std::uint64_t offset_bytes = 0;  ///< in the storage
         std::uint64_t bytes = 0;         ///< from its first byte to its last
@@ -55,7 +55,7 @@ struct ModelFile {
     /// Bytes of the largest storage: what one step needs at least.
     [[nodiscard]] std::uint64_t floor_bytes() const noexcept {
         std::uint64_t largest = 0;
-        for (const StorageEntry& storage : storages) { largest = std::max(largest, storage.bytes); }
+        for (const StorageEntry& storage : storages) { largest = (std::max)(largest, storage.bytes); }
         return largest;
     }
 
@@ -117,7 +117,7 @@ namespace detail {
 [[nodiscard]] inline std::string shape_text(const Shape& shape) {
     std::string text = "[";
     constexpr std::size_t longest = 8;
-    for (std::size_t axis = 0; axis < std::min(shape.size(), longest); ++axis) {
+    for (std::size_t axis = 0; axis < (std::min)(shape.size(), longest); ++axis) {
         text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
     }
     return text + (shape.size() > longest ? ", …]" : "]");

@@ -30,7 +30,9 @@ namespace residency::inline RESIDENCY_ABI::format {
     if (!input) { return input.error(); }
     std::array<char, 16> head{};
     const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(head.size(), input->bytes()));
-    if (Status read = input->try_read(0, std::as_writable_bytes(std::span{head}).first(have)); !read) { return read.error(); }
+    if (Status read = input->try_read(0, std::as_writable_bytes(std::span{head}).first(have)); !read) {
+        return read.error();
+    }
     const std::string_view start{head.data(), have};
     if (start.starts_with("GGUF") || path.ends_with(".gguf")) {
         auto file = try_read_gguf(path);
@@ -38,7 +40,10 @@ namespace residency::inline RESIDENCY_ABI::format {
         return std::move(file->model);
     }
     if (path.ends_with(".index.json")) { return try_read_safetensors_index(*input); }
-    if (path.ends_with(".safetensors") || (have > 8 && start[8] == '{' && start[0] != '{' && !start.starts_with("PK"))) { return try_read_safetensors(*input); }
+    if (path.ends_with(".safetensors") ||
+        (have > 8 && start[8] == '{' && start[0] != '{' && !start.starts_with("PK"))) {
+        return try_read_safetensors(*input);
+    }
     if (start.starts_with("PK\3\4") || path.ends_with(".pt2")) { return try_read_aoti_package(*input); }
     if (path.ends_with(".json")) {
         const auto tree = detail::JsonTree::try_read(*input, 0, input->bytes());

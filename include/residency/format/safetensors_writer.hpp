@@ -43,13 +43,15 @@ public:
     /// Creates or replaces `path` and writes the header, padded to a multiple of 8 bytes. The data follow in this order without
     /// gaps; put larger types first where readers want aligned data. Errors: invalid_argument for what the format cannot
     /// hold; io.
-    [[nodiscard]] static Result<SafetensorsWriter> try_create(const std::string& path, std::span<const SafetensorsTensor> tensors,
+    [[nodiscard]] static Result<SafetensorsWriter> try_create(const std::string& path,
+                                                              std::span<const SafetensorsTensor> tensors,
                                                               std::span<const ModelFile::Metadata> metadata = {}) {
         std::uint64_t bytes = 0;
         auto header = try_header(tensors, metadata, bytes);
         if (!header) { return header.error().in(detail::shown(path)); }
         if (path.find('\0') != std::string::npos) {
-            return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte", Place{path, 0, {}, {}}};
+            return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte",
+                         Place{path, 0, {}, {}}};
         }
         const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         if (fd < 0) { return failed(path, 0, "cannot be created"); }
@@ -59,7 +61,10 @@ public:
     }
 
     SafetensorsWriter(SafetensorsWriter&& other) noexcept
-        : fd_{std::exchange(other.fd_, -1)}, path_{std::move(other.path_)}, written_{other.written_}, left_{other.left_} {}
+        : fd_{std::exchange(other.fd_, -1)},
+          path_{std::move(other.path_)},
+          written_{other.written_},
+          left_{other.left_} {}
     SafetensorsWriter& operator=(SafetensorsWriter&& other) noexcept {
         std::swap(fd_, other.fd_);
         std::swap(path_, other.path_);
@@ -92,7 +97,8 @@ public:
     [[nodiscard]] Status try_finish() {
         if (fd_ < 0) { return Error{ErrorKind::wrong_state, detail::shown(path_) + ": already finished"}; }
         if (left_ != 0) {
-            return Error{ErrorKind::wrong_state, detail::shown(path_) + ": " + std::to_string(left_) + " bytes are still missing"};
+            return Error{ErrorKind::wrong_state,
+                         detail::shown(path_) + ": " + std::to_string(left_) + " bytes are still missing"};
         }
         if (::close(std::exchange(fd_, -1)) != 0) {
             Error error = failed(path_, written_, "cannot be closed");
@@ -111,19 +117,23 @@ public:
 #endif
 
 private:
-    SafetensorsWriter(int fd, std::string path, std::uint64_t left) noexcept : fd_{fd}, path_{std::move(path)}, left_{left} {}
+    SafetensorsWriter(int fd, std::string path, std::uint64_t left) noexcept
+        : fd_{fd}, path_{std::move(path)}, left_{left} {}
 
     [[nodiscard]] static Error failed(const std::string& path, std::uint64_t offset, const std::string& what) {
         const int code = errno;
-        return {ErrorKind::io, detail::shown(path) + ": byte " + std::to_string(offset) + ": " + what + ": " +
-                                   std::generic_category().message(code), Place{path, offset, {}, {}}};
+        return {ErrorKind::io,
+                detail::shown(path) + ": byte " + std::to_string(offset) + ": " + what + ": " +
+                    std::generic_category().message(code),
+                Place{path, offset, {}, {}}};
     }
     [[nodiscard]] static std::string json_text(const std::string& text) {
         return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     }
     /// The length and the padded header; `data_bytes` gets the bytes of all tensors.
     [[nodiscard]] static Result<std::string> try_header(std::span<const SafetensorsTensor> tensors,
-                                                        std::span<const ModelFile::Metadata> metadata, std::uint64_t& data_bytes) {
+                                                        std::span<const ModelFile::Metadata> metadata,
+                                                        std::uint64_t& data_bytes) {
         const auto refuse = [](const std::string& what) { return Error{ErrorKind::invalid_argument, what}; };
         std::string header(8, '\0');
         header += '{';
@@ -154,7 +164,8 @@ private:
             if (!bytes) { return bytes.error().in("tensor " + detail::shown(tensor.name)); }
             const auto end = residency::detail::checked_add(offset, *bytes);
             if (!end) { return refuse(what + "the data do not fit in 64 bits"); }
-            header += (header.size() > 9 ? "," : "") + json_text(tensor.name) + ":{\"dtype\":\"" + std::string{dtype} + "\",\"shape\":[";
+            header += (header.size() > 9 ? "," : "") + json_text(tensor.name) + ":{\"dtype\":\"" + std::string{dtype} +
+                      "\",\"shape\":[";
             for (const std::uint64_t extent : tensor.shape) {
                 if (header.back() != '[') { header += ','; }
                 header += std::to_string(extent);
@@ -175,7 +186,7 @@ private:
     }
     [[nodiscard]] Status write(std::span<const std::byte> data) {
         while (!data.empty()) {
-            const ssize_t done = ::write(fd_, data.data(), std::min(data.size(), std::size_t{1} << 30));
+            const ssize_t done = ::write(fd_, data.data(), (std::min)(data.size(), std::size_t{1} << 30));
             if (done < 0) {
                 if (errno == EINTR) { continue; }
                 return failed(path_, written_, "cannot be written");

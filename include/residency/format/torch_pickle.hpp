@@ -21,8 +21,8 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
 /// What the pickle of one saved tensor says.
 struct PickledTensor {
     TorchDType dtype;
-    std::string storage_key;           ///< its record is data/<key>
-    std::uint64_t storage_elements = 0; ///< of a typed storage; bytes of an untyped one
+    std::string storage_key;             ///< its record is data/<key>
+    std::uint64_t storage_elements = 0;  ///< of a typed storage; bytes of an untyped one
     bool is_untyped = false;
     std::uint64_t offset_elements = 0;
     std::vector<std::uint64_t> shape, strides;
@@ -33,7 +33,8 @@ struct PickledTensor {
 class TorchPickle {
 public:
     /// `text` starts at byte `base` of `source`.
-    [[nodiscard]] static Result<PickledTensor> try_read(std::string_view text, const std::string& source, std::uint64_t base) {
+    [[nodiscard]] static Result<PickledTensor> try_read(std::string_view text, const std::string& source,
+                                                        std::uint64_t base) {
         TorchPickle reader{text, source, base};
         const auto top = reader.run();
         if (!top) { return top.error(); }
@@ -124,7 +125,8 @@ private:
                 return top;
             }
             if (!step(static_cast<unsigned char>(op[0]))) {
-                return broken("not the pickle of a tensor: operation " + std::to_string(static_cast<unsigned char>(op[0])));
+                return broken("not the pickle of a tensor: operation " +
+                              std::to_string(static_cast<unsigned char>(op[0])));
             }
         }
         return broken("not the pickle of a tensor: too many operations");
@@ -136,37 +138,39 @@ private:
         Id first = 0;
         Id second = 0;
         switch (op) {
-            case 0x80: return take(1, text);                         // PROTO
-            case 0x95: return take(8, text);                         // FRAME
-            case '(': push(Mark{}); return true;                     // MARK
-            case 'N':                                                // NONE
-            case '}':                                                // EMPTY_DICT
-            case ']': push(Other{}); return true;                    // EMPTY_LIST
-            case 0x88: push(std::int64_t{1}); return true;           // NEWTRUE
-            case 0x89: push(std::int64_t{0}); return true;           // NEWFALSE
-            case ')': push(Tuple{}); return true;                    // EMPTY_TUPLE
-            case 0x85: return tuple_of(1);                           // TUPLE1
-            case 0x86: return tuple_of(2);                           // TUPLE2
-            case 0x87: return tuple_of(3);                           // TUPLE3
-            case 't': return tuple_to_mark();                        // TUPLE
+            case 0x80: return take(1, text);                             // PROTO
+            case 0x95: return take(8, text);                             // FRAME
+            case '(': push(Mark{}); return true;                         // MARK
+            case 'N':                                                    // NONE
+            case '}':                                                    // EMPTY_DICT
+            case ']': push(Other{}); return true;                        // EMPTY_LIST
+            case 0x88: push(std::int64_t{1}); return true;               // NEWTRUE
+            case 0x89: push(std::int64_t{0}); return true;               // NEWFALSE
+            case ')': push(Tuple{}); return true;                        // EMPTY_TUPLE
+            case 0x85: return tuple_of(1);                               // TUPLE1
+            case 0x86: return tuple_of(2);                               // TUPLE2
+            case 0x87: return tuple_of(3);                               // TUPLE3
+            case 't': return tuple_to_mark();                            // TUPLE
             case 'K': return take_number(1, number) && integer(number);  // BININT1
             case 'M': return take_number(2, number) && integer(number);  // BININT2
-            case 'J':                                                // BININT
+            case 'J':                                                    // BININT
                 if (!take_number(4, number)) { return false; }
                 push(std::int64_t{static_cast<std::int32_t>(static_cast<std::uint32_t>(number))});
                 return true;
-            case 0x8a:                                               // LONG1
-                if (!take_number(1, number) || number > 8 || !take(static_cast<std::size_t>(number), text)) { return false; }
+            case 0x8a:  // LONG1
+                if (!take_number(1, number) || number > 8 || !take(static_cast<std::size_t>(number), text)) {
+                    return false;
+                }
                 return integer_of(text);
-            case 'X': return take_number(4, number) && string_of(number);  // BINUNICODE
+            case 'X': return take_number(4, number) && string_of(number);   // BINUNICODE
             case 0x8c: return take_number(1, number) && string_of(number);  // SHORT_BINUNICODE
-            case 'c': {                                              // GLOBAL
+            case 'c': {                                                     // GLOBAL
                 std::string_view name;
                 if (!take_line(text) || !take_line(name)) { return false; }
                 push(Global{std::string{text} + ' ' + std::string{name}});
                 return true;
             }
-            case 0x93: {                                             // STACK_GLOBAL
+            case 0x93: {  // STACK_GLOBAL
                 if (!pop(second) || !pop(first)) { return false; }
                 const auto* module = std::get_if<std::string>(&values_[first]);
                 const auto* name = std::get_if<std::string>(&values_[second]);
@@ -174,20 +178,20 @@ private:
                 push(Global{*module + ' ' + *name});
                 return true;
             }
-            case 'Q':                                                // BINPERSID
+            case 'Q':  // BINPERSID
                 if (!pop(first)) { return false; }
                 push(Persistent{first});
                 return true;
-            case 'R':                                                // REDUCE
+            case 'R':  // REDUCE
                 if (!pop(second) || !pop(first)) { return false; }
                 push(Call{first, second});
                 return true;
-            case 'b': return pop(first) && !stack_.empty();          // BUILD: attributes of the tensor, not needed
+            case 'b': return pop(first) && !stack_.empty();               // BUILD: attributes of the tensor, not needed
             case 'q': return take_number(1, number) && remember(number);  // BINPUT
             case 'r': return take_number(4, number) && remember(number);  // LONG_BINPUT
-            case 0x94: return remember(memo_.size());                // MEMOIZE
-            case 'h': return take_number(1, number) && recall(number);  // BINGET
-            case 'j': return take_number(4, number) && recall(number);  // LONG_BINGET
+            case 0x94: return remember(memo_.size());                     // MEMOIZE
+            case 'h': return take_number(1, number) && recall(number);    // BINGET
+            case 'j': return take_number(4, number) && recall(number);    // LONG_BINGET
             default: return false;
         }
     }
@@ -269,7 +273,8 @@ private:
         out.storage_elements = *elements;
         out.offset_elements = *offset;
         const auto* named = has_dtype ? get<Global>(items[6]) : nullptr;
-        std::string_view name = has_dtype ? (named != nullptr ? std::string_view{named->name} : std::string_view{}) : std::string_view{kind->name};
+        std::string_view name = has_dtype ? (named != nullptr ? std::string_view{named->name} : std::string_view{})
+                                          : std::string_view{kind->name};
         constexpr std::string_view module = "torch ";
         name = name.substr(0, module.size()) == module ? name.substr(module.size()) : std::string_view{};
         const auto dtype = has_dtype ? find_torch_dtype(name) : find_torch_storage(name);

@@ -50,7 +50,9 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
         if (!reach) { return refuse("the strides reach beyond 64 bits"); }
     }
     const std::uint64_t row = shape.empty() ? 1 : shape.back();
-    if (row % type.block_elements() != 0) { return refuse("a row does not fill blocks of " + std::to_string(type.block_elements())); }
+    if (row % type.block_elements() != 0) {
+        return refuse("a row does not fill blocks of " + std::to_string(type.block_elements()));
+    }
     const auto bytes = type.bytes_of(*reach);
     return bytes ? bytes : Result<std::uint64_t>{refuse(bytes.error().message())};
 }
@@ -61,13 +63,15 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
     if (!bytes) { return bytes.error(); }
     const std::uint64_t whole = model.storages[weight.storage].bytes;
     if (!residency::detail::lies_inside(weight.offset_bytes, *bytes, whole)) {
-        return Error{ErrorKind::malformed, weight.dtype + shape_text(weight.shape) + ", " + std::to_string(*bytes) + " bytes from " +
-                                               std::to_string(weight.offset_bytes) + " on, does not lie inside its storage of " +
-                                               std::to_string(whole) + " bytes"};
+        return Error{ErrorKind::malformed, weight.dtype + shape_text(weight.shape) + ", " + std::to_string(*bytes) +
+                                               " bytes from " + std::to_string(weight.offset_bytes) +
+                                               " on, does not lie inside its storage of " + std::to_string(whole) +
+                                               " bytes"};
     }
     if (weight.offset_bytes % weight.type.alignment_bytes() != 0) {
-        return Error{ErrorKind::malformed, "its offset of " + std::to_string(weight.offset_bytes) + " bytes is not a multiple of the " +
-                                               std::to_string(weight.type.alignment_bytes()) + " that " + weight.dtype + " needs"};
+        return Error{ErrorKind::malformed,
+                     "its offset of " + std::to_string(weight.offset_bytes) + " bytes is not a multiple of the " +
+                         std::to_string(weight.type.alignment_bytes()) + " that " + weight.dtype + " needs"};
     }
     weight.bytes = *bytes;
     if (!weight.strides.empty() && is_dense(weight.shape, weight.strides)) { weight.strides.clear(); }

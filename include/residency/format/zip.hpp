@@ -40,14 +40,17 @@ public:
         constexpr std::uint64_t tail_bytes = 22;
         constexpr std::uint64_t longest_comment = 65535;
         const std::string& path = input.path();
-        if (bytes < tail_bytes) { return malformed(path, begin, "too short for a ZIP archive", std::to_string(bytes) + " bytes"); }
-        const std::uint64_t search = std::min(bytes, tail_bytes + longest_comment);
+        if (bytes < tail_bytes) {
+            return malformed(path, begin, "too short for a ZIP archive", std::to_string(bytes) + " bytes");
+        }
+        const std::uint64_t search = (std::min)(bytes, tail_bytes + longest_comment);
         const std::uint64_t search_start = begin + bytes - search;
         const auto tail = input.try_text(search_start, search);
         if (!tail) { return tail.error(); }
         std::size_t at = static_cast<std::size_t>(search - tail_bytes);
         const auto is_tail = [&] {
-            return std::string_view{*tail}.substr(at, 4) == "PK\5\6" && at + tail_bytes + little(*tail, at + 20, 2) == search;
+            return std::string_view{*tail}.substr(at, 4) == "PK\5\6" &&
+                   at + tail_bytes + little(*tail, at + 20, 2) == search;
         };
         while (at != 0 && !is_tail()) { --at; }
         if (!is_tail()) { return malformed(path, search_start, "no end of a ZIP directory"); }
@@ -61,7 +64,9 @@ public:
         if (count == 0xffff || directory_bytes == 0xffffffff || directory == 0xffffffff) {
             constexpr std::uint64_t locator_bytes = 20;
             constexpr std::uint64_t end64_bytes = 56;
-            if (directory_end < locator_bytes) { return malformed(path, search_start + at, "the ZIP64 locator is missing"); }
+            if (directory_end < locator_bytes) {
+                return malformed(path, search_start + at, "the ZIP64 locator is missing");
+            }
             const std::uint64_t locator_at = directory_end - locator_bytes;
             const auto locator = input.try_text(begin + locator_at, locator_bytes);
             if (!locator) { return locator.error(); }
@@ -71,7 +76,9 @@ public:
             }
             const auto end64 = input.try_text(begin + end64_at, end64_bytes);
             if (!end64) { return end64.error(); }
-            if (!end64->starts_with("PK\6\6")) { return malformed(path, begin + end64_at, "the end of the ZIP64 directory is not valid"); }
+            if (!end64->starts_with("PK\6\6")) {
+                return malformed(path, begin + end64_at, "the end of the ZIP64 directory is not valid");
+            }
             count = little(*end64, 32, 8);
             directory_bytes = little(*end64, 40, 8);
             directory = little(*end64, 48, 8);
@@ -79,8 +86,8 @@ public:
         }
         constexpr std::uint64_t entry_bytes = 46;
         constexpr std::uint64_t longest_directory = std::uint64_t{1} << 28;
-        if (!residency::detail::lies_inside(directory, directory_bytes, directory_end) || count > directory_bytes / entry_bytes ||
-            directory_bytes > longest_directory) {
+        if (!residency::detail::lies_inside(directory, directory_bytes, directory_end) ||
+            count > directory_bytes / entry_bytes || directory_bytes > longest_directory) {
             return malformed(path, search_start + at, "the ZIP directory is not valid",
                              std::to_string(count) + " entries in " + std::to_string(directory_bytes) + " bytes at " +
                                  std::to_string(directory));
@@ -106,10 +113,16 @@ public:
             const std::uint64_t name_bytes = little(*text, place + 28, 2);
             const std::uint64_t extra_bytes = little(*text, place + 30, 2);
             const std::uint64_t all = entry_bytes + name_bytes + extra_bytes + little(*text, place + 32, 2);
-            if (all > text->size() - place) { return malformed(path, where, "entry " + std::to_string(i) + " of the ZIP directory is cut off"); }
+            if (all > text->size() - place) {
+                return malformed(path, where, "entry " + std::to_string(i) + " of the ZIP directory is cut off");
+            }
             entry.name = text->substr(place + entry_bytes, static_cast<std::size_t>(name_bytes));
-            if (!is_utf8(entry.name)) { return malformed(path, where, "the name of a ZIP entry is not UTF-8", shown(entry.name)); }
-            read_extra(std::string_view{*text}.substr(static_cast<std::size_t>(place + entry_bytes + name_bytes), static_cast<std::size_t>(extra_bytes)), entry);
+            if (!is_utf8(entry.name)) {
+                return malformed(path, where, "the name of a ZIP entry is not UTF-8", shown(entry.name));
+            }
+            read_extra(std::string_view{*text}.substr(static_cast<std::size_t>(place + entry_bytes + name_bytes),
+                                                      static_cast<std::size_t>(extra_bytes)),
+                       entry);
             if (!zip.by_name_.try_emplace(entry.name, zip.entries_.size()).second) {
                 return malformed(path, where, "the ZIP entry " + shown(entry.name) + " is given twice");
             }
@@ -129,21 +142,27 @@ public:
         constexpr std::uint64_t header_bytes = 30;
         const std::string what = "the ZIP entry " + shown(entry.name);
         if (!residency::detail::lies_inside(entry.header, header_bytes, data_end_)) {
-            return malformed(input.path(), begin_, what + " starts outside of the archive", std::to_string(entry.header));
+            return malformed(input.path(), begin_, what + " starts outside of the archive",
+                             std::to_string(entry.header));
         }
         const std::uint64_t where = begin_ + entry.header;
         const auto header = input.try_text(where, header_bytes);
         if (!header) { return header.error(); }
         if (!header->starts_with("PK\3\4")) { return malformed(input.path(), where, what + " has no local header"); }
-        if ((entry.flags & 1) != 0) { return Error{ErrorKind::unsupported, malformed(input.path(), where, what + " is encrypted").message()}; }
+        if ((entry.flags & 1) != 0) {
+            return Error{ErrorKind::unsupported, malformed(input.path(), where, what + " is encrypted").message()};
+        }
         if (entry.method != 0) {
             return Error{ErrorKind::unsupported, malformed(input.path(), where, what + " is compressed").message(),
                          Place{input.path(), where, "method " + std::to_string(entry.method), "0, stored"}};
         }
-        if (entry.packed_bytes != entry.bytes) { return malformed(input.path(), where, what + " is stored with another size"); }
+        if (entry.packed_bytes != entry.bytes) {
+            return malformed(input.path(), where, what + " is stored with another size");
+        }
         const std::uint64_t data = entry.header + header_bytes + little(*header, 26, 2) + little(*header, 28, 2);
         if (!residency::detail::lies_inside(data, entry.bytes, data_end_)) {
-            return malformed(input.path(), where, what + " reaches beyond the archive's data", std::to_string(entry.bytes) + " bytes");
+            return malformed(input.path(), where, what + " reaches beyond the archive's data",
+                             std::to_string(entry.bytes) + " bytes");
         }
         return Range{begin_ + data, entry.bytes};
     }
@@ -152,7 +171,9 @@ private:
     /// `count` bytes of `text` as a little-endian number. Precondition: they are there.
     [[nodiscard]] static std::uint64_t little(std::string_view text, std::uint64_t at, std::size_t count) noexcept {
         std::uint64_t value = 0;
-        for (std::size_t i = count; i-- > 0;) { value = value << 8 | static_cast<unsigned char>(text[static_cast<std::size_t>(at) + i]); }
+        for (std::size_t i = count; i-- > 0;) {
+            value = value << 8 | static_cast<unsigned char>(text[static_cast<std::size_t>(at) + i]);
+        }
         return value;
     }
     /// The ZIP64 sizes, which replace those that are all ones.

@@ -91,7 +91,7 @@ private:
         : block_bits_{block_bits},
           block_elements_{block_elements},
           alignment_bytes_{static_cast<std::uint8_t>(alignment_bytes)},
-          name_length_{static_cast<std::uint8_t>(std::min(name.size(), max_name_bytes))} {
+          name_length_{static_cast<std::uint8_t>((std::min)(name.size(), max_name_bytes))} {
         std::copy_n(name.begin(), name_length_, name_.begin());
     }
     [[nodiscard]] static constexpr bool block_fits(std::string_view name, std::uint64_t bytes,

@@ -86,7 +86,7 @@ inline Result<HostAllocation> HostBytes::try_allocate(std::uint64_t bytes, std::
     RESIDENCY_ASSERT(alignment_bytes != 0 && (alignment_bytes & (alignment_bytes - 1)) == 0, "align to a power of two");
     const std::align_val_t alignment{alignment_bytes};
     void* data = nullptr;
-    if (bytes <= static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max())) {
+    if (bytes <= static_cast<std::uint64_t>((std::numeric_limits<std::ptrdiff_t>::max)())) {
         data = ::operator new(static_cast<std::size_t>(bytes), alignment, std::nothrow);
     }
     if (data == nullptr) {

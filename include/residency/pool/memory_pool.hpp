@@ -13,10 +13,11 @@ namespace residency::inline RESIDENCY_ABI::pool {
 
 /// What the streamed storages ask of a pool, bytes as the storages have them.
 struct Needs {
-    std::uint64_t total_bytes = 0;            ///< of all streamed storages
-    std::uint64_t storages = 0;               ///< how many there are
+    std::uint64_t total_bytes = 0;  ///< of all streamed storages
+    std::uint64_t storages = 0;     ///< how many there are
     std::uint64_t largest_storage_bytes = 0;
-    std::uint64_t largest_step_bytes = 0;     ///< the most that one step needs at once; without a schedule the largest storage
+    std::uint64_t largest_step_bytes =
+        0;  ///< the most that one step needs at once; without a schedule the largest storage
     std::uint64_t largest_step_storages = 1;  ///< the most storages that one step needs at once
     std::uint32_t largest_step = UINT32_MAX;  ///< the step that needs largest_step_bytes; none without a schedule
 };
@@ -44,24 +45,23 @@ struct Needs {
 ///  P3 Exhaustion is a null address, never an error; an error means that the device failed.
 ///  P4 A failed call changes nothing.
 template <class P>
-concept MemoryPool =
-    Device<typename P::Device> && std::default_initializable<typename P::Config> && std::constructible_from<P, typename P::Config> &&
-    std::is_nothrow_move_constructible_v<P> &&
-    requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device, typename P::Device::Stream s,
-             const Needs& needs, std::uint64_t bytes, void* at) {
-        { std::bool_constant<P::fixed_addresses>{} };
-        { c.occupied(bytes) } noexcept -> std::same_as<std::uint64_t>;
-        { c.floor_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
-        { c.ceiling_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
-        { p.open(device, needs, bytes) } -> std::same_as<Status>;
-        { p.allocate(bytes, s) } -> std::same_as<Result<void*>>;
-        { p.deallocate(at, bytes, s) } -> std::same_as<Status>;
-        { p.recover() } -> std::same_as<Status>;
-        { c.held_bytes() } -> std::same_as<std::uint64_t>;
-        { c.requested_bytes() } -> std::same_as<std::uint64_t>;
-        { p.close() } noexcept;
-        { p.abandon() } noexcept;
-    };
+concept MemoryPool = Device<typename P::Device> && std::default_initializable<typename P::Config> &&
+                     std::constructible_from<P, typename P::Config> && std::is_nothrow_move_constructible_v<P> &&
+                     requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device,
+                              typename P::Device::Stream s, const Needs& needs, std::uint64_t bytes, void* at) {
+                         { std::bool_constant<P::fixed_addresses>{} };
+                         { c.occupied(bytes) } noexcept -> std::same_as<std::uint64_t>;
+                         { c.floor_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
+                         { c.ceiling_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
+                         { p.open(device, needs, bytes) } -> std::same_as<Status>;
+                         { p.allocate(bytes, s) } -> std::same_as<Result<void*>>;
+                         { p.deallocate(at, bytes, s) } -> std::same_as<Status>;
+                         { p.recover() } -> std::same_as<Status>;
+                         { c.held_bytes() } -> std::same_as<std::uint64_t>;
+                         { c.requested_bytes() } -> std::same_as<std::uint64_t>;
+                         { p.close() } noexcept;
+                         { p.abandon() } noexcept;
+                     };
 
 [[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) noexcept {
     return (bytes + multiple - 1) / multiple * multiple;

@@ -27,8 +27,13 @@ public:
     Slab() : Slab(Config{}) {}
     explicit Slab(Config config) noexcept : config_{config} {}
     Slab(Slab&& other) noexcept
-        : config_{other.config_}, device_{std::exchange(other.device_, nullptr)}, base_{other.base_}, slot_{other.slot_},
-          held_{std::exchange(other.held_, 0)}, free_{std::move(other.free_)}, slots_{other.slots_} {}
+        : config_{other.config_},
+          device_{std::exchange(other.device_, nullptr)},
+          base_{other.base_},
+          slot_{other.slot_},
+          held_{std::exchange(other.held_, 0)},
+          free_{std::move(other.free_)},
+          slots_{other.slots_} {}
     Slab& operator=(Slab&&) = delete;
     ~Slab() { close(); }
 
@@ -44,7 +49,7 @@ public:
     [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
         const std::uint64_t slot = slot_bytes(needs);
         const std::uint64_t cap = round_down(cap_bytes, device.allocation_granularity());
-        const std::uint64_t slots = slot == 0 ? 0 : std::min(needs.storages, cap / slot);
+        const std::uint64_t slots = slot == 0 ? 0 : (std::min)(needs.storages, cap / slot);
         void* base = nullptr;
         if (slots > 0) {
             auto at = device.allocate(slots * slot);

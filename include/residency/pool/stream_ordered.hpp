@@ -25,12 +25,17 @@ public:
     StreamOrdered() : StreamOrdered(Config{}) {}
     explicit StreamOrdered(Config config) noexcept : config_{config} {}
     StreamOrdered(StreamOrdered&& other) noexcept
-        : config_{other.config_}, device_{std::exchange(other.device_, nullptr)}, pool_{other.pool_}, cap_{other.cap_},
+        : config_{other.config_},
+          device_{std::exchange(other.device_, nullptr)},
+          pool_{other.pool_},
+          cap_{other.cap_},
           requested_{other.requested_} {}
     StreamOrdered& operator=(StreamOrdered&&) = delete;
     ~StreamOrdered() { close(); }
 
-    [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept { return round_up(bytes, config_.rounding_bytes); }
+    [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept {
+        return round_up(bytes, config_.rounding_bytes);
+    }
     [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
         return round_up(needs.largest_step_bytes + needs.largest_step_storages * (config_.rounding_bytes - 1),
                         device.pool_granularity());

@@ -43,12 +43,11 @@ struct AnySink {
 ///  F3 Same calls, same proposals.
 ///  F4 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have knobs.
 template <class P>
-concept PrefetchPolicy =
-    std::default_initializable<P> && std::is_nothrow_move_constructible_v<P> &&
-    requires(P p, const Context& context, Moment now, AnySink sink) {
-        { p.attach(context) } -> std::same_as<Status>;
-        { p.propose(now, sink) } noexcept;
-        { std::bool_constant<P::interruptible>{} };
-    };
+concept PrefetchPolicy = std::default_initializable<P> && std::is_nothrow_move_constructible_v<P> &&
+                         requires(P p, const Context& context, Moment now, AnySink sink) {
+                             { p.attach(context) } -> std::same_as<Status>;
+                             { p.propose(now, sink) } noexcept;
+                             { std::bool_constant<P::interruptible>{} };
+                         };
 
 }  // namespace residency::inline RESIDENCY_ABI::prefetch

@@ -30,9 +30,9 @@ public:
             const Storage& storage = catalog.storages()[i];
             const std::byte* host = catalog.host_bytes(StorageId{i});
             if (host == nullptr && storage.bytes > 0) {
-                return Error{ErrorKind::unsupported,
-                             catalog.describe(StorageId{i}) + " has no bytes in host memory: load the catalog first, or "
-                             "let transport::Staged read its file"};
+                return Error{ErrorKind::unsupported, catalog.describe(StorageId{i}) +
+                                                         " has no bytes in host memory: load the catalog first, or "
+                                                         "let transport::Staged read its file"};
             }
             host_.push_back(host);
         }

@@ -16,11 +16,11 @@ class AddressMap {
 public:
     struct Entry {
         std::uintptr_t begin = 0, end = 0;
-        std::uint32_t region = 0;         ///< physical memory
-        std::uint64_t offset = 0;         ///< of `begin` in it
-        bool on_device = true;            ///< otherwise pinned host memory
-        bool mapped = false;              ///< by map(): `uses` are kept
-        AccessLists::List uses = 0;       ///< accesses through this address
+        std::uint32_t region = 0;    ///< physical memory
+        std::uint64_t offset = 0;    ///< of `begin` in it
+        bool on_device = true;       ///< otherwise pinned host memory
+        bool mapped = false;         ///< by map(): `uses` are kept
+        AccessLists::List uses = 0;  ///< accesses through this address
     };
 
     /// The entry that holds `at`, or null.
@@ -80,8 +80,9 @@ private:
     }
     /// The number of entries that begin at or before `address`.
     [[nodiscard]] std::size_t upper(std::uintptr_t address) const noexcept {
-        const auto after = std::upper_bound(entries_.begin(), entries_.end(), address,
-                                            [](std::uintptr_t value, const Entry& entry) { return value < entry.begin; });
+        const auto after =
+            std::upper_bound(entries_.begin(), entries_.end(), address,
+                             [](std::uintptr_t value, const Entry& entry) { return value < entry.begin; });
         return static_cast<std::size_t>(after - entries_.begin());
     }
 

@@ -29,7 +29,9 @@ public:
         if (file_ >= 0) { ::close(file_); }
     }
 
-    [[nodiscard]] static std::uint64_t page_bytes() noexcept { return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
+    [[nodiscard]] static std::uint64_t page_bytes() noexcept {
+        return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    }
 
     /// `bytes` of inaccessible addresses, aligned to `alignment` (a power of two); null where there are none.
     [[nodiscard]] std::byte* reserve(std::uint64_t bytes, std::uint64_t alignment) {
@@ -45,7 +47,7 @@ public:
             }
         }
         if (std::byte* at = take(bytes, alignment); at != nullptr) { return at; }
-        const std::uint64_t arena_bytes = std::max(bytes + alignment, arena_bytes_);
+        const std::uint64_t arena_bytes = (std::max)(bytes + alignment, arena_bytes_);
         void* at = ::mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (at == MAP_FAILED) { return nullptr; }
         arenas_.push_back({static_cast<std::byte*>(at), arena_bytes});
@@ -67,7 +69,8 @@ public:
     }
     /// Takes the memory, leaves the addresses.
     static void revoke(std::byte* at, std::uint64_t bytes) noexcept {
-        ::mmap(at, round_up(bytes, page_bytes()), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        ::mmap(at, round_up(bytes, page_bytes()), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+               -1, 0);
     }
 
     /// Physical memory that can be mapped at several addresses, filled with `value`: its offset, or false.

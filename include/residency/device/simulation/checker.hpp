@@ -45,19 +45,26 @@ public:
 
     /// Precondition of these: the range is mapped. `exclusive`: the parts of the operation are unordered among themselves.
     template <class Later>
-    void read(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock, bool exclusive, Later&& later) {
-        visit(at, bytes, access, clock, [&](Shadow& shadow, std::uint64_t begin, std::uint64_t end, auto& sink) {
-            sink.writes = false;
-            shadow.read(lists_, begin, end, access, clock, exclusive, sink);
-        }, later);
+    void read(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock, bool exclusive,
+              Later&& later) {
+        visit(
+            at, bytes, access, clock,
+            [&](Shadow& shadow, std::uint64_t begin, std::uint64_t end, auto& sink) {
+                sink.writes = false;
+                shadow.read(lists_, begin, end, access, clock, exclusive, sink);
+            },
+            later);
     }
     template <class Later>
     void write(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock, bool exclusive,
                Content content, Later&& later) {
-        visit(at, bytes, access, clock, [&](Shadow& shadow, std::uint64_t begin, std::uint64_t end, auto& sink) {
-            sink.writes = true;
-            shadow.write(lists_, begin, end, access, clock, exclusive, content, sink);
-        }, later);
+        visit(
+            at, bytes, access, clock,
+            [&](Shadow& shadow, std::uint64_t begin, std::uint64_t end, auto& sink) {
+                sink.writes = true;
+                shadow.write(lists_, begin, end, access, clock, exclusive, content, sink);
+            },
+            later);
     }
     void assign(const void* at, std::uint64_t bytes, const Access& access, Content content) {
         if (!on) { return; }
@@ -77,29 +84,35 @@ public:
                 conflict(earlier, wrote, access, true, reinterpret_cast<const void*>(address), size, clock);
             };
             if (entry.mapped) {
-                lists_.for_each(entry.uses, [&](const Access& use) { check(use, use.kind != OperationKind::kernel, here); });
+                lists_.for_each(entry.uses,
+                                [&](const Access& use) { check(use, use.kind != OperationKind::kernel, here); });
             } else {
                 const std::uint64_t offset = entry.offset + (address - entry.begin);
                 regions_[entry.region].for_each(lists_, offset, offset + here,
-                                                [&](const Access& earlier, bool wrote, std::uint64_t begin, std::uint64_t end) {
-                                                    check(earlier, wrote, end - begin);
-                                                });
+                                                [&](const Access& earlier, bool wrote, std::uint64_t begin,
+                                                    std::uint64_t end) { check(earlier, wrote, end - begin); });
             }
         });
         return found;
     }
     void forget_uses(const void* at, std::uint64_t bytes) {
-        map_.for_each(at, bytes, [&](AddressMap::Entry& entry, std::uintptr_t, std::uint64_t) { lists_.clear(entry.uses); });
+        map_.for_each(at, bytes,
+                      [&](AddressMap::Entry& entry, std::uintptr_t, std::uint64_t) { lists_.clear(entry.uses); });
     }
 
     [[nodiscard]] OperationInfo describe(const Access& access) const {
         if (access.sequence == 0) { return {}; }
-        return {access.actor == 0 ? std::string{"host"} : names_.name(access.stream), names_.name(access.label), access.kind,
-                access.sequence};
+        return {access.actor == 0 ? std::string{"host"} : names_.name(access.stream), names_.name(access.label),
+                access.kind, access.sequence};
     }
     /// An access of memory that is not there.
     void dead(const Access& access, const void* at, std::uint64_t bytes, const std::string& why) {
-        add({ReportKind::dead_memory, {}, describe(access), at, bytes, words(access) + " accesses " + range(at, bytes) + ": " + why});
+        add({ReportKind::dead_memory,
+             {},
+             describe(access),
+             at,
+             bytes,
+             words(access) + " accesses " + range(at, bytes) + ": " + why});
     }
     void misuse(const Access& access, const std::string& text, const void* at = nullptr, std::uint64_t bytes = 0) {
         add({ReportKind::misuse, {}, describe(access), at, bytes, text});
@@ -127,12 +140,14 @@ private:
             checker.conflict(earlier, wrote, access, writes, at(begin), end - begin, clock);
         }
         void uninitialised(const Access& earlier, std::uint64_t begin, std::uint64_t end) {
-            checker.add({ReportKind::uninitialised, checker.describe(earlier), checker.describe(access), at(begin), end - begin,
+            checker.add({ReportKind::uninitialised, checker.describe(earlier), checker.describe(access), at(begin),
+                         end - begin,
                          checker.words(access) + " reads " + range(at(begin), end - begin) +
                              ", which nothing has written since " + checker.words(earlier)});
         }
         void dead(const Access& earlier, std::uint64_t begin, std::uint64_t end) {
-            checker.add({ReportKind::dead_memory, checker.describe(earlier), checker.describe(access), at(begin), end - begin,
+            checker.add({ReportKind::dead_memory, checker.describe(earlier), checker.describe(access), at(begin),
+                         end - begin,
                          checker.words(access) + (writes ? " writes " : " reads ") + range(at(begin), end - begin) +
                              (earlier.sequence == 0 ? std::string{", which the pool has not handed out"}
                                                     : ", which " + checker.words(earlier) + " gave back")});
@@ -143,7 +158,8 @@ private:
     };
 
     template <class F, class Later>
-    void visit(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock, F&& f, Later& later) {
+    void visit(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock, F&& f,
+               Later& later) {
         if (!on || bytes == 0) { return; }
         map_.for_each(at, bytes, [&](AddressMap::Entry& entry, std::uintptr_t address, std::uint64_t here) {
             const std::uint64_t offset = entry.offset + (address - entry.begin);
@@ -153,8 +169,8 @@ private:
         });
     }
 
-    void conflict(const Access& earlier, bool wrote, const Access& access, bool writes, const void* at, std::uint64_t bytes,
-                  const VectorClock& clock) {
+    void conflict(const Access& earlier, bool wrote, const Access& access, bool writes, const void* at,
+                  std::uint64_t bytes, const VectorClock& clock) {
         std::string text = words(access) + (writes ? verb(access.kind) : " reads ") + range(at, bytes) + " that " +
                            words(earlier) + (wrote ? verb(earlier.kind) : " reads ") + "and nothing orders them: ";
         if (earlier.sequence == access.sequence) {
@@ -166,7 +182,8 @@ private:
             text += "stream '" + names_.name(access.stream) + "' has to wait for an event recorded on stream '" +
                     names_.name(earlier.stream) + "' after #" + std::to_string(earlier.sequence);
             const std::uint64_t known = clock.of(earlier.actor);
-            text += known == 0 ? "; it has waited for nothing there" : "; it has waited only up to #" + std::to_string(known);
+            text += known == 0 ? "; it has waited for nothing there"
+                               : "; it has waited only up to #" + std::to_string(known);
         }
         add({ReportKind::unordered, describe(earlier), describe(access), at, bytes, std::move(text)});
     }
@@ -189,7 +206,9 @@ private:
     [[nodiscard]] static std::string range(const void* at, std::uint64_t bytes) {
         static constexpr char digits[] = "0123456789abcdef";
         std::string hex;
-        for (auto value = reinterpret_cast<std::uintptr_t>(at); value != 0; value >>= 4U) { hex.insert(hex.begin(), digits[value & 15U]); }
+        for (auto value = reinterpret_cast<std::uintptr_t>(at); value != 0; value >>= 4U) {
+            hex.insert(hex.begin(), digits[value & 15U]);
+        }
         return std::to_string(bytes) + " bytes at 0x" + (hex.empty() ? "0" : hex);
     }
     void add(Report report) {
@@ -198,7 +217,8 @@ private:
             Report& last = reports_.back();
             const auto last_end = reinterpret_cast<std::uintptr_t>(last.at) + last.bytes;
             if (last.kind == report.kind && last.first.sequence == report.first.sequence &&
-                last.second.sequence == report.second.sequence && last_end == reinterpret_cast<std::uintptr_t>(report.at)) {
+                last.second.sequence == report.second.sequence &&
+                last_end == reinterpret_cast<std::uintptr_t>(report.at)) {
                 last.bytes += report.bytes;
                 return;
             }

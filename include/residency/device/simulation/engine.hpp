@@ -99,14 +99,14 @@ public:
     /// Lets everything happen that ends by `time`.
     void advance_to(std::int64_t time) {
         while (!timeline_.empty() && timeline_.front().time <= time) { step(); }
-        now_ = std::max(now_, time);
+        now_ = (std::max)(now_, time);
     }
     /// Advances to the next end of an operation; false where there is none.
     bool step() {
         if (timeline_.empty()) { return false; }
         std::pop_heap(timeline_.begin(), timeline_.end());
         Operation* operation = timeline_.back().operation;
-        now_ = std::max(now_, timeline_.back().time);
+        now_ = (std::max)(now_, timeline_.back().time);
         timeline_.pop_back();
         finish(operation);
         run_ready();
@@ -114,9 +114,11 @@ public:
     }
     /// Whether operation `sequence` of a stream waits, directly or not, for a flag that has not been raised.
     [[nodiscard]] bool held_by_flag(std::uint32_t stream, std::uint64_t sequence) const {
-        for (const Operation* operation = streams_[stream].first; operation != nullptr && operation->sequence < sequence;
-             operation = operation->next) {
-            if (operation->kind == OperationKind::wait_flag && operation->flag->value < operation->flag_value) { return true; }
+        for (const Operation* operation = streams_[stream].first;
+             operation != nullptr && operation->sequence < sequence; operation = operation->next) {
+            if (operation->kind == OperationKind::wait_flag && operation->flag->value < operation->flag_value) {
+                return true;
+            }
             if (operation->kind == OperationKind::wait && !operation->marker->done &&
                 held_by_flag(operation->marker->stream, operation->marker->sequence)) {
                 return true;
@@ -235,8 +237,8 @@ private:
             }
         }
         if (observer) {
-            observer({operation.stream, names_.name(streams_[operation.stream].label), names_.name(operation.label), operation.kind,
-                      operation.sequence, operation.start, now_, operation.bytes});
+            observer({operation.stream, names_.name(streams_[operation.stream].label), names_.name(operation.label),
+                      operation.kind, operation.sequence, operation.start, now_, operation.bytes});
         }
         if (operation.marker != nullptr && operation.kind != OperationKind::wait) {
             Marker& marker = *operation.marker;
@@ -249,13 +251,15 @@ private:
     /// False where memory was unmapped under an operation: it has no effect then.
     [[nodiscard]] bool reachable(const Operation& operation) {
         if (operation.generation == map_.generation()) { return true; }
-        const auto there = [&](const void* at, std::uint64_t bytes) {
-            return bytes == 0 || map_.holds(at, bytes);
-        };
+        const auto there = [&](const void* at, std::uint64_t bytes) { return bytes == 0 || map_.holds(at, bytes); };
         for (const Copy& copy : operation.copies) {
-            const bool to_device = operation.kind == OperationKind::copy_to_device || operation.kind == OperationKind::copy_on_device;
-            const bool from_device = operation.kind == OperationKind::copy_to_host || operation.kind == OperationKind::copy_on_device;
-            if ((to_device && !there(copy.to, copy.bytes)) || (from_device && !there(copy.from, copy.bytes))) { return false; }
+            const bool to_device =
+                operation.kind == OperationKind::copy_to_device || operation.kind == OperationKind::copy_on_device;
+            const bool from_device =
+                operation.kind == OperationKind::copy_to_host || operation.kind == OperationKind::copy_on_device;
+            if ((to_device && !there(copy.to, copy.bytes)) || (from_device && !there(copy.from, copy.bytes))) {
+                return false;
+            }
         }
         for (const ByteRange& range : operation.reads.view()) {
             if (!there(range.at, range.bytes)) { return false; }

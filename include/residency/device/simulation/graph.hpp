@@ -34,8 +34,8 @@ struct CaptureState {
     };
     std::uint32_t number = 0;
     std::vector<std::uint32_t> streams;
-    std::vector<VectorClock> clocks;      ///< of the lanes
-    std::vector<std::uint64_t> positions; ///< work commands of the lanes
+    std::vector<VectorClock> clocks;       ///< of the lanes
+    std::vector<std::uint64_t> positions;  ///< work commands of the lanes
     std::vector<Command> commands;
     std::vector<Mark> marks;
     std::string invalid;  ///< why; empty: valid

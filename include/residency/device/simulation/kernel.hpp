@@ -32,7 +32,8 @@ public:
     ByteRanges() = default;
     ByteRanges(std::initializer_list<ByteRange> ranges) : ByteRanges{std::span{ranges.begin(), ranges.size()}} {}
     ByteRanges(std::span<const ByteRange> ranges) { append(ranges); }  // NOLINT(google-explicit-constructor)
-    ByteRanges(const std::vector<ByteRange>& ranges) : ByteRanges{std::span{ranges}} {}  // NOLINT(google-explicit-constructor)
+    ByteRanges(const std::vector<ByteRange>& ranges)
+        : ByteRanges{std::span{ranges}} {}  // NOLINT(google-explicit-constructor)
 
     void push_back(ByteRange range) { append({&range, 1}); }
     void clear() noexcept {

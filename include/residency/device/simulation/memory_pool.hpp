@@ -117,9 +117,11 @@ public:
     }
     /// The block that begins at an address, or null.
     [[nodiscard]] static Block* block_of(Segment& segment, const void* at) noexcept {
-        const std::uint64_t offset = reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(segment.at);
-        const auto found = std::lower_bound(segment.blocks.begin(), segment.blocks.end(), offset,
-                                            [](const Block& block, std::uint64_t value) { return block.offset < value; });
+        const std::uint64_t offset =
+            reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(segment.at);
+        const auto found =
+            std::lower_bound(segment.blocks.begin(), segment.blocks.end(), offset,
+                             [](const Block& block, std::uint64_t value) { return block.offset < value; });
         return found != segment.blocks.end() && found->offset == offset ? &*found : nullptr;
     }
     [[nodiscard]] static bool is_free(const Block& block) noexcept { return !block.used && block.freed == nullptr; }

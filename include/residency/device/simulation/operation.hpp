@@ -21,9 +21,9 @@ struct Marker {
     std::uint32_t references = 0;
     std::uint32_t stream = 0;
     std::uint64_t sequence = 0;
-    std::int64_t time = 0;                ///< when it was done, ns
-    VectorClock clock;                    ///< what lies before it
-    std::vector<std::uint32_t> waiters;   ///< streams whose next operation waits for it
+    std::int64_t time = 0;               ///< when it was done, ns
+    VectorClock clock;                   ///< what lies before it
+    std::vector<std::uint32_t> waiters;  ///< streams whose next operation waits for it
 };
 
 /// A word that streams wait for.
@@ -41,18 +41,18 @@ struct Operation {
     std::uint64_t sequence = 0;
     std::int64_t start = 0, duration = 0;  ///< ns
     std::uint64_t bytes = 0;
-    std::uint64_t generation = 0;    ///< of the address map when it was enqueued
-    Marker* marker = nullptr;        ///< to wait for, or to be marked at the end
+    std::uint64_t generation = 0;  ///< of the address map when it was enqueued
+    Marker* marker = nullptr;      ///< to wait for, or to be marked at the end
     FlagState* flag = nullptr;
     std::uint32_t flag_value = 0;
     std::vector<Copy> copies;
     std::byte* fill_at = nullptr;
     std::byte fill_value{};
-    ByteRanges reads, writes;        ///< of a kernel
+    ByteRanges reads, writes;  ///< of a kernel
     KernelFunction body;
     std::shared_ptr<KernelFunction> shared_body;  ///< of a graph's kernel
-    Operation* next = nullptr;        ///< in its stream
-    Operation* next_ready = nullptr;  ///< among those that wait for the same copy engine
+    Operation* next = nullptr;                    ///< in its stream
+    Operation* next_ready = nullptr;              ///< among those that wait for the same copy engine
 };
 
 /// An operation that was executed, for whoever watches. The names live as long as the device.

@@ -32,8 +32,9 @@ enum class OperationKind : std::uint8_t {
 
 [[nodiscard]] constexpr std::string_view name(OperationKind kind) noexcept {
     constexpr std::array<std::string_view, 15> names{
-        "kernel", "copy to device", "copy to host", "copy on device", "copy on host", "fill",       "allocation",      "deallocation",
-        "record", "wait",           "flag wait",    "read by host",   "write by host", "host memory", "mapping"};
+        "kernel",    "copy to device", "copy to host",  "copy on device", "copy on host",
+        "fill",      "allocation",     "deallocation",  "record",         "wait",
+        "flag wait", "read by host",   "write by host", "host memory",    "mapping"};
     return names[static_cast<std::size_t>(kind)];
 }
 

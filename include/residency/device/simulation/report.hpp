@@ -27,8 +27,8 @@ struct OperationInfo {
 /// One finding of the checker.
 struct Report {
     ReportKind kind = ReportKind::misuse;
-    OperationInfo first;   ///< called earlier
-    OperationInfo second;  ///< called later
+    OperationInfo first;       ///< called earlier
+    OperationInfo second;      ///< called later
     const void* at = nullptr;  ///< first byte concerned, as the second operation addresses it
     std::uint64_t bytes = 0;
     std::string text;  ///< all of it in words, with the missing wait

@@ -34,8 +34,8 @@ public:
 
     /// `exclusive`: the parts of the operation are not ordered among themselves.
     template <class Sink>
-    void read(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access, const VectorClock& clock,
-              bool exclusive, Sink& sink) {
+    void read(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access,
+              const VectorClock& clock, bool exclusive, Sink& sink) {
         const std::size_t first = split(lists, begin);
         const std::size_t size = intervals_.size();
         std::size_t i = first;
@@ -57,8 +57,8 @@ public:
 
     /// `content`: written, or freed by a deallocation.
     template <class Sink>
-    void write(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access, const VectorClock& clock,
-               bool exclusive, Content content, Sink& sink) {
+    void write(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access,
+               const VectorClock& clock, bool exclusive, Content content, Sink& sink) {
         const std::size_t first = split(lists, begin);
         std::size_t i = first;
         bool kept = false;
@@ -125,7 +125,8 @@ private:
     };
 
     template <class Sink>
-    static bool unordered(const Access& earlier, const Access& access, const VectorClock& clock, bool exclusive, Sink& sink) {
+    static bool unordered(const Access& earlier, const Access& access, const VectorClock& clock, bool exclusive,
+                          Sink& sink) {
         if (earlier.sequence == access.sequence) { return exclusive; }
         return !earlier.before(clock) && !sink.later(earlier);
     }
@@ -135,8 +136,9 @@ private:
         for (std::size_t guess = hint_; guess < hint_ + 2 && guess < intervals_.size(); ++guess) {
             if (intervals_[guess].begin == at) { return guess; }
         }
-        const auto after = std::upper_bound(intervals_.begin(), intervals_.end(), at,
-                                            [](std::uint64_t value, const Interval& interval) { return value < interval.begin; });
+        const auto after =
+            std::upper_bound(intervals_.begin(), intervals_.end(), at,
+                             [](std::uint64_t value, const Interval& interval) { return value < interval.begin; });
         const auto index = static_cast<std::size_t>(after - intervals_.begin()) - 1;
         if (intervals_[index].begin == at) { return index; }
         split_at(lists, index, at);
@@ -153,7 +155,7 @@ private:
     void merge(AccessLists& lists, std::size_t first, std::size_t last) {
         std::size_t i = first == 0 ? 0 : first - 1;
         std::size_t to = i;
-        const std::size_t stop = std::min(last + 1, intervals_.size());
+        const std::size_t stop = (std::min)(last + 1, intervals_.size());
         for (++i; i < stop; ++i) {
             Interval& left = intervals_[to];
             Interval& right = intervals_[i];

@@ -12,10 +12,12 @@
 namespace residency::inline RESIDENCY_ABI {
 
 inline SimulatedDevice::SimulatedDevice(Config config) : config_{std::move(config)} {
-    RESIDENCY_ASSERT(std::has_single_bit(config_.allocation_granularity) && std::has_single_bit(config_.pool_granularity) &&
-                         std::has_single_bit(config_.pool_block_bytes) && std::has_single_bit(config_.chunk_granularity),
-                     "granularities are powers of two");
-    RESIDENCY_ASSERT(config_.chunk_granularity % AddressSpace::page_bytes() == 0, "chunk_granularity is a multiple of the page");
+    RESIDENCY_ASSERT(
+        std::has_single_bit(config_.allocation_granularity) && std::has_single_bit(config_.pool_granularity) &&
+            std::has_single_bit(config_.pool_block_bytes) && std::has_single_bit(config_.chunk_granularity),
+        "granularities are powers of two");
+    RESIDENCY_ASSERT(config_.chunk_granularity % AddressSpace::page_bytes() == 0,
+                     "chunk_granularity is a multiple of the page");
     for (std::size_t kind = 0; kind <= static_cast<std::size_t>(OperationKind::mapping); ++kind) {
         kind_labels_[kind] = names_.number(simulation::name(static_cast<OperationKind>(kind)));
     }
@@ -61,7 +63,8 @@ inline Error SimulatedDevice::failure(ErrorKind kind, CallKind call, const std::
     return {kind, "simulated device: " + name + ": " + text, DeviceFailure{static_cast<int>(kind) + 1, name, bytes}};
 }
 
-inline Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at, std::uint64_t bytes) {
+inline Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at,
+                                     std::uint64_t bytes) {
     const Access access{++sequence_, host, engine_.stream(host).label, names_.number(simulation::name(call)),
                         OperationKind::host_memory};
     checker_.misuse(access, std::string{simulation::name(call)} + ": " + text, at, bytes);
@@ -70,13 +73,13 @@ inline Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::s
 
 inline Error SimulatedDevice::out_of_memory(CallKind call, std::uint64_t bytes) const {
     return failure(ErrorKind::out_of_memory, call,
-                   std::to_string(bytes) + " bytes asked for, " + std::to_string(config_.memory_bytes - used_bytes_) + " of " +
-                       std::to_string(config_.memory_bytes) + " free",
+                   std::to_string(bytes) + " bytes asked for, " + std::to_string(config_.memory_bytes - used_bytes_) +
+                       " of " + std::to_string(config_.memory_bytes) + " free",
                    bytes);
 }
 
-inline Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, OperationKind kind, std::uint32_t label, const void* at,
-                                       std::uint64_t bytes) {
+inline Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, OperationKind kind, std::uint32_t label,
+                                       const void* at, std::uint64_t bytes) {
     const Access access{++sequence_, number, engine_.stream(number).label, label, kind};
     const char* why = where(at, bytes) == Where::pageable
                           ? "this is neither device memory nor pinned host memory"
@@ -137,7 +140,8 @@ inline void SimulatedDevice::join_host(StreamState& stream) {
     stream.host_version = host_version_;
 }
 
-inline SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, OperationKind kind, std::uint32_t label) {
+inline SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, OperationKind kind,
+                                                          std::uint32_t label) {
     StreamState& stream = engine_.stream(number);
     join_host(stream);
     Operation* operation = engine_.make();
@@ -151,7 +155,8 @@ inline SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, 
 }
 
 inline SimulatedDevice::Access SimulatedDevice::access_of(const Operation& operation) {
-    return {operation.sequence, operation.stream, engine_.stream(operation.stream).label, operation.label, operation.kind};
+    return {operation.sequence, operation.stream, engine_.stream(operation.stream).label, operation.label,
+            operation.kind};
 }
 
 inline SimulatedDevice::Marker* SimulatedDevice::mark(std::uint32_t number) {
@@ -186,7 +191,7 @@ inline Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind 
     while (!marker->done) {
         if (lost_) { return failure(ErrorKind::device, call, "the device is lost"); }
         if (engine_.step()) {
-            host_now_ = std::max(host_now_, engine_.now());
+            host_now_ = (std::max)(host_now_, engine_.now());
         } else {
             changed_.wait(lock);  // only a flag can let the work go on
         }
@@ -217,7 +222,8 @@ inline Result<SimulatedDevice::Stream> SimulatedDevice::create_stream(std::strin
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_stream); !entered) { return entered.error(); }
     ++streams_made_;
-    const std::uint32_t number = add_stream(name.empty() ? "stream " + std::to_string(streams_made_) : std::string{name});
+    const std::uint32_t number =
+        add_stream(name.empty() ? "stream " + std::to_string(streams_made_) : std::string{name});
     return Stream{number - first_stream, engine_.stream(number).generation};
 }
 
@@ -230,7 +236,8 @@ inline Status SimulatedDevice::destroy_stream(Stream stream) {
         return misuse(ErrorKind::invalid_argument, CallKind::destroy_stream, "the default stream cannot be destroyed");
     }
     if (engine_.stream(number).capture != 0) {
-        return misuse(ErrorKind::wrong_state, CallKind::destroy_stream, "the stream is capturing: end the capture first");
+        return misuse(ErrorKind::wrong_state, CallKind::destroy_stream,
+                      "the stream is capturing: end the capture first");
     }
     retire_stream(number);
     return {};
@@ -305,13 +312,15 @@ inline Status SimulatedDevice::wait(Stream stream, Event event) {
         CaptureState* origin = find_capture(state->capture);
         if (origin == nullptr || (capture != nullptr && capture != origin)) {
             if (capture != nullptr) { invalidate(*capture, "a wait on an event recorded in another capture"); }
-            return misuse(ErrorKind::wrong_state, CallKind::wait, "the event was recorded in a capture that this stream is not in");
+            return misuse(ErrorKind::wrong_state, CallKind::wait,
+                          "the event was recorded in a capture that this stream is not in");
         }
         if (capture == nullptr) {
             if (Status valid = check_valid(*origin, CallKind::wait); !valid) { return valid; }
             if (number == first_stream) {
                 invalidate(*origin, "the default stream was drawn into it");
-                return misuse(ErrorKind::wrong_state, CallKind::wait, "the default stream cannot take part in a capture");
+                return misuse(ErrorKind::wrong_state, CallKind::wait,
+                              "the default stream cannot take part in a capture");
             }
             join_capture(*origin, number);
         }
@@ -326,7 +335,8 @@ inline Status SimulatedDevice::wait(Stream stream, Event event) {
     }
     if (capture != nullptr) {
         invalidate(*capture, "a wait on an event recorded outside of it");
-        return failure(ErrorKind::wrong_state, CallKind::wait, "the event was recorded outside of the capture, which is now invalid");
+        return failure(ErrorKind::wrong_state, CallKind::wait,
+                       "the event was recorded outside of the capture, which is now invalid");
     }
     append_wait(number, state->marker, true);
     return {};
@@ -337,7 +347,9 @@ inline Result<bool> SimulatedDevice::is_complete(Event event) {
     if (Status entered = enter(CallKind::is_complete); !entered) { return entered.error(); }
     EventState* state = events_.find(event);
     if (state == nullptr) { return dead_handle(CallKind::is_complete, "event"); }
-    if (state->capture != 0) { return failure(ErrorKind::wrong_state, CallKind::is_complete, "the event was recorded in a capture"); }
+    if (state->capture != 0) {
+        return failure(ErrorKind::wrong_state, CallKind::is_complete, "the event was recorded in a capture");
+    }
     if (state->marker == nullptr) { return true; }
     if (!state->marker->done) { return false; }
     host_learns(*state->marker);
@@ -367,7 +379,8 @@ inline Status SimulatedDevice::synchronize(Stream stream) {
     if (number == 0) { return dead_handle(CallKind::synchronize_stream, "stream"); }
     if (CaptureState* capture = capture_of(number); capture != nullptr) {
         invalidate(*capture, "a synchronisation with a stream of it");
-        return failure(ErrorKind::wrong_state, CallKind::synchronize_stream, "the stream is capturing; the capture is now invalid");
+        return failure(ErrorKind::wrong_state, CallKind::synchronize_stream,
+                       "the stream is capturing; the capture is now invalid");
     }
     Marker* marker = mark(number);
     Status status = block_until(lock, marker, CallKind::synchronize_stream);
@@ -380,7 +393,8 @@ inline Status SimulatedDevice::synchronize() {
     if (Status entered = enter(CallKind::synchronize_device); !entered) { return entered; }
     if (!captures_.empty()) {
         for (const auto& capture : captures_) { invalidate(*capture, "a synchronisation with the device"); }
-        return failure(ErrorKind::wrong_state, CallKind::synchronize_device, "a stream is capturing; the capture is now invalid");
+        return failure(ErrorKind::wrong_state, CallKind::synchronize_device,
+                       "a stream is capturing; the capture is now invalid");
     }
     return drain(lock, CallKind::synchronize_device);
 }
@@ -422,13 +436,15 @@ inline SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64
     return device_space_.owns(at) || host_space_.owns(at) ? Where::dead : Where::pageable;
 }
 
-inline std::int64_t SimulatedDevice::copy_duration(OperationKind kind, bool pageable, std::uint64_t bytes, bool node) const {
+inline std::int64_t SimulatedDevice::copy_duration(OperationKind kind, bool pageable, std::uint64_t bytes,
+                                                   bool node) const {
     const LinkModel& link = config_.link;
     double rate = link.on_device_bytes_per_second;
     if (kind == OperationKind::copy_to_device) { rate = link.to_device_bytes_per_second; }
     if (kind == OperationKind::copy_to_host) { rate = link.to_host_bytes_per_second; }
     if (pageable || kind == OperationKind::copy_on_host) { rate = link.pageable_bytes_per_second; }
-    return (node ? link.node_latency : link.call_latency).count() + std::llround(static_cast<double>(bytes) / rate * 1e9);
+    return (node ? link.node_latency : link.call_latency).count() +
+           std::llround(static_cast<double>(bytes) / rate * 1e9);
 }
 
 inline void SimulatedDevice::enqueue_copies(std::uint32_t number, OperationKind kind, std::int64_t duration,
@@ -442,7 +458,9 @@ inline void SimulatedDevice::enqueue_copies(std::uint32_t number, OperationKind 
         const simulation::VectorClock& clock = engine_.stream(number).clock;
         const auto never = [](const Access&) noexcept { return false; };
         for (const Copy& copy : copies) { checker_.read(copy.from, copy.bytes, access, clock, true, never); }
-        for (const Copy& copy : copies) { checker_.write(copy.to, copy.bytes, access, clock, true, Content::written, never); }
+        for (const Copy& copy : copies) {
+            checker_.write(copy.to, copy.bytes, access, clock, true, Content::written, never);
+        }
     }
     statistics_.copies += copies.size();
     if (kind == OperationKind::copy_to_device) { statistics_.bytes_to_device += operation->bytes; }
@@ -479,7 +497,8 @@ inline void SimulatedDevice::enqueue_kernel(Operation* operation) {
 
 inline Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream) {
     Lock lock = guard();
-    if (Status entered = enter(CallKind::copy, config_.copy_cost + config_.copy_piece_cost * static_cast<std::int64_t>(copies.size()));
+    if (Status entered = enter(CallKind::copy,
+                               config_.copy_cost + config_.copy_piece_cost * static_cast<std::int64_t>(copies.size()));
         !entered) {
         return entered;
     }
@@ -500,12 +519,16 @@ inline Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream)
         }
         const Where to = where(copy.to, copy.bytes);
         const Where from = where(copy.from, copy.bytes);
-        const auto kind = to == Where::device ? (from == Where::device ? OperationKind::copy_on_device : OperationKind::copy_to_device)
-                                              : (from == Where::device ? OperationKind::copy_to_host : OperationKind::copy_on_host);
+        const auto kind = to == Where::device
+                              ? (from == Where::device ? OperationKind::copy_on_device : OperationKind::copy_to_device)
+                              : (from == Where::device ? OperationKind::copy_to_host : OperationKind::copy_on_host);
         if (to == Where::dead) { return unusable(CallKind::copy, number, kind, label_of(kind), copy.to, copy.bytes); }
-        if (from == Where::dead) { return unusable(CallKind::copy, number, kind, label_of(kind), copy.from, copy.bytes); }
+        if (from == Where::dead) {
+            return unusable(CallKind::copy, number, kind, label_of(kind), copy.from, copy.bytes);
+        }
         const bool pageable = to == Where::pageable || from == Where::pageable;
-        const std::size_t index = (static_cast<std::size_t>(kind) - static_cast<std::size_t>(OperationKind::copy_to_device)) * 2;
+        const std::size_t index =
+            (static_cast<std::size_t>(kind) - static_cast<std::size_t>(OperationKind::copy_to_device)) * 2;
         CopyGroup& group = groups_[index + (pageable ? 1 : 0)];
         group.kind = kind;
         group.pageable = pageable;
@@ -606,7 +629,9 @@ inline Status SimulatedDevice::host_access(const void* at, std::uint64_t bytes, 
         return failure(ErrorKind::invalid_argument, CallKind::host_access, "this is not pinned host memory", bytes);
     }
     // What still waits for a flag runs after the host's access: the host has yet to raise it.
-    const auto later = [&](const Access& earlier) { return earlier.actor != host && engine_.held_by_flag(earlier.actor, earlier.sequence); };
+    const auto later = [&](const Access& earlier) {
+        return earlier.actor != host && engine_.held_by_flag(earlier.actor, earlier.sequence);
+    };
     if (write) {
         checker_.write(at, bytes, access, host_clock_, false, Content::written, later);
     } else {
@@ -621,11 +646,12 @@ inline bool SimulatedDevice::take_bytes(std::uint64_t bytes) {
     reap_pools();
     if (bytes > config_.memory_bytes - used_bytes_) { return false; }
     used_bytes_ += bytes;
-    peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+    peak_bytes_ = (std::max)(peak_bytes_, used_bytes_);
     return true;
 }
 
-inline std::byte* SimulatedDevice::new_memory(std::uint64_t bytes, Content content, const Access& access, std::uint32_t& region) {
+inline std::byte* SimulatedDevice::new_memory(std::uint64_t bytes, Content content, const Access& access,
+                                              std::uint32_t& region) {
     std::byte* at = device_space_.reserve(bytes, AddressSpace::page_bytes());
     if (at == nullptr) { return nullptr; }
     if (config_.real_bytes) {
@@ -671,7 +697,8 @@ inline Status SimulatedDevice::deallocate(void* at) {
     if (at == nullptr) { return {}; }
     const auto is_it = [&](const Allocation& allocation) { return allocation.at == at; };
     if (std::none_of(allocations_.begin(), allocations_.end(), is_it)) {
-        return misuse(ErrorKind::invalid_argument, CallKind::deallocate, "not the start of an allocation that is alive", at);
+        return misuse(ErrorKind::invalid_argument, CallKind::deallocate, "not the start of an allocation that is alive",
+                      at);
     }
     if (Status drained = drain(lock, CallKind::deallocate); !drained) { return drained; }
     const auto found = std::find_if(allocations_.begin(), allocations_.end(), is_it);
@@ -731,7 +758,7 @@ inline bool SimulatedDevice::grow(MemoryPool& pool, std::uint64_t bytes) {
     segment.blocks.push_back({0, segment_bytes, false, nullptr});
     pool.segments.push_back(std::move(segment));
     pool.held_bytes += segment_bytes;
-    pool.peak_bytes = std::max(pool.peak_bytes, pool.held_bytes);
+    pool.peak_bytes = (std::max)(pool.peak_bytes, pool.held_bytes);
     return true;
 }
 
@@ -740,7 +767,8 @@ inline Result<SimulatedDevice::Pool> SimulatedDevice::create_pool(std::uint64_t 
     if (Status entered = enter(CallKind::create_pool); !entered) { return entered.error(); }
     if (cap_bytes == 0 || cap_bytes % config_.pool_granularity != 0) {
         return failure(ErrorKind::invalid_argument, CallKind::create_pool,
-                       "a cap of " + std::to_string(cap_bytes) + " bytes; the driver would round it up to a multiple of " +
+                       "a cap of " + std::to_string(cap_bytes) +
+                           " bytes; the driver would round it up to a multiple of " +
                            std::to_string(config_.pool_granularity),
                        cap_bytes);
     }
@@ -772,14 +800,15 @@ inline Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_t bytes, S
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::pool_allocate, "stream"); }
     if (engine_.stream(number).capture != 0) {
-        return failure(ErrorKind::wrong_state, CallKind::pool_allocate, "refused in a capture: the cap would not hold", bytes);
+        return failure(ErrorKind::wrong_state, CallKind::pool_allocate, "refused in a capture: the cap would not hold",
+                       bytes);
     }
     if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::pool_allocate, "zero bytes"); }
     const auto exhausted = [&] {
         return failure(ErrorKind::out_of_memory, CallKind::pool_allocate,
-                       std::to_string(bytes) + " bytes asked for; the pool holds " + std::to_string(state->held_bytes) + " of at most " +
-                           std::to_string(state->cap_bytes) + " bytes, " + std::to_string(state->used_bytes()) +
-                           " of them in use, and no hole is large enough",
+                       std::to_string(bytes) + " bytes asked for; the pool holds " + std::to_string(state->held_bytes) +
+                           " of at most " + std::to_string(state->cap_bytes) + " bytes, " +
+                           std::to_string(state->used_bytes()) + " of them in use, and no hole is large enough",
                        bytes);
     };
     if (bytes > state->cap_bytes) { return exhausted(); }
@@ -825,8 +854,8 @@ inline Status SimulatedDevice::deallocate(Pool pool, void* at, Stream stream) {
     MemoryPool::Segment* segment = state->segment_of(at);
     MemoryPool::Block* block = segment != nullptr ? MemoryPool::block_of(*segment, at) : nullptr;
     if (block == nullptr || !block->used) {
-        return misuse(ErrorKind::invalid_argument, CallKind::pool_deallocate, "not the start of an allocation of this pool that is alive",
-                      at);
+        return misuse(ErrorKind::invalid_argument, CallKind::pool_deallocate,
+                      "not the start of an allocation of this pool that is alive", at);
     }
     Operation* operation = begin(number, OperationKind::deallocate, label_of(OperationKind::deallocate));
     operation->fill_at = static_cast<std::byte*>(at);
@@ -885,11 +914,14 @@ inline Status SimulatedDevice::release_pinned(void* at, bool pinned_only, CallKi
     });
     if (found == pinned_.end()) {
         return misuse(ErrorKind::invalid_argument, call,
-                      pinned_only ? "not the start of a range that is pinned" : "not the start of a host allocation that is alive", at);
+                      pinned_only ? "not the start of a range that is pinned"
+                                  : "not the start of a host allocation that is alive",
+                      at);
     }
     const Access access = host_acts(OperationKind::host_memory, simulation::name(call));
     if (checker_.check_unused(at, found->bytes, access, host_clock_) != 0) {
-        return failure(ErrorKind::wrong_state, call, "work that the host has not synchronised with uses this memory", found->bytes);
+        return failure(ErrorKind::wrong_state, call, "work that the host has not synchronised with uses this memory",
+                       found->bytes);
     }
     map_.erase(found->at, found->bytes);
     checker_.remove_region(found->region);
@@ -926,7 +958,8 @@ inline Status SimulatedDevice::pin(void* at, std::uint64_t bytes) {
     if (Status entered = enter(CallKind::pin); !entered) { return entered; }
     if (at == nullptr || bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::pin, "no bytes to pin"); }
     if (map_.touches(at, bytes) || device_space_.owns(at) || host_space_.owns(at)) {
-        return misuse(ErrorKind::invalid_argument, CallKind::pin, "a part of the range is pinned, or is the device's own", at, bytes);
+        return misuse(ErrorKind::invalid_argument, CallKind::pin,
+                      "a part of the range is pinned, or is the device's own", at, bytes);
     }
     return add_pinned(static_cast<std::byte*>(at), bytes, true);
 }
@@ -958,10 +991,13 @@ inline Result<void*> SimulatedDevice::reserve(std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::reserve); !entered) { return entered.error(); }
     if (bytes == 0 || bytes % config_.chunk_granularity != 0) {
-        return failure(ErrorKind::invalid_argument, CallKind::reserve, "not a multiple of the chunk granularity", bytes);
+        return failure(ErrorKind::invalid_argument, CallKind::reserve, "not a multiple of the chunk granularity",
+                       bytes);
     }
     std::byte* at = bytes > PTRDIFF_MAX / 2 ? nullptr : device_space_.reserve(bytes, config_.chunk_granularity);
-    if (at == nullptr) { return failure(ErrorKind::out_of_memory, CallKind::reserve, "the process has no addresses left", bytes); }
+    if (at == nullptr) {
+        return failure(ErrorKind::out_of_memory, CallKind::reserve, "the process has no addresses left", bytes);
+    }
     reservations_.push_back({at, bytes, 0, 0, false});
     return static_cast<void*>(at);
 }
@@ -986,7 +1022,8 @@ inline Result<SimulatedDevice::Chunk> SimulatedDevice::create_chunk(std::uint64_
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_chunk); !entered) { return entered.error(); }
     if (bytes == 0 || bytes % config_.chunk_granularity != 0) {
-        return failure(ErrorKind::invalid_argument, CallKind::create_chunk, "not a multiple of the chunk granularity", bytes);
+        return failure(ErrorKind::invalid_argument, CallKind::create_chunk, "not a multiple of the chunk granularity",
+                       bytes);
     }
     if (!take_bytes(bytes)) { return out_of_memory(CallKind::create_chunk, bytes); }
     std::uint64_t offset = 0;
@@ -1020,20 +1057,25 @@ inline Status SimulatedDevice::destroy_chunk(Chunk chunk) {
 inline Status SimulatedDevice::map(std::span<const Mapping<Chunk>> mappings, std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::map); !entered) { return entered; }
-    if (!captures_.empty()) { return failure(ErrorKind::wrong_state, CallKind::map, "refused while a stream captures"); }
+    if (!captures_.empty()) {
+        return failure(ErrorKind::wrong_state, CallKind::map, "refused while a stream captures");
+    }
     const auto by_address = [](const MappedChunk& mapped, const std::byte* at) { return mapped.at < at; };
     const auto place = [&](const Mapping<Chunk>& mapping) -> Status {
         auto* at = static_cast<std::byte*>(mapping.at);
         ChunkState* chunk = find(mapping.chunk);
         if (chunk == nullptr) { return dead_handle(CallKind::map, "chunk"); }
         if (chunk->bytes != bytes || reinterpret_cast<std::uintptr_t>(at) % config_.chunk_granularity != 0) {
-            return misuse(ErrorKind::invalid_argument, CallKind::map, "a chunk of another size, or an address that is not aligned", at, bytes);
+            return misuse(ErrorKind::invalid_argument, CallKind::map,
+                          "a chunk of another size, or an address that is not aligned", at, bytes);
         }
         const bool reserved = std::any_of(reservations_.begin(), reservations_.end(), [&](const Allocation& range) {
-            return at >= range.at && at < range.at + range.bytes && bytes <= static_cast<std::uint64_t>(range.at + range.bytes - at);
+            return at >= range.at && at < range.at + range.bytes &&
+                   bytes <= static_cast<std::uint64_t>(range.at + range.bytes - at);
         });
         if (!reserved || map_.touches(at, bytes)) {
-            return misuse(ErrorKind::invalid_argument, CallKind::map, "the range is not reserved, or something is mapped there", at, bytes);
+            return misuse(ErrorKind::invalid_argument, CallKind::map,
+                          "the range is not reserved, or something is mapped there", at, bytes);
         }
         if (config_.real_bytes && !device_space_.map(at, chunk->offset, bytes)) {
             return failure(ErrorKind::out_of_memory, CallKind::map, "the process has no mappings left", bytes);
@@ -1062,26 +1104,28 @@ inline Status SimulatedDevice::map(std::span<const Mapping<Chunk>> mappings, std
 inline Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::unmap); !entered) { return entered; }
-    if (!captures_.empty()) { return failure(ErrorKind::wrong_state, CallKind::unmap, "refused while a stream captures"); }
-    const auto first = std::lower_bound(mapped_.begin(), mapped_.end(), static_cast<std::byte*>(at),
-                                        [](const MappedChunk& mapped, const std::byte* value) { return mapped.at < value; });
-    auto last = first;
-    std::uint64_t covered = 0;
-    while (last != mapped_.end() && covered < bytes && last->at == static_cast<std::byte*>(at) + covered) {
-        covered += chunks_.find(last->chunk)->bytes;
-        ++last;
+    if (!captures_.empty()) {
+        return failure(ErrorKind::wrong_state, CallKind::unmap, "refused while a stream captures");
     }
-    if (covered != bytes || bytes == 0) {
-        return misuse(ErrorKind::invalid_argument, CallKind::unmap, "not a range of whole mapped chunks", at, bytes);
+    const auto first =
+        std::lower_bound(mapped_.begin(), mapped_.end(), static_cast<std::byte*>(at),
+                         [](const MappedChunk& mapped, const std::byte* value) { return mapped.at < value; });
+    const auto end_of = [&](const MappedChunk& mapped) { return mapped.at + chunks_.find(mapped.chunk)->bytes; };
+    const std::byte* end = static_cast<std::byte*>(at) + bytes;
+    auto last = first;
+    while (last != mapped_.end() && last->at < end) { ++last; }
+    const bool cut = (first != mapped_.begin() && end_of(first[-1]) > at) || (first != last && end_of(last[-1]) > end);
+    if (first == last || cut) {
+        return misuse(ErrorKind::invalid_argument, CallKind::unmap, "the range must hold whole mapped chunks, at least one", at, bytes);
     }
     // Unmapping does not wait: work that still uses the range loses it, which is a report.
     const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::unmap));
-    checker_.check_unused(at, bytes, access, host_clock_);
-    checker_.forget_uses(at, bytes);
-    if (config_.real_bytes) { AddressSpace::revoke(static_cast<std::byte*>(at), bytes); }
-    map_.erase(at, bytes);
     for (auto mapped = first; mapped != last; ++mapped) {
         ChunkState& chunk = *chunks_.find(mapped->chunk);
+        checker_.check_unused(mapped->at, chunk.bytes, access, host_clock_);
+        checker_.forget_uses(mapped->at, chunk.bytes);
+        if (config_.real_bytes) { AddressSpace::revoke(mapped->at, chunk.bytes); }
+        map_.erase(mapped->at, chunk.bytes);
         if (--chunk.mapped == 0 && chunk.destroyed) { forget_chunk(mapped->chunk, chunk); }
     }
     mapped_.erase(first, last);
@@ -1120,8 +1164,8 @@ inline void SimulatedDevice::join_capture(CaptureState& capture, std::uint32_t n
     capture.positions.push_back(0);
 }
 
-inline SimulatedDevice::Command& SimulatedDevice::add_work(CaptureState& capture, std::uint32_t number, OperationKind kind,
-                                                           std::uint32_t label) {
+inline SimulatedDevice::Command& SimulatedDevice::add_work(CaptureState& capture, std::uint32_t number,
+                                                           OperationKind kind, std::uint32_t label) {
     const std::uint32_t lane = engine_.stream(number).lane;
     capture.clocks[lane].set(lane, ++capture.positions[lane]);
     Command& command = capture.commands.emplace_back();
@@ -1162,13 +1206,17 @@ inline Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Stream stream
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::end_capture, "stream"); }
     CaptureState* capture = capture_of(number);
-    if (capture == nullptr) { return misuse(ErrorKind::wrong_state, CallKind::end_capture, "the stream is not capturing"); }
+    if (capture == nullptr) {
+        return misuse(ErrorKind::wrong_state, CallKind::end_capture, "the stream is not capturing");
+    }
     if (engine_.stream(number).lane != 0) {
         invalidate(*capture, "it was ended on a stream that did not begin it");
-        return misuse(ErrorKind::wrong_state, CallKind::end_capture, "the capture ends on the stream that began it; it is now invalid");
+        return misuse(ErrorKind::wrong_state, CallKind::end_capture,
+                      "the capture ends on the stream that began it; it is now invalid");
     }
     for (const std::uint32_t member : capture->streams) { engine_.stream(member).capture = 0; }
-    const auto found = std::find_if(captures_.begin(), captures_.end(), [&](const auto& state) { return state.get() == capture; });
+    const auto found =
+        std::find_if(captures_.begin(), captures_.end(), [&](const auto& state) { return state.get() == capture; });
     const std::unique_ptr<CaptureState> ended = std::move(*found);
     captures_.erase(found);
     if (!ended->invalid.empty()) {
@@ -1178,7 +1226,8 @@ inline Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Stream stream
         if (!ended->clocks[0].covers(lane, ended->positions[lane])) {
             return misuse(ErrorKind::wrong_state, CallKind::end_capture,
                           "stream '" + names_.name(engine_.stream(ended->streams[lane]).label) +
-                              "' was forked into the capture and not joined: let '" + names_.name(engine_.stream(number).label) +
+                              "' was forked into the capture and not joined: let '" +
+                              names_.name(engine_.stream(number).label) +
                               "' wait for an event recorded there after its last work");
         }
     }
@@ -1200,7 +1249,9 @@ inline Status SimulatedDevice::check_ranges(const simulation::GraphState& graph,
         const auto check = [&](const void* at, std::uint64_t bytes, bool pageable_too) -> Status {
             if (bytes == 0) { return {}; }
             const Where place = where(at, bytes);
-            if (place == Where::device || place == Where::pinned || (pageable_too && place == Where::pageable)) { return {}; }
+            if (place == Where::device || place == Where::pinned || (pageable_too && place == Where::pageable)) {
+                return {};
+            }
             return unusable(CallKind::launch_graph, number, command.kind, command.label, at, bytes);
         };
         if (Status there = check(command.copy.to, command.copy.bytes, true); !there) { return there; }
@@ -1294,7 +1345,9 @@ inline Status SimulatedDevice::destroy_flag(Flag flag) {
     if (Status entered = enter(CallKind::destroy_flag); !entered) { return entered; }
     const simulation::FlagState* state = flags_.find(flag);
     if (state == nullptr) { return dead_handle(CallKind::destroy_flag, "flag"); }
-    if (state->pending != 0) { return misuse(ErrorKind::wrong_state, CallKind::destroy_flag, "a stream has yet to wait for this flag"); }
+    if (state->pending != 0) {
+        return misuse(ErrorKind::wrong_state, CallKind::destroy_flag, "a stream has yet to wait for this flag");
+    }
     flags_.remove(flag);
     return {};
 }
@@ -1306,7 +1359,9 @@ inline Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std::uint32_t
     if (state == nullptr) { return dead_handle(CallKind::wait_flag, "flag"); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::wait_flag, "stream"); }
-    if (engine_.stream(number).capture != 0) { return failure(ErrorKind::wrong_state, CallKind::wait_flag, "refused in a capture"); }
+    if (engine_.stream(number).capture != 0) {
+        return failure(ErrorKind::wrong_state, CallKind::wait_flag, "refused in a capture");
+    }
     Operation* operation = begin(number, OperationKind::wait_flag, label_of(OperationKind::wait_flag));
     operation->flag = state;
     operation->flag_value = value;
@@ -1321,8 +1376,9 @@ inline Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t value) {
     simulation::FlagState* state = flags_.find(flag);
     if (state == nullptr) { return dead_handle(CallKind::raise_flag, "flag"); }
     if (value < state->value) {
-        return misuse(ErrorKind::invalid_argument, CallKind::raise_flag,
-                      "a flag only grows: it is at " + std::to_string(state->value) + ", not below " + std::to_string(value));
+        return misuse(
+            ErrorKind::invalid_argument, CallKind::raise_flag,
+            "a flag only grows: it is at " + std::to_string(state->value) + ", not below " + std::to_string(value));
     }
     state->value = value;
     engine_.wake(*state);

@@ -14,15 +14,19 @@ namespace residency::inline RESIDENCY_ABI::simulation {
 /// For each actor (0 is the host, then the streams) the last sequence number that is known to lie before.
 class VectorClock {
 public:
-    [[nodiscard]] std::uint64_t of(std::uint32_t actor) const noexcept { return actor < last_.size() ? last_[actor] : 0; }
-    [[nodiscard]] bool covers(std::uint32_t actor, std::uint64_t sequence) const noexcept { return sequence <= of(actor); }
+    [[nodiscard]] std::uint64_t of(std::uint32_t actor) const noexcept {
+        return actor < last_.size() ? last_[actor] : 0;
+    }
+    [[nodiscard]] bool covers(std::uint32_t actor, std::uint64_t sequence) const noexcept {
+        return sequence <= of(actor);
+    }
     void set(std::uint32_t actor, std::uint64_t sequence) {
         if (actor >= last_.size()) { last_.resize(actor + std::size_t{1}); }
         last_[actor] = sequence;
     }
     void join(const VectorClock& other) {
         if (other.last_.size() > last_.size()) { last_.resize(other.last_.size()); }
-        for (std::size_t i = 0; i < other.last_.size(); ++i) { last_[i] = std::max(last_[i], other.last_[i]); }
+        for (std::size_t i = 0; i < other.last_.size(); ++i) { last_[i] = (std::max)(last_[i], other.last_[i]); }
     }
     void clear() noexcept { last_.clear(); }
 
