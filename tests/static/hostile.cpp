@@ -12,6 +12,7 @@
 
 #if __has_include(<cuda_runtime.h>)
 #include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 #endif
 #if __has_include(<nlohmann/json.hpp>)
