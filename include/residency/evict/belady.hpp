@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "residency/error.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/next_use_heap.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/use_order.hpp"
+
+namespace residency::inline RESIDENCY_ABI::evict {
+
+/// The oracle (Belady 1966): the furthest next use in what is going to happen leaves, whatever its size. With equal sizes nothing
+/// has fewer misses; with uneven ones it is a yardstick, not a bound. For comparison: a real run does not know its whole trace.
+/// O(log n).
+class Belady {
+public:
+    struct Config {
+        UseOrder recorded{};  ///< the whole run from attach on; without steps: the context's order, taken for what happens
+    };
+
+    Belady() noexcept = default;
+    explicit Belady(Config config) noexcept : config_{std::move(config)} {}
+
+    /// Error invalid_argument: neither has steps. Error mismatch: the order lacks storages.
+    [[nodiscard]] Status attach(const Context& context) {
+        const UseOrder* order = config_.recorded.steps() > 0 ? &config_.recorded : context.order;
+        if (order == nullptr || order->steps() == 0) {
+            return Error{ErrorKind::invalid_argument, "evict::Belady needs the recorded order of the whole run; for what a run can "
+                                                      "know by itself use evict::Scheduled"};
+        }
+        if (order->storage_count() < context.bytes.size()) {
+            return Error{ErrorKind::mismatch, "evict::Belady: the order knows " + std::to_string(order->storage_count()) +
+                                                  " storages of " + std::to_string(context.bytes.size())};
+        }
+        future_ = *order;
+        heap_.attach(context.bytes.size(), &future_);
+        return {};
+    }
+    void inserted(StorageId id, Moment now) noexcept { heap_.put(id, now); }
+    void used(StorageId id, Moment now) noexcept { heap_.put(id, now + 1); }
+    void removed(StorageId id) noexcept { heap_.remove(id); }
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> victim(Moment now, MayLeave&& may_leave) noexcept {
+        return heap_.furthest(now, may_leave);
+    }
+
+private:
+    Config config_;
+    UseOrder future_;
+    NextUseHeap heap_;
+};
+static_assert(EvictionPolicy<Belady>);
+
+}  // namespace residency::inline RESIDENCY_ABI::evict

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "residency/error.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/linked_lists.hpp"
+#include "residency/model/ids.hpp"
+
+namespace residency::inline RESIDENCY_ABI::evict {
+
+/// The least recently used leaves. On a cycle that does not fit it has no hits at all.
+class Lru {
+public:
+    [[nodiscard]] Status attach(const Context& context) {
+        list_.attach(context.bytes.size());
+        return {};
+    }
+    void inserted(StorageId id, Moment) noexcept { list_.push_front(index(id)); }
+    void used(StorageId id, Moment) noexcept {
+        if (list_.front() != index(id)) { list_.move_front(index(id)); }
+    }
+    void removed(StorageId id) noexcept { list_.unlink(index(id)); }
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+        for (auto item = list_.back(); item != list_.end(); item = list_.previous(item)) {
+            if (may_leave(StorageId{item})) { return StorageId{item}; }
+        }
+        return std::nullopt;
+    }
+
+private:
+    LinkedLists list_;  // the most recently used first
+};
+static_assert(EvictionPolicy<Lru>);
+
+}  // namespace residency::inline RESIDENCY_ABI::evict

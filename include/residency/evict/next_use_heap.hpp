@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/ranked_heap.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/use_order.hpp"
+
+namespace residency::inline RESIDENCY_ABI::evict {
+
+/// Storages by their next use in an order, the furthest first; among equals, such as those never used again, the least recently
+/// touched first. Without an order nothing has a next use. A use that the order announced and that did not come is replaced by
+/// the one after it. O(log n) a change, and once for every use in the order that passes.
+class NextUseHeap {
+public:
+    /// `order`: may be null, otherwise it outlives this and knows `storages` storages.
+    void attach(std::size_t storages, const UseOrder* order) {
+        order_ = order != nullptr && order->steps() > 0 ? order : nullptr;
+        heap_.attach(storages);
+        seen_until_ = 0;
+        touches_ = 0;
+    }
+    /// Ranks a storage by its first use from `moment` on.
+    void put(StorageId id, Moment moment) noexcept { heap_.put(id, {use_from(id, moment), touches_++}); }
+    void remove(StorageId id) noexcept { heap_.remove(id); }
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> furthest(Moment now, MayLeave& may_leave) noexcept {
+        skip_missed(now);
+        return heap_.first(may_leave);
+    }
+
+private:
+    struct Key {
+        std::uint64_t next_use = UseOrder::never;
+        std::uint64_t touch = 0;
+    };
+    struct LeavesBefore {
+        bool operator()(const Key& a, const Key& b) const noexcept {
+            return a.next_use != b.next_use ? a.next_use > b.next_use : a.touch < b.touch;
+        }
+    };
+
+    [[nodiscard]] std::uint64_t use_from(StorageId id, Moment moment) const noexcept {
+        return order_ != nullptr ? order_->use_from(id, moment) : UseOrder::never;
+    }
+    /// Of the steps before `now`, at most a pass of them, whatever was announced and has not been used since.
+    void skip_missed(Moment now) noexcept {
+        if (order_ == nullptr || now <= seen_until_) { return; }
+        const Moment steps = order_->steps();
+        Moment step = now - seen_until_ > steps ? now - steps : seen_until_;
+        const Moment end = order_->is_cyclic() ? now : std::min(now, steps);
+        seen_until_ = now;
+        for (; step < end; ++step) {
+            for (const StorageId id : order_->storages_at(step)) {
+                if (heap_.contains(id) && heap_.key(id).next_use < now) { heap_.put(id, {use_from(id, now), heap_.key(id).touch}); }
+            }
+        }
+    }
+
+    const UseOrder* order_ = nullptr;
+    RankedHeap<Key, LeavesBefore> heap_;
+    Moment seen_until_ = 0;
+    std::uint64_t touches_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::evict

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "residency/error.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/linked_lists.hpp"
+#include "residency/model/ids.hpp"
+
+namespace residency::inline RESIDENCY_ABI::evict {
+
+/// S3-FIFO (Yang, Zhang, Qiu, Yue & Rashmi, SOSP 2023), with sizes: three queues. What comes for the first time goes to a small
+/// one, a tenth of the bytes; from its end to the main one if it was used twice more there, and out otherwise. What left the
+/// small one lately, nine tenths of the budget in bytes, is remembered and comes back to the main queue. There a counter up to 3
+/// buys another round for each use.
+class S3Fifo {
+public:
+    struct Config {
+        std::uint8_t small_percent = 10;   ///< of the budget: from here on the small queue gives way, not the main one
+        std::uint8_t ghost_percent = 90;   ///< of the budget: bytes of storages remembered after they left the small queue
+        std::uint8_t promotion_uses = 2;   ///< uses after the first that lead from the small to the main queue; at most 3
+    };
+
+    S3Fifo() noexcept : S3Fifo{Config{}} {}
+    explicit S3Fifo(Config config) noexcept : config_{config} {}
+
+    [[nodiscard]] Status attach(const Context& context) {
+        bytes_ = context.bytes;
+        const std::uint64_t hundredth = context.capacity_bytes / 100;
+        const std::uint64_t rest = context.capacity_bytes % 100;
+        small_from_bytes_ = hundredth * config_.small_percent + (rest * config_.small_percent + 99) / 100;
+        ghost_most_bytes_ = hundredth * config_.ghost_percent + rest * config_.ghost_percent / 100;
+        queues_.attach(bytes_.size(), 3);
+        states_.assign(bytes_.size(), State{});
+        small_bytes_ = ghost_bytes_ = 0;
+        return {};
+    }
+    void inserted(StorageId id, Moment) noexcept {
+        const auto item = index(id);
+        const bool is_known = queues_.is_linked(item);
+        if (is_known) { forget(item); }
+        enter(item, is_known ? main : small);
+        states_[item].is_fresh = true;
+    }
+    void used(StorageId id, Moment) noexcept {
+        State& state = states_[index(id)];
+        if (state.is_fresh) {
+            state.is_fresh = false;
+        } else if (state.uses < most_uses) {
+            ++state.uses;
+        }
+    }
+    void removed(StorageId id) noexcept {
+        const auto item = index(id);
+        queues_.unlink(item);
+        if (states_[item].queue == main) { return; }
+        small_bytes_ -= bytes_[item];
+        enter(item, ghost);
+        while (ghost_bytes_ > ghost_most_bytes_) { forget(queues_.back(ghost)); }
+    }
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+        std::optional<StorageId> found;
+        if (small_bytes_ >= small_from_bytes_) { found = small_victim(may_leave); }
+        if (!found) { found = main_victim(may_leave); }
+        if (!found) { found = small_victim(may_leave); }
+        if (!found) { found = main_victim(may_leave); }  // all that may leave has just come from the small queue
+        return found;
+    }
+
+private:
+    static constexpr std::uint8_t small = 0;
+    static constexpr std::uint8_t main = 1;
+    static constexpr std::uint8_t ghost = 2;
+    static constexpr std::uint8_t most_uses = 3;
+    struct State {
+        std::uint8_t queue : 2 = small;
+        std::uint8_t uses : 2 = 0;       // after the first, since it came to its queue
+        std::uint8_t is_fresh : 1 = 0;  // not used since it came
+    };
+
+    void enter(LinkedLists::Item item, std::uint8_t queue) noexcept {
+        queues_.push_front(item, queue);
+        states_[item] = {};
+        states_[item].queue = queue & 3U;
+        if (queue == small) { small_bytes_ += bytes_[item]; }
+        if (queue == ghost) { ghost_bytes_ += bytes_[item]; }
+    }
+    void forget(LinkedLists::Item item) noexcept {
+        queues_.unlink(item);
+        ghost_bytes_ -= bytes_[item];
+    }
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> small_victim(MayLeave& may_leave) noexcept {
+        for (auto item = queues_.back(small); item != queues_.end(small);) {
+            const auto newer = queues_.previous(item);
+            if (may_leave(StorageId{item})) {
+                if (states_[item].uses < config_.promotion_uses) { return StorageId{item}; }
+                queues_.unlink(item);
+                small_bytes_ -= bytes_[item];
+                enter(item, main);
+            }
+            item = newer;
+        }
+        return std::nullopt;
+    }
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> main_victim(MayLeave& may_leave) noexcept {
+        for (bool again = true; again;) {
+            again = false;
+            for (auto item = queues_.back(main); item != queues_.end(main);) {
+                const auto newer = queues_.previous(item);
+                if (may_leave(StorageId{item})) {
+                    if (states_[item].uses == 0) { return StorageId{item}; }
+                    --states_[item].uses;
+                    queues_.move_front(item, main);
+                    again = true;
+                }
+                item = newer;
+            }
+        }
+        return std::nullopt;
+    }
+
+    Config config_;
+    std::span<const std::uint64_t> bytes_;
+    std::uint64_t small_from_bytes_ = 0;
+    std::uint64_t ghost_most_bytes_ = 0;
+    std::uint64_t small_bytes_ = 0;
+    std::uint64_t ghost_bytes_ = 0;
+    LinkedLists queues_;         // of each queue, the last to come first
+    std::vector<State> states_;  // by storage
+};
+static_assert(EvictionPolicy<S3Fifo>);
+
+}  // namespace residency::inline RESIDENCY_ABI::evict

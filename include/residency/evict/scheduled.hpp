@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "residency/error.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/next_use_heap.hpp"
+#include "residency/model/ids.hpp"
+
+namespace residency::inline RESIDENCY_ABI::evict {
+
+/// The one whose next use is furthest in the declared or recorded schedule leaves: what a real run can know of Belady's choice.
+/// What the schedule does not name leaves first, the least recently used of it; without a schedule that is everything. A run that
+/// diverges is followed: a use that did not come counts as the one after it. O(log n).
+class Scheduled {
+public:
+    [[nodiscard]] Status attach(const Context& context) {
+        if (context.order != nullptr && context.order->steps() > 0 && context.order->storage_count() < context.bytes.size()) {
+            return Error{ErrorKind::mismatch, "evict::Scheduled: the order knows " + std::to_string(context.order->storage_count()) +
+                                                  " storages of " + std::to_string(context.bytes.size())};
+        }
+        heap_.attach(context.bytes.size(), context.order);
+        return {};
+    }
+    void inserted(StorageId id, Moment now) noexcept { heap_.put(id, now); }
+    void used(StorageId id, Moment now) noexcept { heap_.put(id, now + 1); }
+    void removed(StorageId id) noexcept { heap_.remove(id); }
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> victim(Moment now, MayLeave&& may_leave) noexcept {
+        return heap_.furthest(now, may_leave);
+    }
+
+private:
+    NextUseHeap heap_;
+};
+static_assert(EvictionPolicy<Scheduled>);
+
+}  // namespace residency::inline RESIDENCY_ABI::evict

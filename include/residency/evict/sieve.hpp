@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "residency/error.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/linked_lists.hpp"
+#include "residency/model/ids.hpp"
+
+namespace residency::inline RESIDENCY_ABI::evict {
+
+/// SIEVE (Zhang, Yang, Yue, Vigfusson & Rashmi, NSDI 2024), with sizes: a hand goes from the oldest to the newest, spares once
+/// what was used again since it came or since the hand was there, and takes the first other. Nothing moves on a hit. What may
+/// not leave is passed over and keeps its mark.
+class Sieve {
+public:
+    [[nodiscard]] Status attach(const Context& context) {
+        list_.attach(context.bytes.size());
+        marks_.assign(context.bytes.size(), fresh);
+        hand_ = list_.end();
+        count_ = 0;
+        return {};
+    }
+    void inserted(StorageId id, Moment) noexcept {
+        list_.push_front(index(id));
+        marks_[index(id)] = fresh;
+        ++count_;
+    }
+    void used(StorageId id, Moment) noexcept {
+        std::uint8_t& mark = marks_[index(id)];
+        mark = mark == fresh ? unmarked : visited;
+    }
+    void removed(StorageId id) noexcept {
+        if (hand_ == index(id)) { hand_ = list_.previous(hand_); }
+        list_.unlink(index(id));
+        --count_;
+    }
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+        auto item = hand_;
+        for (std::uint64_t looked_at = 0; looked_at < 2 * count_; ++looked_at) {
+            if (item == list_.end()) { item = list_.back(); }
+            if (may_leave(StorageId{item})) {
+                if (marks_[item] != visited) {
+                    hand_ = item;
+                    return StorageId{item};
+                }
+                marks_[item] = unmarked;
+            }
+            item = list_.previous(item);
+        }
+        return std::nullopt;
+    }
+
+private:
+    static constexpr std::uint8_t fresh = 0;  // not used since it came
+    static constexpr std::uint8_t unmarked = 1;
+    static constexpr std::uint8_t visited = 2;
+
+    LinkedLists list_;                 // the last to come first
+    std::vector<std::uint8_t> marks_;  // by storage
+    LinkedLists::Item hand_ = 0;       // the next to look at; the end: the oldest
+    std::uint64_t count_ = 0;
+};
+static_assert(EvictionPolicy<Sieve>);
+
+}  // namespace residency::inline RESIDENCY_ABI::evict
