@@ -27,6 +27,13 @@
 #endif
 #endif
 
+// [[nodiscard]] for a type. nvcc's front end takes even the reference that an assignment returns for a discarded value.
+#ifdef __CUDACC__
+#define RESIDENCY_DETAIL_NODISCARD_TYPE
+#else
+#define RESIDENCY_DETAIL_NODISCARD_TYPE [[nodiscard]]
+#endif
+
 // The inline namespace names the version and every setting that changes a definition, so that translation units built
 // differently may be linked into one program: they see different types.
 #define RESIDENCY_DETAIL_PASTE(a, b, c, d, e, f) a##b##_##c##d##e##f

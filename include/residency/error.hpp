@@ -93,7 +93,7 @@ private:
 
 /// A value or an Error.
 template <class T>
-class [[nodiscard]] Result {
+class RESIDENCY_DETAIL_NODISCARD_TYPE Result {
     static_assert(std::is_object_v<T> && !std::is_same_v<T, Error>);
 
 public:
@@ -133,7 +133,7 @@ private:
 
 /// Success, or an Error.
 template <>
-class [[nodiscard]] Result<void> {
+class RESIDENCY_DETAIL_NODISCARD_TYPE Result<void> {
 public:
     Result() noexcept = default;
     Result(Error error) : error_{std::make_unique<Error>(std::move(error))} {}
