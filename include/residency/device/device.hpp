@@ -35,8 +35,9 @@ enum class Timing : bool { off, on };
 /// default Stream is the default stream. A Stream may come from create_stream or from the user.
 ///
 /// Required expressions, with `d` a device. None blocks the host unless it says so. Every fallible one returns a Result.
+/// Asking for zero bytes of memory of any sort is ErrorKind::invalid_argument.
 ///  1. `d.create_stream()`, `d.destroy_stream(s)`          destroying never waits for the stream's work
-///  2. `d.create_event(Timing)`, `d.destroy_event(e)`
+///  2. `d.create_event(Timing)`, `d.destroy_event(e)`             pending or not: what waits for it still does
 ///  3. `d.record(e, s)`                                    e now stands for all work enqueued on s before this call
 ///  4. `d.wait(s, e)`                                      later work of s starts after what e stands for now
 ///  5. `d.is_complete(e)`                                  an event never recorded is complete
@@ -122,9 +123,10 @@ struct Mapping {
 /// A device whose address space can be arranged: one physical chunk may be mapped at several addresses.
 ///  V1 `d.chunk_granularity()`                         bytes; chunks and ranges are multiples of it
 ///  V2 `d.reserve(bytes)`, `d.release(at, bytes)`      an address range without memory
-///  V3 `d.create_chunk(bytes)`, `d.destroy_chunk(c)`   physical memory; counted in memory() at once, given back at destruction
+///  V3 `d.create_chunk(bytes)`, `d.destroy_chunk(c)`   physical memory; counted in memory() at once, until it is
+///                                                   destroyed and mapped nowhere
 ///  V4 `d.map(mappings, bytes)`                        each chunk of `bytes` bytes, readable and writable; all or nothing
-///  V5 `d.unmap(at, bytes)`                            see D6; the range may hold several mapped chunks
+///  V5 `d.unmap(at, bytes)`                            see D6; the range holds whole mapped chunks, at least one
 /// Aliases are coherent only across operations that streams order.
 template <class D>
 concept VirtualMemoryDevice =
@@ -157,7 +159,8 @@ concept CapturingDevice = Device<D> && requires(D d, typename D::Stream s, typen
 /// A device whose streams can wait for the host: a flag is a 32-bit counter in pinned memory that only grows.
 ///  F1 `d.create_flag()`, `d.destroy_flag(f)`   starts at 0
 ///  F2 `d.wait_flag(s, f, value)`               later work of s starts once the flag is at least `value`; refused in a capture
-///  F3 `d.raise_flag(f, value)`                 from any host thread; what that thread wrote before is visible to the stream
+///  F3 `d.raise_flag(f, value)`                 from any host thread; what that thread wrote before is visible to the stream;
+///                                              nothing where the flag is there already
 template <class D>
 concept FlagDevice = Device<D> && requires(D d, typename D::Stream s, typename D::Flag f, std::uint32_t value) {
     requires std::is_trivially_copyable_v<typename D::Flag>;

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "tests/conformance/device.hpp"
+#include "tests/support/simulated_harness.hpp"
+
+namespace {
+
+/// Durations up to three times longer or shorter: nothing may depend on them.
+struct JitteredHarness : support::SimulatedHarness {
+    JitteredHarness() : SimulatedHarness{config()} {}
+    static residency::SimulatedDevice::Config config() {
+        auto config = support::small_device();
+        config.jitter = 3;
+        config.seed = 7;
+        config.concurrent_kernels = false;
+        return config;
+    }
+    void launch_spin(std::chrono::nanoseconds duration, Stream stream) { SimulatedHarness::launch_spin(3 * duration, stream); }
+};
+
+}  // namespace
+
+TEST_CASE("SimulatedDevice is a Device whatever the durations") { conformance::device_conformance<JitteredHarness>(); }
+TEST_CASE("SimulatedDevice is a CapturingDevice whatever the durations") {
+    conformance::capture_conformance<JitteredHarness>();
+}
+TEST_CASE("SimulatedDevice is a VirtualMemoryDevice whatever the durations") {
+    conformance::virtual_memory_conformance<JitteredHarness>();
+}
+TEST_CASE("SimulatedDevice is a FlagDevice whatever the durations") { conformance::flag_conformance<JitteredHarness>(); }

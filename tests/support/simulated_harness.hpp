@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// SimulatedDevice under the conformance suites of tests/conformance/device.hpp.
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "residency/device/simulated.hpp"
+
+namespace support {
+
+/// Small granularities: one page instead of the driver's 2 and 32 MiB.
+inline residency::SimulatedDevice::Config small_device() {
+    residency::SimulatedDevice::Config config;
+    config.memory_bytes = std::uint64_t{256} << 20U;
+    config.allocation_granularity = 4096;
+    config.pool_granularity = 65536;
+    config.chunk_granularity = 4096;
+    return config;
+}
+
+/// FNV-1a, and a pattern that has no period.
+inline std::uint64_t checksum_of(std::span<const std::byte> bytes) {
+    std::uint64_t hash = 0xcbf29ce484222325U;
+    for (const std::byte byte : bytes) { hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3U; }
+    return bytes.empty() ? 0 : hash;
+}
+inline void write_pattern(std::span<std::byte> bytes, std::uint64_t seed) {
+    std::uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
+    for (std::byte& byte : bytes) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        byte = static_cast<std::byte>(state >> 56U);
+    }
+}
+
+class SimulatedHarness {
+public:
+    using Device = residency::SimulatedDevice;
+    using Stream = Device::Stream;
+
+    SimulatedHarness() : SimulatedHarness{small_device()} {}
+    explicit SimulatedHarness(Device::Config config) : device_{std::move(config)} {}
+    SimulatedHarness(const SimulatedHarness&) = delete;
+    SimulatedHarness& operator=(const SimulatedHarness&) = delete;
+    ~SimulatedHarness() {
+        if (!findings_expected_) {
+            for (const auto& report : device_.reports()) { FAIL_CHECK(report.text); }
+        }
+        for (const auto& leak : device_.leaks()) { FAIL_CHECK("left: " << leak.what); }
+    }
+
+    [[nodiscard]] Device& device() noexcept { return device_; }
+    void expect_findings() noexcept { findings_expected_ = true; }
+
+    void launch_checksum(const void* at, std::uint64_t bytes, std::uint64_t* sum, Stream stream) {
+        run(stream, {.name = "checksum", .duration = std::chrono::microseconds{5}, .reads = {{at, bytes}, {sum, 8}},
+                     .writes = {{sum, 8}}, .body = [=] { *sum += checksum({static_cast<const std::byte*>(at), bytes}); }});
+    }
+    void launch_pattern(void* at, std::uint64_t bytes, std::uint64_t seed, Stream stream) {
+        run(stream, {.name = "pattern", .duration = std::chrono::microseconds{5}, .reads = {}, .writes = {{at, bytes}},
+                     .body = [=] { fill_pattern({static_cast<std::byte*>(at), bytes}, seed); }});
+    }
+    void launch_spin(std::chrono::nanoseconds duration, Stream stream) {
+        run(stream, {.name = "spin", .duration = duration, .reads = {}, .writes = {}, .body = {}});
+    }
+    static std::uint64_t checksum(std::span<const std::byte> bytes) { return checksum_of(bytes); }
+    static void fill_pattern(std::span<std::byte> bytes, std::uint64_t seed) { write_pattern(bytes, seed); }
+
+private:
+    void run(Stream stream, Device::Kernel kernel) {
+        if (residency::Status launched = device_.launch(stream, std::move(kernel)); !launched) { FAIL(launched.error().message()); }
+    }
+    Device device_;
+    bool findings_expected_ = false;
+};
+
+}  // namespace support
