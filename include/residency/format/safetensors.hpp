@@ -322,7 +322,15 @@ private:
             model.weights.push_back(std::move(tied));
         }
     }
-    for (auto& entry : header.metadata) { model.metadata.push_back(std::move(entry)); }
+    // The files of one model mostly say the same.
+    const std::size_t known = model.metadata.size();
+    for (auto& entry : header.metadata) {
+        const auto last = model.metadata.begin() + static_cast<std::ptrdiff_t>(known);
+        const bool repeated = std::any_of(model.metadata.begin(), last, [&](const auto& other) {
+            return other.key == entry.key && other.value == entry.value;
+        });
+        if (!repeated) { model.metadata.push_back(std::move(entry)); }
+    }
     return {};
 }
 

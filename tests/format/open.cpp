@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/format/open.hpp"
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "expected.hpp"
+
+using namespace residency;
+using support::fixture;
+
+TEST_CASE("open: the format is told by the first bytes and the name") {
+    const auto format_of = [](const std::string& path) {
+        const auto model = format::try_read_model(path);
+        return model ? model->format : model.error().message();
+    };
+    CHECK(format_of(fixture("safetensors/small.safetensors")) == "safetensors");
+    CHECK(format_of(fixture("safetensors/sharded.safetensors.index.json")) == "safetensors");
+    CHECK(format_of(fixture("gguf/metadata.gguf")) == "gguf");
+    CHECK(format_of(fixture("gguf/split-00002-of-00003.gguf")) == "gguf");
+    CHECK(format_of(fixture("aoti/saved.pt2")) == "aotinductor");
+    const support::TemporaryFolder folder;
+    CHECK(format_of(folder.write("a", support::read_all(fixture("safetensors/small.safetensors")))) == "safetensors");
+    CHECK(format_of(folder.write("b", support::read_all(fixture("gguf/metadata.gguf")))) == "gguf");
+    CHECK(format_of(folder.write("c", support::read_all(fixture("aoti/blob.pt2")))) == "aotinductor");
+    CHECK(format_of(folder.write("d.json", R"({"format":"f","storages":[],"weights":[]})")) == "f");
+    CHECK(format_of(folder.write("e.json", R"({"weight_map":{}})")) == "safetensors");
+    CHECK(format_of(folder.write("f.json", "{}")) == "aotinductor");
+    for (const std::string bytes : {"", "x", "hello world, this is no model"}) {
+        const auto model = format::try_read_model(folder.write("g", bytes));
+        REQUIRE_FALSE(model);
+        CHECK(model.error().kind() == ErrorKind::unsupported);
+    }
+}
+
+TEST_CASE("open: what is no regular file is an error, and does not hang") {
+    const support::TemporaryFolder folder;
+    const auto kind_of = [](const std::string& path) { return format::try_read_model(path).error().kind(); };
+    CHECK(kind_of(folder.file("none")) == ErrorKind::io);
+    CHECK(kind_of(folder.file("")) == ErrorKind::io);
+    CHECK(kind_of("") == ErrorKind::io);
+    CHECK(kind_of(std::string{"a\0b", 3}) == ErrorKind::io);
+    CHECK(kind_of("/dev/zero") == ErrorKind::io);
+    REQUIRE(::mkfifo(folder.file("pipe").c_str(), 0600) == 0);
+    CHECK(kind_of(folder.file("pipe")) == ErrorKind::io);
+}
+
+TEST_CASE("open: a file that shrinks while it is read is an error") {
+    const support::TemporaryFolder folder;
+    const auto path = folder.write("a", std::string(100, 'x'));
+    const auto input = format::Input::try_open(path);
+    REQUIRE(input);
+    support::write_all(path, "short");
+    std::array<std::byte, 50> out{};
+    const Status read = input->try_read(10, out);
+    REQUIRE_FALSE(read);
+    CHECK(read.error().kind() == ErrorKind::io);
+    CHECK(read.error().message().find("became shorter") != std::string::npos);
+    CHECK(input->try_read(60, out).error().kind() == ErrorKind::malformed);
+    CHECK(input->try_read(UINT64_MAX, out).error().kind() == ErrorKind::malformed);
+}
+
+TEST_CASE("text: UTF-8 is told from what is not") {
+    using format::detail::is_utf8;
+    for (const char* good : {"", "a", "\xc3\x9f", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) { CHECK(is_utf8(good)); }
+    for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x9f\x80", "\xed\xa0\x80", "\xe2\x82", "\xf0\x8f\x80\x80", "\xf4\x90\x80\x80",
+                            "\xf5\x80\x80\x80", "\xff", "a\xc3"}) {
+        CHECK_FALSE(is_utf8(bad));
+    }
+    CHECK(format::detail::shown("a\n\"") == "\"a\\x0a\\\"\"");
+    CHECK(format::detail::shown("\xff\x01") == "bytes ff 01");
+}

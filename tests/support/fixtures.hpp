@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "temporary_folder.hpp"
+
+namespace support {
+
+/// tests/fixtures: from the environment (RESIDENCY_FIXTURES), or beside this source file.
+inline std::string fixture(const std::string& name) {
+    const char* given = std::getenv("RESIDENCY_FIXTURES");
+    const auto folder = given != nullptr ? std::filesystem::path{given}
+                                         : std::filesystem::path{__FILE__}.parent_path().parent_path() / "fixtures";
+    return (folder / name).string();
+}
+
+inline std::string read_all(const std::string& path) {
+    std::ifstream in{path, std::ios::binary};
+    return {std::istreambuf_iterator<char>{in}, {}};
+}
+inline void write_all(const std::string& path, std::string_view bytes) {
+    std::ofstream{path, std::ios::binary}.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+/// Writes files into a folder of its own that is gone with this object.
+class TemporaryFolder : public test::TemporaryFolder {
+public:
+    [[nodiscard]] std::string file(const std::string& name) const { return path(name); }
+    std::string write(const std::string& name, std::string_view bytes) const {
+        write_all(path(name), bytes);
+        return path(name);
+    }
+};
+
+}  // namespace support
