@@ -22,6 +22,10 @@ struct Position {
 
     Moment moment = 0;
     std::uint32_t step = nowhere;  ///< in the schedule; nowhere without one
+    bool is_announced = false;     ///< what is asked for is what the schedule reads at this step
+    bool is_whole = false;         ///< it is all that the step reads
+    bool is_counted = false;       ///< set by a planned decider: the lease belongs to step `absolute`
+    std::uint64_t absolute = 0;    ///< counted across passes, as the decider counts them
 };
 
 /// What a decider works with. The engine owns all of it and outlives the decider.

@@ -21,6 +21,7 @@
 #include "residency/core/tenant.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/schedule_builder.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/pool/memory_pool.hpp"
 
@@ -259,6 +260,7 @@ public:
     [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return budget_; }
     [[nodiscard]] Decider& decider() noexcept { return decider_; }
+    [[nodiscard]] const Decider& decider() const noexcept { return decider_; }
     [[nodiscard]] Device& device() noexcept { return *device_; }
     [[nodiscard]] Stream pass_stream() const noexcept { return executor_.stream_of(primary_); }
     [[nodiscard]] bool pass_is_open() const noexcept { return pass_open_; }
@@ -290,8 +292,7 @@ private:
           decider_{std::move(decider)} {}
 
     [[nodiscard]] Status open(Transport transport) {
-        schedule_ = std::exchange(settings_.schedule, {});
-        if (auto belongs = check_schedule(schedule_); !belongs) { return belongs; }
+        if (auto adopted = adopt_schedule(std::exchange(settings_.schedule, {})); !adopted) { return adopted; }
         const std::size_t storages = catalog_.storages().size();
         tenants_.resize(storages);
         seen_.resize(storages);
@@ -348,6 +349,20 @@ private:
 
     /// Uses that were not recorded end with the device only.
     [[nodiscard]] Status drain_all() { return unrecorded_uses_ ? executor_.drain_device() : executor_.drain(); }
+    /// Who needs a schedule to plan and was given none reads the storages in the order of the catalog.
+    [[nodiscard]] Status adopt_schedule(Schedule schedule) {
+        if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
+        schedule_ = std::move(schedule);
+        if (!Decider::holds_residents || !schedule_.empty() || catalog_.weights().empty()) { return {}; }
+        ScheduleBuilder builder{catalog_};
+        for (std::uint32_t i = 0; i < catalog_.storages().size(); ++i) {
+            if (const auto weights = catalog_.weights_of(StorageId{i}); !weights.empty()) { builder.step(weights); }
+        }
+        auto built = builder.try_build();
+        if (!built) { return built.error(); }
+        schedule_ = std::move(*built);
+        return {};
+    }
     [[nodiscard]] Status check_schedule(const Schedule& schedule) const {
         if (schedule.empty() || schedule.catalog_hash() == catalog_.hash()) { return {}; }
         return Error{ErrorKind::mismatch, "the schedule was made for another catalog: its hash is " +

@@ -28,7 +28,7 @@ template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, po
 class Online {
 public:
     using Device = typename Pool::Device;
-    static constexpr bool is_planned = false;
+    static constexpr bool holds_residents = false;
     struct Config {
         Evictor evictor{};
         Prefetcher prefetcher{};
@@ -38,12 +38,16 @@ public:
     explicit Online(Config config)
         : evictor_{std::move(config.evictor)}, prefetcher_{std::move(config.prefetcher)}, pool_{std::move(config.pool)} {}
 
-    [[nodiscard]] std::uint64_t floor_bytes(const Device& device, const pool::Needs& needs) const {
-        return needs.storages == 0 ? 0 : pool_.floor_bytes(device, needs);
+    /// What the pool needs for these. Called before open(), and again with another schedule.
+    [[nodiscard]] Status prepare(const Device& device, const Catalog&, const Schedule&, const pool::Needs& needs) {
+        floor_ = needs.storages == 0 ? 0 : pool_.floor_bytes(device, needs);
+        ceiling_ = needs.storages == 0 ? 0 : pool_.ceiling_bytes(device, needs);
+        floor_step_ = needs.largest_step;
+        return {};
     }
-    [[nodiscard]] std::uint64_t ceiling_bytes(const Device& device, const pool::Needs& needs) const {
-        return needs.storages == 0 ? 0 : pool_.ceiling_bytes(device, needs);
-    }
+    [[nodiscard]] std::uint64_t floor_bytes() const noexcept { return floor_; }
+    [[nodiscard]] std::uint32_t floor_step() const noexcept { return floor_step_; }
+    [[nodiscard]] std::uint64_t ceiling_bytes() const noexcept { return ceiling_; }
 
     [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs& needs, std::uint64_t cap_bytes) {
         stage_ = stage;
@@ -55,8 +59,7 @@ public:
         fetches_.reserve(storages);
         placed_.reserve(storages);
         cap_ = cap_bytes;
-        floor_ = floor_bytes(*stage.device, needs);
-        everything_fits_ = cap_bytes >= ceiling_bytes(*stage.device, needs);
+        everything_fits_ = cap_bytes >= ceiling_;
         if (needs.storages > 0) {
             if (auto opened = pool_.open(*stage.device, needs, cap_bytes); !opened) { return opened; }
         }
@@ -70,18 +73,16 @@ public:
     }
 
     /// The future is another one from now on; what is on the device stays. Called between passes.
-    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment now) {
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment now, std::uint64_t) {
         stage_.order = order;
         stage_.groups = groups;
-        if (auto attached = attach(); !attached) { return attached; }
-        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
-            if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
-        }
-        return {};
+        return attach_again(now);
     }
+    /// The pass that begins is the first one again.
+    [[nodiscard]] Status restart() { return attach_again(0); }
 
     /// Makes these storages there or on their way, all or none. They are distinct.
-    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const Position& position) {
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position) {
         const Moment now = position.moment;
         missing_.clear();
         std::uint64_t missing_bytes = 0;
@@ -107,7 +108,8 @@ public:
     }
 
     /// A use of these storages was recorded, or their tickets ended.
-    void released(std::span<const StorageId>, std::span<const ReaderId>, const Position& position) noexcept { pump(position.moment); }
+    void released(std::span<const StorageId>, const Position& position, bool) noexcept { pump(position.moment); }
+    void forget(const Position&) noexcept {}
     void pass_began(Moment now) noexcept {
         if constexpr (Prefetcher::interruptible) { pump(now); }
     }
@@ -151,6 +153,13 @@ private:
     [[nodiscard]] Status attach() {
         if (auto attached = evictor_.attach({occupied_bytes_, cap_, stage_.order, stage_.groups}); !attached) { return attached; }
         return prefetcher_.attach({occupied_bytes_, cap_, stage_.order});
+    }
+    [[nodiscard]] Status attach_again(Moment now) {
+        if (auto attached = attach(); !attached) { return attached; }
+        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+            if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
+        }
+        return {};
     }
     [[nodiscard]] bool is_streamed_here(StorageId id) const noexcept {
         const Tenant& tenant = stage_.tenants[index(id)];
@@ -408,6 +417,8 @@ private:
     std::vector<std::uint64_t> occupied_bytes_;  // by storage, as the pool rounds
     std::uint64_t cap_ = 0;
     std::uint64_t floor_ = 0;
+    std::uint64_t ceiling_ = 0;
+    std::uint32_t floor_step_ = UINT32_MAX;
     std::uint64_t peak_requested_ = 0;
     std::uint64_t streamed_ = 0;  // storages with bytes that stream
     std::uint64_t here_ = 0;      // of these, those with an address

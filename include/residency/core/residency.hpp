@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "residency/budget/budget.hpp"
+#include "residency/core/composition.hpp"
 #include "residency/core/engine.hpp"
 #include "residency/core/lease.hpp"
-#include "residency/core/online.hpp"
 #include "residency/core/pass.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/fwd.hpp"
@@ -35,14 +35,8 @@ namespace residency::inline RESIDENCY_ABI {
 /// tickets end before it.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
 class Residency {
-    static_assert(evict::EvictionPolicy<Evictor>, "who leaves: the first parameter has to model evict::EvictionPolicy");
-    static_assert(prefetch::PrefetchPolicy<Prefetcher>,
-                  "what comes next: the second parameter has to model prefetch::PrefetchPolicy");
-    static_assert(pool::MemoryPool<Pool>, "where it lives: the third parameter has to model pool::MemoryPool");
-    static_assert(transport::TransportPolicy<Transport, typename Pool::Device>,
-                  "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
-
-    using Decider = core::Online<Evictor, Prefetcher, Pool, Transport>;
+    using Composition = core::Composition<Evictor, Prefetcher, Pool, Transport>;
+    using Decider = typename Composition::Decider;
     using Engine = core::Engine<Decider, Transport>;
 
 public:
@@ -61,9 +55,7 @@ public:
         bool strict = false;                  ///< a divergence from the schedule is an error, not a statistic
         bool record = false;                  ///< keep what each pass acquired: recorded_schedule()
         bool poison = false;                  ///< overwrite what leaves, so that a stray read is seen
-        Evictor evictor{};
-        Prefetcher prefetcher{};
-        typename Pool::Config pool{};
+        typename Decider::Config policies{};     ///< the evictor, the prefetcher and the pool, or the planner, with their knobs
         typename Transport::Config transport{};
     };
 
@@ -80,7 +72,7 @@ public:
         settings.poison = options.poison;
         auto engine =
             Engine::open(device, std::move(catalog), std::move(settings),
-                         Decider{{std::move(options.evictor), std::move(options.prefetcher), std::move(options.pool)}},
+                         Decider{std::move(options.policies)},
                          Transport{std::move(options.transport)});
         if (!engine) { return engine.error(); }
         return Residency{std::move(*engine)};
@@ -129,8 +121,22 @@ public:
     [[nodiscard]] const Schedule& schedule() const noexcept { return engine_->schedule(); }
     [[nodiscard]] Device& device() noexcept { return engine_->device(); }
     /// The policies, for those that take hints.
-    [[nodiscard]] Evictor& evictor() noexcept { return engine_->decider().evictor(); }
-    [[nodiscard]] Prefetcher& prefetcher() noexcept { return engine_->decider().prefetcher(); }
+    [[nodiscard]] Evictor& evictor() noexcept
+        requires(!Composition::is_planned)
+    {
+        return engine_->decider().evictor();
+    }
+    [[nodiscard]] Prefetcher& prefetcher() noexcept
+        requires(!Composition::is_planned)
+    {
+        return engine_->decider().prefetcher();
+    }
+    /// The moves of a pass, of a planned composition.
+    [[nodiscard]] const plan::Plan& plan() const noexcept
+        requires Composition::is_planned
+    {
+        return engine_->decider().plan();
+    }
 
 private:
     explicit Residency(std::unique_ptr<Engine> engine) noexcept : engine_{std::move(engine)} {}

@@ -187,7 +187,8 @@ private:
 
     [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept { return base_ + chunk * chunk_bytes_; }
 
-    /// Which of the slots to be go on with a handle that is held: those of chunks that were and stay alone.
+    /// Which of the slots to be go on with a handle that is held: those of chunks that were and stay alone first, then any that
+    /// some chunk need not be mapped anew for.
     [[nodiscard]] std::vector<Slot> keep(std::uint32_t slots, std::span<const std::uint32_t> table) const {
         std::vector<Slot> kept(slots);
         std::vector<std::uint32_t> before(slots_.size(), 0);
@@ -202,6 +203,16 @@ private:
             if (was != none && table[chunk] != none && before[was] == 1 && kept[table[chunk]].chunks == 1) {
                 kept[table[chunk]].was = was;
             }
+        }
+        std::vector<bool> taken(slots_.size(), false);
+        for (const Slot& slot : kept) {
+            if (slot.was != none) { taken[slot.was] = true; }
+        }
+        for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
+            const std::uint32_t was = table_[chunk];
+            if (was == none || table[chunk] == none || kept[table[chunk]].was != none || taken[was]) { continue; }
+            kept[table[chunk]].was = was;
+            taken[was] = true;
         }
         return kept;
     }

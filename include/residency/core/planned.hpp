@@ -1,0 +1,584 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/core/decider.hpp"
+#include "residency/core/executor.hpp"
+#include "residency/core/plan_problem.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/core/tenant.hpp"
+#include "residency/plan/check.hpp"
+#include "residency/plan/floor.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/planner.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/pool/virtual.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// Decides beforehand: replays a plan over the chunks of the image. Calls are enqueued in plan order, each as soon as the end of
+/// the step that it waits for is recorded, across the end of a pass into the next.
+///
+/// Divergence. Skipping steps costs nothing but the bytes that they would have needed: the plan goes on. A lease out of order
+/// (a step that has ended, an undeclared set) brings the chunks that are not there itself; from then on, for as many calls as a pass has,
+/// the decider is *cautious*: it looks at every chunk instead of trusting the plan, and overwrites nothing before all recorded
+/// uses. Two chunks of one slot that are needed together are told apart by mapping one of them elsewhere; the host waits for that.
+template <pool::PlannedPool Pool, class Transport>
+class Planned {
+public:
+    using Device = typename Pool::Device;
+    static constexpr bool holds_residents = true;
+
+    struct Config {
+        plan::Options options{};
+        plan::Link link{};
+        std::optional<plan::Plan> plan{};  // instead of making one
+        typename Pool::Config pool{};
+    };
+
+    explicit Planned(Config config) : config_{std::move(config)}, pool_{config_.pool} {}
+
+    /// What the plan has to solve, hence its floor. Called before open(), and again with another schedule.
+    [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule, const pool::Needs&) {
+        plan::Problem problem = make_problem(catalog, schedule, config_.link, pool_.chunk_bytes(device));
+        if (!plan_.data().storage_offsets.empty()) { problem.image_offsets = plan_.data().storage_offsets; }
+        const auto sizes = plan::chunk_floor(problem);
+        if (!sizes) { return sizes.error(); }
+        problem_ = std::move(problem);
+        sizes_ = *sizes;
+        return {};
+    }
+    [[nodiscard]] std::uint64_t floor_bytes() const noexcept { return sizes_.floor_bytes; }
+    [[nodiscard]] std::uint32_t floor_step() const noexcept { return sizes_.step; }
+    [[nodiscard]] std::uint64_t ceiling_bytes() const noexcept { return sizes_.everything_bytes; }
+
+    [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs&, std::uint64_t cap_bytes) {
+        stage_ = stage;
+        auto plan = make_plan(cap_bytes);
+        if (!plan) { return plan.error(); }
+        if (auto opened = pool_.open(*stage.device, plan->image_bytes()); !opened) { return opened; }
+        is_open_ = true;
+        return adopt(std::move(*plan));
+    }
+
+    /// The prepared problem replaces the one in force; what stays at its place keeps its bytes. The streams are drained.
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment, std::uint64_t cap_bytes) {
+        stage_.order = order;
+        stage_.groups = groups;
+        return set_cap(cap_bytes);
+    }
+    [[nodiscard]] Status restart() noexcept { return {}; }
+    /// Another budget. The streams are drained. Blocks.
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes) {
+        auto plan = make_plan(cap_bytes);
+        if (!plan) { return plan.error(); }
+        return adopt(std::move(*plan));
+    }
+
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position) {
+        for (const StorageId id : wanted) { stage_.tenants[index(id)].missed = false; }
+        const std::uint64_t step = pass_ * steps_ + position.step;
+        bool in_order = position.is_announced && step >= ended_;
+        if (in_order) {
+            current_ = std::max(current_, step);
+            advance();
+            if (auto pumped = pump(); !pumped) { return pumped; }
+            if (auto brought = bring_residents(position.step); !brought) { return brought; }
+            in_order = step < ended_ + window();
+        }
+        const bool trusted = in_order && !is_cautious() && next_call_ >= pass_ * calls_ + plan_.step_calls(position.step);
+        if (!trusted) {
+            if (auto brought = bring_missing(wanted, in_order); !brought) { return brought; }
+        }
+        position.is_counted = in_order;
+        if (in_order) { ++open_[static_cast<std::size_t>(step % window())]; }
+        position.absolute = step;
+        for (const StorageId id : wanted) { count_access(id); }
+        return {};
+    }
+    /// What ensure() counted, taken back.
+    void forget(const Position& position) noexcept {
+        if (position.is_counted) { --open_[static_cast<std::size_t>(position.absolute % window())]; }
+    }
+
+    void released(std::span<const StorageId>, const Position& position, bool recorded) noexcept {
+        lost_use_ = lost_use_ || !recorded;
+        if (position.is_counted) {
+            const auto slot = static_cast<std::size_t>(position.absolute % window());
+            --open_[slot];
+            if (position.is_whole) { current_ = std::max(current_, position.absolute + 1); }
+        }
+        advance();
+        static_cast<void>(pump().has_value());
+    }
+    void pass_began(Moment) noexcept {
+        current_ = std::max(current_, pass_ * steps_);
+        static_cast<void>(pump().has_value());
+    }
+    void pass_ended() noexcept {
+        ++pass_;
+        current_ = pass_ * steps_;
+        advance();
+        static_cast<void>(pump().has_value());
+    }
+
+    [[nodiscard]] bool never_leaves(StorageId id) const noexcept { return never_leaves_[index(id)]; }
+    [[nodiscard]] bool is_streaming() const noexcept { return calls_ > 0; }
+    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return is_open_ ? pool_.held_bytes() : 0; }
+    [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return held_bytes(); }
+    [[nodiscard]] std::uint64_t peak_requested_bytes() const noexcept { return peak_held_; }
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept {
+        return std::chrono::nanoseconds{std::llround(plan_.bound_seconds() * 1e9)};
+    }
+    [[nodiscard]] const plan::Plan& plan() const noexcept { return plan_; }
+    /// Counts the times that an address came to lie on other memory.
+    [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
+
+    void close() noexcept {
+        if (is_open_) { pool_.close(); }
+        is_open_ = false;
+    }
+    void abandon() noexcept {
+        if (is_open_) { pool_.abandon(); }
+        is_open_ = false;
+    }
+
+private:
+    static constexpr std::uint32_t none = plan::none;
+
+    [[nodiscard]] Result<plan::Plan> make_plan(std::uint64_t cap_bytes) {
+        problem_.budget_bytes = cap_bytes;
+        plan::Options options = config_.options;
+        options.catalog_hash = stage_.catalog.hash();
+        if (!config_.plan) { return plan::make_plan(problem_, options); }
+        const plan::Plan& given = *config_.plan;
+        if (given.catalog_hash() != options.catalog_hash) {
+            return Error{ErrorKind::mismatch, "the plan was made for another catalog: its hash is " + std::to_string(given.catalog_hash()) +
+                                                  ", this catalog's is " + std::to_string(options.catalog_hash)};
+        }
+        if (given.held_bytes() > cap_bytes || given.chunk_bytes() != problem_.chunk_bytes || !given.is_static() ||
+            given.layout() != plan::Layout::chunks) {
+            return Error{ErrorKind::mismatch, "the plan holds " + std::to_string(given.held_bytes()) + " bytes in chunks of " +
+                                                  std::to_string(given.chunk_bytes()) + "; the budget is " + std::to_string(cap_bytes) +
+                                                  ", the chunks of this pool are " + std::to_string(problem_.chunk_bytes)};
+        }
+        if (auto fits = plan::check(given, problem_); !fits) { return fits.error(); }
+        return given;
+    }
+
+    /// A new plan comes into force: the image is arranged for it, and what is alone at its place and was before stays.
+    [[nodiscard]] Status adopt(plan::Plan plan) {
+        std::vector<bool> was_there = there_;
+        const std::vector<std::uint32_t> table{plan.data().chunk_slot.begin(), plan.data().chunk_slot.end()};
+        std::vector<std::uint32_t> sharers(plan.slots_held(), 0);
+        for (const std::uint32_t slot : table) {
+            if (slot != none) { ++sharers[slot]; }
+        }
+        if (auto arranged = pool_.arrange(plan.slots_held(), table); !arranged) {
+            std::fill(there_.begin(), there_.end(), false);
+            return arranged;
+        }
+        ++generation_;
+        peak_held_ = std::max(peak_held_, pool_.held_bytes());
+        plan_ = std::move(plan);
+        steps_ = plan_.steps();
+        calls_ = plan_.calls().size();
+        slot_ = table;
+        occupant_.assign(plan_.slots_held(), none);
+        there_.assign(table.size(), false);
+        displaced_.clear();
+        marks_.assign(table.size(), 0);
+        epoch_ = 0;
+        fetches_.reserve(table.size());
+        missing_.reserve(table.size());
+        alone_.assign(table.size(), false);
+        for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
+            alone_[chunk] = table[chunk] != none && sharers[table[chunk]] == 1;
+            if (alone_[chunk] && !was_there.empty() && was_there[chunk] && was_alone_[chunk]) {
+                there_[chunk] = true;
+                occupant_[table[chunk]] = static_cast<std::uint32_t>(chunk);
+            }
+        }
+        was_alone_ = alone_;
+        stays_.assign(table.size(), false);
+        ring_slot_.assign(plan_.slots_held(), true);
+        for (const plan::Copy& resident : plan_.residents()) {
+            for_each_chunk(resident, [&](std::uint32_t chunk) {
+                stays_[chunk] = true;
+                ring_slot_[table[chunk]] = false;
+            });
+        }
+        index_chunks();
+        open_.assign(static_cast<std::size_t>(window()), 0);
+        ends_.assign(stage_.executor->readers(), std::vector<Point>(static_cast<std::size_t>(window()), 0));
+        // Passes are counted anew, so that nothing waits for what happened before: it is complete.
+        pass_ = ended_ = current_ = next_call_ = cautious_until_ = next_resident_ = 0;
+        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+            Tenant& tenant = stage_.tenants[i];
+            if (problem_.storage_bytes[i] > 0) { tenant.address = pool_.base() + plan_.storage_offset(i); }
+        }
+        return {};
+    }
+    /// What the hot path looks up: which storages lie on a chunk, the pieces of every call, and which storages never leave.
+    void index_chunks() {
+        const std::uint64_t chunk_bytes = plan_.chunk_bytes();
+        std::vector<std::pair<std::uint32_t, std::uint32_t>> on_chunk;
+        chunk_begin_.assign(stage_.tenants.size(), 0);
+        chunk_end_.assign(stage_.tenants.size(), 0);
+        never_leaves_.assign(stage_.tenants.size(), true);
+        for (std::uint32_t s = 0; s < stage_.tenants.size(); ++s) {
+            const std::uint64_t bytes = problem_.storage_bytes[s];
+            if (bytes == 0) { continue; }
+            chunk_begin_[s] = static_cast<std::uint32_t>(plan_.storage_offset(s) / chunk_bytes);
+            chunk_end_[s] = static_cast<std::uint32_t>((plan_.storage_offset(s) + bytes - 1) / chunk_bytes + 1);
+            for (std::uint32_t chunk = chunk_begin_[s]; chunk < chunk_end_[s]; ++chunk) {
+                on_chunk.emplace_back(chunk, s);
+                if (!stays_[chunk]) { never_leaves_[s] = false; }
+            }
+        }
+        std::ranges::sort(on_chunk);
+        chunk_offsets_.assign(alone_.size() + 1, 0);
+        chunk_storages_.clear();
+        for (const auto& [chunk, storage] : on_chunk) {
+            ++chunk_offsets_[chunk + 1];
+            chunk_storages_.push_back(storage);
+        }
+        for (std::size_t i = 1; i < chunk_offsets_.size(); ++i) { chunk_offsets_[i] += chunk_offsets_[i - 1]; }
+
+        call_pieces_.clear();
+        call_offsets_.assign(1, 0);
+        for (const plan::Call& call : plan_.calls()) {
+            for (const plan::Copy& copy : plan_.copies(call)) { append_pieces(copy.image_begin, copy.image_end, call_pieces_); }
+            call_offsets_.push_back(call_pieces_.size());
+        }
+    }
+    /// The parts of storages that lie in a range of the image.
+    void append_pieces(std::uint64_t begin, std::uint64_t end, std::vector<transport::Fetch>& pieces) const {
+        const std::uint64_t chunk_bytes = plan_.chunk_bytes();
+        std::uint32_t last = none;
+        for (std::uint64_t chunk = begin / chunk_bytes; chunk * chunk_bytes < end; ++chunk) {
+            for (const std::uint32_t s : storages_on(static_cast<std::uint32_t>(chunk))) {
+                const std::uint64_t from = std::max(begin, plan_.storage_offset(s));
+                const std::uint64_t to = std::min(end, plan_.storage_offset(s) + problem_.storage_bytes[s]);
+                if (from >= to || s == last) { continue; }
+                // A storage goes on over the chunks of the range; it is named at the first.
+                if (chunk * chunk_bytes > from) { continue; }
+                last = s;
+                pieces.push_back({StorageId{s}, from - plan_.storage_offset(s), to - from, pool_.base() + from});
+            }
+        }
+    }
+    [[nodiscard]] std::span<const std::uint32_t> storages_on(std::uint32_t chunk) const noexcept {
+        return std::span<const std::uint32_t>{chunk_storages_}.subspan(chunk_offsets_[chunk], chunk_offsets_[chunk + 1] - chunk_offsets_[chunk]);
+    }
+
+    /// Steps whose ends are told apart.
+    [[nodiscard]] std::uint64_t window() const noexcept { return 2 * std::uint64_t{steps_}; }
+    [[nodiscard]] bool is_cautious() const noexcept { return next_call_ < cautious_until_; }
+
+    /// Steps end in order: those before the current one, once no lease of theirs is open.
+    void advance() noexcept {
+        while (ended_ < current_ && open_[static_cast<std::size_t>(ended_ % window())] == 0) {
+            for (ReaderId id = 0; id < ends_.size(); ++id) {
+                ends_[id][static_cast<std::size_t>(ended_ % window())] = stage_.executor->last_point(id);
+            }
+            for (auto id = static_cast<ReaderId>(ends_.size()); id < stage_.executor->readers(); ++id) {
+                ends_.emplace_back(static_cast<std::size_t>(window()), stage_.executor->last_point(id));
+            }
+            ++ended_;
+        }
+    }
+
+    /// Enqueues every call whose step has ended. Stops, without an error, at the first whose step has not.
+    [[nodiscard]] Status pump() {
+        if (lost_use_) {
+            if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
+            lost_use_ = false;
+        }
+        if (next_call_ >= calls_) {
+            if (auto brought = bring_residents(none); !brought) { return brought; }
+        }
+        while (calls_ > 0) {
+            const std::uint64_t pass = next_call_ / calls_;
+            if (pass > pass_ && !problem_.cyclic) { return {}; }
+            const auto k = static_cast<std::uint32_t>(next_call_ % calls_);
+            const plan::Call& call = plan_.calls()[k];
+            const bool waits = call.wait.exists() && (call.wait.pass == 0 || pass > 0);
+            const std::uint64_t after = waits ? (pass + static_cast<std::uint64_t>(std::int64_t{call.wait.pass})) * steps_ + call.wait.step : 0;
+            if (pass == 0) {
+                if (auto brought = bring_residents(call.needed_by); !brought) { return brought; }
+            }
+            if (waits && after >= ended_) { return {}; }
+            if (is_cautious()) {
+                if (is_blocked(call)) { return {}; }
+                if (auto restored = restore(call); !restored) { return restored; }
+                if (auto followed = follow_all(); !followed) { return followed; }
+            } else if (waits) {
+                if (auto followed = follow_end(after); !followed) { return followed; }
+            }
+            const auto pieces = std::span<const transport::Fetch>{call_pieces_}.subspan(call_offsets_[k], call_offsets_[k + 1] - call_offsets_[k]);
+            const auto sent = send(pieces);
+            for (const plan::Copy& copy : plan_.copies(call)) { for_each_chunk(copy, [&](std::uint32_t chunk) { occupy(chunk, sent); }); }
+            if (!sent) { return sent.error(); }
+            ++next_call_;
+        }
+        return {};
+    }
+    [[nodiscard]] Status follow_end(std::uint64_t step) {
+        for (ReaderId id = 0; id < ends_.size(); ++id) {
+            if (auto followed = stage_.executor->follow(id, ends_[id][static_cast<std::size_t>(step % window())]); !followed) { return followed; }
+        }
+        return {};
+    }
+    [[nodiscard]] Status follow_all() {
+        for (ReaderId id = 0; id < stage_.executor->readers(); ++id) {
+            if (auto followed = stage_.executor->follow(id, stage_.executor->last_point(id)); !followed) { return followed; }
+        }
+        return {};
+    }
+    [[nodiscard]] Status send(std::span<const transport::Fetch> pieces) {
+        if (pieces.empty()) { return {}; }
+        auto arrival = stage_.executor->transfer(pieces);
+        if (!arrival) { return arrival.error(); }
+        for (const transport::Fetch& piece : pieces) {
+            Tenant& tenant = stage_.tenants[index(piece.storage)];
+            tenant.arrival = *arrival;
+            tenant.fresh = true;
+            stage_.counters->fetched_bytes += piece.bytes;
+        }
+        ++stage_.counters->calls;
+        return {};
+    }
+    template <class Visit>
+    void for_each_chunk(const plan::Copy& copy, const Visit& visit) const {
+        const std::uint64_t chunk_bytes = plan_.chunk_bytes();
+        for (std::uint64_t chunk = copy.image_begin / chunk_bytes; chunk * chunk_bytes < copy.image_end; ++chunk) {
+            visit(static_cast<std::uint32_t>(chunk));
+        }
+    }
+    /// A chunk was sent to its slot. Where that failed, nobody knows what the slot holds.
+    void occupy(std::uint32_t chunk, const Status& sent) noexcept {
+        std::uint32_t& occupant = occupant_[slot_[chunk]];
+        if (occupant != none && occupant != chunk) {
+            ++stage_.counters->evictions;
+            stage_.counters->evicted_bytes += plan_.chunk_bytes();
+        }
+        if (occupant != none) { there_[occupant] = false; }
+        occupant = sent ? chunk : none;
+        there_[chunk] = static_cast<bool>(sent);
+    }
+
+    /// Residents are brought once, those that earlier steps need first.
+    [[nodiscard]] Status bring_residents(std::uint32_t needed_by) {
+        const auto residents = plan_.residents();
+        while (next_resident_ < residents.size() && residents[next_resident_].needed_by <= needed_by) {
+            const std::uint32_t together = residents[next_resident_].needed_by;
+            fetches_.clear();
+            std::size_t end = next_resident_;
+            for (; end < residents.size() && residents[end].needed_by == together; ++end) { append_absent(residents[end]); }
+            const auto sent = send(fetches_);
+            if (!sent) { return sent.error(); }
+            for (; next_resident_ < end; ++next_resident_) {
+                for_each_chunk(residents[next_resident_], [&](std::uint32_t chunk) { occupy(chunk, sent); });
+            }
+        }
+        return {};
+    }
+    /// The pieces of the chunks of a copy that are not there.
+    void append_absent(const plan::Copy& copy) {
+        const std::uint64_t chunk_bytes = plan_.chunk_bytes();
+        for (std::uint64_t begin = copy.image_begin; begin < copy.image_end;) {
+            auto chunk = static_cast<std::uint32_t>(begin / chunk_bytes);
+            std::uint64_t end = std::min(copy.image_end, (chunk + std::uint64_t{1}) * chunk_bytes);
+            if (there_[chunk]) {
+                begin = end;
+                continue;
+            }
+            while (end < copy.image_end && !there_[++chunk]) { end = std::min(copy.image_end, (chunk + std::uint64_t{1}) * chunk_bytes); }
+            append_pieces(begin, end, fetches_);
+            begin = end;
+        }
+    }
+
+    // Off the plan.
+
+    [[nodiscard]] bool is_leased(std::uint32_t chunk) const noexcept {
+        return std::ranges::any_of(storages_on(chunk), [&](std::uint32_t s) { return stage_.tenants[s].leases > 0; });
+    }
+    /// Whether a call would overwrite what somebody has leased.
+    [[nodiscard]] bool is_blocked(const plan::Call& call) const noexcept {
+        return std::ranges::any_of(plan_.copies(call), [&](const plan::Copy& copy) {
+            bool blocked = false;
+            for_each_chunk(copy, [&](std::uint32_t chunk) {
+                blocked = blocked || holds_lease(slot_[chunk]) || holds_lease(plan_.slot_of_chunk(chunk)) || is_leased(chunk);
+            });
+            return blocked;
+        });
+    }
+    [[nodiscard]] bool holds_lease(std::uint32_t slot) const noexcept {
+        return occupant_[slot] != none && is_leased(occupant_[slot]);
+    }
+    /// Puts the chunks of a call back where the plan has them.
+    [[nodiscard]] Status restore(const plan::Call& call) {
+        if (displaced_.empty()) { return {}; }
+        for (const plan::Copy& copy : plan_.copies(call)) {
+            const std::uint64_t chunk_bytes = plan_.chunk_bytes();
+            for (std::uint64_t c = copy.image_begin / chunk_bytes; c * chunk_bytes < copy.image_end; ++c) {
+                const auto chunk = static_cast<std::uint32_t>(c);
+                if (slot_[chunk] == plan_.slot_of_chunk(chunk)) { continue; }
+                if (auto moved = move_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+                std::erase(displaced_, chunk);
+            }
+        }
+        return {};
+    }
+    [[nodiscard]] Status move_chunk(std::uint32_t chunk, std::uint32_t slot) {
+        ++stage_.counters->host_waits;
+        if (auto drained = stage_.executor->drain(); !drained) { return drained; }
+        if (occupant_[slot_[chunk]] == chunk) { occupant_[slot_[chunk]] = none; }
+        there_[chunk] = false;
+        ++generation_;
+        if (auto moved = pool_.remap(chunk, slot); !moved) { return moved; }
+        slot_[chunk] = slot;
+        return {};
+    }
+
+    /// Brings what is not there of these storages, over whatever is not leased. All or nothing.
+    [[nodiscard]] Status bring_missing(std::span<const StorageId> wanted, bool in_order) {
+        ++epoch_;
+        missing_.clear();
+        bool touches_ring = false;
+        for (const StorageId id : wanted) {
+            for (std::uint32_t chunk = chunk_begin_[index(id)]; chunk < chunk_end_[index(id)]; ++chunk) {
+                touches_ring = touches_ring || !stays_[chunk];
+                if (std::exchange(marks_[chunk], epoch_) == epoch_) { continue; }
+                if (!there_[chunk]) { missing_.push_back(chunk); }
+            }
+        }
+        if (touches_ring && (!in_order || !missing_.empty())) { cautious_until_ = next_call_ + calls_; }
+        if (missing_.empty()) { return {}; }
+        for (const std::uint32_t chunk : missing_) {
+            if (auto settled = settle(chunk); !settled) { return settled; }
+            reserved_by_[slot_[chunk]] = chunk;
+        }
+        if (auto followed = follow_all(); !followed) { return followed; }
+        std::ranges::sort(missing_);
+        fetches_.clear();
+        for (std::size_t i = 0; i < missing_.size();) {
+            std::size_t end = i + 1;
+            while (end < missing_.size() && missing_[end] == missing_[end - 1] + 1) { ++end; }
+            append_pieces(missing_[i] * plan_.chunk_bytes(),
+                          std::min((missing_[end - 1] + std::uint64_t{1}) * plan_.chunk_bytes(), plan_.image_bytes()), fetches_);
+            i = end;
+        }
+        const auto sent = send(fetches_);
+        for (const std::uint32_t chunk : missing_) {
+            occupy(chunk, sent);
+            for (const std::uint32_t s : storages_on(chunk)) { stage_.tenants[s].missed = true; }
+        }
+        if (!sent) { return sent.error(); }
+        return {};
+    }
+    /// A place for a missing chunk that takes nothing from a lease, nor from the other chunks of this request.
+    [[nodiscard]] Status settle(std::uint32_t chunk) {
+        if (reserved_epoch_ != epoch_) {
+            reserved_by_.assign(occupant_.size(), none);
+            reserved_epoch_ = epoch_;
+        }
+        const auto is_free = [&](std::uint32_t slot) {
+            const std::uint32_t occupant = occupant_[slot];
+            return reserved_by_[slot] == none && (occupant == none || (marks_[occupant] != epoch_ && !is_leased(occupant)));
+        };
+        if (is_free(slot_[chunk])) { return {}; }
+        for (std::uint32_t slot = 0; slot < occupant_.size(); ++slot) {
+            if (!ring_slot_[slot] || !is_free(slot)) { continue; }
+            if (slot_[chunk] == plan_.slot_of_chunk(chunk)) { displaced_.push_back(chunk); }
+            return move_chunk(chunk, slot);
+        }
+        std::uint64_t leased = 0;
+        for (const std::uint32_t occupant : occupant_) {
+            if (occupant != none && !stays_[occupant] && is_leased(occupant)) { leased += plan_.chunk_bytes(); }
+        }
+        const std::uint64_t asked = missing_.size() * plan_.chunk_bytes();
+        return Error{ErrorKind::budget,
+                     "no room for " + stage_.catalog.describe(StorageId{storages_on(chunk).front()}) + ": " + std::to_string(asked) +
+                         " bytes are missing, " + std::to_string(leased) + " of the ring are leased; end leases before, or raise the "
+                         "budget of " + std::to_string(plan_.budget_bytes()) + " by what is leased at once",
+                     BudgetNumbers{asked, plan_.budget_bytes(), leased, plan_.floor_bytes(), UINT32_MAX}};
+    }
+    void count_access(StorageId id) noexcept {
+        Tenant& tenant = stage_.tenants[index(id)];
+        const std::uint64_t bytes = problem_.storage_bytes[index(id)];
+        Counters& counters = *stage_.counters;
+        if (tenant.missed) {
+            ++counters.demand_misses;
+            counters.missed_bytes += bytes;
+        } else if (tenant.fresh) {
+            ++counters.prefetch_hits;
+            counters.prefetch_hit_bytes += bytes;
+        } else {
+            ++counters.hits;
+            counters.hit_bytes += bytes;
+        }
+        tenant.missed = tenant.fresh = false;
+    }
+
+    Config config_;
+    Pool pool_;
+    Stage<Device, Transport> stage_;
+    plan::Problem problem_;
+    plan::ChunkFloor sizes_;
+    plan::Plan plan_;
+    bool is_open_ = false;
+    std::uint64_t steps_ = 0;
+    std::uint64_t calls_ = 0;
+    std::uint64_t generation_ = 0;
+    std::uint64_t peak_held_ = 0;
+
+    // By chunk of the image.
+    std::vector<std::uint32_t> slot_;             // where it lies now
+    std::vector<bool> there_;                     // its bytes are in its slot, or on their way
+    std::vector<bool> stays_;                     // it never leaves
+    std::vector<bool> alone_, was_alone_;         // it shares its slot with no other
+    std::vector<std::size_t> chunk_offsets_;      // CSR: the storages that lie on it
+    std::vector<std::uint32_t> chunk_storages_;
+    std::vector<std::uint64_t> marks_;            // the epoch in which it was wanted
+    std::vector<std::uint32_t> displaced_;        // not where the plan has it
+    // By slot.
+    std::vector<std::uint32_t> occupant_;         // the chunk whose bytes it holds, or none
+    std::vector<std::uint32_t> reserved_by_;      // the missing chunk that will take it
+    std::vector<bool> ring_slot_;
+    // By storage.
+    std::vector<std::uint32_t> chunk_begin_, chunk_end_;
+    std::vector<bool> never_leaves_;
+    // By call.
+    std::vector<transport::Fetch> call_pieces_;
+    std::vector<std::size_t> call_offsets_;
+
+    std::uint64_t pass_ = 0;            // passes that ended
+    std::uint64_t current_ = 0;         // the step that runs, counted across passes: those before it take no more leases
+    std::uint64_t ended_ = 0;           // steps before this one have ended, and their ends are recorded
+    std::uint64_t next_call_ = 0;       // counted across passes
+    std::uint64_t cautious_until_ = 0;  // a call
+    std::size_t next_resident_ = 0;
+    bool lost_use_ = false;             // a use could not be recorded
+    std::vector<std::uint32_t> open_;            // by step of the window: its leases
+    std::vector<std::vector<Point>> ends_;       // by reader, by step of the window: the point that its end is
+    std::vector<std::uint32_t> missing_;
+    std::vector<transport::Fetch> fetches_;
+    std::uint64_t epoch_ = 0;
+    std::uint64_t reserved_epoch_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::core
