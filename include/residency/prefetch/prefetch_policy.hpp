@@ -36,12 +36,14 @@ struct AnySink {
 ///  1. `p.attach(context)`        before all else, again to start over; may allocate; fails if the context lacks what it needs
 ///  2. `p.propose(now, sink)`     noexcept; offers storages in the order in which they should travel, until the sink says false
 ///  3. `P::interruptible`         constexpr bool: its proposals are guesses, brought in pieces that a demand miss overtakes
+///  4. `p.clear()`                noexcept; only if interruptible: after a demand miss, forget what was guessed before it
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  F1 propose allocates nothing and terminates, also if the sink always says true.
 ///  F2 The same storage is offered at most once a call.
 ///  F3 Same calls, same proposals.
-///  F4 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have knobs.
+///  F4 After clear(), nothing is offered that only earlier guesses led to.
+///  F5 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have knobs.
 template <class P>
 concept PrefetchPolicy = std::default_initializable<P> && std::is_nothrow_move_constructible_v<P> &&
                          requires(P p, const Context& context, Moment now, AnySink sink) {

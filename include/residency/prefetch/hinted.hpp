@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "residency/error.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/use_order.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+
+namespace residency::inline RESIDENCY_ABI::prefetch {
+
+/// A storage that is likely to be needed.
+struct Hint {
+    StorageId storage = no_storage;
+    float probability = 1;               ///< 0 … 1
+    Moment needed_at = UseOrder::never;  ///< the moment that would need it; never: not known
+};
+
+/// What the caller names, such as a router's experts a layer ahead: the most probable first, among equals the soonest, then the
+/// first named. Guesses: a demand miss overtakes what is in flight and drops the rest.
+class Hinted {
+public:
+    static constexpr bool interruptible = true;
+    struct Config {
+        std::uint32_t capacity = 256;  ///< hints kept; of more the least probable go
+        float least_probability = 0;   ///< below it a hint is not taken
+    };
+
+    Hinted() noexcept : Hinted{Config{}} {}
+    explicit Hinted(Config config) noexcept : config_{config} {}
+
+    [[nodiscard]] Status attach(const Context& context) {
+        hints_.clear();
+        hints_.reserve(config_.capacity);
+        storages_ = context.bytes.size();
+        is_hinted_.assign(storages_, 0);
+        return {};
+    }
+
+    /// Adds hints; allocates nothing. One for a storage that has one already replaces it. Error invalid_argument: an id that there
+    /// is not, or a probability outside 0 … 1; then none is taken.
+    [[nodiscard]] Status hint(std::span<const Hint> hints) {
+        for (const Hint& each : hints) {
+            if (index(each.storage) >= storages_ || !(each.probability >= 0 && each.probability <= 1)) {
+                return Error{ErrorKind::invalid_argument, "a hint for storage " + std::to_string(index(each.storage)) + " of " +
+                                                              std::to_string(storages_) + " with probability " +
+                                                              std::to_string(each.probability)};
+            }
+        }
+        for (const Hint& each : hints) { take(each); }
+        return {};
+    }
+    /// Hints not yet offered.
+    [[nodiscard]] std::size_t size() const noexcept { return hints_.size(); }
+
+    /// Forgets every hint.
+    void clear() noexcept {
+        for (const Hint& each : hints_) { is_hinted_[index(each.storage)] = 0; }
+        hints_.clear();
+    }
+    /// A hint is offered once; one whose moment has passed is dropped.
+    template <class Sink>
+    void propose(Moment now, Sink&& sink) noexcept {
+        bool goes_on = true;
+        while (goes_on && !hints_.empty()) {
+            const Hint next = hints_.back();
+            hints_.pop_back();
+            is_hinted_[index(next.storage)] = 0;
+            if (next.needed_at >= now) { goes_on = sink(next.storage, next.needed_at); }
+        }
+    }
+
+private:
+    /// Whether a is offered after b.
+    [[nodiscard]] static bool is_after(const Hint& a, const Hint& b) noexcept {
+        return a.probability != b.probability ? a.probability < b.probability : a.needed_at > b.needed_at;
+    }
+    void take(const Hint& hint) noexcept {
+        if (is_hinted_[index(hint.storage)] != 0) {
+            hints_.erase(std::find_if(hints_.begin(), hints_.end(), [&](const Hint& old) { return old.storage == hint.storage; }));
+            is_hinted_[index(hint.storage)] = 0;
+        }
+        if (hint.probability < config_.least_probability || config_.capacity == 0) { return; }
+        if (hints_.size() == config_.capacity) {
+            if (!is_after(hints_.front(), hint)) { return; }
+            is_hinted_[index(hints_.front().storage)] = 0;
+            hints_.erase(hints_.begin());
+        }
+        hints_.insert(std::lower_bound(hints_.begin(), hints_.end(), hint, is_after), hint);
+        is_hinted_[index(hint.storage)] = 1;
+    }
+
+    Config config_;
+    std::size_t storages_ = 0;
+    std::vector<Hint> hints_;              // the first to be offered last
+    std::vector<std::uint8_t> is_hinted_;  // by storage
+};
+static_assert(PrefetchPolicy<Hinted>);
+
+}  // namespace residency::inline RESIDENCY_ABI::prefetch

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "residency/error.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+
+namespace residency::inline RESIDENCY_ABI::prefetch {
+
+/// Nothing comes before it is asked for.
+class None {
+public:
+    static constexpr bool interruptible = false;
+
+    [[nodiscard]] Status attach(const Context&) { return {}; }
+    template <class Sink>
+    void propose(Moment, Sink&&) noexcept {}
+};
+static_assert(PrefetchPolicy<None>);
+
+}  // namespace residency::inline RESIDENCY_ABI::prefetch

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "residency/error.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+#include "residency/prefetch/upcoming.hpp"
+
+namespace residency::inline RESIDENCY_ABI::prefetch {
+
+/// What the schedule reads next, as far ahead as there is room: the core refuses what would need something to leave that is used
+/// sooner, and the next call goes on there. The nearest steps are offered again each time, since a miss may have thrown out what
+/// had been brought. Without a schedule it proposes nothing.
+class Scheduled {
+public:
+    static constexpr bool interruptible = false;
+    struct Config {
+        std::uint32_t most_steps = UINT32_MAX;  ///< ahead, at most; a pass is enough. Fewer steps move fewer bytes
+        std::uint32_t near_steps = 4;           ///< offered again in each call
+    };
+
+    Scheduled() noexcept : Scheduled{Config{}} {}
+    explicit Scheduled(Config config) noexcept : config_{config} {}
+
+    [[nodiscard]] Status attach(const Context& context) {
+        offered_until_ = 0;
+        return upcoming_.attach(context, "prefetch::Scheduled");
+    }
+    template <class Sink>
+    void propose(Moment now, Sink&& sink) noexcept {
+        const Moment last = std::min(upcoming_.last(now), now + config_.most_steps);
+        const Moment near = std::min(last, now + config_.near_steps);
+        const Moment first_refused = upcoming_.offer(now, now + 1, near, sink);
+        if (first_refused <= near) {
+            offered_until_ = first_refused;
+            return;
+        }
+        offered_until_ = upcoming_.offer(now, std::max(near + 1, offered_until_), last, sink);
+    }
+
+private:
+    Config config_;
+    Upcoming upcoming_;
+    Moment offered_until_ = 0;  // steps before this one were taken
+};
+static_assert(PrefetchPolicy<Scheduled>);
+
+}  // namespace residency::inline RESIDENCY_ABI::prefetch

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "residency/error.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/use_order.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+
+namespace residency::inline RESIDENCY_ABI::prefetch {
+
+/// Offers what the steps after the present one read, each storage once, at the first of them. Without an order it offers nothing.
+class Upcoming {
+public:
+    /// Error mismatch: the order does not know all storages.
+    [[nodiscard]] Status attach(const Context& context, const char* whose) {
+        order_ = context.order != nullptr && context.order->steps() > 0 ? context.order : nullptr;
+        if (order_ != nullptr && order_->storage_count() < context.bytes.size()) {
+            return Error{ErrorKind::mismatch, std::string{whose} + ": the order knows " + std::to_string(order_->storage_count()) +
+                                                  " storages of " + std::to_string(context.bytes.size())};
+        }
+        return {};
+    }
+    /// The last step that may be offered during `now`: a pass ahead, or the end of an order that ends.
+    [[nodiscard]] Moment last(Moment now) const noexcept {
+        if (order_ == nullptr) { return now; }
+        const Moment steps = order_->steps();
+        return order_->is_cyclic() ? now + steps : std::max(now, steps - 1);
+    }
+    /// Steps first … last, as far as the sink says true. Returns the step at which it said false, or last + 1. Preconditions:
+    /// now < first, last <= last(now).
+    template <class Sink>
+    Moment offer(Moment now, Moment first, Moment last, Sink& sink) const noexcept {
+        for (Moment step = first; step <= last; ++step) {
+            for (const StorageId id : order_->storages_at(step)) {
+                if (order_->next_use(id, now) == step && !sink(id, step)) { return step; }
+            }
+        }
+        return last + 1;
+    }
+
+private:
+    const UseOrder* order_ = nullptr;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::prefetch
