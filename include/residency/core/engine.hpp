@@ -182,6 +182,7 @@ public:
         } else {
             unrecorded_uses_ = true;
         }
+        for (const ReaderId reader : lease.readers) { executor_.release(reader); }
         for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
         decider_.released(lease.storages, lease.position, recorded);
         lease.is_open = false;
@@ -386,7 +387,8 @@ private:
                 bytes += catalog_.storage(id).bytes;
                 ++count;
             }
-            if (bytes > needs.largest_step_bytes) {
+            if (bytes > needs.largest_step_bytes ||
+                (bytes == needs.largest_step_bytes && bytes > 0 && needs.largest_step == UINT32_MAX)) {
                 needs.largest_step_bytes = bytes;
                 needs.largest_step = step.position;
             }
@@ -590,6 +592,7 @@ private:
         }
         if (auto waited = executor_.let_wait(reader, arrival); !waited) { return waited; }
         lease.readers.push_back(reader);
+        executor_.retain(reader);
         return {};
     }
     [[nodiscard]] std::uint32_t take_slot() {

@@ -89,6 +89,9 @@ public:
     [[nodiscard]] std::size_t readers() const noexcept { return readers_.size(); }
     [[nodiscard]] typename D::Stream stream_of(ReaderId id) const noexcept { return readers_[id]->timeline.stream(); }
     [[nodiscard]] bool used_in_this_pass(ReaderId id) const noexcept { return readers_[id]->pass == pass_; }
+    /// An open lease reads there: until released as often as retained, the reader goes on to stand for its stream.
+    void retain(ReaderId id) noexcept { ++readers_[id]->leases; }
+    void release(ReaderId id) noexcept { --readers_[id]->leases; }
 
     /// Records a use of these storages: everything enqueued on the reader's stream so far. On failure they count as in use until
     /// the device has been drained.
@@ -164,14 +167,13 @@ public:
             if (std::ranges::find(reader->last_use, lost) != reader->last_use.end()) { return drain_device(); }
             if (auto done = reader->timeline.drain(); !done) { return done; }
         }
-        return device_->synchronize(copy_stream_);
+        if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
+        copies_.assume_complete();
+        return {};
     }
     /// Blocks until the whole device is idle: what no record can tell is complete too.
     [[nodiscard]] Status drain_device() {
-        if (auto done = device_->synchronize(); !done) {
-            broken_ = true;
-            return done;
-        }
+        if (auto done = device_->synchronize(); !done) { return done; }
         for (auto& reader : readers_) {
             reader->timeline.assume_complete();
             std::ranges::replace(reader->last_use, lost, Point{0});
@@ -195,6 +197,7 @@ private:
         Point arrived = 0;            // the last arrival that its stream waits for
         Point followed = 0;           // the last of its points that the copy stream waits for
         std::uint64_t pass = 0;
+        std::uint64_t leases = 0;  // open ones that read there
     };
 
     [[nodiscard]] Status renew(Reader& reader, typename D::Stream stream) {
@@ -210,7 +213,7 @@ private:
     [[nodiscard]] Result<ReaderId> add_reader(typename D::Stream stream) {
         for (ReaderId id = 0; id < readers_.size(); ++id) {
             Reader& reader = *readers_[id];
-            if (reader.pass == pass_) { continue; }
+            if (reader.pass == pass_ || reader.leases > 0) { continue; }
             if (auto polled = reader.timeline.poll(); !polled) { return polled.error(); }
             if (!reader.timeline.is_idle()) { continue; }
             reader.timeline.rebind(stream);

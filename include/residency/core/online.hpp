@@ -103,7 +103,12 @@ public:
                 if (is_streamed_here(id)) { evictor_.used(id, now); }
             }
         }
-        if (!missing_.empty()) { pump(now); }
+        if (!missing_.empty()) {
+            // As if leased already: what is brought ahead must not take their places.
+            for (const StorageId id : wanted) { ++stage_.tenants[index(id)].leases; }
+            pump(now);
+            for (const StorageId id : wanted) { --stage_.tenants[index(id)].leases; }
+        }
         return {};
     }
 
@@ -330,7 +335,7 @@ private:
     [[nodiscard]] auto needed_later_than(Moment needed_by, Moment now) const noexcept {
         return [this, needed_by, now](StorageId id) {
             const Tenant& tenant = stage_.tenants[index(id)];
-            if (tenant.leases > 0) { return false; }
+            if (tenant.leases > 0 || tenant.hollow) { return false; }  // hollow: about to be sent
             if (stage_.order == nullptr || needed_by == UseOrder::never) { return !tenant.fresh || tenant.needed_by < now; }
             return stage_.order->next_use(id, now) > needed_by;
         };

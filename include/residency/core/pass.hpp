@@ -52,6 +52,7 @@ public:
     /// The weights on a stream, by default the pass's own: there, or on their way with the stream waiting for them.
     template <Acquirable What>
     [[nodiscard]] Result<Lease<Engine>> try_acquire(const What& what) {
+        if (engine_ == nullptr) { return ended(); }
         return lease(ask(what, engine_->pass_stream()));
     }
     template <Acquirable What>
@@ -93,9 +94,10 @@ private:
     friend class Residency;
     explicit Pass(Engine* engine) noexcept : engine_{engine} {}
 
+    [[nodiscard]] static Error ended() { return {ErrorKind::wrong_state, "the pass has ended"}; }
     template <class What>
     [[nodiscard]] Result<core::LeaseId> ask(const What& what, std::optional<Stream> stream) {
-        if (engine_ == nullptr) { return Error{ErrorKind::wrong_state, "the pass has ended"}; }
+        if (engine_ == nullptr) { return ended(); }
         if constexpr (std::same_as<What, WeightId>) {
             return engine_->acquire_weights(std::span{&what, 1}, stream);
         } else if constexpr (std::same_as<What, Schedule::Step>) {
