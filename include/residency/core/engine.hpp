@@ -107,16 +107,16 @@ public:
         if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
         pass_open_ = false;
         Status status;
+        Timer& timer = timers_[counters_.passes % timers_.size()];
+        timer.is_set = false;
         if (!captured_) {
             for (ReaderId id = 0; id < executor_.readers(); ++id) {
                 if (id == primary_ || !executor_.used_in_this_pass(id)) { continue; }
                 if (auto joined = executor_.join(primary_, id); !joined) { status = std::move(joined); }
             }
-            Timer& timer = timers_[counters_.passes % timers_.size()];
             if (auto timed = device_->record(timer.to, executor_.stream_of(primary_)); timed) {
                 timer.is_set = true;
             } else {
-                timer.is_set = false;
                 status = std::move(timed);
             }
         }
@@ -333,10 +333,11 @@ private:
         }
         return bring_residents();
     }
-    /// Stop, drain readers, drain copies, free. A broken device is not touched.
+    /// Stop, drain readers, drain copies, free. A device that cannot be drained is not touched.
     void close() noexcept {
         RESIDENCY_ASSERT(open_leases_ == 0, "end every lease before the Residency");
-        if (executor_.is_open() && (executor_.is_broken() || !drain_all())) {
+        RESIDENCY_ASSERT(!pass_open_, "end the pass before the Residency");
+        if (executor_.is_open() && !drain_all() && !executor_.drain_device()) {
             decider_.abandon();
             executor_.abandon();
             executor_.close();
@@ -550,6 +551,11 @@ private:
             if (!known) { return known.error(); }
             reader = *known;
         }
+        const bool needs_record =
+            !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
+        if (reader && needs_record) {
+            if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
+        }
         Position position = found.position;
         if (auto there = decider_.ensure(storages, position); !there) { return there.error(); }
         const std::uint32_t slot = take_slot();
@@ -561,7 +567,7 @@ private:
         }
         lease.readers.clear();
         lease.position = position;
-        lease.needs_record = !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
+        lease.needs_record = needs_record;
         for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
         if (reader) {
             if (auto waited = wait_for(lease, *reader); !waited) {
@@ -583,6 +589,9 @@ private:
         auto reader = executor_.reader(stream);
         if (!reader) { return reader.error(); }
         if (std::ranges::find(lease.readers, *reader) != lease.readers.end()) { return {}; }
+        if (lease.needs_record) {
+            if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
+        }
         return wait_for(lease, *reader);
     }
     [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader) {

@@ -93,6 +93,11 @@ public:
     void retain(ReaderId id) noexcept { ++readers_[id]->leases; }
     void release(ReaderId id) noexcept { --readers_[id]->leases; }
 
+    /// An event that others wait for must not become part of somebody's graph.
+    [[nodiscard]] Status refuse_capture(ReaderId id) {
+        const auto allowed = refuse_capture(*readers_[id]);
+        return allowed ? Status{} : Status{allowed.error()};
+    }
     /// Records a use of these storages: everything enqueued on the reader's stream so far. On failure they count as in use until
     /// the device has been drained.
     [[nodiscard]] Result<Point> record_use(ReaderId id, std::span<const StorageId> storages) {
@@ -228,7 +233,6 @@ private:
         readers_.push_back(std::move(reader));
         return static_cast<ReaderId>(readers_.size() - 1);
     }
-    /// An event that others wait for must not become part of somebody's graph.
     [[nodiscard]] Result<Point> refuse_capture(const Reader& reader) {
         const auto capturing = device_->is_capturing(reader.timeline.stream());
         if (!capturing) { return capturing.error(); }
