@@ -16,44 +16,135 @@
 
 namespace residency::inline RESIDENCY_ABI::plan {
 
-/// Verifies a plan against its problem, from the bytes alone and without the planner's own ideas of how it was made:
-/// shapes and ranges; what is held is within the budget; residents and copies cover every storage (exactly once where the plan is
-/// cyclic); a step's bytes are where it looks for them, brought by a call that it waits for, and no later call of any pass
-/// overwrites them before the step has ended; every wait names a step before those that the call serves, so that no timing can
-/// deadlock; the cut of a captured plan. O((copies + reads) log) in ranges of device bytes. The error names the place.
-inline Status check(const Plan& plan, const Problem& problem) {
+namespace detail {
+
+[[nodiscard]] inline Status wrong_plan(const std::string& what) { return Error{ErrorKind::mismatch, "plan: " + what}; }
+
+}  // namespace detail
+
+/// Verifies that a plan is consistent in itself, so that whoever replays it reads and writes nothing outside what it holds:
+/// storages inside the image without overlaps, copies inside the image and what is held, slots, calls in order, waits on earlier
+/// steps, the cut. O(n log n). The error names the place.
+inline Status check_shape(const Plan& plan) {
     const PlanData& d = plan.data();
-    const auto wrong = [](std::string what) { return Status{Error{ErrorKind::mismatch, "plan: " + std::move(what)}}; };
+    const auto wrong = [](const std::string& what) { return detail::wrong_plan(what); };
     const auto number = [](auto x) { return std::to_string(x); };
-    const std::uint32_t n = problem.steps();
-    if (d.steps != n) { return wrong(number(d.steps) + " steps, the schedule has " + number(n)); }
-    if (d.storage_bytes != problem.storage_bytes) { return wrong("made for other storages"); }
-    if (d.storage_offsets.size() != d.storage_bytes.size()) { return wrong("storage offsets are missing"); }
-    if (d.step_calls.size() != n) { return wrong("step_calls has the wrong length"); }
-    if (d.cyclic != problem.cyclic) { return wrong("cyclic and one-shot differ"); }
-    if (d.held_bytes > d.budget_bytes) {
-        return wrong("holds " + number(d.held_bytes) + " bytes of " + number(d.budget_bytes));
-    }
     const std::uint64_t g = d.chunk_bytes;
-    if (d.layout == Layout::chunks && (g == 0 || g != problem.chunk_bytes || d.held_bytes % g != 0)) {
+    const bool chunks = d.layout == Layout::chunks;
+    const std::uint32_t n = d.steps;
+    if (d.storage_offsets.size() != d.storage_bytes.size()) { return wrong("storages and offsets differ"); }
+    if (d.storage_bytes.size() >= none) { return wrong("too many storages"); }
+    if (n == none || d.step_calls.size() != n) { return wrong("step_calls has the wrong length"); }
+    if (d.copies.size() >= none || d.calls.size() >= none || d.residents.size() >= none) { return wrong("too many copies"); }
+    if (d.held_bytes > d.budget_bytes) { return wrong("holds " + number(d.held_bytes) + " bytes of " + number(d.budget_bytes)); }
+    if (chunks && (g == 0 || (g & (g - 1)) != 0 || d.held_bytes % g != 0 || d.image_bytes / g >= none - 1)) {
         return wrong("chunk size");
     }
+    for (const double seconds :
+         {d.predicted_seconds, d.compute_seconds, d.bound_seconds, d.usual_bound_seconds, d.latency_floor_seconds}) {
+        if (!(seconds >= 0)) { return wrong("a negative time"); }
+    }
 
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset;  // of storages with bytes
-    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t s = 0; s < d.storage_bytes.size(); ++s) {
         if (d.storage_bytes[s] == 0) { continue; }
         if (d.storage_offsets[s] > d.image_bytes || d.storage_bytes[s] > d.image_bytes - d.storage_offsets[s]) {
             return wrong("storage " + number(s) + " lies outside the image");
         }
-        by_offset.emplace_back(d.storage_offsets[s], s);
+        order.push_back(s);
     }
-    std::sort(by_offset.begin(), by_offset.end());
-    for (std::size_t k = 1; k < by_offset.size(); ++k) {
-        if (by_offset[k - 1].first + d.storage_bytes[by_offset[k - 1].second] > by_offset[k].first) {
-            return wrong("storages " + number(by_offset[k - 1].second) + " and " + number(by_offset[k].second) +
-                         " overlap");
+    std::sort(order.begin(), order.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return d.storage_offsets[a] < d.storage_offsets[b]; });
+    for (std::size_t k = 1; k < order.size(); ++k) {
+        if (d.storage_offsets[order[k - 1]] + d.storage_bytes[order[k - 1]] > d.storage_offsets[order[k]]) {
+            return wrong("storages " + number(order[k - 1]) + " and " + number(order[k]) + " overlap");
         }
     }
+
+    const std::uint64_t count = chunks ? d.image_bytes / g + (d.image_bytes % g != 0 ? 1 : 0) : 0;
+    if (!d.chunk_slot.empty() && d.chunk_slot.size() != count) { return wrong("chunk_slot has the wrong length"); }
+    for (const std::uint32_t slot : d.chunk_slot) {
+        if (slot != none && slot >= d.held_bytes / g) { return wrong("slot " + number(slot) + " is not held"); }
+    }
+    const auto trouble_of = [&](const Copy& copy) -> const char* {
+        if (copy.image_begin >= copy.image_end || copy.image_end > d.image_bytes) { return "leaves the image"; }
+        if (!chunks) {
+            return copy.to > d.held_bytes || copy.bytes() > d.held_bytes - copy.to ? "leaves the arena" : nullptr;
+        }
+        const std::uint64_t first_chunk = copy.image_begin / g, chunk_count = (copy.image_end - 1) / g + 1 - first_chunk;
+        if (copy.to > d.slots.size() || chunk_count > d.slots.size() - copy.to) { return "names no slots"; }
+        for (std::uint64_t c = 0; c < chunk_count; ++c) {
+            const std::uint32_t slot = d.slots[copy.to + c];
+            if (slot >= d.held_bytes / g) { return "goes to a slot that is not held"; }
+            if (!d.chunk_slot.empty() && d.chunk_slot[first_chunk + c] != slot) { return "goes to another slot than its chunk's"; }
+        }
+        return nullptr;
+    };
+    for (std::size_t k = 0; k < d.residents.size(); ++k) {
+        const Copy& copy = d.residents[k];
+        if (const char* trouble = trouble_of(copy)) { return wrong("resident " + number(k) + " " + trouble); }
+        if (copy.needed_by != none && copy.needed_by >= n) { return wrong("resident " + number(k) + " is needed by no step"); }
+        if (k > 0 && d.residents[k - 1].needed_by > copy.needed_by) { return wrong("resident " + number(k) + " is out of order"); }
+    }
+    for (std::size_t k = 0; k < d.copies.size(); ++k) {
+        if (const char* trouble = trouble_of(d.copies[k])) { return wrong("copy " + number(k) + " " + trouble); }
+        if (d.copies[k].needed_by >= n) { return wrong("copy " + number(k) + " is needed by no step"); }
+    }
+
+    const auto calls = static_cast<std::uint32_t>(d.calls.size());
+    std::uint32_t covered = 0, needed = 0;
+    for (std::uint32_t k = 0; k < calls; ++k) {
+        const Call& call = d.calls[k];
+        const std::string name = "call " + number(k);
+        if (call.copies_begin != covered || call.copies_end <= covered || call.copies_end > d.copies.size()) {
+            return wrong(name + " does not continue the copies");
+        }
+        covered = call.copies_end;
+        if (d.captured && call.copies_end != call.copies_begin + 1) { return wrong("captured " + name + " has several copies"); }
+        if (call.needed_by >= n || call.needed_by < needed) { return wrong(name + " is out of order"); }
+        needed = call.needed_by;
+        std::uint32_t least = none;
+        for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) { least = std::min(least, d.copies[c].needed_by); }
+        if (least != call.needed_by) { return wrong(name + " is needed by another step than its copies"); }
+        if (!call.wait.exists()) { continue; }
+        if (call.wait.step >= n || call.wait.pass < -1 || call.wait.pass > 0) { return wrong(name + " waits for no step"); }
+        if (call.wait.pass == 0 && call.wait.step >= call.needed_by) { return wrong(name + " waits for a step that needs it"); }
+        if (call.wait.pass < 0 && !d.cyclic) { return wrong(name + " of a one-shot plan waits for a pass before"); }
+    }
+    if (covered != d.copies.size()) { return wrong("copies belong to no call"); }
+    for (std::uint32_t i = 0, k = 0; i < n; ++i) {
+        while (k < calls && d.calls[k].needed_by <= i) { ++k; }
+        if (d.step_calls[i] != k) { return wrong("step " + number(i) + " waits for the wrong calls"); }
+    }
+    if (d.cut > calls || (d.cut != 0 && !d.captured)) { return wrong("a cut without calls"); }
+    for (std::uint32_t k = 0; k < d.cut; ++k) {
+        if (d.calls[k].wait.exists() && d.calls[k].wait.pass == 0) {
+            return wrong("call " + number(k) + " is cut off from what it waits for");
+        }
+    }
+    return {};
+}
+
+/// Verifies a plan against its problem, from the bytes alone and without the planner's own ideas of how it was made: its shape;
+/// residents and copies cover every storage (exactly once where the plan is cyclic); a step's bytes are where it looks for them,
+/// brought by a call that it waits for, and no later call of any pass overwrites them before the step has ended.
+/// O((copies + reads) log) in ranges of device bytes. The error names the place.
+inline Status check(const Plan& plan, const Problem& problem) {
+    if (Status shape = check_shape(plan); !shape) { return shape; }
+    const PlanData& d = plan.data();
+    const auto wrong = [](const std::string& what) { return detail::wrong_plan(what); };
+    const auto number = [](auto x) { return std::to_string(x); };
+    const std::uint32_t n = problem.steps(), calls = static_cast<std::uint32_t>(d.calls.size());
+    const std::uint64_t g = d.chunk_bytes;
+    if (d.steps != n) { return wrong(number(d.steps) + " steps, the schedule has " + number(n)); }
+    if (d.storage_bytes != problem.storage_bytes) { return wrong("made for other storages"); }
+    if (d.cyclic != problem.cyclic) { return wrong("cyclic and one-shot differ"); }
+    if (d.layout == Layout::chunks && g != problem.chunk_bytes) { return wrong("chunk size"); }
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset;  // of storages with bytes
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (d.storage_bytes[s] != 0) { by_offset.emplace_back(d.storage_offsets[s], s); }
+    }
+    std::sort(by_offset.begin(), by_offset.end());
     std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
     std::vector<std::vector<std::uint32_t>> readers(d.cyclic ? 0 : problem.storages());  // ascending
     for (std::uint32_t i = 0; i < n; ++i) {
@@ -61,57 +152,6 @@ inline Status check(const Plan& plan, const Problem& problem) {
             if (first[s] == none) { first[s] = i; }
             last[s] = i;
             if (!d.cyclic) { readers[s].push_back(i); }
-        }
-    }
-
-    // Calls and copies.
-    const std::uint32_t calls = static_cast<std::uint32_t>(d.calls.size());
-    std::uint32_t covered = 0, needed = 0;
-    for (std::uint32_t k = 0; k < calls; ++k) {
-        const Call& call = d.calls[k];
-        if (call.copies_begin != covered || call.copies_end <= covered || call.copies_end > d.copies.size()) {
-            return wrong("call " + number(k) + " does not continue the copies");
-        }
-        covered = call.copies_end;
-        if (d.captured && call.copies_end != call.copies_begin + 1) {
-            return wrong("captured call " + number(k) + " has several copies");
-        }
-        if (call.needed_by >= n || call.needed_by < needed) { return wrong("call " + number(k) + " is out of order"); }
-        needed = call.needed_by;
-        std::uint32_t least = none;
-        for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) {
-            least = (std::min)(least, d.copies[c].needed_by);
-        }
-        if (least != call.needed_by) {
-            return wrong("call " + number(k) + " is needed by another step than its copies");
-        }
-        if (call.wait.exists()) {
-            if (call.wait.step >= n || call.wait.pass < -1 || call.wait.pass > 0) {
-                return wrong("call " + number(k) + " waits for no step");
-            }
-            if (call.wait.pass == 0 && call.wait.step >= call.needed_by) {
-                return wrong("call " + number(k) + " waits for a step that needs it");
-            }
-            if (call.wait.pass < 0 && !d.cyclic) {
-                return wrong("call " + number(k) + " of a one-shot plan waits for a pass before");
-            }
-        }
-    }
-    if (covered != d.copies.size()) { return wrong("copies belong to no call"); }
-    std::uint32_t earlier = 0;
-    for (std::uint32_t i = 0, k = 0; i < n; ++i) {
-        while (k < calls && d.calls[k].needed_by <= i) { ++k; }
-        if (d.step_calls[i] != k || d.step_calls[i] < earlier) {
-            return wrong("step " + number(i) + " waits for the wrong calls");
-        }
-        earlier = k;
-    }
-    if (d.captured) {
-        if (d.cut > calls) { return wrong("cut beyond the calls"); }
-        for (std::uint32_t k = 0; k < d.cut; ++k) {
-            if (d.calls[k].wait.exists() && d.calls[k].wait.pass == 0) {
-                return wrong("call " + number(k) + " is cut off from what it waits for");
-            }
         }
     }
 
@@ -131,32 +171,7 @@ inline Status check(const Plan& plan, const Problem& problem) {
     std::vector<Use> uses;
     std::string trouble;
     const auto bring = [&](const Copy& copy, std::uint32_t call) {
-        if (copy.image_begin >= copy.image_end || copy.image_end > d.image_bytes) {
-            trouble = "a copy leaves the image";
-            return;
-        }
         const std::uint64_t first_chunk = d.layout == Layout::chunks ? copy.image_begin / g : 0;
-        if (d.layout == Layout::chunks) {
-            const std::uint64_t count = (copy.image_end + g - 1) / g - first_chunk;
-            if (copy.to > d.slots.size() || count > d.slots.size() - copy.to) {
-                trouble = "a copy names no slots";
-                return;
-            }
-            for (std::uint64_t c = 0; c < count; ++c) {
-                const std::uint64_t slot = d.slots[copy.to + c];
-                if (slot >= d.held_bytes / g) {
-                    trouble = "slot " + number(slot) + " is not held";
-                    return;
-                }
-                if (!d.chunk_slot.empty() && d.chunk_slot[first_chunk + c] != slot) {
-                    trouble = "a chunk changes its slot";
-                    return;
-                }
-            }
-        } else if (copy.to > d.held_bytes || copy.bytes() > d.held_bytes - copy.to) {
-            trouble = "a copy leaves the arena";
-            return;
-        }
         const auto device = [&](std::uint64_t begin, std::uint64_t end, Use use) {  // image bytes → device bytes
             const std::uint64_t origin = begin - use.offset;
             if (d.layout == Layout::arena) {
