@@ -55,7 +55,7 @@ public:
         hint_ = first;
     }
 
-    /// `content`: written, or freed by a deallocation.
+    /// `content`: written, or freed by a deallocation. Freed bytes stay freed.
     template <class Sink>
     void write(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access,
                const VectorClock& clock, bool exclusive, Content content, Sink& sink) {
@@ -67,7 +67,10 @@ public:
             Interval& interval = intervals_[i];
             if (interval.content == Content::freed) {
                 sink.dead(interval.last, interval.begin, interval.end);
-            } else if (unordered(interval.last, access, clock, exclusive, sink)) {
+                kept = true;
+                continue;
+            }
+            if (unordered(interval.last, access, clock, exclusive, sink)) {
                 sink.conflict(interval.last, true, interval.begin, interval.end);
             } else {
                 lists.for_each(interval.reads, [&](const Access& read) {
@@ -85,23 +88,21 @@ public:
             interval.last = access;
             interval.content = content;
         }
-        if (!kept && i > first + 1) {
-            intervals_[first].end = intervals_[i - 1].end;
-            intervals_.erase(intervals_.begin() + static_cast<std::ptrdiff_t>(first) + 1,
-                             intervals_.begin() + static_cast<std::ptrdiff_t>(i));
-        }
+        if (!kept) { join(first, i); }
         hint_ = first;
     }
 
     /// Memory that an allocator has handed out again: what was there is forgotten, unchecked.
     void assign(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access, Content content) {
-        struct Accept {
-            static bool later(const Access&) noexcept { return false; }
-            static void conflict(const Access&, bool, std::uint64_t, std::uint64_t) noexcept {}
-            static void uninitialised(const Access&, std::uint64_t, std::uint64_t) noexcept {}
-            static void dead(const Access&, std::uint64_t, std::uint64_t) noexcept {}
-        } accept;
-        write(lists, begin, end, access, VectorClock{}, false, content, accept);
+        const std::size_t first = split(lists, begin);
+        std::size_t i = first;
+        for (; i < intervals_.size() && intervals_[i].begin < end; ++i) {
+            if (intervals_[i].end > end) { split_at(lists, i, end); }
+            lists.clear(intervals_[i].reads);
+        }
+        intervals_[first].last = access;
+        intervals_[first].content = content;
+        join(first, i);
     }
 
     /// Calls f(access, wrote, begin, end) for every access that is known of bytes in [begin, end).
@@ -150,6 +151,13 @@ private:
         right.reads = lists.copy(right.reads);
         intervals_[index].end = at;
         intervals_.insert(intervals_.begin() + static_cast<std::ptrdiff_t>(index) + 1, right);
+    }
+    /// Makes one of the intervals [first, last), with the state of the first.
+    void join(std::size_t first, std::size_t last) {
+        if (last == first + 1) { return; }
+        intervals_[first].end = intervals_[last - 1].end;
+        intervals_.erase(intervals_.begin() + static_cast<std::ptrdiff_t>(first) + 1,
+                         intervals_.begin() + static_cast<std::ptrdiff_t>(last));
     }
     /// Joins neighbours of equal state in [first - 1, last + 1).
     void merge(AccessLists& lists, std::size_t first, std::size_t last) {
