@@ -131,6 +131,11 @@ public:
 
     /// Precondition: drained.
     void close() noexcept {
+        for (std::uint32_t i = 0; is_open_ && i < stage_.tenants.size(); ++i) {
+            if (!is_streamed_here(StorageId{i})) { continue; }
+            void* at = std::exchange(stage_.tenants[i].address, nullptr);
+            static_cast<void>(pool_.deallocate(at, raw_bytes_[i], stage_.executor->copy_stream()).has_value());
+        }
         if (is_open_) { pool_.close(); }
         is_open_ = false;
     }

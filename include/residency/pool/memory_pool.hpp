@@ -36,7 +36,7 @@ struct Needs {
 ///  9. `p.recover()`                            called when nothing that may leave is left and all streams are idle: gives back what
 ///                                              is held without use, so that the next allocation has its best chance
 /// 10. `p.held_bytes()`, `p.requested_bytes()`  what the driver counts, what is handed out
-/// 11. `p.close()`                              noexcept; gives everything back; the caller drained the streams
+/// 11. `p.close()`                              noexcept; gives everything back; all has been deallocated, the streams were drained
 /// 12. `p.abandon()`                            noexcept; forgets everything without a device call (the device is broken)
 ///
 /// Semantic rules.
