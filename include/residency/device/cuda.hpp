@@ -210,6 +210,7 @@ private:
         CUcontext context = nullptr;
         std::string name;
         std::uint64_t chunk_granularity = std::uint64_t{2} << 20;
+        std::uint64_t total_bytes = 0;
         bool has_pools = false, has_virtual_memory = false, has_host_registration = false, has_batches = false;
         std::atomic<bool> lost{false};
         std::atomic<std::uint32_t> captures{0};
@@ -380,6 +381,7 @@ inline Result<CudaDevice> CudaDevice::try_open(int ordinal, Config config) {
     code = cudaGetDeviceProperties(&properties, ordinal);
     if (code != cudaSuccess) { return device.runtime_failure(code, "cudaGetDeviceProperties"); }
     s.name = properties.name;
+    s.total_bytes = properties.totalGlobalMem;
     const auto has = [&s](CUdevice_attribute attribute) {
         int value = 0;
         return s.driver.device_get_attribute(&value, attribute, s.device) == CUDA_SUCCESS && value != 0;
@@ -589,6 +591,8 @@ inline Status CudaDevice::fill(void* at, std::byte value, std::uint64_t bytes, S
 inline Result<void*> CudaDevice::allocate(std::uint64_t bytes) {
     if (bytes == 0) { return Error{ErrorKind::invalid_argument, "allocate: ask for at least one byte"}; }
     const RelaxedScope scope{*state_};
+    // What is too large for any device must not wrap around where it is rounded up.
+    if (bytes > state_->total_bytes) { return failure(cudaErrorMemoryAllocation, "cudaMalloc", bytes); }
     void* at = nullptr;
     const cudaError_t code = cudaMalloc(&at, bytes);
     if (code != cudaSuccess) { return runtime_failure(code, "cudaMalloc", bytes); }
