@@ -122,6 +122,7 @@ TEST_CASE("aoti: the table of constants in generated code") {
     CHECK(table("no table")->empty());
     CHECK(table(line(0, "shape = {}"))->at(0).shape.empty());
     CHECK(refused(table(entry(1, "a")), "out of order"));
+    CHECK(refused(table("constants_info_[18446744073709551615].offset = 0;"), "out of order"));
     CHECK(refused(table(entry(0, "a") + entry(1, "b") + entry(0, "a")), "out of order"));
     CHECK(refused(table(line(0, "shape = {1")), "shape is not valid"));
     CHECK(refused(table(line(0, "shape = {1 2}")), "shape is not valid"));

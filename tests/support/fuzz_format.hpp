@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "residency/format/input.hpp"
+#include "residency/format/model_file.hpp"
+
+namespace support {
+
+[[noreturn]] inline void fuzz_failed(const char* what, const std::string& message) {
+    std::fprintf(stderr, "%s: %s\n", what, message.c_str());
+    std::abort();
+}
+
+inline void check_refusal(const residency::Error& error) {
+    using residency::ErrorKind;
+    const std::string& message = error.message();
+    if (message.empty() || message.find('\n') != std::string::npos) { fuzz_failed("a message is not one line", message); }
+    if (error.kind() != ErrorKind::malformed && error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::io) {
+        fuzz_failed("an error of the wrong kind", message);
+    }
+    const auto* place = error.detail<residency::Place>();
+    if (error.kind() == ErrorKind::malformed && (place == nullptr || place->source.empty())) {
+        fuzz_failed("an error without a place", message);
+    }
+}
+
+/// Every range that a reader accepts must exist, so that later reads need no further checks.
+inline void check_model(const residency::Result<residency::format::ModelFile>& model) {
+    if (!model) {
+        check_refusal(model.error());
+        return;
+    }
+    for (const auto& storage : model->storages) {
+        if (storage.file >= model->files.size()) { fuzz_failed("a storage in no file", model->format); }
+        const std::uint64_t whole = model->files[storage.file].bytes;
+        if (storage.offset_bytes > whole || storage.bytes > whole - storage.offset_bytes) {
+            fuzz_failed("a storage outside of its file", std::to_string(storage.offset_bytes));
+        }
+    }
+    for (const auto& weight : model->weights) {
+        if (weight.storage >= model->storages.size()) { fuzz_failed("a weight in no storage", weight.name); }
+        const std::uint64_t whole = model->storages[weight.storage].bytes;
+        if (weight.offset_bytes > whole || weight.bytes > whole - weight.offset_bytes) {
+            fuzz_failed("a weight outside of its storage", weight.name);
+        }
+        if (!residency::format::detail::is_utf8(weight.name)) { fuzz_failed("a name that is not UTF-8", weight.name); }
+    }
+    // The catalog has limits of its own, such as names that are not empty: it may refuse, but not fail.
+    const auto catalog = model->try_catalog();
+    if (catalog && catalog->total_bytes() != model->total_bytes()) { fuzz_failed("a catalog of another size", model->format); }
+}
+
+/// Runs `read` on a copy of exactly that size on the heap, where a sanitizer sees every read beyond it.
+template <class Read>
+void with_input(const std::uint8_t* data, std::size_t bytes, const Read& read) {
+    const auto copy = std::make_unique<std::byte[]>(bytes);
+    if (bytes != 0) { std::memcpy(copy.get(), data, bytes); }
+    read(residency::format::Input::over({copy.get(), bytes}, "input"));
+}
+
+}  // namespace support
