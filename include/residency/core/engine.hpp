@@ -76,6 +76,7 @@ public:
         }
         captured_ = *capturing;
         if (!captured_) {
+            if (auto resumed = resume(); !resumed) { return resumed; }
             if (auto polled = executor_.begin_pass(); !polled) { return polled; }
         }
         auto primary = executor_.reader(stream);
@@ -89,17 +90,7 @@ public:
             }
         }
         primary_ = *primary;
-        pass_open_ = true;
-        before_ = counters_;
-        if (schedule_.empty()) {
-            position_.step = Position::nowhere;
-        } else {
-            if (schedule_.is_cyclic() && counters_.passes > 0) { base_ += schedule_.size(); }
-            if (!schedule_.is_cyclic()) { position_.moment = 0; }
-            position_.step = Position::nowhere;
-        }
-        recording_.clear();
-        decider_.pass_began(position_.moment);
+        start_pass();
         return {};
     }
 
@@ -107,16 +98,16 @@ public:
         if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
         pass_open_ = false;
         Status status;
-        Timer& timer = timers_[counters_.passes % timers_.size()];
-        timer.is_set = false;
+        for (ReaderId id = 0; id < executor_.readers() && (!captured_ || in_capture_); ++id) {
+            if (id == primary_ || !executor_.used_in_this_pass(id)) { continue; }
+            if (auto joined = executor_.join(primary_, id); !joined) { status = std::move(joined); }
+        }
         if (!captured_) {
-            for (ReaderId id = 0; id < executor_.readers(); ++id) {
-                if (id == primary_ || !executor_.used_in_this_pass(id)) { continue; }
-                if (auto joined = executor_.join(primary_, id); !joined) { status = std::move(joined); }
-            }
+            Timer& timer = timers_[counters_.passes % timers_.size()];
             if (auto timed = device_->record(timer.to, executor_.stream_of(primary_)); timed) {
                 timer.is_set = true;
             } else {
+                timer.is_set = false;
                 status = std::move(timed);
             }
         }
@@ -202,6 +193,98 @@ public:
                std::ranges::find(lease->storages, weight_storage_[index(weight)]) != lease->storages.end();
     }
     [[nodiscard]] bool is_open(LeaseId id) const noexcept { return record(id) != nullptr; }
+
+    /// A graph of one pass: `body()` acquires what the schedule says, launches its kernels, ends the pass, and returns a Status.
+    template <class Body, CapturingDevice D = Device>
+    [[nodiscard]] Result<typename D::Graph> capture(Stream stream, Body&& body) {
+        if (pass_open_ || open_leases_ > 0) {
+            return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open"};
+        }
+        if (!Transport::capturable) {
+            return Error{ErrorKind::unsupported, "this transport needs the host for every copy, and a graph runs without it"};
+        }
+        if (auto drained = drain(); !drained) { return drained.error(); }
+        if (auto begun = decider_.begin_capture(); !begun) { return begun.error(); }
+        std::vector<std::uint64_t> arrivals;
+        for (Tenant& tenant : tenants_) { arrivals.push_back(std::exchange(tenant.arrival, 0)); }
+        const Counters before = counters_;
+        const Position position = position_;
+        const Moment base = base_;
+        Status status = executor_.begin_capture(stream);
+        std::optional<Result<typename D::Graph>> graph;
+        if (status) {
+            status = begin_captured_pass(stream);
+            if (status) { status = body(); }
+            if (status && (pass_open_ || open_leases_ > 0)) {
+                status = Error{ErrorKind::wrong_state, "a captured pass and its leases end before the capture does"};
+            }
+            graph.emplace(executor_.end_capture());
+        }
+        in_capture_ = false;
+        decider_.end_capture();
+        for (std::size_t i = 0; i < tenants_.size(); ++i) { tenants_[i].arrival = arrivals[i]; }
+        per_graph_ = counters_ - before;
+        counters_ = before;
+        position_ = position;
+        base_ = base;
+        if (!status) {
+            if (graph && *graph) { static_cast<void>(device_->destroy_graph(**graph).has_value()); }
+            return status.error();
+        }
+        return std::move(*graph);
+    }
+    /// One pass, replayed on a stream. Does not block.
+    template <class Graph>
+    [[nodiscard]] Status launch(const Graph& graph, std::uint64_t generation, Stream stream) {
+        if (generation != decider_.generation()) {
+            return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
+        }
+        if (pass_open_) { return Error{ErrorKind::wrong_state, "a pass is open: end it before a graph is launched"}; }
+        if (executor_.is_broken()) { return broken(); }
+        if (auto polled = executor_.begin_pass(); !polled) { return polled; }
+        auto reader = executor_.reader(stream);
+        if (!reader) { return reader.error(); }
+        Timer& timer = timers_[counters_.passes % timers_.size()];
+        timer.is_set = false;
+        if (auto timed = device_->record(timer.from, stream); !timed) { return timed; }
+        if (!graph_ran_) {
+            if (auto reached = decider_.before_graph(); !reached) { return reached; }
+        }
+        if (auto ordered = executor_.order_after_everything(*reader); !ordered) { return ordered; }
+        if (auto launched = device_->launch(graph, stream); !launched) { return launched; }
+        graph_ran_ = true;
+        decider_.graph_launched();
+        last_pass_ = per_graph_;
+        counters_ = counters_ + per_graph_;
+        auto point = executor_.record_point(*reader);
+        if (!point) {
+            unrecorded_uses_ = lost_graph_ = true;
+            fail(point.error());
+            return point.error();
+        }
+        if (auto timed = device_->record(timer.to, stream); !timed) { return timed; }
+        timer.is_set = true;
+        return {};
+    }
+    [[nodiscard]] std::uint64_t generation() const noexcept { return decider_.generation(); }
+
+    /// Another budget, between passes. On failure the one in force stays. Blocks.
+    [[nodiscard]] Result<BudgetChange> set_budget(const Budget& budget) {
+        if (pass_open_ || open_leases_ > 0) {
+            return Error{ErrorKind::wrong_state, "a budget changes between passes, when no lease is open"};
+        }
+        const std::uint64_t held = resident_held_ + decider_.held_bytes();
+        auto context = budget_context(budget.kind());
+        if (context.free_device_bytes) { *context.free_device_bytes += held; }
+        auto resolved = budget.try_resolve(context);
+        if (!resolved) { return resolved.error(); }
+        if (auto resumed = resume(); !resumed) { return resumed.error(); }
+        if (auto drained = drain(); !drained) { return drained.error(); }
+        if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, position_.moment); !changed) { return changed.error(); }
+        BudgetChange change{budget_.bytes, resolved->bytes, held, resident_held_ + decider_.held_bytes()};
+        budget_ = std::move(*resolved);
+        return change;
+    }
 
     /// The future is another one from the next pass on.
     [[nodiscard]] Status set_schedule(Schedule schedule) {
@@ -291,6 +374,41 @@ private:
           catalog_{std::move(catalog)},
           settings_{std::move(settings)},
           decider_{std::move(decider)} {}
+
+    void start_pass() {
+        pass_open_ = true;
+        before_ = counters_;
+        if (!schedule_.empty()) {
+            if (schedule_.is_cyclic() && counters_.passes > 0) { base_ += schedule_.size(); }
+            if (!schedule_.is_cyclic()) { position_.moment = 0; }
+        }
+        position_.step = Position::nowhere;
+        recording_.clear();
+        decider_.pass_began(position_.moment);
+    }
+    [[nodiscard]] Status begin_captured_pass(Stream stream) {
+        auto primary = executor_.reader(stream);
+        if (!primary) { return primary.error(); }
+        captured_ = in_capture_ = true;
+        primary_ = *primary;
+        start_pass();
+        return {};
+    }
+    /// Graphs moved bytes that no point of the copy stream stands for: from here on one does.
+    [[nodiscard]] Status resume() {
+        if (!graph_ran_) { return {}; }
+        if (std::exchange(lost_graph_, false)) {
+            if (auto drained = executor_.drain_device(); !drained) { return drained; }
+        }
+        for (ReaderId id = 0; id < executor_.readers(); ++id) {
+            if (auto followed = executor_.follow(id, executor_.last_point(id)); !followed) { return followed; }
+        }
+        auto arrival = executor_.record_arrival();
+        if (!arrival) { return arrival.error(); }
+        for (Tenant& tenant : tenants_) { tenant.arrival = *arrival; }
+        graph_ran_ = false;
+        return {};
+    }
 
     [[nodiscard]] Status open(Transport transport) {
         if (auto adopted = adopt_schedule(std::exchange(settings_.schedule, {})); !adopted) { return adopted; }
@@ -675,7 +793,11 @@ private:
     std::uint64_t epoch_ = 0;
     bool unrecorded_uses_ = false;  // of storages that never leave
     bool pass_open_ = false;
-    bool captured_ = false;
+    bool captured_ = false;            // this pass is recorded, not run
+    bool in_capture_ = false;          // by capture(), not by the caller
+    bool graph_ran_ = false;           // since the last point of the copy stream
+    bool lost_graph_ = false;          // its end could not be recorded
+    Counters per_graph_;
     ReaderId primary_ = 0;
     Position position_;
     Moment base_ = 0;  // the moment of step 0 of this pass

@@ -161,6 +161,70 @@ public:
         return readers_[second]->timeline.order_after(last_point(second), stream_of(first));
     }
 
+    /// From here on work on `stream`, on the copy stream and on every stream that reads becomes part of a graph, with points of
+    /// its own. On failure nothing is being captured.
+    [[nodiscard]] Status begin_capture(typename D::Stream stream)
+        requires CapturingDevice<D>
+    {
+        Timeline<D> copies;
+        if (auto opened = copies.open(*device_, copy_stream_, outstanding_); !opened) { return opened; }
+        copies.record_in_capture();
+        for (auto* event : {&fork_, &join_}) {
+            auto created = device_->create_event(Timing::off);
+            if (!created) {
+                release_capture_events();
+                return created.error();
+            }
+            *event = *created;
+            capture_events_.push_back(*created);
+        }
+        if (auto begun = device_->begin_capture(stream); !begun) {
+            release_capture_events();
+            return begun;
+        }
+        in_capture_ = true;
+        captured_stream_ = stream;
+        copies_.swap(copies);
+        outside_copies_.swap(copies);
+        readers_.swap(outside_readers_);
+        auto forked = device_->record(fork_, stream);
+        if (forked) { forked = device_->wait(copy_stream_, fork_); }
+        if (!forked) { static_cast<void>(end_capture().has_value()); }
+        return forked;
+    }
+    /// The graph, or what made the capture fail. Points are what they were before it.
+    [[nodiscard]] auto end_capture()
+        requires CapturingDevice<D>
+    {
+        auto joined = device_->record(join_, copy_stream_);
+        if (joined) { joined = device_->wait(captured_stream_, join_); }
+        auto graph = device_->end_capture(captured_stream_);
+        copies_.swap(outside_copies_);
+        outside_copies_.close();
+        readers_.swap(outside_readers_);
+        outside_readers_.clear();
+        in_capture_ = false;
+        release_capture_events();
+        if (graph && !joined) {
+            static_cast<void>(device_->destroy_graph(*graph).has_value());
+            graph = joined.error();
+        }
+        return graph;
+    }
+    /// Orders a stream after everything that was recorded, and the copy stream after the stream: before and after a graph.
+    [[nodiscard]] Status order_after_everything(ReaderId id) {
+        if (auto waited = let_wait(id, last_arrival()); !waited) { return waited; }
+        for (ReaderId other = 0; other < readers_.size(); ++other) {
+            if (other == id) { continue; }
+            if (auto joined = join(id, other); !joined) { return joined; }
+        }
+        return {};
+    }
+    /// A point of the copy stream without a copy.
+    [[nodiscard]] Result<Point> record_arrival() { return copies_.record(); }
+    /// A point of a reader that belongs to no storage.
+    [[nodiscard]] Result<Point> record_point(ReaderId id) { return readers_[id]->timeline.record(); }
+
     [[nodiscard]] typename D::Stream copy_stream() const noexcept { return copy_stream_; }
     [[nodiscard]] Status poll_arrivals() { return copies_.poll(); }
     [[nodiscard]] bool has_arrived(Point arrival) const noexcept { return copies_.known_complete(arrival); }
@@ -216,6 +280,9 @@ private:
         return {};
     }
     [[nodiscard]] Result<ReaderId> add_reader(typename D::Stream stream) {
+        if (in_capture_ && !(stream == captured_stream_)) {
+            if (auto forked = device_->wait(stream, fork_); !forked) { return forked.error(); }
+        }
         for (ReaderId id = 0; id < readers_.size(); ++id) {
             Reader& reader = *readers_[id];
             if (reader.pass == pass_ || reader.leases > 0) { continue; }
@@ -228,12 +295,14 @@ private:
         }
         auto reader = std::make_unique<Reader>();
         if (auto opened = reader->timeline.open(*device_, stream, outstanding_); !opened) { return opened.error(); }
+        if (in_capture_) { reader->timeline.record_in_capture(); }
         reader->last_use.resize(storages_);
         reader->pass = pass_;
         readers_.push_back(std::move(reader));
         return static_cast<ReaderId>(readers_.size() - 1);
     }
     [[nodiscard]] Result<Point> refuse_capture(const Reader& reader) {
+        if (in_capture_) { return Point{0}; }
         const auto capturing = device_->is_capturing(reader.timeline.stream());
         if (!capturing) { return capturing.error(); }
         if (*capturing) {
@@ -242,6 +311,11 @@ private:
                          "hold: capture with Residency::capture, or keep all weights resident"};
         }
         return Point{0};
+    }
+
+    void release_capture_events() noexcept {
+        for (const auto event : capture_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
+        capture_events_.clear();
     }
 
     D* device_ = nullptr;
@@ -254,6 +328,13 @@ private:
     std::optional<Transport> transport_;
     std::vector<std::unique_ptr<Reader>> readers_;
     std::uint64_t pass_ = 0;
+
+    bool in_capture_ = false;
+    typename D::Stream captured_stream_{};
+    typename D::Event fork_{}, join_{};
+    std::vector<typename D::Event> capture_events_;
+    Timeline<D> outside_copies_;                          // during a capture: the points outside of it
+    std::vector<std::unique_ptr<Reader>> outside_readers_;
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::core

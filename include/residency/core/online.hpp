@@ -58,12 +58,8 @@ public:
         missing_.reserve(storages);
         fetches_.reserve(storages);
         placed_.reserve(storages);
-        cap_ = cap_bytes;
-        everything_fits_ = cap_bytes >= ceiling_;
-        if (needs.storages > 0) {
-            if (auto opened = pool_.open(*stage.device, needs, cap_bytes); !opened) { return opened; }
-        }
-        is_open_ = needs.storages > 0;
+        needs_ = needs;
+        if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
         streamed_ = needs.storages;
         for (std::size_t i = 0; i < storages; ++i) {
             raw_bytes_[i] = stage.catalog.storages()[i].bytes;
@@ -77,6 +73,27 @@ public:
         stage_.order = order;
         stage_.groups = groups;
         return attach_again(now);
+    }
+    /// Another budget: every streamed storage leaves, the pool is opened anew. The streams are drained. On failure the pool has
+    /// its old size, or, where the device refuses that too, none.
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment now) {
+        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+            if (!is_streamed_here(StorageId{i})) { continue; }
+            ++stage_.counters->evictions;
+            stage_.counters->evicted_bytes += raw_bytes_[i];
+            leave(StorageId{i});
+        }
+        partial_ = {};
+        const std::uint64_t before = cap_;
+        close();
+        auto opened = open_pool(cap_bytes);
+        if (!opened) {
+            const Error error = opened.error();
+            if (auto reopened = open_pool(before); !reopened) { return error.in("the device refused the old budget too"); }
+            opened = error;
+        }
+        if (auto attached = attach_again(now); !attached) { return attached; }
+        return opened;
     }
     /// The pass that begins is the first one again.
     [[nodiscard]] Status restart() { return attach_again(0); }
@@ -164,6 +181,14 @@ private:
         if (auto attached = evictor_.attach({occupied_bytes_, cap_, stage_.order, stage_.groups}); !attached) { return attached; }
         return prefetcher_.attach({occupied_bytes_, cap_, stage_.order});
     }
+    [[nodiscard]] Status open_pool(std::uint64_t cap_bytes) {
+        cap_ = cap_bytes;
+        everything_fits_ = cap_bytes >= ceiling_;
+        if (needs_.storages == 0) { return {}; }
+        if (auto opened = pool_.open(*stage_.device, needs_, cap_bytes); !opened) { return opened; }
+        is_open_ = true;
+        return {};
+    }
     [[nodiscard]] Status attach_again(Moment now) {
         if (auto attached = attach(); !attached) { return attached; }
         for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
@@ -249,6 +274,9 @@ private:
     /// Gives a storage an address, evicting as needed. Null: nothing that may leave is left. An error: the device failed.
     template <class MayLeave>
     [[nodiscard]] Result<std::byte*> place(StorageId id, Moment now, const MayLeave& may_leave) {
+        if (!is_open_) {
+            return Error{ErrorKind::wrong_state, "the pool was lost when the budget changed: set a budget that the device can give"};
+        }
         const std::uint64_t bytes = raw_bytes_[index(id)];
         for (;;) {
             auto at = pool_.allocate(bytes, stage_.executor->copy_stream());
@@ -425,6 +453,7 @@ private:
     Stage<Device, Transport> stage_;
     std::vector<std::uint64_t> raw_bytes_;       // by storage
     std::vector<std::uint64_t> occupied_bytes_;  // by storage, as the pool rounds
+    pool::Needs needs_;
     std::uint64_t cap_ = 0;
     std::uint64_t floor_ = 0;
     std::uint64_t ceiling_ = 0;

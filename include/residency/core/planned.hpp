@@ -80,13 +80,52 @@ public:
     }
     [[nodiscard]] Status restart() noexcept { return {}; }
     /// Another budget. The streams are drained. Blocks.
-    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes) {
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment = 0) {
         auto plan = make_plan(cap_bytes);
         if (!plan) { return plan.error(); }
         return adopt(std::move(*plan));
     }
 
+    /// A graph of a pass will be recorded. Everything is complete, no lease is open. From the state that this leaves, calls
+    /// [cut, calls) of a pass and [0, cut) of the next lead to itself. Blocks where the plan in force is not one for graphs.
+    [[nodiscard]] Status begin_capture() {
+        if (!plan_.is_captured() && calls_ > 0) {
+            if (config_.plan) {
+                return Error{ErrorKind::unsupported, "the plan that was given is not one for captured passes: make it with "
+                                                     "plan::Options::captured"};
+            }
+            config_.options.captured = true;
+            if (auto adopted = set_cap(problem_.budget_bytes); !adopted) { return adopted; }
+        }
+        if (auto reached = reach_cut(); !reached) { return reached; }
+        outside_ = {pass_, current_, ended_, next_call_, there_, occupant_};
+        ends_.clear();
+        capturing_ = true;
+        captured_pass_ = pass_;
+        return {};
+    }
+    /// Nothing of what was recorded has run: goes back to where it was.
+    void end_capture() noexcept {
+        capturing_ = false;
+        after_graph_ = {0, 0, 0, 0, std::move(there_), std::move(occupant_)};
+        restore_state(outside_);
+        ends_.clear();
+    }
+    /// Whatever the host did since, the graph finds what it needs.
+    [[nodiscard]] Status before_graph() { return reach_cut(); }
+    void graph_launched() {
+        ++pass_;
+        current_ = ended_ = pass_ * steps_;
+        next_call_ = pass_ * calls_ + plan_.cut();
+        there_ = after_graph_.there;
+        occupant_ = after_graph_.occupant;
+    }
+
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position) {
+        if (capturing_ && (!position.is_announced || pass_ * steps_ + position.step < current_)) {
+            return Error{ErrorKind::divergence, "a captured pass follows its schedule: " + stage_.catalog.describe(wanted.front()) +
+                                                    " is not read at step " + std::to_string(current_ - pass_ * steps_)};
+        }
         for (const StorageId id : wanted) { stage_.tenants[index(id)].missed = false; }
         const std::uint64_t step = pass_ * steps_ + position.step;
         bool in_order = position.is_announced && step >= ended_;
@@ -99,6 +138,10 @@ public:
         }
         const bool trusted = in_order && !is_cautious() && next_call_ >= pass_ * calls_ + plan_.step_calls(position.step);
         if (!trusted) {
+            if (capturing_) {
+                return Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " + std::to_string(position.step) +
+                                                         " needs bytes that an open lease keeps from coming"};
+            }
             if (auto brought = bring_missing(wanted, in_order); !brought) { return brought; }
         }
         position.is_counted = in_order;
@@ -141,6 +184,8 @@ public:
     [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept {
         return std::chrono::nanoseconds{std::llround(plan_.bound_seconds() * 1e9)};
     }
+    /// What one graph brings.
+    [[nodiscard]] std::uint64_t bytes_per_pass() const noexcept { return plan_.bytes_per_pass(); }
     [[nodiscard]] const plan::Plan& plan() const noexcept { return plan_; }
     /// Counts the times that an address came to lie on other memory.
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
@@ -283,6 +328,20 @@ private:
         return std::span<const std::uint32_t>{chunk_storages_}.subspan(chunk_offsets_[chunk], chunk_offsets_[chunk + 1] - chunk_offsets_[chunk]);
     }
 
+    struct State {
+        std::uint64_t pass = 0, current = 0, ended = 0, next_call = 0;
+        std::vector<bool> there;
+        std::vector<std::uint32_t> occupant;
+    };
+    void restore_state(State& state) noexcept {
+        pass_ = state.pass;
+        current_ = state.current;
+        ended_ = state.ended;
+        next_call_ = state.next_call;
+        there_ = std::move(state.there);
+        occupant_ = std::move(state.occupant);
+    }
+
     /// Steps whose ends are told apart.
     [[nodiscard]] std::uint64_t window() const noexcept { return 2 * std::uint64_t{steps_}; }
     [[nodiscard]] bool is_cautious() const noexcept { return next_call_ < cautious_until_; }
@@ -311,10 +370,11 @@ private:
         }
         while (calls_ > 0) {
             const std::uint64_t pass = next_call_ / calls_;
-            if (pass > pass_ && !problem_.cyclic) { return {}; }
+            if (capturing_ ? next_call_ >= (captured_pass_ + 1) * calls_ + plan_.cut() : pass > pass_ && !problem_.cyclic) { return {}; }
             const auto k = static_cast<std::uint32_t>(next_call_ % calls_);
             const plan::Call& call = plan_.calls()[k];
-            const bool waits = call.wait.exists() && (call.wait.pass == 0 || pass > 0);
+            // A graph runs after the one before.
+            const bool waits = call.wait.exists() && (call.wait.pass == 0 || pass > (capturing_ ? captured_pass_ : 0));
             const std::uint64_t after = waits ? (pass + static_cast<std::uint64_t>(std::int64_t{call.wait.pass})) * steps_ + call.wait.step : 0;
             if (pass == 0) {
                 if (auto brought = bring_residents(call.needed_by); !brought) { return brought; }
@@ -327,13 +387,41 @@ private:
             } else if (waits) {
                 if (auto followed = follow_end(after); !followed) { return followed; }
             }
-            const auto pieces = std::span<const transport::Fetch>{call_pieces_}.subspan(call_offsets_[k], call_offsets_[k + 1] - call_offsets_[k]);
-            const auto sent = send(pieces);
-            for (const plan::Copy& copy : plan_.copies(call)) { for_each_chunk(copy, [&](std::uint32_t chunk) { occupy(chunk, sent); }); }
-            if (!sent) { return sent.error(); }
+            if (auto sent = send_call(k); !sent) { return sent; }
             ++next_call_;
         }
         return {};
+    }
+    /// Residents, and calls [0, cut) of the pass, in their places.
+    [[nodiscard]] Status reach_cut() {
+        if (auto brought = bring_residents(none); !brought) { return brought; }
+        for (std::size_t i = displaced_.size(); i-- > 0;) {
+            const std::uint32_t chunk = displaced_[i];
+            if (auto moved = move_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+            displaced_.pop_back();
+        }
+        if (auto followed = follow_all(); !followed) { return followed; }
+        for (std::uint32_t k = 0; k < plan_.cut(); ++k) {
+            const bool there = std::ranges::all_of(plan_.copies(plan_.calls()[k]), [&](const plan::Copy& copy) {
+                bool all = true;
+                for_each_chunk(copy, [&](std::uint32_t chunk) { all = all && there_[chunk]; });
+                return all;
+            });
+            if (there) { continue; }
+            if (auto sent = send_call(k); !sent) { return sent; }
+        }
+        cautious_until_ = 0;
+        next_call_ = pass_ * calls_ + plan_.cut();
+        return {};
+    }
+    [[nodiscard]] Status send_call(std::uint32_t k) {
+        const auto pieces =
+            std::span<const transport::Fetch>{call_pieces_}.subspan(call_offsets_[k], call_offsets_[k + 1] - call_offsets_[k]);
+        auto sent = send(pieces);
+        for (const plan::Copy& copy : plan_.copies(plan_.calls()[k])) {
+            for_each_chunk(copy, [&](std::uint32_t chunk) { occupy(chunk, sent); });
+        }
+        return sent;
     }
     [[nodiscard]] Status follow_end(std::uint64_t step) {
         for (ReaderId id = 0; id < ends_.size(); ++id) {
@@ -572,6 +660,10 @@ private:
     std::uint64_t next_call_ = 0;       // counted across passes
     std::uint64_t cautious_until_ = 0;  // a call
     std::size_t next_resident_ = 0;
+    bool capturing_ = false;
+    std::uint64_t captured_pass_ = 0;
+    State outside_;                     // before the capture
+    State after_graph_;                 // what a graph leaves: which chunks are where
     bool lost_use_ = false;             // a use could not be recorded
     std::vector<std::uint32_t> open_;            // by step of the window: its leases
     std::vector<std::vector<Point>> ends_;       // by reader, by step of the window: the point that its end is

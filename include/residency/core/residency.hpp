@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "residency/budget/budget.hpp"
+#include "residency/core/captured_pass.hpp"
 #include "residency/core/composition.hpp"
 #include "residency/core/engine.hpp"
 #include "residency/core/lease.hpp"
@@ -95,6 +96,27 @@ public:
     [[nodiscard]] Pass begin(Stream stream) { return unwrap(try_begin(stream)); }
 #endif
 
+    /// Records one pass as a graph, copies included: `body(pass)` acquires every step in the order of the schedule and launches its
+    /// kernels on `stream` (or on streams named by use_on), and returns void or a Status. Nothing of it runs. Blocks until the
+    /// device has done what was asked before. Errors: unsupported, divergence, wrong_state, budget, or the device's own.
+    template <class Body>
+    [[nodiscard]] Result<CapturedPass<Engine>> try_capture(Stream stream, Body&& body)
+        requires(Composition::is_planned && CapturingDevice<Device>)
+    {
+        detail::Attempt attempt;
+        auto graph = engine_->capture(stream, [&] {
+            Pass pass{engine_.get()};
+            Status status = attempt.run(body, pass);
+            Status ended = pass.try_end();
+            return status ? std::move(ended) : std::move(status);
+        });
+        attempt.rethrow();
+        if (!graph) { return graph.error(); }
+        return CapturedPass<Engine>{*engine_, *graph};
+    }
+    /// Another budget, between passes, larger or smaller. What stays at its place is not moved again. On failure the old one stays
+    /// in force. Captured passes become stale. Blocks until the device is idle.
+    [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) { return engine_->set_budget(budget); }
     /// Another future, between passes. Error budget: the budget is below the new schedule's floor; the old one stays.
     [[nodiscard]] Status try_set_schedule(Schedule schedule) { return engine_->set_schedule(std::move(schedule)); }
     /// What the last pass that ended acquired, in order, as a schedule. Needs Options::record.
@@ -104,6 +126,13 @@ public:
     /// Blocks until all uses and copies so far are complete.
     [[nodiscard]] Status try_drain() { return engine_->drain(); }
 #if RESIDENCY_EXCEPTIONS
+    template <class Body>
+    [[nodiscard]] CapturedPass<Engine> capture(Stream stream, Body&& body)
+        requires(Composition::is_planned && CapturingDevice<Device>)
+    {
+        return unwrap(try_capture(stream, std::forward<Body>(body)));
+    }
+    BudgetChange set_budget(const Budget& budget) { return unwrap(try_set_budget(budget)); }
     void set_schedule(Schedule schedule) { unwrap(try_set_schedule(std::move(schedule))); }
     [[nodiscard]] Schedule recorded_schedule(Cycle cycle = Cycle::cyclic) const {
         return unwrap(try_recorded_schedule(cycle));

@@ -49,6 +49,21 @@ struct Counters {
             a.host_waits - b.host_waits};
 }
 
+[[nodiscard]] constexpr Counters operator+(const Counters& a, const Counters& b) noexcept { return a - (Counters{} - b); }
+
+/// What a change of budget came to: device bytes as the driver counts them.
+struct BudgetChange {
+    std::uint64_t budget_before_bytes = 0;
+    std::uint64_t budget_bytes = 0;
+    std::uint64_t held_before_bytes = 0;
+    std::uint64_t held_bytes = 0;
+
+    /// Free for others from now on.
+    [[nodiscard]] constexpr std::uint64_t given_back_bytes() const noexcept {
+        return held_before_bytes > held_bytes ? held_before_bytes - held_bytes : 0;
+    }
+};
+
 /// Everything a Residency can tell of itself. Device bytes are counted as the driver counts them.
 struct Statistics {
     Counters total;                     ///< since construction

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "residency/device/device.hpp"
@@ -28,6 +29,17 @@ public:
         stream_ = stream;
         return grow(capacity);
     }
+    /// The points are made in a stream capture: nothing can be asked of them, and none completes.
+    void record_in_capture() noexcept { in_capture_ = true; }
+    void swap(Timeline& other) noexcept {
+        std::swap(device_, other.device_);
+        std::swap(stream_, other.stream_);
+        events_.swap(other.events_);
+        std::swap(issued_, other.issued_);
+        std::swap(complete_, other.complete_);
+        std::swap(host_waits_, other.host_waits_);
+        std::swap(in_capture_, other.in_capture_);
+    }
     void close() noexcept {
         for (const auto event : events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
         events_.clear();
@@ -52,6 +64,7 @@ public:
     }
     /// Learns which points are complete; does not block.
     [[nodiscard]] Status poll() {
+        if (in_capture_) { return {}; }
         while (complete_ < issued_) {
             const auto done = device_->is_complete(event(complete_ + 1));
             if (!done) { return done.error(); }
@@ -89,7 +102,7 @@ private:
     [[nodiscard]] Status make_room() {
         if (auto polled = poll(); !polled) { return polled; }
         if (issued_ - complete_ < events_.size()) { return {}; }
-        if (events_.size() < max_points) { return grow(events_.size()); }
+        if (in_capture_ || events_.size() < max_points) { return grow(events_.size()); }
         ++host_waits_;
         if (auto done = device_->synchronize(event(complete_ + 1)); !done) { return done; }
         ++complete_;
@@ -123,6 +136,7 @@ private:
     Point issued_ = 0;
     Point complete_ = 0;
     std::uint64_t host_waits_ = 0;
+    bool in_capture_ = false;
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::core

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "residency/core/engine.hpp"
+#include "residency/error.hpp"
+
+#if RESIDENCY_EXCEPTIONS
+#include <exception>
+#endif
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// A pass as a graph, copies included: launching it runs the kernels that were recorded, over the same weights. Made by
+/// Residency::capture; ends before its Residency does. After a change of budget or of the mapping it is stale and refused.
+template <class Engine>
+class [[nodiscard]] CapturedPass {
+public:
+    using Stream = typename Engine::Stream;
+
+    CapturedPass() noexcept = default;
+    CapturedPass(CapturedPass&& other) noexcept
+        : engine_{std::exchange(other.engine_, nullptr)}, graph_{other.graph_}, generation_{other.generation_} {}
+    CapturedPass& operator=(CapturedPass&& other) noexcept {
+        if (this != &other) {
+            destroy();
+            engine_ = std::exchange(other.engine_, nullptr);
+            graph_ = other.graph_;
+            generation_ = other.generation_;
+        }
+        return *this;
+    }
+    ~CapturedPass() { destroy(); }
+
+    /// One pass on a stream, after everything that this Residency did before. Does not block. Errors: stale, wrong_state (a pass is
+    /// open), or the device's own.
+    [[nodiscard]] Status try_launch(Stream stream) {
+        RESIDENCY_ASSERT(engine_ != nullptr, "launch a graph that was captured");
+        return engine_->launch(graph_, generation_, stream);
+    }
+#if RESIDENCY_EXCEPTIONS
+    void launch(Stream stream) { unwrap(try_launch(stream)); }
+#endif
+    [[nodiscard]] bool is_stale() const noexcept { return engine_ == nullptr || generation_ != engine_->generation(); }
+
+private:
+    template <class, class, class, class>
+    friend class Residency;
+    CapturedPass(Engine& engine, typename Engine::Device::Graph graph) noexcept
+        : engine_{&engine}, graph_{graph}, generation_{engine.generation()} {}
+
+    void destroy() noexcept {
+        if (engine_ != nullptr) { static_cast<void>(std::exchange(engine_, nullptr)->device().destroy_graph(graph_).has_value()); }
+    }
+
+    Engine* engine_ = nullptr;
+    typename Engine::Device::Graph graph_{};
+    std::uint64_t generation_ = 0;
+};
+
+namespace detail {
+
+/// Runs a caller's body; what it throws waits until things are in order again.
+class Attempt {
+public:
+    template <class Body, class Argument>
+    [[nodiscard]] Status run(Body& body, Argument& argument) {
+#if RESIDENCY_EXCEPTIONS
+        try {
+            return call(body, argument);
+        } catch (...) {
+            thrown_ = std::current_exception();
+            return Error{ErrorKind::cancelled, "the body threw an exception"};
+        }
+#else
+        return call(body, argument);
+#endif
+    }
+    void rethrow() const {
+#if RESIDENCY_EXCEPTIONS
+        if (thrown_) { std::rethrow_exception(thrown_); }
+#endif
+    }
+
+private:
+    template <class Body, class Argument>
+    [[nodiscard]] static Status call(Body& body, Argument& argument) {
+        if constexpr (std::is_void_v<decltype(body(argument))>) {
+            body(argument);
+            return {};
+        } else {
+            return body(argument);
+        }
+    }
+#if RESIDENCY_EXCEPTIONS
+    std::exception_ptr thrown_;
+#endif
+};
+
+}  // namespace detail
+
+}  // namespace residency::inline RESIDENCY_ABI
