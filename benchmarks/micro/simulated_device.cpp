@@ -58,10 +58,14 @@ void streamed_steps(benchmark::State& state) {
             benchmark::DoNotOptimize(device.copy({&copy, 1}, copies).has_value());
             benchmark::DoNotOptimize(device.record(arrived[i], copies).has_value());
             benchmark::DoNotOptimize(device.wait(compute, arrived[i]).has_value());
-            benchmark::DoNotOptimize(device.launch(compute, {.name = "step", .duration = std::chrono::nanoseconds{3000},
-                                                             .reads = {{slot, bytes}}, .writes = {},
-                                                             .body = [slot, &sum] { sum += static_cast<std::uint64_t>(*slot); }})
-                                         .has_value());
+            benchmark::DoNotOptimize(
+                device
+                    .launch(compute, {.name = "step",
+                                      .duration = std::chrono::nanoseconds{3000},
+                                      .reads = {{slot, bytes}},
+                                      .writes = {},
+                                      .body = [slot, &sum] { sum += static_cast<std::uint64_t>(*slot); }})
+                    .has_value());
             benchmark::DoNotOptimize(device.record(used[i], compute).has_value());
         }
         benchmark::DoNotOptimize(device.synchronize(compute).has_value());
@@ -118,7 +122,9 @@ void replayed_steps(benchmark::State& state) {
         benchmark::DoNotOptimize(device.copy({&copy, 1}, copies).has_value());
         benchmark::DoNotOptimize(device.record(event, copies).has_value());
         benchmark::DoNotOptimize(device.wait(compute, event).has_value());
-        benchmark::DoNotOptimize(device.launch(compute, {.name = "step", .reads = {{copy.to, bytes}}, .writes = {}, .body = {}}).has_value());
+        benchmark::DoNotOptimize(
+            device.launch(compute, {.name = "step", .reads = {{copy.to, bytes}}, .writes = {}, .body = {}})
+                .has_value());
     }
     const auto graph = *device.end_capture(compute);
     const auto before = device.statistics().operations;
@@ -154,7 +160,8 @@ void mapped_steps(benchmark::State& state) {
             benchmark::DoNotOptimize(device.copy({&copy, 1}, copies).has_value());
             benchmark::DoNotOptimize(device.record(arrived, copies).has_value());
             benchmark::DoNotOptimize(device.wait(compute, arrived).has_value());
-            benchmark::DoNotOptimize(device.launch(compute, {.name = "step", .reads = {{at, 128}}, .writes = {}, .body = {}}).has_value());
+            benchmark::DoNotOptimize(
+                device.launch(compute, {.name = "step", .reads = {{at, 128}}, .writes = {}, .body = {}}).has_value());
             benchmark::DoNotOptimize(device.record(used, compute).has_value());
         }
         benchmark::DoNotOptimize(device.synchronize(compute).has_value());

@@ -116,7 +116,9 @@ struct Bench {
         Harness::fill_pattern(result, seed);
         return result;
     }
-    static std::uint64_t pattern_sum(std::uint64_t bytes, std::uint64_t seed) { return Harness::checksum(pattern(bytes, seed)); }
+    static std::uint64_t pattern_sum(std::uint64_t bytes, std::uint64_t seed) {
+        return Harness::checksum(pattern(bytes, seed));
+    }
 };
 
 /// Streams, events, copies, memory: D1, D3 (without captures), D4, D7, D9, D10.
@@ -272,7 +274,8 @@ void device_conformance() {
         CHECK(kind_of(device.allocate(0)) == ErrorKind::invalid_argument);
         CHECK(kind_of(device.allocate_host(0)) == ErrorKind::invalid_argument);
         CHECK(must(device.memory()).free_bytes == before.free_bytes);
-        CHECK(bench.sum_of(bench.sum, 8, bench.a) == bench.pattern_sum(0, 0) + Harness::checksum(std::vector<std::byte>(8)));
+        CHECK(bench.sum_of(bench.sum, 8, bench.a) ==
+              bench.pattern_sum(0, 0) + Harness::checksum(std::vector<std::byte>(8)));
     }
     SUBCASE("D7: an allocation takes a multiple of the granularity, and gives it back") {
         const std::uint64_t granularity = device.allocation_granularity();
@@ -301,7 +304,9 @@ void device_conformance() {
             const auto refused = device.allocate(pool, step / 2, bench.a);
             CHECK(kind_of(refused) == ErrorKind::out_of_memory);
             CHECK(must(device.held_bytes(pool)) == 2 * step);
-            for (std::uint64_t i = 0; i < blocks.size(); ++i) { bench.harness.launch_pattern(blocks[i], step / 2, 10 + i, bench.a); }
+            for (std::uint64_t i = 0; i < blocks.size(); ++i) {
+                bench.harness.launch_pattern(blocks[i], step / 2, 10 + i, bench.a);
+            }
             for (std::uint64_t i = 0; i < blocks.size(); ++i) {
                 CHECK(bench.sum_of(blocks[i], step / 2, bench.a) == bench.pattern_sum(step / 2, 10 + i));
             }
@@ -390,10 +395,12 @@ void device_conformance() {
                 for (std::uint64_t round = 0; round < 5 && all; ++round) {
                     Harness::fill_pattern({bytes_at(*host), bytes}, t * 100 + round);
                     const Copy up{*there, *host, bytes}, down{*host, *there, bytes};
-                    all = device.copy({&up, 1}, *stream) && device.record(*event, *stream) && device.synchronize(*event);
+                    all =
+                        device.copy({&up, 1}, *stream) && device.record(*event, *stream) && device.synchronize(*event);
                     std::memset(*host, 0, bytes);
                     all = all && device.copy({&down, 1}, *stream) && device.synchronize(*stream);
-                    all = all && Harness::checksum({bytes_at(*host), bytes}) == Bench<Harness>::pattern_sum(bytes, t * 100 + round);
+                    all = all && Harness::checksum({bytes_at(*host), bytes}) ==
+                                     Bench<Harness>::pattern_sum(bytes, t * 100 + round);
                 }
                 right[t] = device.deallocate(*there) && device.deallocate_host(*host) && device.destroy_event(*event) &&
                            device.destroy_stream(*stream) && all;
@@ -425,7 +432,9 @@ void capture_conformance() {
         CHECK_FALSE(must(device.is_capturing(bench.b)));
         // D4: several pieces, and empty ones.
         std::vector<Copy> pieces{{there, nullptr, 0}};
-        for (std::uint64_t at = 0; at < bytes; at += bytes / 8) { pieces.push_back({there + at, host + at, bytes / 8}); }
+        for (std::uint64_t at = 0; at < bytes; at += bytes / 8) {
+            pieces.push_back({there + at, host + at, bytes / 8});
+        }
         must(device.copy(pieces, bench.a));
         const auto graph = must(device.end_capture(bench.a));
         CHECK_FALSE(must(device.is_capturing(bench.a)));
@@ -569,15 +578,17 @@ void virtual_memory_conformance() {
         const auto first = must(device.create_chunk(chunk_bytes));
         const auto second = must(device.create_chunk(chunk_bytes));
         CHECK(before.free_bytes - must(device.memory()).free_bytes == 2 * chunk_bytes);
-        const std::array<Map, 4> maps{Map{range, first}, Map{range + chunk_bytes, second}, Map{range + 2 * chunk_bytes, first},
-                                      Map{range + 3 * chunk_bytes, second}};
+        const std::array<Map, 4> maps{Map{range, first}, Map{range + chunk_bytes, second},
+                                      Map{range + 2 * chunk_bytes, first}, Map{range + 3 * chunk_bytes, second}};
         must(device.map(maps, chunk_bytes));
         CHECK(before.free_bytes - must(device.memory()).free_bytes == 2 * chunk_bytes);
         // One kernel over two chunks, read through the other addresses.
         bench.harness.launch_pattern(range, 2 * chunk_bytes, 60, bench.a);
-        CHECK(bench.sum_of(range + 2 * chunk_bytes, 2 * chunk_bytes, bench.a) == bench.pattern_sum(2 * chunk_bytes, 60));
+        CHECK(bench.sum_of(range + 2 * chunk_bytes, 2 * chunk_bytes, bench.a) ==
+              bench.pattern_sum(2 * chunk_bytes, 60));
         must(device.unmap(range, 2 * chunk_bytes));
-        CHECK(bench.sum_of(range + 2 * chunk_bytes, 2 * chunk_bytes, bench.a) == bench.pattern_sum(2 * chunk_bytes, 60));
+        CHECK(bench.sum_of(range + 2 * chunk_bytes, 2 * chunk_bytes, bench.a) ==
+              bench.pattern_sum(2 * chunk_bytes, 60));
         // Another order under the same addresses.
         const std::array<Map, 2> swapped{Map{range, second}, Map{range + chunk_bytes, first}};
         must(device.map(swapped, chunk_bytes));
@@ -593,12 +604,15 @@ void virtual_memory_conformance() {
     SUBCASE("a copy crosses chunks") {
         auto* const range = bytes_at(must(device.reserve(3 * chunk_bytes)));
         std::vector<Map> maps;
-        for (std::uint64_t i = 0; i < 3; ++i) { maps.push_back({range + i * chunk_bytes, must(device.create_chunk(chunk_bytes))}); }
+        for (std::uint64_t i = 0; i < 3; ++i) {
+            maps.push_back({range + i * chunk_bytes, must(device.create_chunk(chunk_bytes))});
+        }
         must(device.map(maps, chunk_bytes));
         auto* const host = bytes_at(must(device.allocate_host(2 * chunk_bytes)));
         Harness::fill_pattern({host, 2 * chunk_bytes}, 61);
         bench.copy(range + chunk_bytes / 2, host, 2 * chunk_bytes, bench.a);
-        CHECK(bench.sum_of(range + chunk_bytes / 2, 2 * chunk_bytes, bench.a) == bench.pattern_sum(2 * chunk_bytes, 61));
+        CHECK(bench.sum_of(range + chunk_bytes / 2, 2 * chunk_bytes, bench.a) ==
+              bench.pattern_sum(2 * chunk_bytes, 61));
         must(device.unmap(range, 3 * chunk_bytes));
         for (const Map& map : maps) { must(device.destroy_chunk(map.chunk)); }
         must(device.release(range, 3 * chunk_bytes));

@@ -21,14 +21,9 @@ using residency::SimulatedDevice;
 using residency::Timing;
 using residency::simulation::OperationKind;
 using residency::simulation::ReportKind;
+using support::must;
 
 namespace {
-
-template <class R>
-decltype(auto) must(R&& result) {
-    if (!result) { FAIL(result.error().message()); }
-    if constexpr (requires { *result; }) { return *std::forward<R>(result); }
-}
 
 struct Fixture {
     static constexpr std::uint64_t bytes = 4096;
@@ -53,7 +48,9 @@ struct Fixture {
     /// The one finding there is.
     SimulatedDevice::Report only(ReportKind kind) {
         const auto reports = device.reports();
-        for (const auto& report : reports) { INFO(report.text); }
+        std::string all;
+        for (const auto& report : reports) { all += report.text + "\n"; }
+        INFO(all);
         REQUIRE(reports.size() == 1);
         CHECK(reports[0].kind == kind);
         device.clear_reports();
@@ -74,8 +71,10 @@ TEST_CASE_FIXTURE(Fixture, "a read without a wait on the arrival") {
     copy(there, host, bytes, copies);
     must(device.record(arrived, copies));
     std::byte seen{};
-    must(device.launch(compute, {.name = "matmul", .duration = 1ns, .reads = {{there + 64, 128}}, .writes = {},
-                                 .body = [&] { seen = there[64]; }}));
+    must(device.launch(compute,
+                       {.name = "matmul", .duration = 1ns, .reads = {{there + 64, 128}}, .writes = {}, .body = [&] {
+                            seen = there[64];
+                        }}));
     const auto report = only(ReportKind::unordered);
     CHECK(report.first.stream == "copies");
     CHECK(report.first.kind == OperationKind::copy_to_device);
@@ -238,7 +237,8 @@ TEST_CASE_FIXTURE(Fixture, "one chunk under two addresses is one piece of memory
         must(device.record(arrived, copies));
         must(device.wait(compute, arrived));
         bool ran = false;
-        must(device.launch(compute, {.name = "victim", .reads = {{range, size}}, .writes = {}, .body = [&] { ran = true; }}));
+        must(device.launch(compute,
+                           {.name = "victim", .reads = {{range, size}}, .writes = {}, .body = [&] { ran = true; }}));
         must(device.unmap(range + size, size));
         clean();
         must(device.unmap(range, size));

@@ -17,7 +17,9 @@ struct JitteredHarness : support::SimulatedHarness {
         config.concurrent_kernels = false;
         return config;
     }
-    void launch_spin(std::chrono::nanoseconds duration, Stream stream) { SimulatedHarness::launch_spin(3 * duration, stream); }
+    void launch_spin(std::chrono::nanoseconds duration, Stream stream) {
+        SimulatedHarness::launch_spin(3 * duration, stream);
+    }
 };
 
 }  // namespace
@@ -29,4 +31,6 @@ TEST_CASE("SimulatedDevice is a CapturingDevice whatever the durations") {
 TEST_CASE("SimulatedDevice is a VirtualMemoryDevice whatever the durations") {
     conformance::virtual_memory_conformance<JitteredHarness>();
 }
-TEST_CASE("SimulatedDevice is a FlagDevice whatever the durations") { conformance::flag_conformance<JitteredHarness>(); }
+TEST_CASE("SimulatedDevice is a FlagDevice whatever the durations") {
+    conformance::flag_conformance<JitteredHarness>();
+}

@@ -17,6 +17,13 @@
 
 namespace support {
 
+/// The value of a Result, or the end of the test case with its error.
+template <class R>
+decltype(auto) must(R&& result) {
+    if (!result) { FAIL(result.error().message()); }
+    if constexpr (requires { *result; }) { return *std::forward<R>(result); }
+}
+
 /// Small granularities: one page instead of the driver's 2 and 32 MiB.
 inline residency::SimulatedDevice::Config small_device() {
     residency::SimulatedDevice::Config config;
@@ -61,11 +68,17 @@ public:
     void expect_findings() noexcept { findings_expected_ = true; }
 
     void launch_checksum(const void* at, std::uint64_t bytes, std::uint64_t* sum, Stream stream) {
-        run(stream, {.name = "checksum", .duration = std::chrono::microseconds{5}, .reads = {{at, bytes}, {sum, 8}},
-                     .writes = {{sum, 8}}, .body = [=] { *sum += checksum({static_cast<const std::byte*>(at), bytes}); }});
+        run(stream, {.name = "checksum",
+                     .duration = std::chrono::microseconds{5},
+                     .reads = {{at, bytes}, {sum, 8}},
+                     .writes = {{sum, 8}},
+                     .body = [=] { *sum += checksum({static_cast<const std::byte*>(at), bytes}); }});
     }
     void launch_pattern(void* at, std::uint64_t bytes, std::uint64_t seed, Stream stream) {
-        run(stream, {.name = "pattern", .duration = std::chrono::microseconds{5}, .reads = {}, .writes = {{at, bytes}},
+        run(stream, {.name = "pattern",
+                     .duration = std::chrono::microseconds{5},
+                     .reads = {},
+                     .writes = {{at, bytes}},
                      .body = [=] { fill_pattern({static_cast<std::byte*>(at), bytes}, seed); }});
     }
     void launch_spin(std::chrono::nanoseconds duration, Stream stream) {
@@ -76,7 +89,9 @@ public:
 
 private:
     void run(Stream stream, Device::Kernel kernel) {
-        if (residency::Status launched = device_.launch(stream, std::move(kernel)); !launched) { FAIL(launched.error().message()); }
+        if (residency::Status launched = device_.launch(stream, std::move(kernel)); !launched) {
+            FAIL(launched.error().message());
+        }
     }
     Device device_;
     bool findings_expected_ = false;

@@ -1116,7 +1116,8 @@ inline Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
     while (last != mapped_.end() && last->at < end) { ++last; }
     const bool cut = (first != mapped_.begin() && end_of(first[-1]) > at) || (first != last && end_of(last[-1]) > end);
     if (first == last || cut) {
-        return misuse(ErrorKind::invalid_argument, CallKind::unmap, "the range must hold whole mapped chunks, at least one", at, bytes);
+        return misuse(ErrorKind::invalid_argument, CallKind::unmap,
+                      "the range must hold whole mapped chunks, at least one", at, bytes);
     }
     // Unmapping does not wait: work that still uses the range loses it, which is a report.
     const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::unmap));
