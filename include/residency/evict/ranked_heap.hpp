@@ -56,23 +56,30 @@ public:
     /// The first to leave among those that may. Looks at no more than arity storages for each one passed over.
     template <class MayLeave>
     [[nodiscard]] std::optional<StorageId> first(MayLeave& may_leave) const noexcept {
+        std::optional<StorageId> found;
+        const Key* found_key = nullptr;
+        traverse([&](StorageId id, const Key& key) {
+            if (found && !LeavesBefore{}(key, *found_key)) { return false; }
+            if (!may_leave(id)) { return true; }
+            found = id;
+            found_key = &key;
+            return false;
+        });
+        return found;
+    }
+    /// Visits the root, then, wherever visit(id, key) says true, those below it, which all leave after it.
+    template <class Visit>
+    void traverse(Visit visit) const noexcept {
         const std::size_t count = entries_.size();
-        std::size_t found = count;
         for (std::size_t at = 0; at < count;) {
-            if (found == count || LeavesBefore{}(entries_[at].key, entries_[found].key)) {
-                if (may_leave(entries_[at].id)) {
-                    found = at;
-                } else if (at * arity + 1 < count) {
-                    at = at * arity + 1;
-                    continue;
-                }
+            if (visit(entries_[at].id, entries_[at].key) && at * arity + 1 < count) {
+                at = at * arity + 1;
+                continue;
             }
             while (at != 0 && (at % arity == 0 || at + 1 == count)) { at = (at - 1) / arity; }
             if (at == 0) { break; }
             ++at;
         }
-        if (found == count) { return std::nullopt; }
-        return entries_[found].id;
     }
 
 private:
