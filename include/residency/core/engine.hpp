@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "residency/core/decider.hpp"
 #include "residency/core/executor.hpp"
 #include "residency/core/statistics.hpp"
+#include "residency/core/step_clock.hpp"
 #include "residency/core/tenant.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
@@ -36,6 +38,8 @@ struct Settings {
     bool record = false;
     bool poison = false;
     std::uint32_t outstanding = 64;
+    bool learn = false;           // measure the steps of a few passes, and plan again where they are not what was planned
+    double learn_threshold = 0.05;
 };
 
 /// A lease or a ticket, as the engine knows it. A generation tells a later one in the same place apart.
@@ -77,6 +81,7 @@ public:
         captured_ = *capturing;
         if (!captured_) {
             if (auto resumed = resume(); !resumed) { return resumed; }
+            if (auto learned = learn(); !learned) { return learned; }
             if (auto polled = executor_.begin_pass(); !polled) { return polled; }
         }
         auto primary = executor_.reader(stream);
@@ -112,6 +117,7 @@ public:
             }
         }
         decider_.pass_ended();
+        if (!captured_) { step_clock_.pass_ended(); }
         ++counters_.passes;
         last_pass_ = counters_ - before_;
         recorded_.swap(recording_);
@@ -163,6 +169,11 @@ public:
     void end_lease(LeaseId id) noexcept {
         LeaseRecord& lease = *record(id);
         bool recorded = true;
+        if (step_clock_.is_running() && lease.position.is_whole && !lease.readers.empty()) {
+            if (auto stopped = step_clock_.stop(*device_, lease.position.step, executor_.stream_of(lease.readers.front())); !stopped) {
+                fail(stopped.error());
+            }
+        }
         if (lease.needs_record) {
             for (const ReaderId reader : lease.readers) {
                 if (auto point = executor_.record_use(reader, lease.storages); !point) {
@@ -386,6 +397,25 @@ private:
         recording_.clear();
         decider_.pass_began(position_.moment);
     }
+    /// Where the measured steps are not what was planned: plans again, once. Blocks then, and only then.
+    [[nodiscard]] Status learn() {
+        if (!step_clock_.has_passes()) { return {}; }
+        auto measured = step_clock_.read(*device_);
+        if (!measured) { return measured.error(); }
+        if (measured->empty()) { return {}; }
+        const auto planned = decider_.planned_seconds();
+        double difference = 0, sum = 0;
+        for (std::size_t i = 0; i < measured->size(); ++i) {
+            const double seconds = std::chrono::duration<double>((*measured)[i]).count();
+            difference += std::abs(seconds - (i < planned.size() ? planned[i] : 0.0));
+            sum += seconds;
+        }
+        step_clock_.close(*device_);
+        auto schedule = schedule_.try_with_compute(*measured);
+        if (!schedule) { return schedule.error(); }
+        if (open_leases_ > 0 || difference <= settings_.learn_threshold * sum) { return {}; }
+        return set_schedule(std::move(*schedule));
+    }
     [[nodiscard]] Status begin_captured_pass(Stream stream) {
         auto primary = executor_.reader(stream);
         if (!primary) { return primary.error(); }
@@ -449,6 +479,9 @@ private:
                 timer_events_.push_back(*created);
             }
         }
+        if (settings_.learn && !schedule_.empty()) {
+            if (auto prepared = step_clock_.open(*device_, schedule_.size()); !prepared) { return prepared; }
+        }
         return bring_residents();
     }
     /// Stop, drain readers, drain copies, free. A device that cannot be drained is not touched.
@@ -463,6 +496,7 @@ private:
         }
         decider_.close();
         if (arena_ != nullptr) { static_cast<void>(device_->deallocate(arena_).has_value()); }
+        step_clock_.close(*device_);
         for (const auto event : timer_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
         executor_.close();
     }
@@ -695,6 +729,9 @@ private:
                 return waited.error();
             }
         }
+        if (reader && step_clock_.is_running() && position.is_whole) {
+            if (auto started = step_clock_.start(*device_, position.step, *stream); !started) { fail(started.error()); }
+        }
         lease.is_open = true;
         ++open_leases_;
         base_ = found.base;
@@ -793,6 +830,7 @@ private:
     std::uint64_t epoch_ = 0;
     bool unrecorded_uses_ = false;  // of storages that never leave
     bool pass_open_ = false;
+    StepClock<Device> step_clock_;
     bool captured_ = false;            // this pass is recorded, not run
     bool in_capture_ = false;          // by capture(), not by the caller
     bool graph_ran_ = false;           // since the last point of the copy stream

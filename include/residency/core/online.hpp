@@ -95,6 +95,7 @@ public:
         if (auto attached = attach_again(now); !attached) { return attached; }
         return opened;
     }
+    [[nodiscard]] std::span<const double> planned_seconds() const noexcept { return {}; }
     /// The pass that begins is the first one again.
     [[nodiscard]] Status restart() { return attach_again(0); }
 

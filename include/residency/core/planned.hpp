@@ -15,6 +15,7 @@
 
 #include "residency/core/decider.hpp"
 #include "residency/core/executor.hpp"
+#include "residency/core/measure_link.hpp"
 #include "residency/core/plan_problem.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/tenant.hpp"
@@ -42,7 +43,7 @@ public:
 
     struct Config {
         plan::Options options{};
-        plan::Link link{};
+        std::optional<plan::Link> link{};  // unset: measured when the Residency is made
         std::optional<plan::Plan> plan{};  // instead of making one
         typename Pool::Config pool{};
     };
@@ -51,7 +52,7 @@ public:
 
     /// What the plan has to solve, hence its floor. Called before open(), and again with another schedule.
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule, const pool::Needs&) {
-        plan::Problem problem = make_problem(catalog, schedule, config_.link, pool_.chunk_bytes(device));
+        plan::Problem problem = make_problem(catalog, schedule, config_.link.value_or(plan::Link{}), pool_.chunk_bytes(device));
         if (!plan_.data().storage_offsets.empty()) { problem.image_offsets = plan_.data().storage_offsets; }
         const auto sizes = plan::chunk_floor(problem);
         if (!sizes) { return sizes.error(); }
@@ -65,6 +66,11 @@ public:
 
     [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs&, std::uint64_t cap_bytes) {
         stage_ = stage;
+        if (!config_.link) {
+            auto link = try_measure_link(*stage.device, cap_bytes);
+            if (!link) { return link.error(); }
+            config_.link = problem_.link = *link;
+        }
         auto plan = make_plan(cap_bytes);
         if (!plan) { return plan.error(); }
         if (auto opened = pool_.open(*stage.device, plan->image_bytes()); !opened) { return opened; }
@@ -79,6 +85,7 @@ public:
         return set_cap(cap_bytes);
     }
     [[nodiscard]] Status restart() noexcept { return {}; }
+    [[nodiscard]] std::span<const double> planned_seconds() const noexcept { return problem_.compute_seconds; }
     /// Another budget. The streams are drained. Blocks.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment = 0) {
         auto plan = make_plan(cap_bytes);

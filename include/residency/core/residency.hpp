@@ -55,6 +55,10 @@ public:
         Schedule schedule{};                  ///< may be empty: then nothing is known of the future
         bool strict = false;                  ///< a divergence from the schedule is an error, not a statistic
         bool record = false;                  ///< keep what each pass acquired: recorded_schedule()
+        /// Measure the steps of the first passes, and plan once more where they differ by more than learn_threshold (the sum of the
+        /// differences over the sum); that pass then begins with a wait for the device. Planned compositions only.
+        bool learn = false;
+        double learn_threshold = 0.05;
         bool poison = false;                  ///< overwrite what leaves, so that a stray read is seen
         typename Decider::Config policies{};     ///< the evictor, the prefetcher and the pool, or the planner, with their knobs
         typename Transport::Config transport{};
@@ -71,6 +75,8 @@ public:
         settings.strict = options.strict;
         settings.record = options.record;
         settings.poison = options.poison;
+        settings.learn = options.learn;
+        settings.learn_threshold = options.learn_threshold;
         auto engine =
             Engine::open(device, std::move(catalog), std::move(settings),
                          Decider{std::move(options.policies)},

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/plan/link.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// The rate and the latency of copies to the device, as a plan counts them: two sizes of call, the medians of some repeats, a line
+/// through both. Uses at most `device_bytes` of device memory for the time of the call, and as much pinned host memory; 32 MiB
+/// are enough. The latency of a copy node of a graph cannot be seen from outside a graph: it keeps its ratio to that of a call.
+/// Blocks, about 20 ms. Where less than 64 KiB may be used, nothing is measured and the defaults are returned.
+template <Device D>
+[[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
+    constexpr std::uint64_t granule = std::uint64_t{64} << 10;
+    const std::uint64_t large = std::min(device_bytes, std::uint64_t{32} << 20) / granule * granule;
+    if (large == 0) { return plan::Link{}; }
+    const std::uint64_t small = std::max(granule, large / 32 / granule * granule);
+
+    // Released in the reverse order, whatever fails.
+    struct Scope {
+        D& device;
+        void* host = nullptr;
+        void* at = nullptr;
+        typename D::Stream stream{};
+        bool has_stream = false;
+        std::array<typename D::Event, 2> events{};
+        std::size_t created = 0;
+        ~Scope() {
+            if (has_stream) { static_cast<void>(device.synchronize(stream).has_value()); }
+            for (std::size_t i = 0; i < created; ++i) { static_cast<void>(device.destroy_event(events[i]).has_value()); }
+            if (has_stream) { static_cast<void>(device.destroy_stream(stream).has_value()); }
+            if (at != nullptr) { static_cast<void>(device.deallocate(at).has_value()); }
+            if (host != nullptr) { static_cast<void>(device.deallocate_host(host).has_value()); }
+        }
+    } scope{device};
+    auto host = device.allocate_host(large);
+    if (!host) { return host.error(); }
+    scope.host = *host;
+    auto at = device.allocate(large);
+    if (!at) { return at.error(); }
+    scope.at = *at;
+    auto stream = device.create_stream();
+    if (!stream) { return stream.error(); }
+    scope.stream = *stream;
+    scope.has_stream = true;
+    for (auto& event : scope.events) {
+        auto made = device.create_event(Timing::on);
+        if (!made) { return made.error(); }
+        event = *made;
+        ++scope.created;
+    }
+
+    // Several calls between two events, so that the events' own cost vanishes.
+    constexpr int calls = 8;
+    const auto seconds_per_call = [&](std::uint64_t bytes) -> Result<double> {
+        std::vector<double> seconds;
+        for (int repeat = 0; repeat < 5; ++repeat) {
+            if (auto done = device.record(scope.events[0], scope.stream); !done) { return done.error(); }
+            for (int i = 0; i < calls; ++i) {
+                const Copy copy{scope.at, scope.host, bytes};
+                if (auto done = device.copy({&copy, 1}, scope.stream); !done) { return done.error(); }
+            }
+            if (auto done = device.record(scope.events[1], scope.stream); !done) { return done.error(); }
+            if (auto done = device.synchronize(scope.stream); !done) { return done.error(); }
+            auto elapsed = device.elapsed(scope.events[0], scope.events[1]);
+            if (!elapsed) { return elapsed.error(); }
+            if (repeat > 0) { seconds.push_back(std::chrono::duration<double>(*elapsed).count() / calls); }
+        }
+        std::ranges::sort(seconds);
+        return (seconds[1] + seconds[2]) / 2;
+    };
+    auto long_call = seconds_per_call(large);
+    if (!long_call) { return long_call.error(); }
+    plan::Link link;
+    const double node_ratio = link.node_latency_seconds / link.latency_seconds;
+    if (small < large) {
+        auto short_call = seconds_per_call(small);
+        if (!short_call) { return short_call.error(); }
+        const double slope = (*long_call - *short_call) / static_cast<double>(large - small);
+        if (slope > 0) {
+            link.bytes_per_second = 1 / slope;
+            link.latency_seconds = std::max(0.0, *short_call - static_cast<double>(small) * slope);
+            link.node_latency_seconds = link.latency_seconds * node_ratio;
+        }
+    } else if (*long_call > 0) {
+        link.bytes_per_second = static_cast<double>(large) / *long_call;
+    }
+    return link;
+}
+
+#if RESIDENCY_EXCEPTIONS
+template <Device D>
+[[nodiscard]] plan::Link measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
+    return unwrap(try_measure_link(device, device_bytes));
+}
+#endif
+
+}  // namespace residency::inline RESIDENCY_ABI

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// Measures the steps of a pass on the device: an event after a step's wait for its bytes, one at the end of its lease. The second
+/// pass counts: the first one may pay for what is made on first use.
+template <Device D>
+class StepClock {
+public:
+    [[nodiscard]] Status open(D& device, std::uint32_t steps) {
+        marks_.resize(steps);
+        for (Mark& mark : marks_) {
+            for (auto* event : {&mark.from, &mark.to}) {
+                auto created = device.create_event(Timing::on);
+                if (!created) {
+                    close(device);
+                    return created.error();
+                }
+                *event = *created;
+                events_.push_back(*created);
+            }
+        }
+        passes_ = 0;
+        return {};
+    }
+    void close(D& device) noexcept {
+        for (const auto event : events_) { static_cast<void>(device.destroy_event(event).has_value()); }
+        events_.clear();
+        marks_.clear();
+    }
+
+    [[nodiscard]] bool is_running() const noexcept { return !marks_.empty() && passes_ < passes_wanted; }
+    [[nodiscard]] bool has_passes() const noexcept { return !marks_.empty() && passes_ >= passes_wanted; }
+
+    [[nodiscard]] Status start(D& device, std::uint32_t step, typename D::Stream stream) {
+        marks_[step].is_set = false;
+        return device.record(marks_[step].from, stream);
+    }
+    [[nodiscard]] Status stop(D& device, std::uint32_t step, typename D::Stream stream) {
+        auto done = device.record(marks_[step].to, stream);
+        marks_[step].is_set = static_cast<bool>(done);
+        return done;
+    }
+    void pass_ended() noexcept { ++passes_; }
+
+    /// By step; empty while some step is not complete yet. A pass that left steps out is measured again.
+    [[nodiscard]] Result<std::vector<std::chrono::nanoseconds>> read(D& device) {
+        std::vector<std::chrono::nanoseconds> measured;
+        if (!std::ranges::all_of(marks_, &Mark::is_set)) {
+            passes_ = 0;
+            return measured;
+        }
+        for (const Mark& mark : marks_) {
+            const auto done = device.is_complete(mark.to);
+            if (!done) { return done.error(); }
+            if (!*done) { return std::vector<std::chrono::nanoseconds>{}; }
+            auto elapsed = device.elapsed(mark.from, mark.to);
+            if (!elapsed) { return elapsed.error(); }
+            measured.push_back(*elapsed);
+        }
+        return measured;
+    }
+
+private:
+    struct Mark {
+        typename D::Event from{}, to{};
+        bool is_set = false;
+    };
+    static constexpr std::uint32_t passes_wanted = 2;
+
+    std::vector<Mark> marks_;
+    std::vector<typename D::Event> events_;
+    std::uint32_t passes_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::core
