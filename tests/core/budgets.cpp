@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/core/compositions.hpp"
+
+using namespace streaming;
+using residency::Budget;
+using residency::ErrorKind;
+using residency::Placement;
+using CallKind = Device::CallKind;
+
+TEST_SUITE_BEGIN("core budgets");
+
+namespace {
+
+/// Steps of 4096, 3 × 4096 and 2 × 4096 bytes, the second one named.
+residency::Schedule steps_of(const Model& model) {
+    residency::ScheduleBuilder builder{model.catalog};
+    builder.step({weight(0)});
+    builder.step({weight(1), weight(2), weight(3)}, std::nullopt, "experts");
+    builder.step({weight(4), weight(5)});
+    return must(builder.try_build());
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("C9: below the floor is refused, with the floor, the step that sets it and a value that works", Weights,
+                   OnDemand, Ahead) {
+    CheckedDevice device;
+    const Model model = make_model(
+        device, {{4096}, {4096}, {4096}, {4096}, {4096}, {4096}, {4096}, {4096}, {1000, Placement::resident}});
+    const Stream stream = must(device.create_stream());
+    const std::uint64_t before = must(device.memory()).free_bytes;
+    const auto refused = Weights::try_create(device, model.catalog, options<Weights>(2 * 4096, steps_of(model)));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::budget);
+    const auto* numbers = refused.error().template detail<residency::BudgetNumbers>();
+    REQUIRE(numbers != nullptr);
+    CHECK(numbers->asked_bytes == 2 * 4096);
+    CHECK(numbers->step == 1);
+    CHECK(numbers->floor_bytes >= 4 * 4096);
+    CHECK(refused.error().message().find("experts") != std::string::npos);
+    CHECK(refused.error().message().find(std::to_string(numbers->floor_bytes)) != std::string::npos);
+    CHECK(must(device.memory()).free_bytes == before);
+    {
+        auto weights = make<Weights>(device, model, numbers->floor_bytes, steps_of(model));
+        CHECK(weights.statistics().floor_bytes == numbers->floor_bytes);
+        CHECK(weights.statistics().streaming);
+        for (int i = 0; i < 3; ++i) { run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+        CHECK(device.peak_used_bytes() <= numbers->floor_bytes);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C9: the floor names a step also where that step reads one storage only, the largest") {
+    CheckedDevice device;
+    const Model model = make_model(device, {{4096}, {16384}, {4096}});
+    const auto refused = OnDemand::try_create(device, model.catalog, options<OnDemand>(4096, in_order(model)));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().detail<residency::BudgetNumbers>()->step == 1);
+}
+
+TEST_CASE("C9: with equal slots it is the step of the most storages that sets the floor") {
+    CheckedDevice device;
+    const Model model = make_model(device, {{16384}, {4096}, {256}, {256}, {256}, {256}});
+    residency::ScheduleBuilder builder{model.catalog};
+    builder.step({weight(0), weight(1)}).step({weight(2), weight(3), weight(4), weight(5)});
+    const auto refused = Ahead::try_create(device, model.catalog, options<Ahead>(16384, must(builder.try_build())));
+    REQUIRE_FALSE(refused);
+    const auto* numbers = refused.error().detail<residency::BudgetNumbers>();
+    CHECK(numbers->floor_bytes == 4 * 16384);
+    CHECK(numbers->step == 1);
+}
+
+TEST_CASE_TEMPLATE("C10: zero is the smallest that works, and every pass runs there", Weights, OnDemand, Ahead) {
+    CheckedDevice device;
+    const Model model = make_model(device, {{4096}, {300}, {4096}, {1}, {2048}, {4096}, {4096}, {4096}});
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<Weights>(device, model, 0, steps_of(model));
+        CHECK(weights.budget().adjustment == residency::BudgetAdjustment::zero_to_floor);
+        CHECK(weights.budget().bytes == weights.statistics().floor_bytes);
+        for (int i = 0; i < 3; ++i) { run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+        CHECK(*model.verified == 3 * (4096 + 300 + 4096 + 1 + 2048 + 4096));
+        CHECK(device.peak_used_bytes() <= weights.budget().bytes);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE_TEMPLATE("C10: at the total and above everything stays, streaming is off, and the ends of leases record nothing",
+                   Weights, OnDemand, Ahead) {
+    CheckedDevice device;
+    const Model model = make_model(device, {{4096}, {300}, {4096}, {1}, {2048}, {4096}, {777, Placement::resident}});
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<Weights>(device, model, std::uint64_t{1} << 40, steps_of(model));
+        CHECK(weights.budget().is_clamped());
+        CHECK(weights.budget().bytes == weights.budget().total_bytes);
+        const std::uint64_t total = weights.budget().total_bytes;
+        CHECK_FALSE(weights.statistics().streaming);
+        for (int i = 0; i < 3; ++i) { run_pass(weights, model, stream); }
+        CHECK(weights.statistics().total.evictions == 0);
+        CHECK(weights.statistics().last_pass.hits == 6);
+        CHECK(weights.statistics().last_pass.fetched_bytes == 0);
+        must(weights.try_drain());
+        const auto before = device.statistics();
+        run_pass(weights, model, stream);
+        const auto after = device.statistics();
+        CHECK(after.of(CallKind::record) - before.of(CallKind::record) == 2);  // the pass's two timing events
+        CHECK(after.of(CallKind::wait) == before.of(CallKind::wait));
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+        CHECK(device.peak_used_bytes() <= total);
+    }
+    {
+        // One below the total still streams; the total itself does not.
+        auto all = make<Weights>(device, model, 0, steps_of(model));
+        const std::uint64_t total = all.budget().total_bytes;
+        CHECK(make<Weights>(device, model, total - 4096, steps_of(model)).statistics().streaming);
+        CHECK_FALSE(make<Weights>(device, model, total, steps_of(model)).statistics().streaming);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C11: what whoever runs the model says beats what came with it; neither falls back, only automatic does") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 4096);
+    auto chosen = options<OnDemand>(4 * 4096);
+    chosen.stored_budget = Budget::bytes(6 * 4096);
+    CHECK(must(OnDemand::try_create(device, model.catalog, chosen)).budget().bytes == 4 * 4096);
+    chosen.budget.reset();
+    CHECK(must(OnDemand::try_create(device, model.catalog, chosen)).budget().bytes == 6 * 4096);
+    chosen.stored_budget = Budget::bytes(1);
+    CHECK_FALSE(OnDemand::try_create(device, model.catalog, chosen));
+    chosen.stored_budget.reset();
+    chosen.reserve_bytes = std::uint64_t{1} << 40;  // more than there is
+    const auto floor = must(OnDemand::try_create(device, model.catalog, chosen));
+    CHECK(floor.budget().adjustment == residency::BudgetAdjustment::raised_to_floor);
+    chosen.reserve_bytes = 0;
+    CHECK_FALSE(must(OnDemand::try_create(device, model.catalog, chosen)).statistics().streaming);
+}
+
+TEST_CASE("C8: the driver's roundings are inside the budget") {
+    Device::Config config = small_config();
+    config.allocation_granularity = 8192;
+    config.pool_granularity = 32768;
+    CheckedDevice device{config};
+    const Model model = make_model(
+        device, {{5000}, {5000}, {5000}, {5000}, {5000}, {5000}, {5000}, {5000}, {5000}, {9000, Placement::resident}});
+    const Stream stream = must(device.create_stream());
+    for (const std::uint64_t budget : {16384 + 32768, 16384 + 32768 + 20000, 16384 + 32768 + 32767}) {
+        auto weights = make<OnDemand>(device, model, budget, in_order(model));
+        run_pass(weights, model, stream);
+        CHECK(weights.statistics().streaming);
+        CHECK(weights.statistics().held_bytes <= budget);
+        must(weights.try_drain());
+    }
+    CHECK(device.peak_used_bytes() == 16384 + 32768);
+    CHECK_FALSE(OnDemand::try_create(device, model.catalog, options<OnDemand>(16384 + 32767, in_order(model))));
+    CHECK(*model.wrong == 0);
+    must(device.destroy_stream(stream));
+}
+
+TEST_SUITE_END();

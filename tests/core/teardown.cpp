@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tests/core/compositions.hpp"
+
+using namespace streaming;
+using namespace std::chrono_literals;
+using residency::ErrorKind;
+using CallKind = Device::CallKind;
+
+TEST_SUITE_BEGIN("core teardown and captures");
+
+TEST_CASE_TEMPLATE("C20: torn down with kernels and copies in flight, it waits for them and gives everything back", Weights,
+                   OnDemand, Ahead) {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 4096);
+    const Stream stream = must(device.create_stream());
+    const std::uint64_t before = must(device.memory()).free_bytes;
+    for (const std::uint64_t budget : {3 * 4096, 1 << 20}) {  // streaming, and everything resident
+        *model.verified = 0;
+        {
+            auto weights = make<Weights>(device, model, budget, in_order(model));
+            auto pass = must(weights.try_begin(stream));
+            for (std::uint32_t w = 0; w < 6; ++w) {
+                auto lease = must(pass.try_acquire(weight(w)));
+                verify(device, model, lease, weight(w), stream, 2ms);
+            }
+            must(pass.try_end());
+            CHECK(*model.verified < 6 * 4096);
+        }
+        CHECK(*model.verified == 6 * 4096);
+        CHECK(*model.wrong == 0);
+        CHECK(must(device.memory()).free_bytes == before);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C20: moved, it goes on; assigned over, the old one is torn down") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, 4096);
+    const Stream stream = must(device.create_stream());
+    const std::uint64_t before = must(device.memory()).free_bytes;
+    {
+        auto first = make<OnDemand>(device, model, 2 * 4096, in_order(model));
+        run_pass(first, model, stream);
+        OnDemand second{std::move(first)};
+        run_pass(second, model, stream);
+        CHECK(second.statistics().total.passes == 2);
+        second = make<OnDemand>(device, model, 3 * 4096, in_order(model));
+        run_pass(second, model, stream);
+        CHECK(second.statistics().total.passes == 1);
+        CHECK(before - must(device.memory()).free_bytes <= 3 * 4096);
+    }
+    CHECK(*model.verified == 3 * 4 * 4096);
+    CHECK(*model.wrong == 0);
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE_TEMPLATE("C20: on a device that is lost every call is an error, and teardown leaks rather than touches", Weights,
+                   OnDemand, Ahead) {
+    CheckedDevice device;
+    device.leaks_expected = true;
+    const Model model = uniform_model(device, 6, 4096);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<Weights>(device, model, 3 * 4096, in_order(model));
+        run_pass(weights, model, stream);
+        auto pass = must(weights.try_begin(stream));
+        auto lease = must(pass.try_acquire(weight(0)));
+        device.lose_device();
+        CHECK_FALSE(pass.try_acquire(weight(3)));
+        lease.end();
+        CHECK(weights.failure().has_value());
+        CHECK_FALSE(pass.try_end());
+        CHECK_FALSE(weights.try_begin(stream));
+        CHECK_FALSE(weights.try_drain());
+        CHECK(weights.failure()->kind() == ErrorKind::device);
+    }
+    const auto statistics = device.statistics();
+    CHECK(statistics.of(CallKind::destroy_event) == 0);
+    CHECK(statistics.of(CallKind::destroy_pool) == 0);
+    CHECK(statistics.of(CallKind::deallocate) == 0);
+    CHECK(statistics.of(CallKind::pool_deallocate) <= statistics.of(CallKind::pool_allocate));
+    CHECK(statistics.of(CallKind::destroy_stream) == 0);
+}
+
+TEST_CASE("C19: a use that could not be recorded is kept as a failure; the bytes stay until the device is drained") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 4096);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 2 * 4096);
+        auto pass = must(weights.try_begin(stream));
+        auto lease = must(pass.try_acquire(weight(0)));
+        verify(device, model, lease, weight(0), stream, 5ms);
+        device.fail(CallKind::record, 1);
+        lease.end();
+        REQUIRE(weights.failure().has_value());
+        CHECK(weights.failure()->kind() == ErrorKind::device);
+        for (std::uint32_t w = 1; w < 6; ++w) {
+            auto next = must(pass.try_acquire(weight(w)));
+            verify(device, model, next, weight(w), stream);
+        }
+        must(pass.try_end());
+        must(weights.try_drain());
+        CHECK(*model.verified == 6 * 4096);
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C23: a foreign capture is refused with the reason, at the pass and at the lease, and nothing is harmed") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, 4096);
+    const Stream stream = must(device.create_stream());
+    const Stream captured = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 2 * 4096, in_order(model));
+        run_pass(weights, model, stream);
+        must(device.begin_capture(captured));
+        const auto refused = weights.try_begin(captured);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::unsupported);
+        CHECK(refused.error().message().find("captur") != std::string::npos);
+
+        auto pass = must(weights.try_begin(stream));
+        const auto before = weights.statistics().total;
+        CHECK(pass.try_acquire(weight(0), captured).error().kind() == ErrorKind::unsupported);
+        CHECK(pass.try_acquire(weight(0), captured).error().kind() == ErrorKind::unsupported);
+        CHECK(weights.statistics().total == before);
+        auto lease = must(pass.try_acquire(weight(0)));
+        CHECK(lease.try_use_on(captured).error().kind() == ErrorKind::unsupported);
+        verify(device, model, lease, weight(0), stream);
+        lease.end();
+        auto ticket = must(pass.try_request(weight(1)));
+        CHECK(ticket.try_lease(captured).error().kind() == ErrorKind::unsupported);
+        CHECK_FALSE(static_cast<bool>(ticket));
+        must(pass.try_end());
+        must(device.destroy_graph(must(device.end_capture(captured))));
+        for (int i = 0; i < 2; ++i) { run_pass(weights, model, captured); }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+        CHECK_FALSE(weights.failure().has_value());
+    }
+    must(device.destroy_stream(stream));
+    must(device.destroy_stream(captured));
+}
+
+TEST_CASE("C23: where everything is resident and has arrived, a capture works and its replay reads the right bytes") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, 4096);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 1 << 20, in_order(model));
+        run_pass(weights, model, stream);
+        must(weights.try_drain());
+        *model.verified = 0;
+        must(device.begin_capture(stream));
+        run_pass(weights, model, stream);
+        const auto graph = must(device.end_capture(stream));
+        CHECK(*model.verified == 0);
+        for (int i = 0; i < 3; ++i) { must(device.launch(graph, stream)); }
+        must(device.synchronize(stream));
+        CHECK(*model.verified == 3 * 4 * 4096);
+        CHECK(*model.wrong == 0);
+        must(device.destroy_graph(graph));
+        run_pass(weights, model, stream);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C23: a capture before the bytes have arrived is refused, and works afterwards") {
+    CheckedDevice device;
+    const Model model = make_model(device, {{4096}, {4096}, {512, residency::Placement::resident}});
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 1 << 20, in_order(model));
+        must(device.begin_capture(stream));
+        auto pass = must(weights.try_begin(stream));
+        CHECK(pass.try_acquire(weight(0)).error().kind() == ErrorKind::unsupported);
+        must(pass.try_end());
+        must(device.destroy_graph(must(device.end_capture(stream))));
+        for (int i = 0; i < 2; ++i) { run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_SUITE_END();
