@@ -303,7 +303,7 @@ public:
             return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
         }
         if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
-        const pool::Needs needs = needs_of(schedule);
+        const pool::Needs needs = storage_needs();
         if (auto prepared = decider_.prepare(*device_, catalog_, schedule, needs); !prepared) { return prepared; }
         const std::uint64_t floor = resident_held_ + decider_.floor_bytes();
         if (floor > budget_.bytes) {
@@ -453,7 +453,7 @@ private:
             weight_offset_.push_back(weight.offset_bytes);
         }
         for (std::size_t i = 0; i < storages; ++i) { tenants_[i].placement = catalog_.storages()[i].placement; }
-        needs_ = needs_of(schedule_);
+        needs_ = storage_needs();
         adopt_order();
         if (auto prepared = decider_.prepare(*device_, catalog_, schedule_, needs_); !prepared) { return prepared; }
         if (auto resolved = resolve_budget(); !resolved) { return resolved; }
@@ -523,30 +523,16 @@ private:
                                               std::to_string(schedule.catalog_hash()) + ", this catalog's is " +
                                               std::to_string(catalog_.hash())};
     }
-    [[nodiscard]] pool::Needs needs_of(const Schedule& schedule) const {
+    [[nodiscard]] pool::Needs storage_needs() const {
         pool::Needs needs;
         for (const Storage& storage : catalog_.storages()) {
             if (!is_streamed(storage)) { continue; }
             needs.total_bytes += storage.bytes;
             ++needs.storages;
             needs.largest_storage_bytes = (std::max)(needs.largest_storage_bytes, storage.bytes);
+            needs.largest_alignment_bytes = (std::max)(needs.largest_alignment_bytes, storage.alignment_bytes);
         }
-        needs.largest_step_bytes = needs.largest_storage_bytes;
-        for (const Schedule::Step& step : schedule) {
-            std::uint64_t bytes = 0;
-            std::uint64_t count = 0;
-            for (const StorageId id : step.storages) {
-                if (!is_streamed(catalog_.storage(id))) { continue; }
-                bytes += catalog_.storage(id).bytes;
-                ++count;
-            }
-            if (bytes > needs.largest_step_bytes ||
-                (bytes == needs.largest_step_bytes && bytes > 0 && needs.largest_step == UINT32_MAX)) {
-                needs.largest_step_bytes = bytes;
-                needs.largest_step = step.position;
-            }
-            needs.largest_step_storages = (std::max)(needs.largest_step_storages, count);
-        }
+        needs.step_bytes = needs.largest_storage_bytes;
         return needs;
     }
     [[nodiscard]] static bool is_streamed(const Storage& storage) noexcept {

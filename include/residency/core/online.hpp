@@ -39,10 +39,28 @@ public:
         : evictor_{std::move(config.evictor)}, prefetcher_{std::move(config.prefetcher)}, pool_{std::move(config.pool)} {}
 
     /// What the pool needs for these. Called before open(), and again with another schedule.
-    [[nodiscard]] Status prepare(const Device& device, const Catalog&, const Schedule&, const pool::Needs& needs) {
-        floor_ = needs.storages == 0 ? 0 : pool_.floor_bytes(device, needs);
-        ceiling_ = needs.storages == 0 ? 0 : pool_.ceiling_bytes(device, needs);
-        floor_step_ = needs.largest_step;
+    [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
+                                 const pool::Needs& needs) {
+        floor_ = ceiling_ = 0;
+        floor_step_ = UINT32_MAX;
+        if (needs.storages == 0) { return {}; }
+        floor_ = pool_.floor_bytes(device, needs);
+        ceiling_ = pool_.ceiling_bytes(device, needs);
+        pool::Needs of_step = needs;
+        for (const Schedule::Step& step : schedule) {
+            of_step.step_bytes = of_step.step_storages = 0;
+            for (const StorageId id : step.storages) {
+                const Storage& storage = catalog.storage(id);
+                if (storage.placement != Placement::streamed || storage.bytes == 0) { continue; }
+                of_step.step_bytes += storage.bytes;
+                ++of_step.step_storages;
+            }
+            const std::uint64_t floor = pool_.floor_bytes(device, of_step);
+            if (floor > floor_ || (floor == floor_ && floor_step_ == UINT32_MAX)) {
+                floor_ = floor;
+                floor_step_ = step.position;
+            }
+        }
         return {};
     }
     [[nodiscard]] std::uint64_t floor_bytes() const noexcept { return floor_; }

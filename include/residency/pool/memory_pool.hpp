@@ -16,10 +16,9 @@ struct Needs {
     std::uint64_t total_bytes = 0;  ///< of all streamed storages
     std::uint64_t storages = 0;     ///< how many there are
     std::uint64_t largest_storage_bytes = 0;
-    std::uint64_t largest_step_bytes =
-        0;  ///< the most that one step needs at once; without a schedule the largest storage
-    std::uint64_t largest_step_storages = 1;  ///< the most storages that one step needs at once
-    std::uint32_t largest_step = UINT32_MAX;  ///< the step that needs largest_step_bytes; none without a schedule
+    std::uint64_t largest_alignment_bytes = 1;  ///< of their addresses
+    std::uint64_t step_bytes = 0;               ///< what one step needs at once; the largest storage where none is known
+    std::uint64_t step_storages = 1;            ///< and how many storages that is
 };
 
 /// Where it lives: gives addresses inside a cap that holds at every instant, counted as the driver counts.
@@ -28,7 +27,7 @@ struct Needs {
 ///  1. `P::Device`, `P::Config`                 the device it allocates from; an aggregate of its knobs
 ///  2. `P::fixed_addresses`                     constexpr bool: a storage always comes to the same address
 ///  3. `p.occupied(bytes)`                      noexcept; what one allocation of `bytes` takes of the cap
-///  4. `p.floor_bytes(device, needs)`           the smallest cap under which every step fits
+///  4. `p.floor_bytes(device, needs)`           the smallest cap under which that step fits
 ///  5. `p.ceiling_bytes(device, needs)`         the smallest cap under which everything fits at once
 ///  6. `p.open(device, needs, cap_bytes)`       holds at most cap_bytes from here on; the caller checked the floor
 ///  7. `p.allocate(bytes, s)`                   an address, or null where nothing is free now; in the order of s; bytes > 0

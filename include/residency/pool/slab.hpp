@@ -40,19 +40,21 @@ public:
     /// Before open(), where the slot is not known yet, the bytes themselves.
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept { return slot_ == 0 ? bytes : slot_; }
     [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
-        return round_up(needs.largest_step_storages * slot_bytes(needs), device.allocation_granularity());
+        return round_up(needs.step_storages * slot_bytes(needs) + padding(needs), device.allocation_granularity());
     }
     [[nodiscard]] std::uint64_t ceiling_bytes(const D& device, const Needs& needs) const {
-        return round_up(needs.storages * slot_bytes(needs), device.allocation_granularity());
+        return round_up(needs.storages * slot_bytes(needs) + padding(needs), device.allocation_granularity());
     }
 
     [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
         const std::uint64_t slot = slot_bytes(needs);
         const std::uint64_t cap = round_down(cap_bytes, device.allocation_granularity());
-        const std::uint64_t slots = slot == 0 ? 0 : (std::min)(needs.storages, cap / slot);
+        const std::uint64_t slots =
+            slot == 0 || cap < padding(needs) ? 0 : (std::min)(needs.storages, (cap - padding(needs)) / slot);
+        const std::uint64_t bytes = slots * slot + padding(needs);
         void* base = nullptr;
         if (slots > 0) {
-            auto at = device.allocate(slots * slot);
+            auto at = device.allocate(bytes);
             if (!at) { return at.error(); }
             base = *at;
         }
@@ -60,9 +62,11 @@ public:
         base_ = static_cast<std::byte*>(base);
         slot_ = slot;
         slots_ = slots;
-        held_ = round_up(slots * slot, device.allocation_granularity());
+        held_ = slots == 0 ? 0 : round_up(bytes, device.allocation_granularity());
+        auto* const first = reinterpret_cast<std::byte*>(
+            round_up(reinterpret_cast<std::uintptr_t>(base), (std::max)(needs.largest_alignment_bytes, std::uint64_t{1})));
         free_.resize(static_cast<std::size_t>(slots));
-        for (std::size_t i = 0; i < free_.size(); ++i) { free_[i] = base_ + (slots - 1 - i) * slot; }
+        for (std::size_t i = 0; i < free_.size(); ++i) { free_[i] = first + (slots - 1 - i) * slot; }
         return {};
     }
     [[nodiscard]] Result<void*> allocate([[maybe_unused]] std::uint64_t bytes, typename D::Stream) {
@@ -95,7 +99,11 @@ public:
 
 private:
     [[nodiscard]] std::uint64_t slot_bytes(const Needs& needs) const noexcept {
-        return round_up(needs.largest_storage_bytes, config_.alignment_bytes);
+        return round_up(needs.largest_storage_bytes, (std::max)(config_.alignment_bytes, needs.largest_alignment_bytes));
+    }
+    /// What may be lost before the first slot: a device's allocations begin at multiples of 256 bytes.
+    [[nodiscard]] static std::uint64_t padding(const Needs& needs) noexcept {
+        return needs.largest_alignment_bytes > 256 ? needs.largest_alignment_bytes - 256 : 0;
     }
 
     Config config_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "residency/pool/memory_pool.hpp"
@@ -37,14 +38,20 @@ public:
         return round_up(bytes, config_.rounding_bytes);
     }
     [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
-        return round_up(needs.largest_step_bytes + needs.largest_step_storages * (config_.rounding_bytes - 1),
+        return round_up(needs.step_bytes + needs.step_storages * (config_.rounding_bytes - 1),
                         device.pool_granularity());
     }
     [[nodiscard]] std::uint64_t ceiling_bytes(const D& device, const Needs& needs) const {
         return round_up(needs.total_bytes + needs.storages * (config_.rounding_bytes - 1), device.pool_granularity());
     }
 
-    [[nodiscard]] Status open(D& device, const Needs&, std::uint64_t cap_bytes) {
+    [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
+        if (needs.largest_alignment_bytes > alignment_bytes) {
+            return Error{ErrorKind::unsupported, "a storage wants its address at a multiple of " +
+                                                     std::to_string(needs.largest_alignment_bytes) +
+                                                     " bytes, and a stream-ordered pool promises multiples of " +
+                                                     std::to_string(alignment_bytes) + ": use pool::Slab"};
+        }
         cap_ = round_down(cap_bytes, device.pool_granularity());
         auto pool = device.create_pool(cap_);
         if (!pool) { return pool.error(); }
@@ -86,6 +93,8 @@ public:
     void abandon() noexcept { device_ = nullptr; }
 
 private:
+    static constexpr std::uint64_t alignment_bytes = 256;  // what the driver promises
+
     Config config_;
     D* device_ = nullptr;
     typename D::Pool pool_{};
