@@ -37,7 +37,6 @@ public:
     void read(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access,
               const VectorClock& clock, bool exclusive, Sink& sink) {
         const std::size_t first = split(lists, begin);
-        const std::size_t size = intervals_.size();
         std::size_t i = first;
         for (; i < intervals_.size() && intervals_[i].begin < end; ++i) {
             if (intervals_[i].end > end) { split_at(lists, i, end); }
@@ -51,7 +50,7 @@ public:
             }
             lists.add(interval.reads, access, clock);
         }
-        if (intervals_.size() != size || i > first + 1) { merge(lists, first, i); }
+        merge(lists, first, i);
         hint_ = first;
     }
 
@@ -171,10 +170,11 @@ private:
                 lists.same(left.reads, right.reads)) {
                 left.end = right.end;
                 lists.clear(right.reads);
-            } else {
-                intervals_[++to] = right;
+            } else if (++to != i) {
+                intervals_[to] = right;
             }
         }
+        if (to + 1 == stop) { return; }
         intervals_.erase(intervals_.begin() + static_cast<std::ptrdiff_t>(to) + 1,
                          intervals_.begin() + static_cast<std::ptrdiff_t>(stop));
     }

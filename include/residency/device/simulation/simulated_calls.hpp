@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <cstring>
+#include <thread>
 
 #include "residency/device/simulated.hpp"
 
