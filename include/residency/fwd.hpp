@@ -2,17 +2,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "residency/config.hpp"
 #include "residency/device/device.hpp"
 
+// Forward declarations, default template arguments, and the presets: compositions that have proven themselves.
+
 namespace residency::inline RESIDENCY_ABI {
+
+namespace evict {
+class ExpectedUse;
+class Lru;
+struct Planned;
+class Scheduled;
+}  // namespace evict
+
+namespace prefetch {
+class Hinted;
+template <std::uint32_t steps>
+    requires(steps > 0)
+class Lookahead;
+struct Planned;
+class Scheduled;
+}  // namespace prefetch
+
+namespace pool {
+template <Device D>
+class Slab;
+template <Device D>
+class StreamOrdered;
+template <VirtualMemoryDevice D>
+class Virtual;
+}  // namespace pool
 
 namespace transport {
 template <Device D>
 class Pinned;
-}
+}  // namespace transport
 
 template <class Evictor, class Prefetcher, class Pool, class Transport = transport::Pinned<typename Pool::Device>>
 class Residency;
+
+/// The default: moves planned beforehand from the schedule, over one address range. Needs virtual memory of the device; can be
+/// captured. Any order works; the order of the schedule is fast.
+template <VirtualMemoryDevice D>
+using Planned = Residency<evict::Planned, prefetch::Planned, pool::Virtual<D>>;
+
+/// The schedule decides as the program runs: for devices without virtual memory, and steps that come and go.
+template <Device D>
+using Scheduled = Residency<evict::Scheduled, prefetch::Scheduled, pool::StreamOrdered<D>>;
+
+/// Nothing known beforehand: what was used last stays, and some steps are looked ahead where there is a schedule.
+template <Device D>
+using Cached = Residency<evict::Lru, prefetch::Lookahead<4>, pool::StreamOrdered<D>>;
+
+/// Mixtures of experts: equal slots, experts ranked by expected use, the router's guesses brought ahead.
+template <Device D>
+using Experts = Residency<evict::ExpectedUse, prefetch::Hinted, pool::Slab<D>>;
 
 }  // namespace residency::inline RESIDENCY_ABI

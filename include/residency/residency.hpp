@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Everything that needs the standard library only. Beside it: residency/device/cuda.hpp (the CUDA runtime), residency/format/…
+// (model files) and residency/interop/….
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/residency.hpp"
+#include "residency/device/device.hpp"
+#include "residency/device/simulated.hpp"
+#include "residency/error.hpp"
+#include "residency/evict/belady.hpp"
+#include "residency/evict/expected_use.hpp"
+#include "residency/evict/fifo.hpp"
+#include "residency/evict/gdsf.hpp"
+#include "residency/evict/lfu.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/evict/s3_fifo.hpp"
+#include "residency/evict/scheduled.hpp"
+#include "residency/evict/sieve.hpp"
+#include "residency/evict/static_split.hpp"
+#include "residency/fwd.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/schedule_builder.hpp"
+#include "residency/plan/planner.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/hinted.hpp"
+#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/scheduled.hpp"
+#include "residency/transport/pinned.hpp"
+#include "residency/version.hpp"
