@@ -69,8 +69,8 @@ public:
     }
     /// Takes the memory, leaves the addresses.
     static void revoke(std::byte* at, std::uint64_t bytes) noexcept {
-        ::mmap(at, round_up(bytes, page_bytes()), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-               -1, 0);
+        static_cast<void>(::mmap(at, round_up(bytes, page_bytes()), PROT_NONE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
     }
 
     /// Physical memory that can be mapped at several addresses, filled with `value`: its offset, or false.
