@@ -67,10 +67,10 @@ public:
         return ::mmap(at, round_up(bytes, page_bytes()), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
     }
-    /// Takes the memory, leaves the addresses.
-    static void revoke(std::byte* at, std::uint64_t bytes) noexcept {
-        static_cast<void>(::mmap(at, round_up(bytes, page_bytes()), PROT_NONE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
+    /// Takes the memory, leaves the addresses; false where the process has too many mappings, and the memory stays.
+    static bool revoke(std::byte* at, std::uint64_t bytes) noexcept {
+        return ::mmap(at, round_up(bytes, page_bytes()), PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
     }
 
     /// Physical memory that can be mapped at several addresses, filled with `value`: its offset, or false.
