@@ -99,9 +99,7 @@ public:
             if (!is_streamed_here(StorageId{i})) { continue; }
             ++stage_.counters->evictions;
             stage_.counters->evicted_bytes += raw_bytes_[i];
-            leave(StorageId{i});
         }
-        partial_ = {};
         const std::uint64_t before = cap_;
         close();
         auto opened = open_pool(cap_bytes);
@@ -169,9 +167,11 @@ public:
     void close() noexcept {
         for (std::uint32_t i = 0; is_open_ && i < stage_.tenants.size(); ++i) {
             if (!is_streamed_here(StorageId{i})) { continue; }
-            void* at = std::exchange(stage_.tenants[i].address, nullptr);
+            void* at = stage_.tenants[i].address;
             static_cast<void>(pool_.deallocate(at, raw_bytes_[i], stage_.executor->copy_stream()).has_value());
+            leave(StorageId{i});
         }
+        partial_ = {};
         if (is_open_) { pool_.close(); }
         is_open_ = false;
     }
@@ -241,6 +241,9 @@ private:
     }
 
     [[nodiscard]] Status fetch_missing(std::span<const StorageId> wanted, std::uint64_t missing_bytes, Moment now) {
+        if (!is_open_) {
+            return Error{ErrorKind::out_of_memory, "the device has refused the memory of this budget: set another one"};
+        }
         ++epoch_;
         for (const StorageId id : wanted) { marks_[index(id)] = epoch_; }
         if constexpr (Prefetcher::interruptible) { prefetcher_.clear(); }
@@ -376,7 +379,7 @@ private:
 
     /// Brings ahead what the prefetcher proposes. Best effort: nothing here fails a pass.
     void pump(Moment now) noexcept {
-        if (here_ == streamed_) { return; }
+        if (here_ == streamed_ || !is_open_) { return; }
         if constexpr (Prefetcher::interruptible) {
             pump_pieces(now);
         } else {
