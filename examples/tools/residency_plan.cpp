@@ -79,7 +79,8 @@ plan::Problem read_problem(const Json& in) {
     problem.alignment_bytes = 1;
     const Json& link = member(in, "link", "the problem");
     problem.link.bytes_per_second = real(member(link, "bytes_per_second", "link"), "link.bytes_per_second");
-    problem.link.latency_seconds = link.contains("latency_seconds") ? real(link["latency_seconds"], "link.latency_seconds") : 0.0;
+    problem.link.latency_seconds =
+        link.contains("latency_seconds") ? real(link["latency_seconds"], "link.latency_seconds") : 0.0;
     if (in.contains("budget_bytes")) { problem.budget_bytes = whole(in["budget_bytes"], "budget_bytes"); }
     if (in.contains("chunk_bytes")) { problem.chunk_bytes = whole(in["chunk_bytes"], "chunk_bytes"); }
     if (in.contains("cyclic")) {
@@ -132,7 +133,9 @@ std::uint64_t read_budget(const std::string& text, const plan::Problem& problem)
             const double share = static_cast<double>(budget->amount()) / 100;
             return static_cast<std::uint64_t>(share * static_cast<double>(total));
         }
-        default: throw Refused{"budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
+        default:
+            throw Refused{"budget \"" + text +
+                          "\": there is no device here, give bytes or a percentage of the weights"};
     }
 }
 
@@ -206,14 +209,16 @@ Json print_plan(const plan::Problem& problem, const plan::Plan& plan) {
     }
     const Ranges ranges{plan};
     for (const plan::Copy& copy : plan.residents()) {
-        ranges.each_storage(copy, "at", [&](std::uint32_t, Json entry) { out["resident"].push_back(std::move(entry)); });
+        ranges.each_storage(copy, "at",
+                            [&](std::uint32_t, Json entry) { out["resident"].push_back(std::move(entry)); });
     }
     for (std::size_t k = 0; k < plan.calls().size(); ++k) {
         const plan::Call& call = plan.calls()[k];
         for (const plan::Copy& copy : plan.copies(call)) {
             ranges.each_storage(copy, "to", [&](std::uint32_t storage, Json entry) {
                 entry["call"] = k;
-                entry["waits_for"] = call.wait.exists() ? Json{{"pass", call.wait.pass}, {"step", call.wait.step}} : Json(nullptr);
+                entry["waits_for"] =
+                    call.wait.exists() ? Json{{"pass", call.wait.pass}, {"step", call.wait.step}} : Json(nullptr);
                 entry["needed_by"] = plan.is_cyclic() ? first[storage] : copy.needed_by;
                 out["copies"].push_back(std::move(entry));
             });
@@ -257,8 +262,6 @@ int main(int count, char** arguments) {
         return 0;
     } catch (const Json::exception& error) {
         std::cerr << "residency-plan: not JSON: " << error.what() << '\n';
-    } catch (const std::exception& error) {
-        std::cerr << "residency-plan: " << error.what() << '\n';
-    }
+    } catch (const std::exception& error) { std::cerr << "residency-plan: " << error.what() << '\n'; }
     return 2;
 }

@@ -151,7 +151,8 @@ private:
             victims_.push_back(*victim);
         }
         for (std::uint32_t i = 0; i < bytes_.size() && !failed_; ++i) {
-            expect(!is_here_[i] || leases_[i] != 0 || passed[i], "E3: a storage stays on the device until it is removed");
+            expect(!is_here_[i] || leases_[i] != 0 || passed[i],
+                   "E3: a storage stays on the device until it is removed");
         }
     }
 
@@ -188,7 +189,8 @@ void check_eviction_policy(const EvictionSuite& suite = {}, const std::function<
         const auto victims = detail::EvictionRun<E>{suite, seed}.run(fresh, false);
         const auto again = detail::EvictionRun<E>{suite, seed}.run(reused, true);
         CHECK_MESSAGE(victims == again,
-                      "E5, E6: the same calls give the same victims, also after another attach and from an evictor that is moved");
+                      "E5, E6: the same calls give the same victims, also after another attach and from an evictor "
+                      "that is moved");
     }
 }
 

@@ -23,10 +23,11 @@ namespace residency::conformance {
 /// prefetcher, the number of storages, the present moment, and a number that is the same for the same run.
 template <prefetch::PrefetchPolicy P>
 struct PrefetchSuite {
-    std::uint32_t seed = 1;                                ///< of the first run
-    std::uint32_t runs = 40;                               ///< each of another size and order
-    std::uint32_t steps = 120;                             ///< in each run
-    std::function<std::uint64_t()> allocations = nullptr;  ///< counts allocations so far; without it F1's first half is not checked
+    std::uint32_t seed = 1;     ///< of the first run
+    std::uint32_t runs = 40;    ///< each of another size and order
+    std::uint32_t steps = 120;  ///< in each run
+    std::function<std::uint64_t()> allocations =
+        nullptr;  ///< counts allocations so far; without it F1's first half is not checked
     std::function<void(P&, std::uint32_t storages, prefetch::Moment now, std::uint32_t number)> prepare = nullptr;
 };
 
@@ -39,7 +40,8 @@ struct Proposal {
 };
 
 template <prefetch::PrefetchPolicy P>
-std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t seed, std::optional<P>& here, bool moves) {
+std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t seed, std::optional<P>& here,
+                                   bool moves) {
     std::mt19937 random{seed};
     const auto below = [&](std::uint32_t bound) { return static_cast<std::uint32_t>(random() % bound); };
     const std::uint32_t storages = 1 + below(50);
@@ -56,7 +58,8 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
         for (std::uint32_t i = below(4); i > 0; --i) { uses.push_back(StorageId{below(storages)}); }
         offsets.push_back(uses.size());
     }
-    const UseOrder order = *UseOrder::try_from(offsets, uses, storages, below(2) == 0 ? Cycle::cyclic : Cycle::one_shot);
+    const UseOrder order =
+        *UseOrder::try_from(offsets, uses, storages, below(2) == 0 ? Cycle::cyclic : Cycle::one_shot);
     REQUIRE_MESSAGE(here->attach({bytes, total / 2, &order}), "attach");
 
     std::vector<Proposal> all;
@@ -87,7 +90,8 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
         CHECK_MESSAGE(is_valid, "F1, F2: proposals are storages of the catalog, no more than there are");
         for (std::size_t a = 0; a < now_proposed.size(); ++a) {
             for (std::size_t b = 0; b < a; ++b) {
-                CHECK_MESSAGE(now_proposed[a].storage != now_proposed[b].storage, "F2: the same storage is offered at most once a call");
+                CHECK_MESSAGE(now_proposed[a].storage != now_proposed[b].storage,
+                              "F2: the same storage is offered at most once a call");
             }
         }
         all.insert(all.end(), now_proposed.begin(), now_proposed.end());
@@ -118,8 +122,9 @@ void check_prefetch_policy(const PrefetchSuite<P>& suite = {}, const std::functi
         CAPTURE(seed);
         std::optional<P> fresh{make()};
         const auto proposals = detail::prefetch_run(suite, seed, fresh, false);
-        CHECK_MESSAGE(proposals == detail::prefetch_run(suite, seed, reused, true),
-                      "F3, F5: the same calls give the same proposals, also after another attach and from one that is moved");
+        CHECK_MESSAGE(
+            proposals == detail::prefetch_run(suite, seed, reused, true),
+            "F3, F5: the same calls give the same proposals, also after another attach and from one that is moved");
     }
 }
 

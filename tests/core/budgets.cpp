@@ -27,8 +27,8 @@ residency::Schedule steps_of(const Model& model) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("C9: below the floor is refused, with the floor, the step that sets it and a value that works", Weights,
-                   OnDemand, Ahead) {
+TEST_CASE_TEMPLATE("C9: below the floor is refused, with the floor, the step that sets it and a value that works",
+                   Weights, OnDemand, Ahead) {
     CheckedDevice device;
     const Model model = make_model(
         device, {{4096}, {4096}, {4096}, {4096}, {4096}, {4096}, {4096}, {4096}, {1000, Placement::resident}});
@@ -94,8 +94,9 @@ TEST_CASE_TEMPLATE("C10: zero is the smallest that works, and every pass runs th
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE_TEMPLATE("C10: at the total and above everything stays, streaming is off, and the ends of leases record nothing",
-                   Weights, OnDemand, Ahead) {
+TEST_CASE_TEMPLATE(
+    "C10: at the total and above everything stays, streaming is off, and the ends of leases record nothing", Weights,
+    OnDemand, Ahead) {
     CheckedDevice device;
     const Model model = make_model(device, {{4096}, {300}, {4096}, {1}, {2048}, {4096}, {777, Placement::resident}});
     const Stream stream = must(device.create_stream());

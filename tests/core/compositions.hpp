@@ -16,8 +16,8 @@ namespace streaming {
 
 using OnDemand =
     residency::Residency<residency::evict::Lru, residency::prefetch::None, residency::pool::StreamOrdered<Device>>;
-using Ahead = residency::Residency<residency::evict::Scheduled, residency::prefetch::Lookahead<2>,
-                                   residency::pool::Slab<Device>>;
+using Ahead =
+    residency::Residency<residency::evict::Scheduled, residency::prefetch::Lookahead<2>, residency::pool::Slab<Device>>;
 
 template <class Weights>
 typename Weights::Options options(std::uint64_t budget, residency::Schedule schedule = {}) {

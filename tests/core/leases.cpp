@@ -46,7 +46,8 @@ TEST_CASE_TEMPLATE("C15: a leased storage stays at its place while everything el
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("C16 C17: exhaustion is refused whole, with the numbers, and what is leased stays; it works once leases end") {
+TEST_CASE(
+    "C16 C17: exhaustion is refused whole, with the numbers, and what is leased stays; it works once leases end") {
     CheckedDevice device;
     const Model model = uniform_model(device, 6, 4096);
     const Stream stream = must(device.create_stream());

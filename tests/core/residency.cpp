@@ -45,8 +45,8 @@ TEST_CASE_TEMPLATE("C8 C13 C14: passes through a small budget give every byte, i
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE_TEMPLATE("C13 C18: in steady state no pass waits on the host, creates events or allocates device memory", Weights,
-                   OnDemand, Ahead) {
+TEST_CASE_TEMPLATE("C13 C18: in steady state no pass waits on the host, creates events or allocates device memory",
+                   Weights, OnDemand, Ahead) {
     CheckedDevice device;
     const Model model = uniform_model(device, 12, 8192);
     const Stream stream = must(device.create_stream());
@@ -61,9 +61,9 @@ TEST_CASE_TEMPLATE("C13 C18: in steady state no pass waits on the host, creates 
             must(device.synchronize(stream));  // as a program does that reads a token
         }
         const auto after = device.statistics();
-        for (const CallKind kind : {CallKind::create_event, CallKind::destroy_event, CallKind::create_stream,
-                                    CallKind::allocate, CallKind::deallocate, CallKind::create_pool,
-                                    CallKind::synchronize_event, CallKind::synchronize_device}) {
+        for (const CallKind kind :
+             {CallKind::create_event, CallKind::destroy_event, CallKind::create_stream, CallKind::allocate,
+              CallKind::deallocate, CallKind::create_pool, CallKind::synchronize_event, CallKind::synchronize_device}) {
             CHECK_MESSAGE(after.of(kind) == before.of(kind), std::string{residency::simulation::name(kind)});
         }
         CHECK(after.of(CallKind::synchronize_stream) == before.of(CallKind::synchronize_stream) + 3);
@@ -171,7 +171,9 @@ TEST_CASE("C6: what kernels write to a mutable storage stays through passes that
             auto lease = must(pass.try_acquire(weight(3)));
             verify(device, model, lease, weight(3), stream);
             auto* const at = lease.writable<unsigned char>(weight(3));
-            must(device.launch(stream, {.name = "write", .reads = {}, .writes = {{at, 512}}, .body = [at] { std::memset(at, 7, 512); }}));
+            must(device.launch(stream, {.name = "write", .reads = {}, .writes = {{at, 512}}, .body = [at] {
+                                            std::memset(at, 7, 512);
+                                        }}));
         }
         for (int i = 0; i < 3; ++i) {
             auto pass = must(weights.try_begin(stream));
@@ -199,8 +201,9 @@ TEST_CASE("C6: what kernels write to a mutable storage stays through passes that
 
 TEST_CASE("placements: residents arrive once and never leave, host storages cost no device bytes") {
     CheckedDevice device;
-    const Model model =
-        make_model(device, {{4096}, {3000, Placement::resident}, {5000, Placement::host}, {4096}, {100, Placement::resident}, {4096}});
+    const Model model = make_model(
+        device,
+        {{4096}, {3000, Placement::resident}, {5000, Placement::host}, {4096}, {100, Placement::resident}, {4096}});
     const Stream stream = must(device.create_stream());
     const std::uint64_t before = must(device.memory()).free_bytes;
     {

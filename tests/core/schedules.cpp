@@ -27,7 +27,9 @@ TEST_CASE("lenient: what diverges from the schedule is right, and counted; in or
         CHECK(weights.statistics().total.divergences == 0);
         // The same by weights, parts of a step apart, the same part twice.
         auto pass = must(weights.try_begin(stream));
-        for (const std::uint32_t w : {0U, 1U, 1U, 2U, 3U, 0U, 4U}) { static_cast<void>(must(pass.try_acquire(weight(w)))); }
+        for (const std::uint32_t w : {0U, 1U, 1U, 2U, 3U, 0U, 4U}) {
+            static_cast<void>(must(pass.try_acquire(weight(w))));
+        }
         must(pass.try_end());
         CHECK(weights.statistics().last_pass.divergences == 0);
         // A step left out, one that comes back, and a weight of no step.
@@ -59,7 +61,9 @@ TEST_CASE("strict: an error names what was expected and what came, without side 
     const Model model = uniform_model(device, 5, 4096);
     const Stream stream = must(device.create_stream());
     residency::ScheduleBuilder builder{model.catalog};
-    builder.step({weight(0)}, std::nullopt, "first").step({weight(1), weight(2)}, std::nullopt, "second").step({weight(3)});
+    builder.step({weight(0)}, std::nullopt, "first")
+        .step({weight(1), weight(2)}, std::nullopt, "second")
+        .step({weight(3)});
     const Schedule schedule = must(builder.try_build());
     {
         auto chosen = options<OnDemand>(3 * 4096, schedule);

@@ -16,8 +16,8 @@ using CallKind = Device::CallKind;
 
 TEST_SUITE_BEGIN("core teardown and captures");
 
-TEST_CASE_TEMPLATE("C20: torn down with kernels and copies in flight, it waits for them and gives everything back", Weights,
-                   OnDemand, Ahead) {
+TEST_CASE_TEMPLATE("C20: torn down with kernels and copies in flight, it waits for them and gives everything back",
+                   Weights, OnDemand, Ahead) {
     CheckedDevice device;
     const Model model = uniform_model(device, 6, 4096);
     const Stream stream = must(device.create_stream());
@@ -62,8 +62,8 @@ TEST_CASE("C20: moved, it goes on; assigned over, the old one is torn down") {
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE_TEMPLATE("C20: on a device that is lost every call is an error, and teardown leaks rather than touches", Weights,
-                   OnDemand, Ahead) {
+TEST_CASE_TEMPLATE("C20: on a device that is lost every call is an error, and teardown leaks rather than touches",
+                   Weights, OnDemand, Ahead) {
     CheckedDevice device;
     device.leaks_expected = true;
     const Model model = uniform_model(device, 6, 4096);

@@ -47,11 +47,14 @@ TEST_CASE("C22: several Residencies in several threads share host bytes and a de
                     const auto bytes = lease->bytes(weight(w));
                     const std::byte* host = model.catalog.host_bytes(residency::StorageId{w});
                     const auto launched = device.launch(
-                        *stream, {.name = "verify", .reads = {{bytes.data(), bytes.size()}}, .writes = {},
-                                  .body = [at = bytes.data(), host, wrong = model.wrong.get(), seen = model.verified.get()] {
-                                      *wrong += std::memcmp(at, host, 4096) == 0 ? 0U : 1U;
-                                      ++*seen;
-                                  }});
+                        *stream,
+                        {.name = "verify",
+                         .reads = {{bytes.data(), bytes.size()}},
+                         .writes = {},
+                         .body = [at = bytes.data(), host, wrong = model.wrong.get(), seen = model.verified.get()] {
+                             *wrong += std::memcmp(at, host, 4096) == 0 ? 0U : 1U;
+                             ++*seen;
+                         }});
                     failed[t] += launched ? 0U : 1U;
                 }
                 failed[t] += pass->try_end() ? 0U : 1U;

@@ -24,8 +24,8 @@
 
 using namespace residency;
 
-TEST_CASE_TEMPLATE("evictors keep their contract", E, evict::Lru, evict::Fifo, evict::Lfu, evict::Sieve, evict::S3Fifo, evict::Gdsf,
-                   evict::ExpectedUse, evict::StaticSplit, evict::Scheduled, evict::Belady) {
+TEST_CASE_TEMPLATE("evictors keep their contract", E, evict::Lru, evict::Fifo, evict::Lfu, evict::Sieve, evict::S3Fifo,
+                   evict::Gdsf, evict::ExpectedUse, evict::StaticSplit, evict::Scheduled, evict::Belady) {
     conformance::check_eviction_policy<E>({.allocations = test::allocations});
 }
 
@@ -36,9 +36,8 @@ TEST_CASE("with other settings too") {
     conformance::check_eviction_policy<evict::StaticSplit>({.allocations = test::allocations}, [] {
         return evict::StaticSplit{{.choice = evict::StaticSplit::Choice::prefix, .ring_steps = 1}};
     });
-    conformance::check_eviction_policy<evict::ExpectedUse>({.allocations = test::allocations}, [] {
-        return evict::ExpectedUse{{.slow_rounds = 2, .fast_rounds = 0.5}};
-    });
+    conformance::check_eviction_policy<evict::ExpectedUse>(
+        {.allocations = test::allocations}, [] { return evict::ExpectedUse{{.slow_rounds = 2, .fast_rounds = 0.5}}; });
 }
 
 namespace {
@@ -88,9 +87,15 @@ void check_faulty() {
 }  // namespace
 
 TEST_CASE("the suite accepts a simple evictor") { check_faulty<Fault::none>(); }
-TEST_CASE("the suite notices a victim that is not there" * doctest::should_fail()) { check_faulty<Fault::absent_victim>(); }
-TEST_CASE("the suite notices a victim that may not leave" * doctest::should_fail()) { check_faulty<Fault::leased_victim>(); }
+TEST_CASE("the suite notices a victim that is not there" * doctest::should_fail()) {
+    check_faulty<Fault::absent_victim>();
+}
+TEST_CASE("the suite notices a victim that may not leave" * doctest::should_fail()) {
+    check_faulty<Fault::leased_victim>();
+}
 TEST_CASE("the suite notices a missing victim" * doctest::should_fail()) { check_faulty<Fault::no_victim>(); }
-TEST_CASE("the suite notices a victim that is taken for gone" * doctest::should_fail()) { check_faulty<Fault::forgets>(); }
+TEST_CASE("the suite notices a victim that is taken for gone" * doctest::should_fail()) {
+    check_faulty<Fault::forgets>();
+}
 TEST_CASE("the suite notices an allocation" * doctest::should_fail()) { check_faulty<Fault::allocates>(); }
 TEST_CASE("the suite notices answers that differ" * doctest::should_fail()) { check_faulty<Fault::random>(); }

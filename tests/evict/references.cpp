@@ -49,7 +49,7 @@ struct RandomTrace {
         for (std::uint32_t i = 0; i < 1500; ++i) {
             const double u = (below(1u << 20) + 1) / static_cast<double>(1u << 20);
             switch (below(4)) {
-                case 0: at = (at + 1) % storages; break;                       // a scan
+                case 0: at = (at + 1) % storages; break;  // a scan
                 case 1: at = below(storages); break;
                 default: at = static_cast<std::uint32_t>((storages - 1) * std::pow(u, skew));
             }

@@ -52,8 +52,12 @@ inline Counts queue_cache(const std::vector<Request>& requests, std::uint64_t ca
     }
     return counts;
 }
-inline Counts lru(const std::vector<Request>& requests, std::uint64_t capacity) { return queue_cache(requests, capacity, true); }
-inline Counts fifo(const std::vector<Request>& requests, std::uint64_t capacity) { return queue_cache(requests, capacity, false); }
+inline Counts lru(const std::vector<Request>& requests, std::uint64_t capacity) {
+    return queue_cache(requests, capacity, true);
+}
+inline Counts fifo(const std::vector<Request>& requests, std::uint64_t capacity) {
+    return queue_cache(requests, capacity, false);
+}
 
 /// Policies that evict the smallest of (score, time of the last use).
 template <class Score, class Left>

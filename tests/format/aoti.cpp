@@ -29,7 +29,8 @@ Result<format::ModelFile> package(const std::string& bytes) {
 }
 Result<format::ModelFile> blob(std::size_t bytes, const std::vector<format::AotiConstant>& constants,
                                format::AotiLayout layout = format::AotiLayout::automatic) {
-    return over(std::string(bytes, 'x'), [&](const format::Input& input) { return format::try_read_aoti_blob(input, constants, layout); });
+    return over(std::string(bytes, 'x'),
+                [&](const format::Input& input) { return format::try_read_aoti_blob(input, constants, layout); });
 }
 Result<std::vector<format::AotiConstant>> table(const std::string& text) {
     return over(text, [](const format::Input& input) { return format::try_read_aoti_constants(input); });
@@ -84,7 +85,8 @@ TEST_CASE("aoti: a blob by itself, dense and padded") {
     }
     CHECK(refused(format::try_read_aoti_blob(*dense, *constants, format::AotiLayout::padded), "size of its constants"));
 
-    const std::vector<format::AotiConstant> two{{"a", "float32", {3}, {}, 0, 12}, {"b", "torch.int8", {70}, {1}, 0, 70}};
+    const std::vector<format::AotiConstant> two{{"a", "float32", {3}, {}, 0, 12},
+                                                {"b", "torch.int8", {70}, {1}, 0, 70}};
     const auto padded = blob(64 + 128, two);
     REQUIRE(padded);
     CHECK(padded->storages[1].offset_bytes == 64);
@@ -99,14 +101,18 @@ TEST_CASE("aoti: a blob by itself, dense and padded") {
     CHECK(refused(blob(12, {{"a", "float32", {2, 2}, {UINT64_MAX, 1}, 0, 12}}), "64 bits"));
     CHECK(refused(blob(12, {{"a", "float32", {3}, {1, 1}, 0, 12}}), "strides"));
     CHECK(refused(blob(24, {{"a", "float32", {3}, {}, 0, 12}, {"a", "float32", {3}, {}, 0, 12}}), "given twice"));
-    CHECK(refused(blob(24, {{"a", "int8", {1}, {}, 0, UINT64_MAX}, {"b", "int8", {1}, {}, 0, UINT64_MAX}}), "more than 64 bits"));
+    CHECK(refused(blob(24, {{"a", "int8", {1}, {}, 0, UINT64_MAX}, {"b", "int8", {1}, {}, 0, UINT64_MAX}}),
+                  "more than 64 bits"));
 }
 
 TEST_CASE("aoti: the table of constants in generated code") {
-    const auto line = [](int i, const std::string& rest) { return "    constants_info_[" + std::to_string(i) + "]." + rest + ";\n"; };
+    const auto line = [](int i, const std::string& rest) {
+        return "    constants_info_[" + std::to_string(i) + "]." + rest + ";\n";
+    };
     const auto entry = [&](int i, const std::string& name, const std::string& folded = "false") {
-        return line(i, "name = \"" + name + "\"") + line(i, "dtype = static_cast<int32_t>(cached_torch_dtype_bfloat16)") +
-               line(i, "offset = 2L") + line(i, "data_size = 64") + line(i, "from_folded = " + folded) + line(i, "shape = {2, 6L}") +
+        return line(i, "name = \"" + name + "\"") +
+               line(i, "dtype = static_cast<int32_t>(cached_torch_dtype_bfloat16)") + line(i, "offset = 2L") +
+               line(i, "data_size = 64") + line(i, "from_folded = " + folded) + line(i, "shape = {2, 6L}") +
                line(i, "stride = {6, 1}") + line(i, "original_fqn = \"" + name + ".weight\"");
     };
     const auto constants = table("int x;\n" + entry(0, "a") + entry(1, "f", "true") + entry(2, "q\\\"") + "tail");
@@ -155,7 +161,9 @@ TEST_CASE("aoti: an unpacked package is read by its configuration") {
 TEST_CASE("aoti: configurations that break their form are refused") {
     const support::TemporaryFolder folder;
     folder.write("w", std::string(8, 'x'));
-    const auto saved = [&](const std::string& text) { return format::try_read_aoti(folder.write("weights_config.json", text)); };
+    const auto saved = [&](const std::string& text) {
+        return format::try_read_aoti(folder.write("weights_config.json", text));
+    };
     CHECK(saved("{}"));
     CHECK(refused(saved("[]"), "not an object"));
     CHECK(refused(saved(R"({"a":1})"), "not an array of"));
@@ -165,10 +173,12 @@ TEST_CASE("aoti: configurations that break their form are refused") {
     CHECK(refused(saved(R"({"a":["../w",[1],[1],0]})"), "not an array of"));
     CHECK(refused(saved(R"({"a":["w",[1],[1],0]})"), "ZIP"));
     CHECK(refused(saved(R"({"a":["w",[1],[1],0],"a":["w",[1],[1],0]})"), "given twice"));
-    const auto payload = [&](const std::string& fields, const std::string& dtype = "7", const std::string& sizes = R"([{"as_int":2}])") {
-        return format::try_read_aoti(folder.write("weights_config.json",
-            "{\"config\":{\"a\":{" + fields + ",\"tensor_meta\":{\"dtype\":" + dtype + ",\"sizes\":" + sizes +
-            R"(,"strides":[{"as_int":1}],"storage_offset":{"as_int":0}}}}})"));
+    const auto payload = [&](const std::string& fields, const std::string& dtype = "7",
+                             const std::string& sizes = R"([{"as_int":2}])") {
+        return format::try_read_aoti(
+            folder.write("weights_config.json", "{\"config\":{\"a\":{" + fields +
+                                                    ",\"tensor_meta\":{\"dtype\":" + dtype + ",\"sizes\":" + sizes +
+                                                    R"(,"strides":[{"as_int":1}],"storage_offset":{"as_int":0}}}}})"));
     };
     const std::string good = R"("path_name":"w","use_pickle":false)";
     CHECK(payload(good));
@@ -191,10 +201,13 @@ TEST_CASE("aoti: damaged archives are refused") {
     CHECK_FALSE(package(whole + "x"));
     const auto changed = [&](const std::string& from, const std::string& to) {
         std::string copy = whole;
-        for (std::size_t at = copy.find(from); at != std::string::npos; at = copy.find(from, at + to.size())) { copy.replace(at, from.size(), to); }
+        for (std::size_t at = copy.find(from); at != std::string::npos; at = copy.find(from, at + to.size())) {
+            copy.replace(at, from.size(), to);
+        }
         return package(copy);
     };
-    CHECK(changed("saved/data/weights/weight_0", "saved/data/weights/weight_9").error().message().find("weight_0") != std::string::npos);
+    CHECK(changed("saved/data/weights/weight_0", "saved/data/weights/weight_9").error().message().find("weight_0") !=
+          std::string::npos);
     CHECK_FALSE(changed("data/weights/weight_0", "data/weights/weight_1"));
     CHECK(refused(changed("_rebuild_tensor_v2", "_rebuild_tensor_vX"), "not the pickle of a tensor"));
     CHECK(refused(changed("FloatStorage", "FloatStoragX"), "unknown type"));
@@ -211,17 +224,25 @@ TEST_CASE("aoti: pickles of tensors") {
     const std::string source = "memory";
     const auto read = [&](const std::string& text) { return TorchPickle::try_read(text, source, 0); };
     // What PyTorch 2.15 writes for a parameter of float8_e4m3fn, shape [2, 3].
-    const std::string storage = "ctorch._utils\n_rebuild_tensor_v3\n((" +
-                                literal("X\7\0\0\0storagectorch.storage\nUntypedStorage\nX\1\0\0\0" "0X\3\0\0\0cpuK\6tQ");
-    const std::string tensor = storage + literal("K\0K\2K\3\x86K\3K\1\x86\x89" "ccollections\nOrderedDict\n)Rctorch\nfloat8_e4m3fn\ntR");
-    const auto parameter = read("\x80\2" "ctorch._utils\n_rebuild_parameter\n" + tensor + "\x88}\x87R.");
+    const std::string storage =
+        "ctorch._utils\n_rebuild_tensor_v3\n((" + literal(
+                                                      "X\7\0\0\0storagectorch.storage\nUntypedStorage\nX\1\0\0\0"
+                                                      "0X\3\0\0\0cpuK\6tQ");
+    const std::string tensor = storage + literal(
+                                             "K\0K\2K\3\x86K\3K\1\x86\x89"
+                                             "ccollections\nOrderedDict\n)Rctorch\nfloat8_e4m3fn\ntR");
+    const auto parameter = read(
+        "\x80\2"
+        "ctorch._utils\n_rebuild_parameter\n" +
+        tensor + "\x88}\x87R.");
     REQUIRE(parameter);
     CHECK(parameter->dtype.name == "float8_e4m3fn");
     CHECK(parameter->is_untyped);
     CHECK(parameter->storage_elements == 6);
     CHECK(parameter->shape == std::vector<std::uint64_t>{2, 3});
     CHECK(parameter->strides == std::vector<std::uint64_t>{3, 1});
-    for (const std::string bad : {"", ".", "\x80\2.", "N.", "(.", "NN.", "cos\nsystem\n(X\2\0\0\0lstR.", "h\1.", "q\1.", "\x86.", "t.", "R.", "Q.", "X\377\377\377\377."}) {
+    for (const std::string bad : {"", ".", "\x80\2.", "N.", "(.", "NN.", "cos\nsystem\n(X\2\0\0\0lstR.", "h\1.", "q\1.",
+                                  "\x86.", "t.", "R.", "Q.", "X\377\377\377\377."}) {
         CHECK_FALSE(read(bad));
     }
     CHECK(refused(read(std::string(10000, 'N')), "too many operations"));

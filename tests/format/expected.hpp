@@ -27,13 +27,15 @@ inline std::string hex(std::string_view bytes) {
 }
 
 /// The bytes of a weight, read from the file that the model names.
-inline std::string bytes_of(const residency::format::ModelFile& model, const residency::format::ModelFile::WeightEntry& weight) {
+inline std::string bytes_of(const residency::format::ModelFile& model,
+                            const residency::format::ModelFile::WeightEntry& weight) {
     const auto& storage = model.storages.at(weight.storage);
     return read_all(model.files.at(storage.file).path).substr(storage.offset_bytes + weight.offset_bytes, weight.bytes);
 }
 
 /// Compares a model with what the reference implementation said of it, bytes included; returns the expectation.
-inline nlohmann::json check_against_reference(const residency::format::ModelFile& model, const std::string& expectation) {
+inline nlohmann::json check_against_reference(const residency::format::ModelFile& model,
+                                              const std::string& expectation) {
     const auto expected = nlohmann::json::parse(read_all(fixture(expectation)));
     std::map<std::string, const residency::format::ModelFile::WeightEntry*> by_name;
     for (const auto& weight : model.weights) { by_name[weight.name] = &weight; }

@@ -24,7 +24,9 @@ class Bytes {
 public:
     template <class T>
     Bytes& number(T value) {
-        for (std::size_t i = 0; i < sizeof(T); ++i) { text += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i) & 255); }
+        for (std::size_t i = 0; i < sizeof(T); ++i) {
+            text += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i) & 255);
+        }
         return *this;
     }
     Bytes& string(std::string_view value) {
@@ -37,9 +39,11 @@ public:
         return *this;
     }
     Bytes& header(std::uint64_t tensors, std::uint64_t metadata, std::uint32_t version = 3) {
-        return raw("GGUF").number<std::uint32_t>(version).number<std::uint64_t>(tensors).number<std::uint64_t>(metadata);
+        return raw("GGUF").number<std::uint32_t>(version).number<std::uint64_t>(tensors).number<std::uint64_t>(
+            metadata);
     }
-    Bytes& tensor(std::string_view name, const std::vector<std::uint64_t>& dimensions, std::uint32_t type, std::uint64_t offset) {
+    Bytes& tensor(std::string_view name, const std::vector<std::uint64_t>& dimensions, std::uint32_t type,
+                  std::uint64_t offset) {
         string(name).number<std::uint32_t>(static_cast<std::uint32_t>(dimensions.size()));
         for (const std::uint64_t n : dimensions) { number<std::uint64_t>(n); }
         return number<std::uint32_t>(type).number<std::uint64_t>(offset);
@@ -82,19 +86,21 @@ TEST_CASE("gguf: files of the reference implementation read back equal") {
             REQUIRE(value != nullptr);
             const auto& reference = want.at("value");
             if (const auto* array = std::get_if<GgufArray>(&value->value)) {
-                std::visit([&](const auto& values) {
-                    REQUIRE(values.size() == reference.size());
-                    for (std::size_t i = 0; i < values.size(); ++i) {
-                        using Element = std::remove_cvref_t<decltype(values[i])>;
-                        if constexpr (std::is_same_v<Element, GgufArray>) {
-                            FAIL("no nested arrays here");
-                        } else if (array->kind == GgufKind::boolean) {
-                            CHECK((values[i] != Element{}) == reference[i].template get<bool>());
-                        } else {
-                            CHECK(values[i] == reference[i].template get<Element>());
+                std::visit(
+                    [&](const auto& values) {
+                        REQUIRE(values.size() == reference.size());
+                        for (std::size_t i = 0; i < values.size(); ++i) {
+                            using Element = std::remove_cvref_t<decltype(values[i])>;
+                            if constexpr (std::is_same_v<Element, GgufArray>) {
+                                FAIL("no nested arrays here");
+                            } else if (array->kind == GgufKind::boolean) {
+                                CHECK((values[i] != Element{}) == reference[i].template get<bool>());
+                            } else {
+                                CHECK(values[i] == reference[i].template get<Element>());
+                            }
                         }
-                    }
-                }, array->values);
+                    },
+                    array->values);
             } else if (value->kind == GgufKind::boolean) {
                 CHECK((std::get<std::uint64_t>(value->value) != 0) == reference.get<bool>());
             } else if (const auto* text = std::get_if<std::string>(&value->value)) {
@@ -118,7 +124,9 @@ TEST_CASE("gguf: the fixture has every type, and blocks of the reference's sizes
         CHECK(known.type.name().size() == std::string_view{known.name}.size());
         CHECK(format::find_ggml_type(known.number)->type == known.type);
     }
-    for (const std::uint32_t withdrawn : {4U, 5U, 31U, 32U, 33U, 36U, 37U, 38U, 42U, UINT32_MAX}) { CHECK_FALSE(format::find_ggml_type(withdrawn)); }
+    for (const std::uint32_t withdrawn : {4U, 5U, 31U, 32U, 33U, 36U, 37U, 38U, 42U, UINT32_MAX}) {
+        CHECK_FALSE(format::find_ggml_type(withdrawn));
+    }
 }
 
 TEST_CASE("gguf: any of a split model's files stands for all") {
@@ -166,22 +174,34 @@ TEST_CASE("gguf: headers that break the specification are refused with the place
     CHECK(refused(read(Bytes{}.header(0, 0, 0x03000000)), "big-endian"));
     CHECK(refused(read(Bytes{}.header(UINT64_MAX, 0)), "more tensors"));
     CHECK(refused(read(Bytes{}.header(0, UINT64_MAX)), "more metadata"));
-    CHECK(refused(read(Bytes{}.header(0, 1).string(std::string(65536, 'k')).number<std::uint32_t>(0).raw("x")), "too long"));
+    CHECK(refused(read(Bytes{}.header(0, 1).string(std::string(65536, 'k')).number<std::uint32_t>(0).raw("x")),
+                  "too long"));
     CHECK(refused(read(Bytes{}.header(0, 1).number<std::uint64_t>(UINT64_MAX).raw(std::string(20, 'x'))), "too long"));
     CHECK(refused(read(Bytes{}.header(0, 1).string("\xff").number<std::uint32_t>(0).raw("x")), "not UTF-8"));
-    CHECK(refused(read(Bytes{}.header(0, 2).string("k").number<std::uint32_t>(0).raw("x").string("k").number<std::uint32_t>(0).raw("x")), "given twice"));
+    CHECK(refused(
+        read(
+            Bytes{}.header(0, 2).string("k").number<std::uint32_t>(0).raw("x").string("k").number<std::uint32_t>(0).raw(
+                "x")),
+        "given twice"));
     CHECK(refused(read(one_value(13, "12345678")), "unknown kind"));
     CHECK(refused(read(one_value(7, "\x02")), "neither 0 nor 1"));
     CHECK(refused(read(one_value(8, Bytes{}.string("\xed\xa0\x80").text)), "not UTF-8"));
-    CHECK(refused(read(one_value(9, Bytes{}.number<std::uint32_t>(13).number<std::uint64_t>(0).text)), "unknown kind of array"));
-    CHECK(refused(read(one_value(9, Bytes{}.number<std::uint32_t>(0).number<std::uint64_t>(UINT64_MAX).text)), "more array elements"));
-    CHECK(refused(read(one_value(9, Bytes{}.number<std::uint32_t>(8).number<std::uint64_t>(1U << 30).text)), "more array elements"));
+    CHECK(refused(read(one_value(9, Bytes{}.number<std::uint32_t>(13).number<std::uint64_t>(0).text)),
+                  "unknown kind of array"));
+    CHECK(refused(read(one_value(9, Bytes{}.number<std::uint32_t>(0).number<std::uint64_t>(UINT64_MAX).text)),
+                  "more array elements"));
+    CHECK(refused(read(one_value(9, Bytes{}.number<std::uint32_t>(8).number<std::uint64_t>(1U << 30).text)),
+                  "more array elements"));
     Bytes deep;
     deep.header(0, 1).string("k").number<std::uint32_t>(9);
     for (int i = 0; i < 9; ++i) { deep.number<std::uint32_t>(9).number<std::uint64_t>(1); }
     CHECK(refused(read(deep.number<std::uint32_t>(0).number<std::uint64_t>(0)), "nested too deeply"));
     const auto alignment = [](std::uint32_t kind, std::uint32_t value) {
-        return Bytes{}.header(0, 1).string("general.alignment").number<std::uint32_t>(kind).number<std::uint32_t>(value);
+        return Bytes{}
+            .header(0, 1)
+            .string("general.alignment")
+            .number<std::uint32_t>(kind)
+            .number<std::uint32_t>(value);
     };
     CHECK(read(alignment(4, 8)));
     CHECK(refused(read(alignment(4, 0)), "power of two"));
@@ -190,8 +210,8 @@ TEST_CASE("gguf: headers that break the specification are refused with the place
 }
 
 TEST_CASE("gguf: tensors that do not fit their type, the alignment or the file are refused") {
-    const auto one = [](std::string_view name, const std::vector<std::uint64_t>& dimensions, std::uint32_t type, std::uint64_t offset,
-                        std::size_t data) {
+    const auto one = [](std::string_view name, const std::vector<std::uint64_t>& dimensions, std::uint32_t type,
+                        std::uint64_t offset, std::size_t data) {
         return read(Bytes{}.header(1, 0).tensor(name, dimensions, type, offset).pad().raw(std::string(data, 'x')));
     };
     CHECK(one("a", {3, 2}, 0, 0, 24));
@@ -210,7 +230,12 @@ TEST_CASE("gguf: tensors that do not fit their type, the alignment or the file a
     CHECK(refused(one("a", {UINT64_MAX / 2}, 0, 0, 4), "64 bits"));
     CHECK(refused(one("\xfe", {1}, 0, 0, 4), "not UTF-8"));
     const auto two = [](std::uint64_t first, std::uint64_t second, std::size_t data, std::string_view name = "b") {
-        return read(Bytes{}.header(2, 0).tensor("a", {2}, 0, first).tensor(name, {2}, 0, second).pad().raw(std::string(data, 'x')));
+        return read(Bytes{}
+                        .header(2, 0)
+                        .tensor("a", {2}, 0, first)
+                        .tensor(name, {2}, 0, second)
+                        .pad()
+                        .raw(std::string(data, 'x')));
     };
     CHECK(two(0, 32, 40));
     CHECK(two(32, 0, 40));

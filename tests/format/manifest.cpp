@@ -15,7 +15,9 @@ TEST_CASE("manifest: weights in files of raw bytes") {
     const support::TemporaryFolder folder;
     folder.write("w.blob", std::string(200, 'x'));
     const auto read = [&](const std::string& storages, const std::string& weights, const std::string& more = "") {
-        return format::try_read_manifest(folder.write("m.json", "{\"format\":\"aotinductor\"," + more + "\"storages\":" + storages + ",\"weights\":" + weights + "}"));
+        return format::try_read_manifest(folder.write(
+            "m.json",
+            "{\"format\":\"aotinductor\"," + more + "\"storages\":" + storages + ",\"weights\":" + weights + "}"));
     };
     const std::string storage = R"([{"bytes":96,"file":"w.blob"}])";
 
@@ -42,16 +44,23 @@ TEST_CASE("manifest: weights in files of raw bytes") {
     CHECK(refused(read(R"([{"bytes":2,"offset":18446744073709551615,"file":"w.blob"}])", "[]"), "do not lie inside"));
     CHECK(refused(read(R"([{"bytes":2,"offset":"0","file":"w.blob"}])", "[]"), "not a whole number"));
     CHECK(refused(read(R"([{"bytes":2}])", "[]"), "lacks"));
-    CHECK(refused(read(R"([{"bytes":8,"offset":0,"file":"w.blob"},{"bytes":8,"offset":4,"file":"w.blob"}])", "[]"), "overlap"));
+    CHECK(refused(read(R"([{"bytes":8,"offset":0,"file":"w.blob"},{"bytes":8,"offset":4,"file":"w.blob"}])", "[]"),
+                  "overlap"));
     CHECK(read(R"([{"bytes":2,"file":"none"}])", "[]").error().kind() == ErrorKind::io);
     CHECK(refused(read(storage, R"([{"dtype":"F32","shape":[],"storage":0}])"), "no name"));
     CHECK(refused(read(storage, R"([{"name":"a","dtype":"F99","shape":[],"storage":0}])"), "unknown type"));
     CHECK(refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[-1],"storage":0}])"), "\"shape\""));
-    CHECK(refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[1],"strides":[],"storage":0}])"), "\"strides\""));
+    CHECK(
+        refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[1],"strides":[],"storage":0}])"), "\"strides\""));
     CHECK(refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[1],"storage":1}])"), "no storage"));
     CHECK(refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[25],"storage":0}])"), "does not lie inside"));
-    CHECK(refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[1],"storage":0,"offset_bytes":2}])"), "not a multiple"));
+    CHECK(refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[1],"storage":0,"offset_bytes":2}])"),
+                  "not a multiple"));
     CHECK(refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[1],"storage":0,"bytes":5}])"), "\"bytes\""));
     CHECK(refused(read(storage, R"([{"name":"a","dtype":"Q8_0","shape":[16],"storage":0}])"), "blocks"));
-    CHECK(refused(read(storage, R"([{"name":"a","dtype":"F32","shape":[1],"storage":0},{"name":"a","dtype":"F32","shape":[1],"storage":0}])"), "given twice"));
+    CHECK(refused(
+        read(
+            storage,
+            R"([{"name":"a","dtype":"F32","shape":[1],"storage":0},{"name":"a","dtype":"F32","shape":[1],"storage":0}])"),
+        "given twice"));
 }

@@ -66,9 +66,12 @@ TEST_CASE("open: a file that shrinks while it is read is an error") {
 
 TEST_CASE("text: UTF-8 is told from what is not") {
     using format::detail::is_utf8;
-    for (const char* good : {"", "a", "\xc3\x9f", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) { CHECK(is_utf8(good)); }
-    for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x9f\x80", "\xed\xa0\x80", "\xe2\x82", "\xf0\x8f\x80\x80", "\xf4\x90\x80\x80",
-                            "\xf5\x80\x80\x80", "\xff", "a\xc3"}) {
+    for (const char* good : {"", "a", "\xc3\x9f", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80",
+                             "\xf4\x8f\xbf\xbf"}) {
+        CHECK(is_utf8(good));
+    }
+    for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x9f\x80", "\xed\xa0\x80", "\xe2\x82",
+                            "\xf0\x8f\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "a\xc3"}) {
         CHECK_FALSE(is_utf8(bad));
     }
     CHECK(format::detail::shown("a\n\"") == "\"a\\x0a\\\"\"");

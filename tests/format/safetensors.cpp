@@ -21,14 +21,18 @@ std::string little(std::uint64_t value) {
     for (int i = 0; i < 8; ++i, value >>= 8) { out += static_cast<char>(value & 255); }
     return out;
 }
-std::string file_of(const std::string& header, std::size_t data_bytes) { return little(header.size()) + header + std::string(data_bytes, 'x'); }
+std::string file_of(const std::string& header, std::size_t data_bytes) {
+    return little(header.size()) + header + std::string(data_bytes, 'x');
+}
 
 Result<format::ModelFile> read(const std::string& bytes) {
     // An exact copy on the heap, so that a sanitizer sees every read beyond it.
     const std::vector<char> copy{bytes.begin(), bytes.end()};
     return format::try_read_safetensors(format::Input::over(std::as_bytes(std::span{copy}), "memory"));
 }
-Result<format::ModelFile> read(const std::string& header, std::size_t data_bytes) { return read(file_of(header, data_bytes)); }
+Result<format::ModelFile> read(const std::string& header, std::size_t data_bytes) {
+    return read(file_of(header, data_bytes));
+}
 
 constexpr const char* kOne = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
 
@@ -91,8 +95,12 @@ TEST_CASE("safetensors: what the specification allows is read") {
     CHECK(read(R"({"__metadata__":{},)" + std::string{kOne} + "}", 1));
     CHECK(read(R"({"__metadata__":null,)" + std::string{kOne} + "}", 1));
     CHECK(read(R"({"a":{"data_offsets":[0,1],"shape":[],"dtype":"BOOL"}})", 1));
-    CHECK(read(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"later":{"x":[1,null,"y",-2.5,{"z":[true]}]},"more":3}})", 1));
-    const auto zero = read(R"({"b":{"dtype":"F64","shape":[0,18446744073709551615],"data_offsets":[1,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
+    CHECK(read(
+        R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"later":{"x":[1,null,"y",-2.5,{"z":[true]}]},"more":3}})",
+        1));
+    const auto zero = read(
+        R"({"b":{"dtype":"F64","shape":[0,18446744073709551615],"data_offsets":[1,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+        1);
     REQUIRE(zero);
     CHECK(zero->weights[0].name == "a");
     CHECK(zero->weights[1].bytes == 0);
@@ -134,7 +142,8 @@ TEST_CASE("safetensors: headers that break the specification are refused with th
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":1,"data_offsets":[0,1])"), 1), "wrong kind"));
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])"), 1), "wrong kind"));
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":[1.0],"data_offsets":[0,1])"), 1), "wrong kind"));
-    CHECK(refused(read(tensor(R"("dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,1])"), 1), "wrong kind"));
+    CHECK(
+        refused(read(tensor(R"("dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,1])"), 1), "wrong kind"));
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":[[1]],"data_offsets":[0,1])"), 1), "wrong kind"));
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":["1"],"data_offsets":[0,1])"), 1), "wrong kind"));
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0])"), 1), "fewer than two"));
@@ -144,13 +153,15 @@ TEST_CASE("safetensors: headers that break the specification are refused with th
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":[2],"data_offsets":[0,1])"), 1), "does not match"));
     CHECK(refused(read(tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), 2), "whole bytes"));
     CHECK(refused(read(tensor(R"("dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0])"), 0), "64 bits"));
-    CHECK(refused(read(tensor(R"("dtype":"F64","shape":[18446744073709551615,2,0],"data_offsets":[0,0])"), 0), "64 bits"));
+    CHECK(refused(read(tensor(R"("dtype":"F64","shape":[18446744073709551615,2,0],"data_offsets":[0,0])"), 0),
+                  "64 bits"));
     CHECK(refused(read(tensor(R"("dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0])"), 0), "64 bits"));
 }
 
 TEST_CASE("safetensors: data that overlap, leave holes or belong to nothing are refused") {
     const auto two = [](const std::string& a, const std::string& b) {
-        return R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + a + R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + b + "}}";
+        return R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + a +
+               R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + b + "}}";
     };
     CHECK(read(two("[0,2]", "[2,4]"), 4));
     CHECK(read(two("[2,4]", "[0,2]"), 4));
@@ -182,7 +193,8 @@ TEST_CASE("safetensors: an index and its files must agree") {
     folder.write("1.safetensors", file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1));
     folder.write("2.safetensors", file_of(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1));
     const auto index = [&](const std::string& map) {
-        return format::try_read_safetensors(folder.write("m.safetensors.index.json", "{\"metadata\":{\"x\":[{}]},\"weight_map\":" + map + "}"));
+        return format::try_read_safetensors(
+            folder.write("m.safetensors.index.json", "{\"metadata\":{\"x\":[{}]},\"weight_map\":" + map + "}"));
     };
     REQUIRE(index(R"({"a":"1.safetensors","b":"2.safetensors"})"));
     CHECK(index(R"({"a":"1.safetensors","b":"2.safetensors"})")->weights.size() == 2);

@@ -35,7 +35,8 @@ TEST_CASE("safetensors writer: what is written reads back equal, whatever the pi
         }
         const std::vector<format::ModelFile::Metadata> metadata{{"k\\", "v\t"}, {"", "x"}};
         const auto path = folder.file("m.safetensors");
-        auto writer = SafetensorsWriter::try_create(path, tensors, round % 2 == 0 ? metadata : std::vector<format::ModelFile::Metadata>{});
+        auto writer = SafetensorsWriter::try_create(
+            path, tensors, round % 2 == 0 ? metadata : std::vector<format::ModelFile::Metadata>{});
         REQUIRE(writer);
         CHECK(writer->left_bytes() == data.size());
         for (std::size_t at = 0; at < data.size();) {
@@ -67,7 +68,8 @@ TEST_CASE("safetensors writer: an unfinished file is removed") {
     const support::TemporaryFolder folder;
     const auto path = folder.file("m.safetensors");
     {
-        auto writer = SafetensorsWriter::try_create(path, std::vector<format::SafetensorsTensor>{{"a", dtype::u8, {4}}});
+        auto writer =
+            SafetensorsWriter::try_create(path, std::vector<format::SafetensorsTensor>{{"a", dtype::u8, {4}}});
         REQUIRE(writer);
         REQUIRE(writer->try_append(support::as_bytes("ab")));
         CHECK(writer->try_append(support::as_bytes("abc")).error().kind() == ErrorKind::invalid_argument);
@@ -83,7 +85,8 @@ TEST_CASE("safetensors writer: what the format cannot hold is refused") {
     const auto refuse = [&](std::vector<format::SafetensorsTensor> tensors, const std::string& reason,
                             std::vector<format::ModelFile::Metadata> metadata = {}) {
         const auto writer = SafetensorsWriter::try_create(folder.file("m.safetensors"), tensors, metadata);
-        return !writer && writer.error().kind() == ErrorKind::invalid_argument && writer.error().message().find(reason) != std::string::npos;
+        return !writer && writer.error().kind() == ErrorKind::invalid_argument &&
+               writer.error().message().find(reason) != std::string::npos;
     };
     CHECK(refuse({{"\xff", dtype::u8, {}}}, "UTF-8"));
     CHECK(refuse({{"__metadata__", dtype::u8, {}}}, "for itself"));

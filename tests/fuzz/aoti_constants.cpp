@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
         for (const auto& constant : *constants) { total += constant.storage_bytes; }
         if (total > (1U << 20)) { return; }
         const std::vector<std::byte> blob(static_cast<std::size_t>(total));
-        support::check_model(residency::format::try_read_aoti_blob(residency::format::Input::over(blob, "blob"), *constants));
+        support::check_model(
+            residency::format::try_read_aoti_blob(residency::format::Input::over(blob, "blob"), *constants));
     });
     return 0;
 }

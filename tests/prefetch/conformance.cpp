@@ -30,7 +30,8 @@ TEST_CASE("Hinted keeps its contract under random hints") {
         std::mt19937 random{number};
         std::vector<prefetch::Hint> hints;
         for (std::uint32_t i = 0; i < number % 9; ++i) {
-            hints.push_back({StorageId{static_cast<std::uint32_t>(random() % storages)}, static_cast<float>(random() % 5) / 4,
+            hints.push_back({StorageId{static_cast<std::uint32_t>(random() % storages)},
+                             static_cast<float>(random() % 5) / 4,
                              random() % 3 == 0 ? UseOrder::never : now + random() % 4});
         }
         const std::uint64_t before = test::allocations();

@@ -24,8 +24,11 @@ namespace support {
 inline void check_refusal(const residency::Error& error) {
     using residency::ErrorKind;
     const std::string& message = error.message();
-    if (message.empty() || message.find('\n') != std::string::npos) { fuzz_failed("a message is not one line", message); }
-    if (error.kind() != ErrorKind::malformed && error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::io) {
+    if (message.empty() || message.find('\n') != std::string::npos) {
+        fuzz_failed("a message is not one line", message);
+    }
+    if (error.kind() != ErrorKind::malformed && error.kind() != ErrorKind::unsupported &&
+        error.kind() != ErrorKind::io) {
         fuzz_failed("an error of the wrong kind", message);
     }
     const auto* place = error.detail<residency::Place>();
@@ -57,7 +60,9 @@ inline void check_model(const residency::Result<residency::format::ModelFile>& m
     }
     // The catalog has limits of its own, such as names that are not empty: it may refuse, but not fail.
     const auto catalog = model->try_catalog();
-    if (catalog && catalog->total_bytes() != model->total_bytes()) { fuzz_failed("a catalog of another size", model->format); }
+    if (catalog && catalog->total_bytes() != model->total_bytes()) {
+        fuzz_failed("a catalog of another size", model->format);
+    }
 }
 
 /// Runs `read` on a copy of exactly that size on the heap, where a sanitizer sees every read beyond it.

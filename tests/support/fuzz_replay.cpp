@@ -45,11 +45,46 @@ private:
     }
 
     void change(Bytes& bytes, const std::vector<Bytes>& corpus) {
-        static constexpr std::array<std::uint64_t, 16> numbers{0, 1, 2, 7, 64, 255, 65535, 65536, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
-                                                               0x7fffffffffffffff, 0x8000000000000000, 0xfffffffffffffff8, 0xffffffffffffffff};
-        static constexpr std::array<std::string_view, 24> tokens{
-            "[", "]", "{", "}", ",", ":", "\"", "\\", "null", "true", "-1", "0", "1.5", "1e400", "18446744073709551615", "18446744073709551616",
-            "\\ud800", "\xff", "\xc0\x80", "../", "\"a\":", "[[[[[[[[", "{\"a\":{\"a\":", "9223372036854775807"};
+        static constexpr std::array<std::uint64_t, 16> numbers{0,
+                                                               1,
+                                                               2,
+                                                               7,
+                                                               64,
+                                                               255,
+                                                               65535,
+                                                               65536,
+                                                               0x7fffffff,
+                                                               0x80000000,
+                                                               0xffffffff,
+                                                               0x100000000,
+                                                               0x7fffffffffffffff,
+                                                               0x8000000000000000,
+                                                               0xfffffffffffffff8,
+                                                               0xffffffffffffffff};
+        static constexpr std::array<std::string_view, 24> tokens{"[",
+                                                                 "]",
+                                                                 "{",
+                                                                 "}",
+                                                                 ",",
+                                                                 ":",
+                                                                 "\"",
+                                                                 "\\",
+                                                                 "null",
+                                                                 "true",
+                                                                 "-1",
+                                                                 "0",
+                                                                 "1.5",
+                                                                 "1e400",
+                                                                 "18446744073709551615",
+                                                                 "18446744073709551616",
+                                                                 "\\ud800",
+                                                                 "\xff",
+                                                                 "\xc0\x80",
+                                                                 "../",
+                                                                 "\"a\":",
+                                                                 "[[[[[[[[",
+                                                                 "{\"a\":{\"a\":",
+                                                                 "9223372036854775807"};
         const std::size_t at = place(bytes);
         const std::size_t left = bytes.size() - at;
         const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(at);
@@ -64,7 +99,9 @@ private:
             case 2: {  // a number in place of another
                 const std::uint64_t number = numbers[below(numbers.size())];
                 const std::size_t width = std::size_t{1} << below(4);
-                for (std::size_t i = 0; i < width && i < left; ++i) { bytes[at + i] = static_cast<char>(number >> (8 * i) & 255); }
+                for (std::size_t i = 0; i < width && i < left; ++i) {
+                    bytes[at + i] = static_cast<char>(number >> (8 * i) & 255);
+                }
                 break;
             }
             case 3:  // a small change of a number
@@ -107,7 +144,9 @@ private:
     std::mt19937_64 random_;
 };
 
-void run(const Bytes& bytes) { LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()); }
+void run(const Bytes& bytes) {
+    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+}
 
 }  // namespace
 
@@ -137,7 +176,8 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "no inputs\n");
         return 1;
     }
-    std::fprintf(stderr, "%llu mutations from seed %llu\n", static_cast<unsigned long long>(mutations), static_cast<unsigned long long>(seed));
+    std::fprintf(stderr, "%llu mutations from seed %llu\n", static_cast<unsigned long long>(mutations),
+                 static_cast<unsigned long long>(seed));
     Mutator mutator{seed};
     for (std::uint64_t i = 0; i < mutations; ++i) { run(mutator.mutate(corpus)); }
     std::printf("%zu inputs, %llu mutations\n", corpus.size(), static_cast<unsigned long long>(mutations));

@@ -85,10 +85,9 @@ inline Model make_model(Device& device, std::span<const Spec> specs, bool tied =
         state = state * 6364136223846793005U + 1442695040888963407U;
         at[i] = static_cast<std::byte>(state >> 56U);
     }
-    const auto host =
-        residency::HostBytes::adopt(at, total, residency::HostMemory::pinned, [&device](std::byte* bytes) {
-            static_cast<void>(device.deallocate_host(bytes).has_value());
-        });
+    const auto host = residency::HostBytes::adopt(
+        at, total, residency::HostMemory::pinned,
+        [&device](std::byte* bytes) { static_cast<void>(device.deallocate_host(bytes).has_value()); });
     residency::CatalogBuilder builder;
     std::uint64_t offset = 0;
     for (std::size_t i = 0; i < specs.size(); ++i) {

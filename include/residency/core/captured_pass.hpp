@@ -54,7 +54,9 @@ private:
         : engine_{&engine}, graph_{graph}, generation_{engine.generation()} {}
 
     void destroy() noexcept {
-        if (engine_ != nullptr) { static_cast<void>(std::exchange(engine_, nullptr)->device().destroy_graph(graph_).has_value()); }
+        if (engine_ != nullptr) {
+            static_cast<void>(std::exchange(engine_, nullptr)->device().destroy_graph(graph_).has_value());
+        }
     }
 
     Engine* engine_ = nullptr;

@@ -21,8 +21,9 @@ template <class Evictor, class Prefetcher, class Pool, class Transport>
 struct Composition {
     static_assert(evict::EvictionPolicy<Evictor> || std::same_as<Evictor, evict::Planned>,
                   "who leaves: the first parameter has to model evict::EvictionPolicy, or be evict::Planned");
-    static_assert(prefetch::PrefetchPolicy<Prefetcher> || std::same_as<Prefetcher, prefetch::Planned>,
-                  "what comes next: the second parameter has to model prefetch::PrefetchPolicy, or be prefetch::Planned");
+    static_assert(
+        prefetch::PrefetchPolicy<Prefetcher> || std::same_as<Prefetcher, prefetch::Planned>,
+        "what comes next: the second parameter has to model prefetch::PrefetchPolicy, or be prefetch::Planned");
     static_assert(std::same_as<Evictor, evict::Planned> == std::same_as<Prefetcher, prefetch::Planned>,
                   "evict::Planned and prefetch::Planned read one plan: they go together or not at all");
     static_assert(std::same_as<Evictor, evict::Planned> || !pool::PlannedPool<Pool>,
@@ -38,7 +39,8 @@ struct Composition {
 template <class Pool, class Transport>
 struct Composition<evict::Planned, prefetch::Planned, Pool, Transport> {
     static_assert(pool::PlannedPool<Pool>,
-                  "a plan places chunks at fixed addresses: evict::Planned and prefetch::Planned go with pool::Virtual, on a device "
+                  "a plan places chunks at fixed addresses: evict::Planned and prefetch::Planned go with "
+                  "pool::Virtual, on a device "
                   "that models VirtualMemoryDevice");
     static_assert(transport::TransportPolicy<Transport, typename Pool::Device>,
                   "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");

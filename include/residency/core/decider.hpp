@@ -31,10 +31,10 @@ struct Position {
 /// What a decider works with. The engine owns all of it and outlives the decider.
 struct Ground {
     Catalog catalog;
-    std::span<Tenant> tenants;                   // by storage
+    std::span<Tenant> tenants;  // by storage
     Counters* counters = nullptr;
-    const UseOrder* order = nullptr;             // null: no schedule
-    std::span<const std::uint32_t> groups;       // by storage: its layer
+    const UseOrder* order = nullptr;        // null: no schedule
+    std::span<const std::uint32_t> groups;  // by storage: its layer
     bool poison = false;
 };
 

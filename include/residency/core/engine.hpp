@@ -38,7 +38,7 @@ struct Settings {
     bool record = false;
     bool poison = false;
     std::uint32_t outstanding = 64;
-    bool learn = false;           // measure the steps of a few passes, and plan again where they are not what was planned
+    bool learn = false;  // measure the steps of a few passes, and plan again where they are not what was planned
     double learn_threshold = 0.05;
 };
 
@@ -170,7 +170,9 @@ public:
         LeaseRecord& lease = *record(id);
         bool recorded = true;
         if (step_clock_.is_running() && lease.position.is_whole && !lease.readers.empty()) {
-            if (auto stopped = step_clock_.stop(*device_, lease.position.step, executor_.stream_of(lease.readers.front())); !stopped) {
+            if (auto stopped =
+                    step_clock_.stop(*device_, lease.position.step, executor_.stream_of(lease.readers.front()));
+                !stopped) {
                 fail(stopped.error());
             }
         }
@@ -212,7 +214,8 @@ public:
             return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open"};
         }
         if (!Transport::capturable) {
-            return Error{ErrorKind::unsupported, "this transport needs the host for every copy, and a graph runs without it"};
+            return Error{ErrorKind::unsupported,
+                         "this transport needs the host for every copy, and a graph runs without it"};
         }
         if (auto drained = drain(); !drained) { return drained.error(); }
         if (auto begun = decider_.begin_capture(); !begun) { return begun.error(); }
@@ -248,7 +251,8 @@ public:
     template <class Graph>
     [[nodiscard]] Status launch(const Graph& graph, std::uint64_t generation, Stream stream) {
         if (generation != decider_.generation()) {
-            return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
+            return Error{ErrorKind::stale,
+                         "the graph was captured for another budget or mapping: capture the pass again"};
         }
         if (pass_open_) { return Error{ErrorKind::wrong_state, "a pass is open: end it before a graph is launched"}; }
         if (executor_.is_broken()) { return broken(); }
@@ -291,7 +295,9 @@ public:
         if (!resolved) { return resolved.error(); }
         if (auto resumed = resume(); !resumed) { return resumed.error(); }
         if (auto drained = drain(); !drained) { return drained.error(); }
-        if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, position_.moment); !changed) { return changed.error(); }
+        if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, position_.moment); !changed) {
+            return changed.error();
+        }
         BudgetChange change{budget_.bytes, resolved->bytes, held, resident_held_ + decider_.held_bytes()};
         budget_ = std::move(*resolved);
         return change;
@@ -551,7 +557,8 @@ private:
     [[nodiscard]] Status resolve_budget() {
         std::uint64_t resident = 0;
         for (const Storage& storage : catalog_.storages()) {
-            if (storage.placement == Placement::resident && !Decider::holds_residents) { resident = pool::round_up(resident, storage.alignment_bytes) + storage.bytes;
+            if (storage.placement == Placement::resident && !Decider::holds_residents) {
+                resident = pool::round_up(resident, storage.alignment_bytes) + storage.bytes;
             }
         }
         arena_bytes_ = resident;
@@ -817,10 +824,10 @@ private:
     bool unrecorded_uses_ = false;  // of storages that never leave
     bool pass_open_ = false;
     StepClock<Device> step_clock_;
-    bool captured_ = false;            // this pass is recorded, not run
-    bool in_capture_ = false;          // by capture(), not by the caller
-    bool graph_ran_ = false;           // since the last point of the copy stream
-    bool lost_graph_ = false;          // its end could not be recorded
+    bool captured_ = false;    // this pass is recorded, not run
+    bool in_capture_ = false;  // by capture(), not by the caller
+    bool graph_ran_ = false;   // since the last point of the copy stream
+    bool lost_graph_ = false;  // its end could not be recorded
     Counters per_graph_;
     ReaderId primary_ = 0;
     Position position_;

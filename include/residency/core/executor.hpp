@@ -333,7 +333,7 @@ private:
     typename D::Stream captured_stream_{};
     typename D::Event fork_{}, join_{};
     std::vector<typename D::Event> capture_events_;
-    Timeline<D> outside_copies_;                          // during a capture: the points outside of it
+    Timeline<D> outside_copies_;  // during a capture: the points outside of it
     std::vector<std::unique_ptr<Reader>> outside_readers_;
 };
 

@@ -22,9 +22,9 @@ namespace residency::inline RESIDENCY_ABI {
 template <Device D>
 [[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
     constexpr std::uint64_t granule = std::uint64_t{64} << 10;
-    const std::uint64_t large = std::min(device_bytes, std::uint64_t{32} << 20) / granule * granule;
-    if (large == 0) { return plan::Link{}; }
-    const std::uint64_t small = std::max(granule, large / 32 / granule * granule);
+    const std::uint64_t long_bytes = (std::min)(device_bytes, std::uint64_t{32} << 20) / granule * granule;
+    if (long_bytes == 0) { return plan::Link{}; }
+    const std::uint64_t short_bytes = (std::max)(granule, long_bytes / 32 / granule * granule);
 
     // Released in the reverse order, whatever fails.
     struct Scope {
@@ -37,16 +37,18 @@ template <Device D>
         std::size_t created = 0;
         ~Scope() {
             if (has_stream) { static_cast<void>(device.synchronize(stream).has_value()); }
-            for (std::size_t i = 0; i < created; ++i) { static_cast<void>(device.destroy_event(events[i]).has_value()); }
+            for (std::size_t i = 0; i < created; ++i) {
+                static_cast<void>(device.destroy_event(events[i]).has_value());
+            }
             if (has_stream) { static_cast<void>(device.destroy_stream(stream).has_value()); }
             if (at != nullptr) { static_cast<void>(device.deallocate(at).has_value()); }
             if (host != nullptr) { static_cast<void>(device.deallocate_host(host).has_value()); }
         }
     } scope{device};
-    auto host = device.allocate_host(large);
+    auto host = device.allocate_host(long_bytes);
     if (!host) { return host.error(); }
     scope.host = *host;
-    auto at = device.allocate(large);
+    auto at = device.allocate(long_bytes);
     if (!at) { return at.error(); }
     scope.at = *at;
     auto stream = device.create_stream();
@@ -79,21 +81,21 @@ template <Device D>
         std::ranges::sort(seconds);
         return (seconds[1] + seconds[2]) / 2;
     };
-    auto long_call = seconds_per_call(large);
+    auto long_call = seconds_per_call(long_bytes);
     if (!long_call) { return long_call.error(); }
     plan::Link link;
     const double node_ratio = link.node_latency_seconds / link.latency_seconds;
-    if (small < large) {
-        auto short_call = seconds_per_call(small);
+    if (short_bytes < long_bytes) {
+        auto short_call = seconds_per_call(short_bytes);
         if (!short_call) { return short_call.error(); }
-        const double slope = (*long_call - *short_call) / static_cast<double>(large - small);
+        const double slope = (*long_call - *short_call) / static_cast<double>(long_bytes - short_bytes);
         if (slope > 0) {
             link.bytes_per_second = 1 / slope;
-            link.latency_seconds = std::max(0.0, *short_call - static_cast<double>(small) * slope);
+            link.latency_seconds = (std::max)(0.0, *short_call - static_cast<double>(short_bytes) * slope);
             link.node_latency_seconds = link.latency_seconds * node_ratio;
         }
     } else if (*long_call > 0) {
-        link.bytes_per_second = static_cast<double>(large) / *long_call;
+        link.bytes_per_second = static_cast<double>(long_bytes) / *long_call;
     }
     return link;
 }

@@ -36,7 +36,9 @@ public:
     };
 
     explicit Online(Config config)
-        : evictor_{std::move(config.evictor)}, prefetcher_{std::move(config.prefetcher)}, pool_{std::move(config.pool)} {}
+        : evictor_{std::move(config.evictor)},
+          prefetcher_{std::move(config.prefetcher)},
+          pool_{std::move(config.pool)} {}
 
     /// What the pool needs for these. Called before open(), and again with another schedule.
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
@@ -67,7 +69,8 @@ public:
     [[nodiscard]] std::uint32_t floor_step() const noexcept { return floor_step_; }
     [[nodiscard]] std::uint64_t ceiling_bytes() const noexcept { return ceiling_; }
 
-    [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs& needs, std::uint64_t cap_bytes) {
+    [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs& needs,
+                              std::uint64_t cap_bytes) {
         stage_ = stage;
         const std::size_t storages = stage.tenants.size();
         raw_bytes_.resize(storages);
@@ -87,7 +90,8 @@ public:
     }
 
     /// The future is another one from now on; what is on the device stays. Called between passes.
-    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment now, std::uint64_t) {
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment now,
+                                   std::uint64_t) {
         stage_.order = order;
         stage_.groups = groups;
         return attach_again(now);
@@ -105,7 +109,9 @@ public:
         auto opened = open_pool(cap_bytes);
         if (!opened) {
             const Error error = opened.error();
-            if (auto reopened = open_pool(before); !reopened) { return error.in("the device refused the old budget too"); }
+            if (auto reopened = open_pool(before); !reopened) {
+                return error.in("the device refused the old budget too");
+            }
             opened = error;
         }
         if (auto attached = attach_again(now); !attached) { return attached; }
@@ -197,7 +203,9 @@ private:
     static constexpr Moment guess_lifetime = 2;
 
     [[nodiscard]] Status attach() {
-        if (auto attached = evictor_.attach({occupied_bytes_, cap_, stage_.order, stage_.groups}); !attached) { return attached; }
+        if (auto attached = evictor_.attach({occupied_bytes_, cap_, stage_.order, stage_.groups}); !attached) {
+            return attached;
+        }
         return prefetcher_.attach({occupied_bytes_, cap_, stage_.order});
     }
     [[nodiscard]] Status open_pool(std::uint64_t cap_bytes) {
@@ -297,7 +305,8 @@ private:
     template <class MayLeave>
     [[nodiscard]] Result<std::byte*> place(StorageId id, Moment now, const MayLeave& may_leave) {
         if (!is_open_) {
-            return Error{ErrorKind::wrong_state, "the pool was lost when the budget changed: set a budget that the device can give"};
+            return Error{ErrorKind::wrong_state,
+                         "the pool was lost when the budget changed: set a budget that the device can give"};
         }
         const std::uint64_t bytes = raw_bytes_[index(id)];
         for (;;) {
@@ -311,7 +320,7 @@ private:
                 ++here_;
                 placed_.push_back(id);
                 if (!everything_fits_) { evictor_.inserted(id, now); }
-                peak_requested_ = std::max(peak_requested_, pool_.requested_bytes());
+                peak_requested_ = (std::max)(peak_requested_, pool_.requested_bytes());
                 return address;
             }
             const auto victim = everything_fits_ ? std::nullopt : evictor_.victim(now, may_leave);
@@ -322,7 +331,8 @@ private:
     }
     /// Exhaustion is a normal outcome: all that may leave has left, so wait until it really has, and try once more.
     template <class MayLeave>
-    [[nodiscard]] Result<std::byte*> recover_and_place(StorageId id, std::uint64_t asked, Moment now, const MayLeave& may_leave) {
+    [[nodiscard]] Result<std::byte*> recover_and_place(StorageId id, std::uint64_t asked, Moment now,
+                                                       const MayLeave& may_leave) {
         ++stage_.counters->host_waits;
         if (auto drained = stage_.executor->drain(); !drained) { return drained.error(); }
         if (auto recovered = pool_.recover(); !recovered) { return recovered.error(); }
@@ -337,8 +347,11 @@ private:
         }
         return Error{ErrorKind::budget,
                      "no room for " + stage_.catalog.describe(id) + ": " + std::to_string(asked) +
-                         " bytes are asked for together, " + std::to_string(leased) + " are leased, the streamed share of the "
-                         "budget is " + std::to_string(cap_) + "; end leases before, or give the budget the sum of what is leased "
+                         " bytes are asked for together, " + std::to_string(leased) +
+                         " are leased, the streamed share of the "
+                         "budget is " +
+                         std::to_string(cap_) +
+                         "; end leases before, or give the budget the sum of what is leased "
                          "at once",
                      BudgetNumbers{asked, cap_, leased, floor_, UINT32_MAX}};
     }
@@ -348,7 +361,10 @@ private:
         const typename Device::Stream stream = stage_.executor->copy_stream();
         if (auto followed = stage_.executor->follow_uses(id); !followed) { return followed; }
         if (stage_.poison) {
-            if (auto filled = stage_.device->fill(tenant.address, poison_byte, raw_bytes_[index(id)], stream); !filled) { return filled; }
+            if (auto filled = stage_.device->fill(tenant.address, poison_byte, raw_bytes_[index(id)], stream);
+                !filled) {
+                return filled;
+            }
             tenant.hollow = true;
         }
         if (id == partial_.storage) { partial_ = {}; }
@@ -391,7 +407,9 @@ private:
         return [this, needed_by, now](StorageId id) {
             const Tenant& tenant = stage_.tenants[index(id)];
             if (tenant.leases > 0 || tenant.hollow) { return false; }  // hollow: about to be sent
-            if (stage_.order == nullptr || needed_by == UseOrder::never) { return !tenant.fresh || tenant.needed_by < now; }
+            if (stage_.order == nullptr || needed_by == UseOrder::never) {
+                return !tenant.fresh || tenant.needed_by < now;
+            }
             return stage_.order->next_use(id, now) > needed_by;
         };
     }
@@ -446,8 +464,9 @@ private:
             placed_.clear();
             if (partial_.storage == no_storage && !next_guess(now)) { return; }
             const StorageId id = partial_.storage;
-            const std::uint64_t bytes = std::min(piece_bytes, raw_bytes_[index(id)] - partial_.sent_bytes);
-            fetches_.push_back({id, partial_.sent_bytes, bytes, stage_.tenants[index(id)].address + partial_.sent_bytes});
+            const std::uint64_t bytes = (std::min)(piece_bytes, raw_bytes_[index(id)] - partial_.sent_bytes);
+            fetches_.push_back(
+                {id, partial_.sent_bytes, bytes, stage_.tenants[index(id)].address + partial_.sent_bytes});
             const auto arrival = stage_.executor->transfer(fetches_);
             if (!arrival) { return; }
             arrive(fetches_.front(), *arrival);
@@ -461,7 +480,11 @@ private:
     [[nodiscard]] bool next_guess(Moment now) noexcept {
         prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
             if (!is_absent(id)) { return true; }
-            if (bring_ahead(id, needed_by, now)) { partial_ = {id, 0}; } else { ++stage_.counters->dropped_prefetches; }
+            if (bring_ahead(id, needed_by, now)) {
+                partial_ = {id, 0};
+            } else {
+                ++stage_.counters->dropped_prefetches;
+            }
             return false;
         });
         return partial_.storage != no_storage;

@@ -15,8 +15,8 @@ namespace residency::inline RESIDENCY_ABI::core {
 
 /// What there is to plan, as plain data: residents are pinned, storages that kernels read from the host have no bytes. Compute
 /// times only where every step has one.
-[[nodiscard]] inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedule, const plan::Link& link,
-                                                std::uint64_t chunk_bytes) {
+[[nodiscard]] inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedule,
+                                                const plan::Link& link, std::uint64_t chunk_bytes) {
     plan::Problem problem;
     problem.link = link;
     problem.chunk_bytes = chunk_bytes;
@@ -24,7 +24,7 @@ namespace residency::inline RESIDENCY_ABI::core {
     for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
         const Storage& storage = catalog.storages()[i];
         problem.storage_bytes.push_back(storage.placement == Placement::host ? 0 : storage.bytes);
-        problem.alignment_bytes = std::max(problem.alignment_bytes, storage.alignment_bytes);
+        problem.alignment_bytes = (std::max)(problem.alignment_bytes, storage.alignment_bytes);
         if (storage.placement == Placement::resident) { problem.pinned.push_back(i); }
     }
     bool timed = true;

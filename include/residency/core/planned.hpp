@@ -51,8 +51,10 @@ public:
     explicit Planned(Config config) : config_{std::move(config)}, pool_{config_.pool} {}
 
     /// What the plan has to solve, hence its floor. Called before open(), and again with another schedule.
-    [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule, const pool::Needs&) {
-        plan::Problem problem = make_problem(catalog, schedule, config_.link.value_or(plan::Link{}), pool_.chunk_bytes(device));
+    [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
+                                 const pool::Needs&) {
+        plan::Problem problem =
+            make_problem(catalog, schedule, config_.link.value_or(plan::Link{}), pool_.chunk_bytes(device));
         if (!plan_.data().storage_offsets.empty()) { problem.image_offsets = plan_.data().storage_offsets; }
         const auto sizes = plan::chunk_floor(problem);
         if (!sizes) { return sizes.error(); }
@@ -79,7 +81,8 @@ public:
     }
 
     /// The prepared problem replaces the one in force; what stays at its place keeps its bytes. The streams are drained.
-    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment, std::uint64_t cap_bytes) {
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment,
+                                   std::uint64_t cap_bytes) {
         stage_.order = order;
         stage_.groups = groups;
         return set_cap(cap_bytes);
@@ -98,8 +101,9 @@ public:
     [[nodiscard]] Status begin_capture() {
         if (!plan_.is_captured() && calls_ > 0) {
             if (config_.plan) {
-                return Error{ErrorKind::unsupported, "the plan that was given is not one for captured passes: make it with "
-                                                     "plan::Options::captured"};
+                return Error{ErrorKind::unsupported,
+                             "the plan that was given is not one for captured passes: make it with "
+                             "plan::Options::captured"};
             }
             config_.options.captured = true;
             if (auto adopted = set_cap(problem_.budget_bytes); !adopted) { return adopted; }
@@ -130,23 +134,26 @@ public:
 
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position) {
         if (capturing_ && (!position.is_announced || pass_ * steps_ + position.step < current_)) {
-            return Error{ErrorKind::divergence, "a captured pass follows its schedule: " + stage_.catalog.describe(wanted.front()) +
-                                                    " is not read at step " + std::to_string(current_ - pass_ * steps_)};
+            return Error{ErrorKind::divergence,
+                         "a captured pass follows its schedule: " + stage_.catalog.describe(wanted.front()) +
+                             " is not read at step " + std::to_string(current_ - pass_ * steps_)};
         }
         for (const StorageId id : wanted) { stage_.tenants[index(id)].missed = false; }
         const std::uint64_t step = pass_ * steps_ + position.step;
         bool in_order = position.is_announced && step >= ended_;
         if (in_order) {
-            current_ = std::max(current_, step);
+            current_ = (std::max)(current_, step);
             advance();
             if (auto pumped = pump(); !pumped) { return pumped; }
             if (auto brought = bring_residents(position.step); !brought) { return brought; }
             in_order = step < ended_ + window();
         }
-        const bool trusted = in_order && !is_cautious() && next_call_ >= pass_ * calls_ + plan_.step_calls(position.step);
+        const bool trusted =
+            in_order && !is_cautious() && next_call_ >= pass_ * calls_ + plan_.step_calls(position.step);
         if (!trusted) {
             if (capturing_) {
-                return Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " + std::to_string(position.step) +
+                return Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " +
+                                                         std::to_string(position.step) +
                                                          " needs bytes that an open lease keeps from coming"};
             }
             if (auto brought = bring_missing(wanted, in_order); !brought) { return brought; }
@@ -167,13 +174,13 @@ public:
         if (position.is_counted) {
             const auto slot = static_cast<std::size_t>(position.absolute % window());
             --open_[slot];
-            if (position.is_whole) { current_ = std::max(current_, position.absolute + 1); }
+            if (position.is_whole) { current_ = (std::max)(current_, position.absolute + 1); }
         }
         advance();
         static_cast<void>(pump().has_value());
     }
     void pass_began(Moment) noexcept {
-        current_ = std::max(current_, pass_ * steps_);
+        current_ = (std::max)(current_, pass_ * steps_);
         static_cast<void>(pump().has_value());
     }
     void pass_ended() noexcept {
@@ -216,14 +223,16 @@ private:
         if (!config_.plan) { return plan::make_plan(problem_, options); }
         const plan::Plan& given = *config_.plan;
         if (given.catalog_hash() != options.catalog_hash) {
-            return Error{ErrorKind::mismatch, "the plan was made for another catalog: its hash is " + std::to_string(given.catalog_hash()) +
-                                                  ", this catalog's is " + std::to_string(options.catalog_hash)};
+            return Error{ErrorKind::mismatch, "the plan was made for another catalog: its hash is " +
+                                                  std::to_string(given.catalog_hash()) + ", this catalog's is " +
+                                                  std::to_string(options.catalog_hash)};
         }
         if (given.held_bytes() > cap_bytes || given.chunk_bytes() != problem_.chunk_bytes || !given.is_static() ||
             given.layout() != plan::Layout::chunks) {
-            return Error{ErrorKind::mismatch, "the plan holds " + std::to_string(given.held_bytes()) + " bytes in chunks of " +
-                                                  std::to_string(given.chunk_bytes()) + "; the budget is " + std::to_string(cap_bytes) +
-                                                  ", the chunks of this pool are " + std::to_string(problem_.chunk_bytes)};
+            return Error{ErrorKind::mismatch,
+                         "the plan holds " + std::to_string(given.held_bytes()) + " bytes in chunks of " +
+                             std::to_string(given.chunk_bytes()) + "; the budget is " + std::to_string(cap_bytes) +
+                             ", the chunks of this pool are " + std::to_string(problem_.chunk_bytes)};
         }
         if (auto fits = plan::check(given, problem_); !fits) { return fits.error(); }
         return given;
@@ -242,7 +251,7 @@ private:
             return arranged;
         }
         ++generation_;
-        peak_held_ = std::max(peak_held_, pool_.held_bytes());
+        peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
         plan_ = std::move(plan);
         steps_ = plan_.steps();
         calls_ = plan_.calls().size();
@@ -311,7 +320,9 @@ private:
         call_pieces_.clear();
         call_offsets_.assign(1, 0);
         for (const plan::Call& call : plan_.calls()) {
-            for (const plan::Copy& copy : plan_.copies(call)) { append_pieces(copy.image_begin, copy.image_end, call_pieces_); }
+            for (const plan::Copy& copy : plan_.copies(call)) {
+                append_pieces(copy.image_begin, copy.image_end, call_pieces_);
+            }
             call_offsets_.push_back(call_pieces_.size());
         }
     }
@@ -321,8 +332,8 @@ private:
         std::uint32_t last = none;
         for (std::uint64_t chunk = begin / chunk_bytes; chunk * chunk_bytes < end; ++chunk) {
             for (const std::uint32_t s : storages_on(static_cast<std::uint32_t>(chunk))) {
-                const std::uint64_t from = std::max(begin, plan_.storage_offset(s));
-                const std::uint64_t to = std::min(end, plan_.storage_offset(s) + problem_.storage_bytes[s]);
+                const std::uint64_t from = (std::max)(begin, plan_.storage_offset(s));
+                const std::uint64_t to = (std::min)(end, plan_.storage_offset(s) + problem_.storage_bytes[s]);
                 if (from >= to || s == last) { continue; }
                 // A storage goes on over the chunks of the range; it is named at the first.
                 if (chunk * chunk_bytes > from) { continue; }
@@ -332,7 +343,8 @@ private:
         }
     }
     [[nodiscard]] std::span<const std::uint32_t> storages_on(std::uint32_t chunk) const noexcept {
-        return std::span<const std::uint32_t>{chunk_storages_}.subspan(chunk_offsets_[chunk], chunk_offsets_[chunk + 1] - chunk_offsets_[chunk]);
+        return std::span<const std::uint32_t>{chunk_storages_}.subspan(
+            chunk_offsets_[chunk], chunk_offsets_[chunk + 1] - chunk_offsets_[chunk]);
     }
 
     struct State {
@@ -377,12 +389,16 @@ private:
         }
         while (calls_ > 0) {
             const std::uint64_t pass = next_call_ / calls_;
-            if (capturing_ ? next_call_ >= (captured_pass_ + 1) * calls_ + plan_.cut() : pass > pass_ && !problem_.cyclic) { return {}; }
+            if (capturing_ ? next_call_ >= (captured_pass_ + 1) * calls_ + plan_.cut()
+                           : pass > pass_ && !problem_.cyclic) {
+                return {};
+            }
             const auto k = static_cast<std::uint32_t>(next_call_ % calls_);
             const plan::Call& call = plan_.calls()[k];
             // A graph runs after the one before.
             const bool waits = call.wait.exists() && (call.wait.pass == 0 || pass > (capturing_ ? captured_pass_ : 0));
-            const std::uint64_t after = waits ? (pass + static_cast<std::uint64_t>(std::int64_t{call.wait.pass})) * steps_ + call.wait.step : 0;
+            const std::uint64_t after =
+                waits ? (pass + static_cast<std::uint64_t>(std::int64_t{call.wait.pass})) * steps_ + call.wait.step : 0;
             if (pass == 0) {
                 if (auto brought = bring_residents(call.needed_by); !brought) { return brought; }
             }
@@ -422,8 +438,8 @@ private:
         return {};
     }
     [[nodiscard]] Status send_call(std::uint32_t k) {
-        const auto pieces =
-            std::span<const transport::Fetch>{call_pieces_}.subspan(call_offsets_[k], call_offsets_[k + 1] - call_offsets_[k]);
+        const auto pieces = std::span<const transport::Fetch>{call_pieces_}.subspan(
+            call_offsets_[k], call_offsets_[k + 1] - call_offsets_[k]);
         auto sent = send(pieces);
         for (const plan::Copy& copy : plan_.copies(plan_.calls()[k])) {
             for_each_chunk(copy, [&](std::uint32_t chunk) { occupy(chunk, sent); });
@@ -432,13 +448,18 @@ private:
     }
     [[nodiscard]] Status follow_end(std::uint64_t step) {
         for (ReaderId id = 0; id < ends_.size(); ++id) {
-            if (auto followed = stage_.executor->follow(id, ends_[id][static_cast<std::size_t>(step % window())]); !followed) { return followed; }
+            if (auto followed = stage_.executor->follow(id, ends_[id][static_cast<std::size_t>(step % window())]);
+                !followed) {
+                return followed;
+            }
         }
         return {};
     }
     [[nodiscard]] Status follow_all() {
         for (ReaderId id = 0; id < stage_.executor->readers(); ++id) {
-            if (auto followed = stage_.executor->follow(id, stage_.executor->last_point(id)); !followed) { return followed; }
+            if (auto followed = stage_.executor->follow(id, stage_.executor->last_point(id)); !followed) {
+                return followed;
+            }
         }
         return {};
     }
@@ -481,7 +502,9 @@ private:
             const std::uint32_t together = residents[next_resident_].needed_by;
             fetches_.clear();
             std::size_t end = next_resident_;
-            for (; end < residents.size() && residents[end].needed_by == together; ++end) { append_absent(residents[end]); }
+            for (; end < residents.size() && residents[end].needed_by == together; ++end) {
+                append_absent(residents[end]);
+            }
             const auto sent = send(fetches_);
             if (!sent) { return sent.error(); }
             for (; next_resident_ < end; ++next_resident_) {
@@ -495,12 +518,14 @@ private:
         const std::uint64_t chunk_bytes = plan_.chunk_bytes();
         for (std::uint64_t begin = copy.image_begin; begin < copy.image_end;) {
             auto chunk = static_cast<std::uint32_t>(begin / chunk_bytes);
-            std::uint64_t end = std::min(copy.image_end, (chunk + std::uint64_t{1}) * chunk_bytes);
+            std::uint64_t end = (std::min)(copy.image_end, (chunk + std::uint64_t{1}) * chunk_bytes);
             if (there_[chunk]) {
                 begin = end;
                 continue;
             }
-            while (end < copy.image_end && !there_[++chunk]) { end = std::min(copy.image_end, (chunk + std::uint64_t{1}) * chunk_bytes); }
+            while (end < copy.image_end && !there_[++chunk]) {
+                end = (std::min)(copy.image_end, (chunk + std::uint64_t{1}) * chunk_bytes);
+            }
             append_pieces(begin, end, fetches_);
             begin = end;
         }
@@ -516,7 +541,8 @@ private:
         return std::ranges::any_of(plan_.copies(call), [&](const plan::Copy& copy) {
             bool blocked = false;
             for_each_chunk(copy, [&](std::uint32_t chunk) {
-                blocked = blocked || holds_lease(slot_[chunk]) || holds_lease(plan_.slot_of_chunk(chunk)) || is_leased(chunk);
+                blocked =
+                    blocked || holds_lease(slot_[chunk]) || holds_lease(plan_.slot_of_chunk(chunk)) || is_leased(chunk);
             });
             return blocked;
         });
@@ -574,7 +600,8 @@ private:
             std::size_t end = i + 1;
             while (end < missing_.size() && missing_[end] == missing_[end - 1] + 1) { ++end; }
             append_pieces(missing_[i] * plan_.chunk_bytes(),
-                          std::min((missing_[end - 1] + std::uint64_t{1}) * plan_.chunk_bytes(), plan_.image_bytes()), fetches_);
+                          (std::min)((missing_[end - 1] + std::uint64_t{1}) * plan_.chunk_bytes(), plan_.image_bytes()),
+                          fetches_);
             i = end;
         }
         const auto sent = send(fetches_);
@@ -593,7 +620,8 @@ private:
         }
         const auto is_free = [&](std::uint32_t slot) {
             const std::uint32_t occupant = occupant_[slot];
-            return reserved_by_[slot] == none && (occupant == none || (marks_[occupant] != epoch_ && !is_leased(occupant)));
+            return reserved_by_[slot] == none &&
+                   (occupant == none || (marks_[occupant] != epoch_ && !is_leased(occupant)));
         };
         if (is_free(slot_[chunk])) { return {}; }
         for (std::uint32_t slot = 0; slot < occupant_.size(); ++slot) {
@@ -607,9 +635,11 @@ private:
         }
         const std::uint64_t asked = missing_.size() * plan_.chunk_bytes();
         return Error{ErrorKind::budget,
-                     "no room for " + stage_.catalog.describe(StorageId{storages_on(chunk).front()}) + ": " + std::to_string(asked) +
-                         " bytes are missing, " + std::to_string(leased) + " of the ring are leased; end leases before, or raise the "
-                         "budget of " + std::to_string(plan_.budget_bytes()) + " by what is leased at once",
+                     "no room for " + stage_.catalog.describe(StorageId{storages_on(chunk).front()}) + ": " +
+                         std::to_string(asked) + " bytes are missing, " + std::to_string(leased) +
+                         " of the ring are leased; end leases before, or raise the "
+                         "budget of " +
+                         std::to_string(plan_.budget_bytes()) + " by what is leased at once",
                      BudgetNumbers{asked, plan_.budget_bytes(), leased, plan_.floor_bytes(), UINT32_MAX}};
     }
     void count_access(StorageId id) noexcept {
@@ -642,17 +672,17 @@ private:
     std::uint64_t peak_held_ = 0;
 
     // By chunk of the image.
-    std::vector<std::uint32_t> slot_;             // where it lies now
-    std::vector<bool> there_;                     // its bytes are in its slot, or on their way
-    std::vector<bool> stays_;                     // it never leaves
-    std::vector<bool> alone_, was_alone_;         // it shares its slot with no other
-    std::vector<std::size_t> chunk_offsets_;      // CSR: the storages that lie on it
+    std::vector<std::uint32_t> slot_;         // where it lies now
+    std::vector<bool> there_;                 // its bytes are in its slot, or on their way
+    std::vector<bool> stays_;                 // it never leaves
+    std::vector<bool> alone_, was_alone_;     // it shares its slot with no other
+    std::vector<std::size_t> chunk_offsets_;  // CSR: the storages that lie on it
     std::vector<std::uint32_t> chunk_storages_;
-    std::vector<std::uint64_t> marks_;            // the epoch in which it was wanted
-    std::vector<std::uint32_t> displaced_;        // not where the plan has it
+    std::vector<std::uint64_t> marks_;      // the epoch in which it was wanted
+    std::vector<std::uint32_t> displaced_;  // not where the plan has it
     // By slot.
-    std::vector<std::uint32_t> occupant_;         // the chunk whose bytes it holds, or none
-    std::vector<std::uint32_t> reserved_by_;      // the missing chunk that will take it
+    std::vector<std::uint32_t> occupant_;     // the chunk whose bytes it holds, or none
+    std::vector<std::uint32_t> reserved_by_;  // the missing chunk that will take it
     std::vector<bool> ring_slot_;
     // By storage.
     std::vector<std::uint32_t> chunk_begin_, chunk_end_;
@@ -661,19 +691,19 @@ private:
     std::vector<transport::Fetch> call_pieces_;
     std::vector<std::size_t> call_offsets_;
 
-    std::uint64_t pass_ = 0;            // passes that ended
-    std::uint64_t current_ = 0;         // the step that runs, counted across passes: those before it take no more leases
-    std::uint64_t ended_ = 0;           // steps before this one have ended, and their ends are recorded
-    std::uint64_t next_call_ = 0;       // counted across passes
+    std::uint64_t pass_ = 0;       // passes that ended
+    std::uint64_t current_ = 0;    // the step that runs, counted across passes: those before it take no more leases
+    std::uint64_t ended_ = 0;      // steps before this one have ended, and their ends are recorded
+    std::uint64_t next_call_ = 0;  // counted across passes
     std::uint64_t cautious_until_ = 0;  // a call
     std::size_t next_resident_ = 0;
     bool capturing_ = false;
     std::uint64_t captured_pass_ = 0;
-    State outside_;                     // before the capture
-    State after_graph_;                 // what a graph leaves: which chunks are where
-    bool lost_use_ = false;             // a use could not be recorded
-    std::vector<std::uint32_t> open_;            // by step of the window: its leases
-    std::vector<std::vector<Point>> ends_;       // by reader, by step of the window: the point that its end is
+    State outside_;                         // before the capture
+    State after_graph_;                     // what a graph leaves: which chunks are where
+    bool lost_use_ = false;                 // a use could not be recorded
+    std::vector<std::uint32_t> open_;       // by step of the window: its leases
+    std::vector<std::vector<Point>> ends_;  // by reader, by step of the window: the point that its end is
     std::vector<std::uint32_t> missing_;
     std::vector<transport::Fetch> fetches_;
     std::uint64_t epoch_ = 0;

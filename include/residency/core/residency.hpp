@@ -59,8 +59,9 @@ public:
         /// differences over the sum); that pass then begins with a wait for the device. Planned compositions only.
         bool learn = false;
         double learn_threshold = 0.05;
-        bool poison = false;                  ///< overwrite what leaves, so that a stray read is seen
-        typename Decider::Config policies{};     ///< the evictor, the prefetcher and the pool, or the planner, with their knobs
+        bool poison = false;  ///< overwrite what leaves, so that a stray read is seen
+        typename Decider::Config
+            policies{};  ///< the evictor, the prefetcher and the pool, or the planner, with their knobs
         typename Transport::Config transport{};
     };
 
@@ -77,10 +78,8 @@ public:
         settings.poison = options.poison;
         settings.learn = options.learn;
         settings.learn_threshold = options.learn_threshold;
-        auto engine =
-            Engine::open(device, std::move(catalog), std::move(settings),
-                         Decider{std::move(options.policies)},
-                         Transport{std::move(options.transport)});
+        auto engine = Engine::open(device, std::move(catalog), std::move(settings),
+                                   Decider{std::move(options.policies)}, Transport{std::move(options.transport)});
         if (!engine) { return engine.error(); }
         return Residency{std::move(*engine)};
     }

@@ -49,7 +49,9 @@ struct Counters {
             a.host_waits - b.host_waits};
 }
 
-[[nodiscard]] constexpr Counters operator+(const Counters& a, const Counters& b) noexcept { return a - (Counters{} - b); }
+[[nodiscard]] constexpr Counters operator+(const Counters& a, const Counters& b) noexcept {
+    return a - (Counters{} - b);
+}
 
 /// What a change of budget came to: device bytes as the driver counts them.
 struct BudgetChange {

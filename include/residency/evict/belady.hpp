@@ -20,7 +20,8 @@ namespace residency::inline RESIDENCY_ABI::evict {
 class Belady {
 public:
     struct Config {
-        UseOrder recorded{};  ///< the whole run from attach on; without steps: the context's order, taken for what happens
+        UseOrder
+            recorded{};  ///< the whole run from attach on; without steps: the context's order, taken for what happens
     };
 
     Belady() noexcept = default;
@@ -30,12 +31,14 @@ public:
     [[nodiscard]] Status attach(const Context& context) {
         const UseOrder* order = config_.recorded.steps() > 0 ? &config_.recorded : context.order;
         if (order == nullptr || order->steps() == 0) {
-            return Error{ErrorKind::invalid_argument, "evict::Belady needs the recorded order of the whole run; for what a run can "
-                                                      "know by itself use evict::Scheduled"};
+            return Error{ErrorKind::invalid_argument,
+                         "evict::Belady needs the recorded order of the whole run; for what a run can "
+                         "know by itself use evict::Scheduled"};
         }
         if (order->storage_count() < context.bytes.size()) {
-            return Error{ErrorKind::mismatch, "evict::Belady: the order knows " + std::to_string(order->storage_count()) +
-                                                  " storages of " + std::to_string(context.bytes.size())};
+            return Error{ErrorKind::mismatch, "evict::Belady: the order knows " +
+                                                  std::to_string(order->storage_count()) + " storages of " +
+                                                  std::to_string(context.bytes.size())};
         }
         future_ = *order;
         heap_.attach(context.bytes.size(), &future_);

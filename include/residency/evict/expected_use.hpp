@@ -48,8 +48,9 @@ public:
         }
         const std::size_t storages = context.bytes.size();
         if (!context.groups.empty() && context.groups.size() < storages) {
-            return Error{ErrorKind::mismatch, "evict::ExpectedUse: layers are given for " + std::to_string(context.groups.size()) +
-                                                  " storages of " + std::to_string(storages)};
+            return Error{ErrorKind::mismatch, "evict::ExpectedUse: layers are given for " +
+                                                  std::to_string(context.groups.size()) + " storages of " +
+                                                  std::to_string(storages)};
         }
         layer_of_.assign(storages, 0);
         if (!context.groups.empty()) { std::copy_n(context.groups.begin(), storages, layer_of_.begin()); }
@@ -68,7 +69,7 @@ public:
         heap_.attach(layers);
         position_ = 0;
         current_ = layers - 1;
-        last_moment_ = std::numeric_limits<Moment>::max();
+        last_moment_ = (std::numeric_limits<Moment>::max)();
         slow_decay_.fill(config_.slow_rounds);
         fast_decay_.fill(config_.fast_rounds);
         crossing_ = 1 / config_.fast_rounds - 1 / config_.slow_rounds;
@@ -185,7 +186,7 @@ private:
     }
     [[nodiscard]] double rate(StorageId id, std::uint32_t round) const noexcept {
         const Rates rates = at(ranked_[index(id)], round);
-        return std::max((rates.slow + rates.fast) / 2, std::numeric_limits<double>::min());
+        return (std::max)((rates.slow + rates.fast) / 2, (std::numeric_limits<double>::min)());
     }
     /// Expected rounds until a storage of the layer is used, counted from the beginning of time, so that it changes only when
     /// the layer comes round.
@@ -235,7 +236,7 @@ private:
         const Node& left = nodes_[layer.first_node + 2 * node];
         const Node& right = nodes_[layer.first_node + 2 * node + 1];
         Node& result = nodes_[layer.first_node + node];
-        const std::uint32_t expires = std::min(left.expires, right.expires);
+        const std::uint32_t expires = (std::min)(left.expires, right.expires);
         if (left.winner == no_storage || right.winner == no_storage) {
             result = {left.winner == no_storage ? right.winner : left.winner, expires};
             return;
@@ -252,7 +253,7 @@ private:
             const double limit = static_cast<double>(never - 1 - layer.round);
             crossing = layer.round + static_cast<std::uint32_t>(std::clamp(rounds, 1.0, limit));
         }
-        result = {left_wins ? left.winner : right.winner, std::min(expires, crossing)};
+        result = {left_wins ? left.winner : right.winner, (std::min)(expires, crossing)};
     }
 
     Config config_;
@@ -262,7 +263,8 @@ private:
     std::vector<Rates> ranked_;            // by storage: what it ranks by
     std::vector<Layer> layers_;
     std::vector<Node> nodes_;
-    RankedHeap<double, ShorterTime> heap_;  // the layers by the time to the use of their winner, as if they were storages
+    RankedHeap<double, ShorterTime>
+        heap_;  // the layers by the time to the use of their winner, as if they were storages
     Decay slow_decay_, fast_decay_;
     double crossing_ = 0;
     std::uint64_t position_ = 0;  // layers that have come round

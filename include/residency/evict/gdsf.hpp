@@ -44,7 +44,7 @@ public:
         rank(id);
     }
     void removed(StorageId id) noexcept {
-        if (id == named_) { clock_ = std::max(clock_, heap_.key(id).priority); }
+        if (id == named_) { clock_ = (std::max)(clock_, heap_.key(id).priority); }
         named_ = no_storage;
         heap_.remove(id);
     }
@@ -77,7 +77,7 @@ private:
     std::vector<std::uint8_t> is_fresh_;  // by storage: not used since it came
     double clock_ = 0;
     std::uint64_t touches_ = 0;
-    StorageId named_ = no_storage;        // the last victim named
+    StorageId named_ = no_storage;  // the last victim named
 };
 static_assert(EvictionPolicy<Gdsf>);
 

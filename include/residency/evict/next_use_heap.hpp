@@ -54,11 +54,13 @@ private:
         if (order_ == nullptr || now <= seen_until_) { return; }
         const Moment steps = order_->steps();
         Moment step = now - seen_until_ > steps ? now - steps : seen_until_;
-        const Moment end = order_->is_cyclic() ? now : std::min(now, steps);
+        const Moment end = order_->is_cyclic() ? now : (std::min)(now, steps);
         seen_until_ = now;
         for (; step < end; ++step) {
             for (const StorageId id : order_->storages_at(step)) {
-                if (heap_.contains(id) && heap_.key(id).next_use < now) { heap_.put(id, {use_from(id, now), heap_.key(id).touch}); }
+                if (heap_.contains(id) && heap_.key(id).next_use < now) {
+                    heap_.put(id, {use_from(id, now), heap_.key(id).touch});
+                }
             }
         }
     }

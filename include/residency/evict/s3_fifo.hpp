@@ -21,9 +21,12 @@ namespace residency::inline RESIDENCY_ABI::evict {
 class S3Fifo {
 public:
     struct Config {
-        std::uint8_t small_percent = 10;   ///< of the budget: from here on the small queue gives way, not the main one
-        std::uint8_t ghost_percent = 90;   ///< of the budget: bytes of storages remembered after they left the small queue
-        std::uint8_t promotion_uses = 2;   ///< uses after the first that lead from the small to the main queue; at most 3
+        /// Of the budget: from here on the small queue gives way, not the main one.
+        std::uint8_t small_percent = 10;
+        /// Of the budget: bytes of storages remembered after they left the small queue.
+        std::uint8_t ghost_percent = 90;
+        /// Uses after the first that lead from the small to the main queue; at most 3.
+        std::uint8_t promotion_uses = 2;
     };
 
     S3Fifo() noexcept : S3Fifo{Config{}} {}
@@ -44,7 +47,7 @@ public:
         const auto item = index(id);
         const bool is_known = queues_.is_linked(item);
         if (is_known) { forget(item); }
-        enter(item, is_known ? main : small);
+        enter(item, is_known ? main_queue : small_queue);
         states_[item].is_fresh = true;
     }
     void used(StorageId id, Moment) noexcept {
@@ -58,7 +61,7 @@ public:
     void removed(StorageId id) noexcept {
         const auto item = index(id);
         queues_.unlink(item);
-        if (states_[item].queue == main) { return; }
+        if (states_[item].queue == main_queue) { return; }
         small_bytes_ -= bytes_[item];
         enter(item, ghost);
         while (ghost_bytes_ > ghost_most_bytes_) { forget(queues_.back(ghost)); }
@@ -74,13 +77,13 @@ public:
     }
 
 private:
-    static constexpr std::uint8_t small = 0;
-    static constexpr std::uint8_t main = 1;
+    static constexpr std::uint8_t small_queue = 0;
+    static constexpr std::uint8_t main_queue = 1;
     static constexpr std::uint8_t ghost = 2;
     static constexpr std::uint8_t most_uses = 3;
     struct State {
-        std::uint8_t queue : 2 = small;
-        std::uint8_t uses : 2 = 0;       // after the first, since it came to its queue
+        std::uint8_t queue : 2 = small_queue;
+        std::uint8_t uses : 2 = 0;      // after the first, since it came to its queue
         std::uint8_t is_fresh : 1 = 0;  // not used since it came
     };
 
@@ -88,7 +91,7 @@ private:
         queues_.push_front(item, queue);
         states_[item] = {};
         states_[item].queue = queue & 3U;
-        if (queue == small) { small_bytes_ += bytes_[item]; }
+        if (queue == small_queue) { small_bytes_ += bytes_[item]; }
         if (queue == ghost) { ghost_bytes_ += bytes_[item]; }
     }
     void forget(LinkedLists::Item item) noexcept {
@@ -97,13 +100,13 @@ private:
     }
     template <class MayLeave>
     [[nodiscard]] std::optional<StorageId> small_victim(MayLeave& may_leave) noexcept {
-        for (auto item = queues_.back(small); item != queues_.end(small);) {
+        for (auto item = queues_.back(small_queue); item != queues_.end(small_queue);) {
             const auto newer = queues_.previous(item);
             if (may_leave(StorageId{item})) {
                 if (states_[item].uses < config_.promotion_uses) { return StorageId{item}; }
                 queues_.unlink(item);
                 small_bytes_ -= bytes_[item];
-                enter(item, main);
+                enter(item, main_queue);
             }
             item = newer;
         }
@@ -113,12 +116,12 @@ private:
     [[nodiscard]] std::optional<StorageId> main_victim(MayLeave& may_leave) noexcept {
         for (bool again = true; again;) {
             again = false;
-            for (auto item = queues_.back(main); item != queues_.end(main);) {
+            for (auto item = queues_.back(main_queue); item != queues_.end(main_queue);) {
                 const auto newer = queues_.previous(item);
                 if (may_leave(StorageId{item})) {
                     if (states_[item].uses == 0) { return StorageId{item}; }
                     --states_[item].uses;
-                    queues_.move_front(item, main);
+                    queues_.move_front(item, main_queue);
                     again = true;
                 }
                 item = newer;

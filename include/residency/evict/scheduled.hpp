@@ -18,9 +18,11 @@ namespace residency::inline RESIDENCY_ABI::evict {
 class Scheduled {
 public:
     [[nodiscard]] Status attach(const Context& context) {
-        if (context.order != nullptr && context.order->steps() > 0 && context.order->storage_count() < context.bytes.size()) {
-            return Error{ErrorKind::mismatch, "evict::Scheduled: the order knows " + std::to_string(context.order->storage_count()) +
-                                                  " storages of " + std::to_string(context.bytes.size())};
+        if (context.order != nullptr && context.order->steps() > 0 &&
+            context.order->storage_count() < context.bytes.size()) {
+            return Error{ErrorKind::mismatch, "evict::Scheduled: the order knows " +
+                                                  std::to_string(context.order->storage_count()) + " storages of " +
+                                                  std::to_string(context.bytes.size())};
         }
         heap_.attach(context.bytes.size(), context.order);
         return {};

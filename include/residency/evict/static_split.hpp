@@ -70,7 +70,7 @@ private:
             if (bytes[item] == 0) { continue; }
             if (order == nullptr) {
                 candidates.push_back({item, 1, item});
-                largest_step = std::max(largest_step, bytes[item]);
+                largest_step = (std::max)(largest_step, bytes[item]);
             } else if (item < order->storage_count() && !order->uses(StorageId{item}).empty()) {
                 const auto uses = order->uses(StorageId{item});
                 candidates.push_back({item, static_cast<std::uint32_t>(uses.size()), uses.front()});
@@ -78,12 +78,14 @@ private:
         }
         for (std::uint32_t step = 0; order != nullptr && step < order->steps(); ++step) {
             std::uint64_t sum = 0;
-            for (const StorageId id : order->storages_at(step)) { sum += index(id) < bytes.size() ? bytes[index(id)] : 0; }
-            largest_step = std::max(largest_step, sum);
+            for (const StorageId id : order->storages_at(step)) {
+                sum += index(id) < bytes.size() ? bytes[index(id)] : 0;
+            }
+            largest_step = (std::max)(largest_step, sum);
         }
-        const std::uint64_t ring =
-            largest_step > context.capacity_bytes / std::max(config_.ring_steps, 1U) ? context.capacity_bytes
-                                                                                     : largest_step * config_.ring_steps;
+        const std::uint64_t ring = largest_step > context.capacity_bytes / (std::max)(config_.ring_steps, 1U)
+                                       ? context.capacity_bytes
+                                       : largest_step * config_.ring_steps;
         std::uint64_t left = context.capacity_bytes - ring;
         // What is read more often in a pass saves more by staying.
         std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
@@ -91,11 +93,13 @@ private:
             return a.first != b.first ? a.first < b.first : a.item < b.item;
         });
         for (auto begin = candidates.begin(); begin != candidates.end();) {
-            const auto end = std::find_if(begin, candidates.end(), [&](const Candidate& c) { return c.uses != begin->uses; });
+            const auto end =
+                std::find_if(begin, candidates.end(), [&](const Candidate& c) { return c.uses != begin->uses; });
             const auto total = std::accumulate(begin, end, 0.0, [&](double sum, const Candidate& candidate) {
                 return sum + static_cast<double>(bytes[candidate.item]);
             });
-            const double share = config_.choice == Choice::prefix ? 1.0 : std::min(1.0, static_cast<double>(left) / total);
+            const double share =
+                config_.choice == Choice::prefix ? 1.0 : (std::min)(1.0, static_cast<double>(left) / total);
             double credit = 0;
             for (; begin != end; ++begin) {
                 const std::uint64_t own = bytes[begin->item];

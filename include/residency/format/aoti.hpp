@@ -36,8 +36,8 @@ struct AotiConstant {
     Shape shape;
     Strides strides;                    ///< elements; empty where dense
     std::uint64_t offset_elements = 0;  ///< in its storage
-    std::uint64_t storage_bytes =
-        0;  ///< the constant's data_size: of the whole storage, with padding where there is some
+    /// The constant's data_size: of the whole storage, with padding where there is some.
+    std::uint64_t storage_bytes = 0;
 };
 
 /// How storages follow each other in a weights blob.

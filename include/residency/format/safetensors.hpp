@@ -160,7 +160,20 @@ public:
 
 private:
     enum class State : std::uint8_t {
-        top, key, metadata_value, metadata_key, metadata_text, tensor, field, dtype, shape, extent, offsets, offset, ignored, done,
+        top,
+        key,
+        metadata_value,
+        metadata_key,
+        metadata_text,
+        tensor,
+        field,
+        dtype,
+        shape,
+        extent,
+        offsets,
+        offset,
+        ignored,
+        done,
     };
 
     [[nodiscard]] std::string in_tensor(const std::string& what) const {
@@ -200,7 +213,9 @@ private:
         return true;
     }
     bool field(std::size_t which, State next, const std::string& name) {
-        if (std::exchange(fields_[which], true)) { return fail(in_tensor(residency::detail::quoted(name) + " is given twice")); }
+        if (std::exchange(fields_[which], true)) {
+            return fail(in_tensor(residency::detail::quoted(name) + " is given twice"));
+        }
         state_ = next;
         return true;
     }
@@ -221,7 +236,8 @@ private:
 };
 
 /// Appends the tensors of one file, in the order of their data, as weights with a storage each.
-[[nodiscard]] inline Status append_safetensors(ModelFile& model, const Input& input, const SafetensorsOptions& options) {
+[[nodiscard]] inline Status append_safetensors(ModelFile& model, const Input& input,
+                                               const SafetensorsOptions& options) {
     const std::string& path = input.path();
     std::array<std::byte, 8> prefix{};
     if (input.bytes() < prefix.size()) {
@@ -230,7 +246,9 @@ private:
     }
     if (Status read = input.try_read(0, prefix); !read) { return read; }
     std::uint64_t header_bytes = 0;
-    for (std::size_t i = prefix.size(); i-- > 0;) { header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(prefix[i]); }
+    for (std::size_t i = prefix.size(); i-- > 0;) {
+        header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(prefix[i]);
+    }
     if (header_bytes > safetensors_header_limit) {
         return malformed(path, 0, "the header is too large", std::to_string(header_bytes) + " bytes",
                          "at most " + std::to_string(safetensors_header_limit));
@@ -256,22 +274,25 @@ private:
                          std::move(expected));
     };
     if (const auto twice = find_duplicate(weights)) {
-        return malformed(path, tensors[twice->second].place, "tensor " + shown(weights[twice->second].name) + " is given twice",
+        return malformed(path, tensors[twice->second].place,
+                         "tensor " + shown(weights[twice->second].name) + " is given twice",
                          "it at byte " + std::to_string(tensors[twice->first].place) + " too");
     }
     const std::uint64_t data_bytes = input.bytes() - data;
     for (std::size_t i = 0; i < weights.size(); ++i) {
         const auto [begin, end, place] = tensors[i];
         if (begin > end) {
-            return in_tensor(i, "its data_offsets run backwards", '[' + std::to_string(begin) + ", " + std::to_string(end) + ']', {});
+            return in_tensor(i, "its data_offsets run backwards",
+                             '[' + std::to_string(begin) + ", " + std::to_string(end) + ']', {});
         }
         if (end > data_bytes) {
             return in_tensor(i, "its data lie beyond the end of the file", "an end of " + std::to_string(end),
                              "at most " + std::to_string(data_bytes));
         }
         const auto elements = count_elements(weights[i].shape);
-        const auto bytes = elements ? weights[i].type.bytes_of(*elements)
-                                    : Result<std::uint64_t>{Error{ErrorKind::malformed, "the elements do not fit in 64 bits"}};
+        const auto bytes =
+            elements ? weights[i].type.bytes_of(*elements)
+                     : Result<std::uint64_t>{Error{ErrorKind::malformed, "the elements do not fit in 64 bits"}};
         const std::string view = weights[i].dtype + shape_text(weights[i].shape);
         if (!bytes) { return in_tensor(i, view + ": " + bytes.error().message(), {}, {}); }
         if (*bytes != end - begin) {
@@ -290,14 +311,16 @@ private:
     std::uint64_t covered = 0;
     for (const std::size_t i : order) {
         if (tensors[i].begin != covered) {
-            return in_tensor(i, tensors[i].begin < covered ? "its data overlap those of another tensor" : "there is a hole before its data",
+            return in_tensor(i,
+                             tensors[i].begin < covered ? "its data overlap those of another tensor"
+                                                        : "there is a hole before its data",
                              "a start of " + std::to_string(tensors[i].begin), std::to_string(covered));
         }
         covered = tensors[i].end;
     }
     if (covered != data_bytes) {
-        return malformed(path, data + covered, "data that belong to no tensor", std::to_string(data_bytes - covered) + " bytes",
-                         "the end of the file");
+        return malformed(path, data + covered, "data that belong to no tensor",
+                         std::to_string(data_bytes - covered) + " bytes", "the end of the file");
     }
 
     const auto file = static_cast<std::uint32_t>(model.files.size());
@@ -357,9 +380,10 @@ public:
     bool binary(binary_t&) { return scalar(); }
     bool string(string_t& value) {
         if (!in_map_ || depth_ != 2) { return scalar(); }
-        if (value.empty() || value.front() == '/' || value.find('\0') != std::string::npos || value.find('\\') != std::string::npos ||
-            ("/" + value + "/").find("/../") != std::string::npos) {
-            return fail("tensor " + shown(entries.back().tensor) + ": a file name that leaves the index's folder", shown(value));
+        if (value.empty() || value.front() == '/' || value.find('\0') != std::string::npos ||
+            value.find('\\') != std::string::npos || ("/" + value + "/").find("/../") != std::string::npos) {
+            return fail("tensor " + shown(entries.back().tensor) + ": a file name that leaves the index's folder",
+                        shown(value));
         }
         const auto [known, fresh] = numbers_.try_emplace(value, static_cast<std::uint32_t>(files.size()));
         if (fresh) { files.push_back(value); }
@@ -413,7 +437,8 @@ private:
 
 /// Reads one safetensors file's header, from a file or from memory; see the format's specification. Weights are listed in the
 /// order of their data, each with a storage of its own. Errors: malformed with a Place; io. Blocks.
-[[nodiscard]] inline Result<ModelFile> try_read_safetensors(const Input& input, const SafetensorsOptions& options = {}) {
+[[nodiscard]] inline Result<ModelFile> try_read_safetensors(const Input& input,
+                                                            const SafetensorsOptions& options = {}) {
     ModelFile model;
     model.format = "safetensors";
     if (Status appended = detail::append_safetensors(model, input, options); !appended) { return appended.error(); }
@@ -422,7 +447,8 @@ private:
 
 /// Reads a sharded model by its index (model.safetensors.index.json) and the headers of all its files, which lie in or below
 /// the index's folder. Every tensor is in the file that the index names and in no other, and none is left out.
-[[nodiscard]] inline Result<ModelFile> try_read_safetensors_index(const Input& input, const SafetensorsOptions& options = {}) {
+[[nodiscard]] inline Result<ModelFile> try_read_safetensors_index(const Input& input,
+                                                                  const SafetensorsOptions& options = {}) {
     if (input.bytes() > safetensors_header_limit) {
         return detail::malformed(input.path(), 0, "the index is too large", std::to_string(input.bytes()) + " bytes",
                                  "at most " + std::to_string(safetensors_header_limit));
@@ -449,14 +475,17 @@ private:
         const auto shard = Input::try_open(folder + index.files[file]);
         if (!shard) { return shard.error().in(detail::shown(input.path())); }
         const std::size_t first = model.weights.size();
-        if (Status appended = detail::append_safetensors(model, *shard, options); !appended) { return appended.error(); }
+        if (Status appended = detail::append_safetensors(model, *shard, options); !appended) {
+            return appended.error();
+        }
         for (std::size_t i = first; i < model.weights.size(); ++i) {
             const auto entry = listed.find(model.weights[i].name);
             const bool is_tie = i > first && model.weights[i].storage <= model.weights[i - 1].storage;
             if (entry == listed.end()) {
                 if (is_tie) { continue; }
-                return detail::malformed(shard->path(), 0, "tensor " + detail::shown(model.weights[i].name) +
-                                                               " is not in the index " + detail::shown(input.path()));
+                return detail::malformed(shard->path(), 0,
+                                         "tensor " + detail::shown(model.weights[i].name) + " is not in the index " +
+                                             detail::shown(input.path()));
             }
             if (index.entries[entry->second].file != file) {
                 return detail::malformed(input.path(), index.entries[entry->second].place,
@@ -470,21 +499,24 @@ private:
     for (std::size_t i = 0; i < seen.size(); ++i) {
         if (!seen[i]) {
             return detail::malformed(input.path(), index.entries[i].place,
-                                     "tensor " + detail::shown(index.entries[i].tensor) + " is not in its file",
-                                     {}, "it in " + detail::shown(index.files[index.entries[i].file]));
+                                     "tensor " + detail::shown(index.entries[i].tensor) + " is not in its file", {},
+                                     "it in " + detail::shown(index.files[index.entries[i].file]));
         }
     }
     if (const auto twice = detail::find_duplicate(model.weights)) {
-        return detail::malformed(input.path(), 0, "tensor " + detail::shown(model.weights[twice->second].name) + " is given twice");
+        return detail::malformed(input.path(), 0,
+                                 "tensor " + detail::shown(model.weights[twice->second].name) + " is given twice");
     }
     return model;
 }
 
 /// The same for a path: an index where it ends in ".json", one file otherwise.
-[[nodiscard]] inline Result<ModelFile> try_read_safetensors(const std::string& path, const SafetensorsOptions& options = {}) {
+[[nodiscard]] inline Result<ModelFile> try_read_safetensors(const std::string& path,
+                                                            const SafetensorsOptions& options = {}) {
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
-    return path.ends_with(".json") ? try_read_safetensors_index(*input, options) : try_read_safetensors(*input, options);
+    return path.ends_with(".json") ? try_read_safetensors_index(*input, options)
+                                   : try_read_safetensors(*input, options);
 }
 
 #if RESIDENCY_EXCEPTIONS

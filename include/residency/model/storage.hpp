@@ -46,8 +46,8 @@ struct Storage {
     static constexpr std::uint64_t default_alignment_bytes = 256;
 
     std::uint64_t bytes = 0;
-    std::uint64_t alignment_bytes =
-        default_alignment_bytes;  ///< of its address on the device: a power of two, up to 2 MiB
+    /// Of its address on the device: a power of two, up to 2 MiB.
+    std::uint64_t alignment_bytes = default_alignment_bytes;
     Placement placement = Placement::streamed;
     bool is_mutable = false;  ///< kernels write it: it is resident, and never leaves
     StorageSource source{};

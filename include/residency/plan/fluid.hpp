@@ -36,8 +36,8 @@ public:
             return true;
         }
         // slack: min over later b of ring + P (start_b − end_i) − (N_b − N_{i−1}), by a backward sweep over two laps.
-        double low =
-            std::numeric_limits<double>::infinity();  // min over b of P start_b − N_b, in the coordinates of position i
+        // Minimum over b of P start_b − N_b, in the coordinates of position i.
+        double low = std::numeric_limits<double>::infinity();
         double start = 0, before = 0;
         std::vector<double>& slack = slack_;
         start = 2 * total_compute_;

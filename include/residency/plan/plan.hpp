@@ -44,10 +44,10 @@ struct PlanData {
         step_calls;         ///< for each step: how many calls of its pass must have arrived before it starts
     std::uint32_t cut = 0;  ///< captured: calls [0, cut) of the next pass ride at the end of this graph
 
-    double predicted_seconds =
-        0;                       ///< steady period of a pass (captured: of a graph); one-shot: first start to last end
-    double compute_seconds = 0;  ///< Σ over the steps
-    double bound_seconds = 0;    ///< the exact bound at L = 0
+    /// Steady period of a pass (captured: of a graph); one-shot: first start to last end.
+    double predicted_seconds = 0;
+    double compute_seconds = 0;        ///< Σ over the steps
+    double bound_seconds = 0;          ///< the exact bound at L = 0
     double usual_bound_seconds = 0;    ///< max(C, D/P)
     double latency_floor_seconds = 0;  ///< what no ring of one copy stream goes below, L counted
     std::uint64_t floor_bytes = 0;     ///< the smallest budget that works

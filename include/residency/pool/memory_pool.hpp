@@ -17,8 +17,8 @@ struct Needs {
     std::uint64_t storages = 0;     ///< how many there are
     std::uint64_t largest_storage_bytes = 0;
     std::uint64_t largest_alignment_bytes = 1;  ///< of their addresses
-    std::uint64_t step_bytes = 0;               ///< what one step needs at once; the largest storage where none is known
-    std::uint64_t step_storages = 1;            ///< and how many storages that is
+    std::uint64_t step_bytes = 0;     ///< what one step needs at once; the largest storage where none is known
+    std::uint64_t step_storages = 1;  ///< and how many storages that is
 };
 
 /// Where it lives: gives addresses inside a cap that holds at every instant, counted as the driver counts.

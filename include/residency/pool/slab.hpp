@@ -63,8 +63,8 @@ public:
         slot_ = slot;
         slots_ = slots;
         held_ = slots == 0 ? 0 : round_up(bytes, device.allocation_granularity());
-        auto* const first = reinterpret_cast<std::byte*>(
-            round_up(reinterpret_cast<std::uintptr_t>(base), (std::max)(needs.largest_alignment_bytes, std::uint64_t{1})));
+        auto* const first = reinterpret_cast<std::byte*>(round_up(
+            reinterpret_cast<std::uintptr_t>(base), (std::max)(needs.largest_alignment_bytes, std::uint64_t{1})));
         free_.resize(static_cast<std::size_t>(slots));
         for (std::size_t i = 0; i < free_.size(); ++i) { free_[i] = first + (slots - 1 - i) * slot; }
         return {};
@@ -99,7 +99,8 @@ public:
 
 private:
     [[nodiscard]] std::uint64_t slot_bytes(const Needs& needs) const noexcept {
-        return round_up(needs.largest_storage_bytes, (std::max)(config_.alignment_bytes, needs.largest_alignment_bytes));
+        return round_up(needs.largest_storage_bytes,
+                        (std::max)(config_.alignment_bytes, needs.largest_alignment_bytes));
     }
     /// What may be lost before the first slot: a device's allocations begin at multiples of 256 bytes.
     [[nodiscard]] static std::uint64_t padding(const Needs& needs) noexcept {

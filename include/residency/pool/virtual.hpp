@@ -21,8 +21,8 @@ namespace residency::inline RESIDENCY_ABI::pool {
 template <class P>
 concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_initializable<typename P::Config> &&
                       std::constructible_from<P, typename P::Config> &&
-                      requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device, std::uint64_t bytes,
-                               std::uint32_t slots, std::span<const std::uint32_t> table) {
+                      requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device,
+                               std::uint64_t bytes, std::uint32_t slots, std::span<const std::uint32_t> table) {
                           requires P::maps_image;
                           { c.chunk_bytes(const_device) } -> std::same_as<std::uint64_t>;
                           { p.open(device, bytes) } -> std::same_as<Status>;
@@ -56,12 +56,18 @@ public:
     Virtual() : Virtual(Config{}) {}
     explicit Virtual(Config config) noexcept : config_{config} {}
     Virtual(Virtual&& other) noexcept
-        : config_{other.config_}, device_{std::exchange(other.device_, nullptr)}, base_{other.base_}, chunk_bytes_{other.chunk_bytes_},
-          slots_{std::move(other.slots_)}, table_{std::move(other.table_)} {}
+        : config_{other.config_},
+          device_{std::exchange(other.device_, nullptr)},
+          base_{other.base_},
+          chunk_bytes_{other.chunk_bytes_},
+          slots_{std::move(other.slots_)},
+          table_{std::move(other.table_)} {}
     Virtual& operator=(Virtual&&) = delete;
     ~Virtual() { close(); }
 
-    [[nodiscard]] std::uint64_t chunk_bytes(const D& device) const { return round_up(config_.chunk_bytes, device.chunk_granularity()); }
+    [[nodiscard]] std::uint64_t chunk_bytes(const D& device) const {
+        return round_up(config_.chunk_bytes, device.chunk_granularity());
+    }
 
     /// Reserves the range; holds no memory yet. Blocks.
     [[nodiscard]] Status open(D& device, std::uint64_t image_bytes) {
@@ -164,7 +170,9 @@ public:
         for (std::size_t chunk = 0; chunk < table_.size();) {
             std::size_t end = chunk;
             while (end < table_.size() && table_[end] != none) { ++end; }
-            if (end > chunk) { static_cast<void>(device_->unmap(address(chunk), (end - chunk) * chunk_bytes_).has_value()); }
+            if (end > chunk) {
+                static_cast<void>(device_->unmap(address(chunk), (end - chunk) * chunk_bytes_).has_value());
+            }
             chunk = end + 1;
         }
         for (const auto slot : slots_) { static_cast<void>(device_->destroy_chunk(slot).has_value()); }

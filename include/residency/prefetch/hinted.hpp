@@ -49,9 +49,9 @@ public:
     [[nodiscard]] Status hint(std::span<const Hint> hints) {
         for (const Hint& each : hints) {
             if (index(each.storage) >= storages_ || !(each.probability >= 0 && each.probability <= 1)) {
-                return Error{ErrorKind::invalid_argument, "a hint for storage " + std::to_string(index(each.storage)) + " of " +
-                                                              std::to_string(storages_) + " with probability " +
-                                                              std::to_string(each.probability)};
+                return Error{ErrorKind::invalid_argument, "a hint for storage " + std::to_string(index(each.storage)) +
+                                                              " of " + std::to_string(storages_) +
+                                                              " with probability " + std::to_string(each.probability)};
             }
         }
         for (const Hint& each : hints) { take(each); }
@@ -84,7 +84,8 @@ private:
     }
     void take(const Hint& hint) noexcept {
         if (is_hinted_[index(hint.storage)] != 0) {
-            hints_.erase(std::find_if(hints_.begin(), hints_.end(), [&](const Hint& old) { return old.storage == hint.storage; }));
+            hints_.erase(std::find_if(hints_.begin(), hints_.end(),
+                                      [&](const Hint& old) { return old.storage == hint.storage; }));
             is_hinted_[index(hint.storage)] = 0;
         }
         if (hint.probability < config_.least_probability || config_.capacity == 0) { return; }

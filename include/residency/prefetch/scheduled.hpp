@@ -31,14 +31,14 @@ public:
     }
     template <class Sink>
     void propose(Moment now, Sink&& sink) noexcept {
-        const Moment last = std::min(upcoming_.last(now), now + config_.most_steps);
-        const Moment near = std::min(last, now + config_.near_steps);
-        const Moment first_refused = upcoming_.offer(now, now + 1, near, sink);
-        if (first_refused <= near) {
+        const Moment last = (std::min)(upcoming_.last(now), now + config_.most_steps);
+        const Moment soon = (std::min)(last, now + config_.near_steps);
+        const Moment first_refused = upcoming_.offer(now, now + 1, soon, sink);
+        if (first_refused <= soon) {
             offered_until_ = first_refused;
             return;
         }
-        offered_until_ = upcoming_.offer(now, std::max(near + 1, offered_until_), last, sink);
+        offered_until_ = upcoming_.offer(now, (std::max)(soon + 1, offered_until_), last, sink);
     }
 
 private:

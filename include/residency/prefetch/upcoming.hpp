@@ -19,8 +19,9 @@ public:
     [[nodiscard]] Status attach(const Context& context, const char* whose) {
         order_ = context.order != nullptr && context.order->steps() > 0 ? context.order : nullptr;
         if (order_ != nullptr && order_->storage_count() < context.bytes.size()) {
-            return Error{ErrorKind::mismatch, std::string{whose} + ": the order knows " + std::to_string(order_->storage_count()) +
-                                                  " storages of " + std::to_string(context.bytes.size())};
+            return Error{ErrorKind::mismatch, std::string{whose} + ": the order knows " +
+                                                  std::to_string(order_->storage_count()) + " storages of " +
+                                                  std::to_string(context.bytes.size())};
         }
         return {};
     }
@@ -28,7 +29,7 @@ public:
     [[nodiscard]] Moment last(Moment now) const noexcept {
         if (order_ == nullptr) { return now; }
         const Moment steps = order_->steps();
-        return order_->is_cyclic() ? now + steps : std::max(now, steps - 1);
+        return order_->is_cyclic() ? now + steps : (std::max)(now, steps - 1);
     }
     /// Steps first … last, as far as the sink says true. Returns the step at which it said false, or last + 1. Preconditions:
     /// now < first, last <= last(now).

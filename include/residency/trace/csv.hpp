@@ -26,7 +26,8 @@ struct CsvColumns {
 
 /// A trace of requests as comma-separated values, as libCacheSim reads them: one request a line, each a step. A first line whose
 /// bytes are not a number is a heading; lines that begin with # are passed over. `source` names the text in messages.
-[[nodiscard]] inline Result<Trace> try_parse_csv(std::string_view text, const std::string& source, const CsvColumns& columns = {}) {
+[[nodiscard]] inline Result<Trace> try_parse_csv(std::string_view text, const std::string& source,
+                                                 const CsvColumns& columns = {}) {
     Trace trace;
     trace.name = source;
     ObjectTable<std::string> objects{trace};
@@ -42,7 +43,9 @@ struct CsvColumns {
                                    std::to_string(columns.bytes));
         }
         const std::optional<std::uint64_t> bytes = columns.bytes == 0 ? 1 : TextLines::number(parts[columns.bytes - 1]);
-        if (!bytes && !is_first) { return lines.wrong("'" + std::string{parts[columns.bytes - 1]} + "'", "a number of bytes"); }
+        if (!bytes && !is_first) {
+            return lines.wrong("'" + std::string{parts[columns.bytes - 1]} + "'", "a number of bytes");
+        }
         is_first = false;
         if (!bytes) { continue; }
         const StorageId id = objects.id_of(std::string{parts[columns.object - 1]}, *bytes);

@@ -18,11 +18,13 @@ namespace residency::inline RESIDENCY_ABI::trace {
 /// A libCacheSim trace in its format oracleGeneral, uncompressed: little-endian records of 24 bytes, u32 time, u64 object, u32
 /// bytes, i64 number of the object's next request, counted from 1 (−1: none). Each request becomes a step. Times and next numbers
 /// are not used: the next use follows from the requests. `source` names the bytes in messages.
-[[nodiscard]] inline Result<Trace> try_parse_oracle_general(std::span<const std::byte> bytes, const std::string& source) {
+[[nodiscard]] inline Result<Trace> try_parse_oracle_general(std::span<const std::byte> bytes,
+                                                            const std::string& source) {
     constexpr std::size_t record_bytes = 24;
     if (bytes.size() % record_bytes != 0) {
         const std::uint64_t offset = bytes.size() / record_bytes * record_bytes;
-        return Error{ErrorKind::malformed, source + " at byte " + std::to_string(offset) + ": found a part of a record, expected 24 bytes",
+        return Error{ErrorKind::malformed,
+                     source + " at byte " + std::to_string(offset) + ": found a part of a record, expected 24 bytes",
                      Place{source, offset, std::to_string(bytes.size() - offset) + " bytes", "24"}};
     }
     Trace trace;

@@ -34,7 +34,8 @@ public:
         Reader reader{path};
         reader.file_.reset(std::fopen(path.c_str(), "rb"));
         if (!reader.file_) {
-            return Error{ErrorKind::io, residency::detail::quoted(path) + ": cannot be opened for reading", Place{path, 0, {}, {}}};
+            return Error{ErrorKind::io, residency::detail::quoted(path) + ": cannot be opened for reading",
+                         Place{path, 0, {}, {}}};
         }
         std::vector<std::byte> block;
         auto container = reader.next_block(block);
@@ -68,7 +69,8 @@ private:
 
     [[nodiscard]] Error cut_off(std::uint64_t offset, std::string found, std::string expected) const {
         return {ErrorKind::malformed,
-                residency::detail::quoted(path_) + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected,
+                residency::detail::quoted(path_) + " at byte " + std::to_string(offset) + ": found " + found +
+                    ", expected " + expected,
                 Place{path_, offset, std::move(found), std::move(expected)}};
     }
     [[nodiscard]] Result<ContainerReader> next_block(std::vector<std::byte>& block) {
@@ -85,15 +87,19 @@ private:
         constexpr std::size_t piece = std::size_t{1} << 20;
         while (block.size() < bytes) {
             const std::size_t had = block.size();
-            block.resize(std::min(static_cast<std::size_t>(bytes), had + piece));
+            block.resize((std::min)(static_cast<std::size_t>(bytes), had + piece));
             const std::size_t more = std::fread(block.data() + had, 1, block.size() - had, file_.get());
-            if (more != block.size() - had) { return cut_off(offset_ + had + more, "the end of the file", "more of a block"); }
+            if (more != block.size() - had) {
+                return cut_off(offset_ + had + more, "the end of the file", "more of a block");
+            }
         }
         const std::string source = residency::detail::quoted(path_) + ", block at byte " + std::to_string(offset_);
         auto container = ContainerReader::try_open(block, source);
         if (!container) { return container.error(); }
         if (offset_ == 0) { catalog_hash_ = container->catalog_hash(); }
-        if (auto fits = container->expect(ContainerKind::trace, format_version, catalog_hash_); !fits) { return fits.error(); }
+        if (auto fits = container->expect(ContainerKind::trace, format_version, catalog_hash_); !fits) {
+            return fits.error();
+        }
         offset_ += bytes;
         return container;
     }
@@ -124,11 +130,13 @@ private:
         for (const std::uint32_t count : counts_) { sum += count; }
         section.require(!counts_.empty() && sum == accesses_.size() && compute_ns_.size() == counts_.size(),
                         std::to_string(counts_.size()) + " steps of " + std::to_string(sum) + " accesses with " +
-                            std::to_string(accesses_.size()) + " storages and " + std::to_string(compute_ns_.size()) + " times",
+                            std::to_string(accesses_.size()) + " storages and " + std::to_string(compute_ns_.size()) +
+                            " times",
                         "as many of each, and at least one step");
         const std::size_t storages = head_.bytes.size();
-        section.require(std::all_of(accesses_.begin(), accesses_.end(), [&](StorageId id) { return index(id) < storages; }),
-                        "a storage that there is not", "ids below " + std::to_string(storages));
+        section.require(
+            std::all_of(accesses_.begin(), accesses_.end(), [&](StorageId id) { return index(id) < storages; }),
+            "a storage that there is not", "ids below " + std::to_string(storages));
         section.require(std::all_of(compute_ns_.begin(), compute_ns_.end(), [](std::int64_t ns) { return ns >= -1; }),
                         "a negative duration", "nanoseconds, or -1 for unknown");
         if (auto read = section.finish(); !read) {

@@ -26,8 +26,8 @@ struct CacheCounts {
 /// the capacity is a miss that is not kept. The moment of an access is its number. `ticks` is called with the number of accesses
 /// done, now and then. Fails where the evictor refuses the context. Precondition: the ids are those of context.bytes.
 template <evict::EvictionPolicy E, class Ticks>
-[[nodiscard]] Result<CacheCounts> replay_cache(std::span<const StorageId> accesses, const evict::Context& context, E& evictor,
-                                               Ticks ticks) {
+[[nodiscard]] Result<CacheCounts> replay_cache(std::span<const StorageId> accesses, const evict::Context& context,
+                                               E& evictor, Ticks ticks) {
     constexpr std::size_t block = std::size_t{1} << 16;
     if (auto attached = evictor.attach(context); !attached) { return attached.error(); }
     const std::span<const std::uint64_t> bytes = context.bytes;
@@ -63,7 +63,8 @@ template <evict::EvictionPolicy E, class Ticks>
     return counts;
 }
 template <evict::EvictionPolicy E>
-[[nodiscard]] Result<CacheCounts> replay_cache(std::span<const StorageId> accesses, const evict::Context& context, E& evictor) {
+[[nodiscard]] Result<CacheCounts> replay_cache(std::span<const StorageId> accesses, const evict::Context& context,
+                                               E& evictor) {
     return replay_cache(accesses, context, evictor, [](std::size_t) {});
 }
 

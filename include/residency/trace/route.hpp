@@ -54,7 +54,9 @@ struct RouteBatch {
     TextLines::split(*line, ',', parts);
     for (std::size_t i = 0; i < std::size(names); ++i) {
         columns[i] = static_cast<std::size_t>(std::find(parts.begin(), parts.end(), names[i]) - parts.begin());
-        if (columns[i] == parts.size()) { return lines.wrong("'" + std::string{*line} + "'", "a column " + std::string{names[i]}); }
+        if (columns[i] == parts.size()) {
+            return lines.wrong("'" + std::string{*line} + "'", "a column " + std::string{names[i]});
+        }
     }
 
     // Prompt rows of a layer need not be together: the batches of a prompt, or of a token, are collected before they are added.
@@ -68,22 +70,31 @@ struct RouteBatch {
         std::uint64_t values[std::size(names)] = {};
         for (std::size_t i = 0; i < std::size(names); ++i) {
             const auto value = columns[i] < parts.size() ? TextLines::number(parts[columns[i]]) : std::nullopt;
-            if (!value) { return lines.wrong("'" + std::string{*line} + "'", "a number in the column " + std::string{names[i]}); }
+            if (!value) {
+                return lines.wrong("'" + std::string{*line} + "'", "a number in the column " + std::string{names[i]});
+            }
             values[i] = *value;
         }
         const auto [turn, phase, token, layer, expert] = values;
-        if (!expert_bytes.contains(layer)) { return lines.wrong("layer " + std::to_string(layer), "one whose expert_bytes are declared"); }
-        if (expert >= most) { return lines.wrong("expert " + std::to_string(expert), "less than " + std::to_string(most)); }
-        most_expert = std::max(most_expert, expert);
+        if (!expert_bytes.contains(layer)) {
+            return lines.wrong("layer " + std::to_string(layer), "one whose expert_bytes are declared");
+        }
+        if (expert >= most) {
+            return lines.wrong("expert " + std::to_string(expert), "less than " + std::to_string(most));
+        }
+        most_expert = (std::max)(most_expert, expert);
         const std::pair now{turn, phase == 0 ? UINT64_MAX : token};
         if (pending_of != now) {
             std::move(pending.begin(), pending.end(), std::back_inserter(batches));
             pending.clear();
             pending_of = now;
         }
-        auto batch = std::find_if(pending.begin(), pending.end(), [&](const detail::RouteBatch& each) { return each.layer == layer; });
+        auto batch = std::find_if(pending.begin(), pending.end(),
+                                  [&](const detail::RouteBatch& each) { return each.layer == layer; });
         if (batch == pending.end()) { batch = pending.insert(batch, {layer, {}}); }
-        if (std::find(batch->experts.begin(), batch->experts.end(), expert) == batch->experts.end()) { batch->experts.push_back(expert); }
+        if (std::find(batch->experts.begin(), batch->experts.end(), expert) == batch->experts.end()) {
+            batch->experts.push_back(expert);
+        }
     }
     std::move(pending.begin(), pending.end(), std::back_inserter(batches));
 
@@ -91,8 +102,9 @@ struct RouteBatch {
     trace.name = source;
     const std::uint64_t experts = most_expert + 1;
     if (experts * expert_bytes.size() > most) {
-        return Error{ErrorKind::malformed, source + ": " + std::to_string(expert_bytes.size()) + " layers of " + std::to_string(experts) +
-                                               " experts are more than " + std::to_string(most)};
+        return Error{ErrorKind::malformed, source + ": " + std::to_string(expert_bytes.size()) + " layers of " +
+                                               std::to_string(experts) + " experts are more than " +
+                                               std::to_string(most)};
     }
     std::map<std::uint64_t, std::uint32_t> first_of;  // by layer: the storage of expert 0
     std::uint32_t group = 0;

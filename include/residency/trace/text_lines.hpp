@@ -38,7 +38,8 @@ public:
     }
     /// An error at the line that next() gave last.
     [[nodiscard]] Error wrong(std::string found, std::string expected) const {
-        return {ErrorKind::malformed, source_ + ", line " + std::to_string(number_) + ": found " + found + ", expected " + expected,
+        return {ErrorKind::malformed,
+                source_ + ", line " + std::to_string(number_) + ": found " + found + ", expected " + expected,
                 Place{source_, offset_, std::move(found), std::move(expected)}};
     }
 
@@ -61,7 +62,7 @@ public:
     /// The number after `key` and "=" in a line of such pairs with spaces between.
     [[nodiscard]] static std::optional<std::uint64_t> number_of(std::string_view line, std::string_view key) {
         for (std::size_t at = 0; at < line.size();) {
-            const std::size_t end = std::min(line.find(' ', at), line.size());
+            const std::size_t end = (std::min)(line.find(' ', at), line.size());
             const std::string_view pair = line.substr(at, end - at);
             if (pair.size() > key.size() && pair.starts_with(key) && pair[key.size()] == '=') {
                 return number(pair.substr(key.size() + 1));

@@ -27,7 +27,7 @@ struct Trace {
     std::vector<std::uint32_t> groups;           ///< the layer of each storage, or empty
     std::vector<std::uint64_t> step_offsets{0};  ///< steps + 1, into accesses
     std::vector<StorageId> accesses;
-    std::vector<std::int64_t> compute_ns;        ///< of each step, or unknown
+    std::vector<std::int64_t> compute_ns;  ///< of each step, or unknown
 
     [[nodiscard]] std::size_t steps() const noexcept { return step_offsets.size() - 1; }
     /// Precondition: i < steps().
@@ -41,7 +41,9 @@ struct Trace {
         compute_ns.push_back(compute);
     }
     /// The bytes of all storages.
-    [[nodiscard]] std::uint64_t total_bytes() const noexcept { return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0}); }
+    [[nodiscard]] std::uint64_t total_bytes() const noexcept {
+        return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
+    }
 
     /// The future by steps.
     [[nodiscard]] Result<UseOrder> try_order(Cycle cycle = Cycle::one_shot) const {

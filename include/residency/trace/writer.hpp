@@ -26,8 +26,9 @@ namespace residency::inline RESIDENCY_ABI::trace {
 class Writer {
 public:
     /// `groups`: the layer of each storage, or empty.
-    [[nodiscard]] static Result<Writer> try_open(const std::string& path, std::string_view name, std::uint64_t catalog_hash,
-                                                 std::span<const std::uint64_t> bytes, std::span<const std::uint32_t> groups = {}) {
+    [[nodiscard]] static Result<Writer> try_open(const std::string& path, std::string_view name,
+                                                 std::uint64_t catalog_hash, std::span<const std::uint64_t> bytes,
+                                                 std::span<const std::uint32_t> groups = {}) {
         RESIDENCY_ASSERT(groups.empty() || groups.size() == bytes.size(), "give a layer for each storage, or none");
         Writer writer{path, catalog_hash, bytes.size()};
         writer.file_.reset(std::fopen(path.c_str(), "wb"));
@@ -45,8 +46,8 @@ public:
     [[nodiscard]] Status try_step(std::span<const StorageId> storages, std::int64_t compute_ns = Trace::unknown) {
         for (const StorageId id : storages) {
             if (index(id) >= storage_count_) {
-                return Error{ErrorKind::invalid_argument, "a trace of " + std::to_string(storage_count_) + " storages has no storage " +
-                                                              std::to_string(index(id))};
+                return Error{ErrorKind::invalid_argument, "a trace of " + std::to_string(storage_count_) +
+                                                              " storages has no storage " + std::to_string(index(id))};
             }
         }
         counts_.push_back(static_cast<std::uint32_t>(storages.size()));
@@ -77,7 +78,9 @@ private:
     [[nodiscard]] ContainerWriter container() const { return {ContainerKind::trace, format_version, catalog_hash_}; }
     [[nodiscard]] Status put(const ContainerWriter& container) {
         const std::vector<std::byte> block = container.finish();
-        if (std::fwrite(block.data(), 1, block.size(), file_.get()) != block.size()) { return failed("cannot be written"); }
+        if (std::fwrite(block.data(), 1, block.size(), file_.get()) != block.size()) {
+            return failed("cannot be written");
+        }
         written_ += block.size();
         return {};
     }
