@@ -1,0 +1,442 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/host/memory_limits.hpp"
+#include "residency/host/region.hpp"
+#include "residency/host/tier.hpp"
+#include "residency/host/weight_file.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/host_bytes.hpp"
+
+namespace residency::inline RESIDENCY_ABI::host {
+
+/// How far a load is.
+struct LoadProgress {
+    std::uint64_t loaded_bytes = 0;
+    std::uint64_t total_bytes = 0;
+    std::chrono::nanoseconds elapsed{};
+};
+
+struct LoadOptions {
+    Tier tier = Tier::automatic;
+    unsigned threads = 0;                             ///< that read; 0: as many as the machine has, at most 8
+    std::uint64_t piece_bytes = std::uint64_t{8} << 20;  ///< of one read
+    bool huge_pages = true;
+    std::vector<StorageId> order;                     ///< loaded first, in this order: that of the first pass; the rest follows
+    /// Called now and then, by one thread at a time, not the caller's; false cancels. Must not throw.
+    std::function<bool(const LoadProgress&)> progress;
+    std::optional<MemoryLimits> limits;               ///< instead of those of this process
+};
+
+/// What was loaded, and how.
+struct LoadReport {
+    Tier tier = Tier::automatic;  ///< the tier in use, never automatic
+    std::string reason;           ///< why, with the numbers, where it is not the first choice; otherwise empty
+    MemoryLimits limits;
+    std::uint64_t weight_bytes = 0;  ///< of the storages that were read from files
+    std::uint64_t host_bytes = 0;    ///< taken for them
+    unsigned threads = 0;
+    std::chrono::nanoseconds read_time{};
+    std::chrono::nanoseconds pin_time{};
+};
+
+/// Brings the storages of a catalog that lie in files into host memory: several threads read straight into place, then the
+/// memory is pinned in one piece. What is loaded can be used while the rest is still coming: wait(id), or transport::Staged,
+/// which asks by itself. Thread safe. Destroying it cancels and joins; the bytes live as long as a catalog with them.
+class Loading {
+    struct Key {};
+
+public:
+    explicit Loading(Key) {}
+    Loading(const Loading&) = delete;
+    Loading& operator=(const Loading&) = delete;
+    ~Loading() {
+        cancel();
+        join();
+    }
+
+    /// Starts, and returns at once. The device pins and unpins: it has to outlive every catalog with the bytes. Errors: io and
+    /// mismatch for files that are not what the catalog says; out_of_memory with the numbers where an explicit tier does not
+    /// fit; unsupported where a storage has no source. Reads the limits of the process first.
+    template <Device D>
+    [[nodiscard]] static Result<std::shared_ptr<Loading>> try_start(D& device, const Catalog& catalog, LoadOptions options = {}) {
+        auto loading = std::make_shared<Loading>(Key{});
+        loading->pin_ = [&device](void* at, std::uint64_t bytes) { return device.pin(at, bytes); };
+        loading->unpin_ = [&device](void* at) { return device.unpin(at); };
+        if (Status started = loading->start(catalog, std::move(options)); !started) { return started.error(); }
+        return loading;
+    }
+
+    /// The catalog with its bytes in host memory, or the one given where the tier is file. Until wait() has returned, bytes may
+    /// be missing, and after it the kind of memory is known: ask again then.
+    [[nodiscard]] Catalog catalog() const {
+        const std::lock_guard lock{mutex_};
+        return catalog_;
+    }
+    /// Blocks until all is loaded and pinned; the first error otherwise (cancelled among them).
+    [[nodiscard]] Status wait() {
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [&] { return finished_; });
+        return status();
+    }
+    /// Blocks until a storage is loaded; an error where it will not be. Precondition: an id of the catalog.
+    [[nodiscard]] Status wait(StorageId id) {
+        if (is_loaded(id)) { return {}; }
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [&] { return is_loaded(id) || finished_; });
+        if (is_loaded(id)) { return {}; }
+        return status();
+    }
+    /// Whether the bytes of a storage are there. Precondition: an id of the catalog.
+    [[nodiscard]] bool is_loaded(StorageId id) const noexcept {
+        const auto [first, last] = pieces_of_[index(id)];
+        for (std::size_t piece = first; piece < last; ++piece) {
+            if (loaded_[piece].load(std::memory_order_acquire) == 0) { return false; }
+        }
+        return true;
+    }
+    /// Whether all is loaded and pinned.
+    [[nodiscard]] bool is_pinned() const noexcept { return pinned_.load(std::memory_order_acquire); }
+    /// Stops soon; wait() then returns ErrorKind::cancelled, unless all was loaded before.
+    void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+
+    [[nodiscard]] LoadProgress progress() const noexcept {
+        return {loaded_bytes_.load(std::memory_order_relaxed), total_bytes_, std::chrono::steady_clock::now() - start_};
+    }
+    /// Complete once wait() has returned.
+    [[nodiscard]] LoadReport report() const {
+        const std::lock_guard lock{mutex_};
+        return report_;
+    }
+
+private:
+    /// A range of a file that is contiguous in memory too.
+    struct Run {
+        std::uint32_t file = 0;
+        std::uint64_t offset = 0, bytes = 0;
+        std::uint64_t at = 0;  ///< in the region
+    };
+    struct Piece {
+        std::uint32_t file = 0;
+        std::uint64_t offset = 0, bytes = 0, at = 0;
+    };
+
+    [[nodiscard]] Status start(const Catalog& catalog, LoadOptions options) {
+        start_ = std::chrono::steady_clock::now();
+        options_ = std::move(options);
+        options_.piece_bytes = std::max<std::uint64_t>(options_.piece_bytes, 4096);
+        catalog_ = catalog;
+        report_.limits = options_.limits ? *options_.limits : read_memory_limits();
+        const auto storages = catalog.storages();
+        pieces_of_.assign(storages.size(), {0, 0});
+
+        std::vector<Run> runs;
+        std::vector<std::pair<std::uint32_t, std::uint64_t>> places(storages.size(), {UINT32_MAX, 0});  // run, offset in it
+        if (Status planned = plan(runs, places); !planned) { return planned; }
+        std::uint64_t needed = 0;
+        for (Run& run : runs) {
+            constexpr std::uint64_t alignment = 64;
+            needed = (needed + alignment - 1) / alignment * alignment;
+            run.at = needed;
+            needed += run.bytes;
+        }
+        if (Status chosen = choose(needed); !chosen) { return chosen; }
+        if (report_.tier == Tier::file || runs.empty()) {
+            if (runs.empty()) { report_.tier = Tier::pageable; }
+            return done_at_once();
+        }
+        auto region = Region::try_map(needed, options_.huge_pages);
+        if (!region) {
+            if (options_.tier != Tier::automatic) { return region.error().in(report_.limits.text()); }
+            report_.tier = Tier::file;
+            report_.reason = region.error().message() + ": " + report_.limits.text();
+            return done_at_once();
+        }
+        region_ = std::move(*region);
+        report_.host_bytes = needed;
+        catalog_ = with_host_bytes(catalog, runs, places, HostMemory::pageable);
+        make_pieces(runs, places);
+        sources_ = catalog;
+        runs_ = std::move(runs);
+        places_ = std::move(places);
+
+        const unsigned machine = std::max(1U, std::thread::hardware_concurrency());
+        const std::uint64_t wanted = options_.threads != 0 ? options_.threads : std::min(8U, machine);
+        const auto threads = static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, pieces_.size())));
+        report_.threads = threads;
+        working_ = threads;
+        threads_.reserve(threads);
+        for (unsigned i = 0; i < threads; ++i) {
+            threads_.emplace_back([this] { work(); });
+        }
+        return {};
+    }
+
+    /// Opens the files and joins the storages' ranges where they are neighbours, so that small ones cost no read each.
+    [[nodiscard]] Status plan(std::vector<Run>& runs, std::vector<std::pair<std::uint32_t, std::uint64_t>>& places) {
+        const auto storages = catalog_.storages();
+        std::unordered_map<const SourceFile*, std::uint32_t> numbers;
+        std::vector<std::uint32_t> order;
+        std::vector<std::uint32_t> file_of(storages.size(), 0);
+        for (std::uint32_t i = 0; i < storages.size(); ++i) {
+            const Storage& storage = storages[i];
+            if (std::holds_alternative<std::monostate>(storage.source) && storage.bytes != 0) {
+                return Error{ErrorKind::unsupported, catalog_.describe(StorageId{i}) + " has no source: there is nothing to load"};
+            }
+            const auto* source = std::get_if<FileSource>(&storage.source);
+            if (source == nullptr || storage.bytes == 0) { continue; }
+            const auto [known, fresh] = numbers.try_emplace(source->file.get(), static_cast<std::uint32_t>(files_.size()));
+            if (fresh) {
+                auto file = WeightFile::try_open(*source->file, FileAccess::cached);
+                if (!file) { return file.error(); }
+                files_.push_back(std::move(*file));
+            }
+            file_of[i] = known->second;
+            report_.weight_bytes += storage.bytes;
+            order.push_back(i);
+        }
+        const auto offset_of = [&](std::uint32_t i) { return std::get<FileSource>(storages[i].source).offset_bytes; };
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return std::array{std::uint64_t{file_of[a]}, offset_of(a), std::uint64_t{a}} <
+                   std::array{std::uint64_t{file_of[b]}, offset_of(b), std::uint64_t{b}};
+        });
+        constexpr std::uint64_t widest_gap = 64;  // bytes between neighbours that are read along
+        for (const std::uint32_t i : order) {
+            const std::uint64_t offset = offset_of(i);
+            const std::uint64_t bytes = storages[i].bytes;
+            if (runs.empty() || runs.back().file != file_of[i] || offset > runs.back().offset + runs.back().bytes + widest_gap) {
+                runs.push_back({file_of[i], offset, 0, 0});
+            }
+            Run& run = runs.back();
+            run.bytes = std::max(run.bytes, offset + bytes - run.offset);
+            places[i] = {static_cast<std::uint32_t>(runs.size() - 1), offset - run.offset};
+        }
+        for (const Run& run : runs) { total_bytes_ += run.bytes; }
+        return {};
+    }
+
+    /// Decides the tier before anything is taken.
+    [[nodiscard]] Status choose(std::uint64_t needed) {
+        const std::uint64_t room = report_.limits.room_bytes();
+        const std::string numbers = std::to_string(needed) + " bytes to load: " + report_.limits.text();
+        report_.tier = options_.tier == Tier::automatic ? Tier::pinned : options_.tier;
+        if (report_.tier == Tier::file || needed <= room) { return {}; }
+        if (options_.tier != Tier::automatic) {
+            return Error{ErrorKind::out_of_memory, "the host has no room for the weights: " + numbers, DeviceFailure{0, "load", needed}};
+        }
+        report_.tier = Tier::file;
+        report_.reason = "the weights do not fit into host memory: " + numbers;
+        return {};
+    }
+
+    [[nodiscard]] Status done_at_once() {
+        finished_ = true;
+        return {};
+    }
+
+    [[nodiscard]] Catalog with_host_bytes(const Catalog& catalog, const std::vector<Run>& runs,
+                                          const std::vector<std::pair<std::uint32_t, std::uint64_t>>& places, HostMemory kind) const {
+        const auto bytes = HostBytes::borrow(region_->span(), kind, region_);
+        std::vector<StorageSource> sources;
+        sources.reserve(places.size());
+        for (std::size_t i = 0; i < places.size(); ++i) {
+            const auto [run, offset] = places[i];
+            const Storage& storage = catalog.storages()[i];
+            if (run != UINT32_MAX) {
+                sources.emplace_back(HostSource{bytes, runs[run].at + offset});
+            } else if (storage.bytes == 0) {
+                sources.emplace_back(HostSource{bytes, 0});
+            } else {
+                sources.push_back(storage.source);
+            }
+        }
+        auto placed = catalog.try_with_sources(std::move(sources));
+        RESIDENCY_ASSERT(placed.has_value(), "every storage lies inside its run");
+        return std::move(*placed);
+    }
+
+    void make_pieces(const std::vector<Run>& runs, const std::vector<std::pair<std::uint32_t, std::uint64_t>>& places) {
+        std::vector<std::size_t> first_of(runs.size());
+        for (std::size_t r = 0; r < runs.size(); ++r) {
+            first_of[r] = pieces_.size();
+            for (std::uint64_t done = 0; done < runs[r].bytes; done += options_.piece_bytes) {
+                pieces_.push_back({runs[r].file, runs[r].offset + done, std::min(options_.piece_bytes, runs[r].bytes - done), runs[r].at + done});
+            }
+        }
+        const auto storages = catalog_.storages();
+        for (std::size_t i = 0; i < places.size(); ++i) {
+            const auto [run, offset] = places[i];
+            if (run == UINT32_MAX) { continue; }
+            pieces_of_[i] = {first_of[run] + static_cast<std::size_t>(offset / options_.piece_bytes),
+                             first_of[run] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.piece_bytes) + 1};
+        }
+        loaded_ = std::make_unique<std::atomic<std::uint8_t>[]>(pieces_.size());
+        std::vector<bool> taken(pieces_.size(), false);
+        order_.reserve(pieces_.size());
+        const auto take = [&](std::size_t piece) {
+            if (!taken[piece]) {
+                taken[piece] = true;
+                order_.push_back(piece);
+            }
+        };
+        for (const StorageId id : options_.order) {
+            if (!catalog_.contains(id)) { continue; }
+            for (std::size_t piece = pieces_of_[index(id)].first; piece < pieces_of_[index(id)].second; ++piece) { take(piece); }
+        }
+        for (std::size_t piece = 0; piece < pieces_.size(); ++piece) { take(piece); }
+    }
+
+    void work() {
+        for (;;) {
+            const std::size_t turn = next_.fetch_add(1, std::memory_order_relaxed);
+            if (turn >= order_.size() || failed_.load(std::memory_order_relaxed)) { break; }
+            if (cancelled_.load(std::memory_order_relaxed)) {
+                fail(Error{ErrorKind::cancelled, "loading was cancelled after " + std::to_string(loaded_bytes_.load()) + " bytes"});
+                break;
+            }
+            const Piece& piece = pieces_[order_[turn]];
+            const std::span<std::byte> place = region_->span().subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.bytes));
+            if (Status read = files_[piece.file].try_read(piece.offset, place); !read) {
+                fail(read.error());
+                break;
+            }
+            loaded_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
+            loaded_[order_[turn]].store(1, std::memory_order_release);
+            {
+                const std::lock_guard lock{mutex_};  // so that no waiter misses it
+            }
+            changed_.notify_all();
+            if (options_.progress) {
+                if (const std::unique_lock lock{progress_mutex_, std::try_to_lock}; lock && !options_.progress(progress())) { cancel(); }
+            }
+        }
+        bool last = false;
+        {
+            const std::lock_guard lock{mutex_};
+            last = --working_ == 0;
+        }
+        if (last) { finish(); }
+    }
+
+    /// Precondition: mutex_ is held.
+    [[nodiscard]] Status status() const { return error_ ? Status{*error_} : Status{}; }
+    void fail(const Error& error) {
+        const std::lock_guard lock{mutex_};
+        if (!error_) { error_ = error; }
+        failed_.store(true, std::memory_order_relaxed);
+    }
+
+    /// Runs once, in the thread that is done last.
+    void finish() {
+        const auto read_end = std::chrono::steady_clock::now();
+        Status pinned;
+        bool is_pinned = false;
+        if (!failed_.load() && report_.tier == Tier::pinned) {
+            pinned = pin_(region_->data(), region_->bytes());
+            is_pinned = pinned.has_value();
+        }
+        if (!failed_.load() && options_.progress) {
+            const std::lock_guard lock{progress_mutex_};
+            static_cast<void>(options_.progress(progress()));
+        }
+        {
+            const std::lock_guard lock{mutex_};
+            report_.read_time = read_end - start_;
+            report_.pin_time = std::chrono::steady_clock::now() - read_end;
+            if (is_pinned) {
+                region_->set_pinned(unpin_);
+                catalog_ = with_host_bytes(sources_, runs_, places_, HostMemory::pinned);
+                pinned_.store(true, std::memory_order_release);
+            } else if (!pinned) {
+                const std::string why = "the memory cannot be pinned: " + pinned.error().message() + "; " + report_.limits.text();
+                if (options_.tier == Tier::pinned) { error_ = Error{ErrorKind::out_of_memory, why, DeviceFailure{0, "pin", region_->bytes()}}; }
+                report_.tier = Tier::pageable;
+                report_.reason = why;
+            }
+            finished_ = true;
+        }
+        changed_.notify_all();
+    }
+
+    void join() {
+        for (std::thread& thread : threads_) { thread.join(); }
+        threads_.clear();
+    }
+
+    LoadOptions options_;
+    std::function<Status(void*, std::uint64_t)> pin_;
+    std::function<Status(void*)> unpin_;
+    std::chrono::steady_clock::time_point start_;
+    std::vector<WeightFile> files_;
+    std::shared_ptr<Region> region_;
+    std::vector<Piece> pieces_;
+    std::vector<std::size_t> order_;                                 // of reading
+    std::vector<std::pair<std::size_t, std::size_t>> pieces_of_;    // of each storage
+    std::unique_ptr<std::atomic<std::uint8_t>[]> loaded_;           // each piece
+    std::vector<Run> runs_;
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> places_;
+    Catalog sources_;
+    std::uint64_t total_bytes_ = 0;  // to read
+    std::atomic<std::size_t> next_ = 0;
+    std::atomic<std::uint64_t> loaded_bytes_ = 0;
+    std::atomic<bool> cancelled_ = false;
+    std::atomic<bool> failed_ = false;
+    std::atomic<bool> pinned_ = false;
+    std::mutex progress_mutex_;
+
+    mutable std::mutex mutex_;  // what follows
+    std::condition_variable changed_;
+    Catalog catalog_;
+    LoadReport report_;
+    std::optional<Error> error_;
+    unsigned working_ = 0;
+    bool finished_ = false;
+
+    std::vector<std::thread> threads_;
+};
+
+/// A model in host memory.
+struct Loaded {
+    Catalog catalog;
+    LoadReport report;
+};
+
+/// Loads and waits. Errors: as Loading::try_start and Loading::wait. Blocks.
+template <Device D>
+[[nodiscard]] Result<Loaded> try_load(D& device, const Catalog& catalog, LoadOptions options = {}) {
+    auto loading = Loading::try_start(device, catalog, std::move(options));
+    if (!loading) { return loading.error(); }
+    if (Status waited = (*loading)->wait(); !waited) { return waited.error(); }
+    return Loaded{(*loading)->catalog(), (*loading)->report()};
+}
+#if RESIDENCY_EXCEPTIONS
+template <Device D>
+[[nodiscard]] Loaded load(D& device, const Catalog& catalog, LoadOptions options = {}) {
+    return unwrap(try_load(device, catalog, std::move(options)));
+}
+#endif
+
+}  // namespace residency::inline RESIDENCY_ABI::host

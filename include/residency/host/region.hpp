@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "residency/error.hpp"
+#include "residency/model/checked.hpp"
+
+namespace residency::inline RESIDENCY_ABI::host {
+
+/// Anonymous memory of its own, aligned to 2 MiB, in whole pages, untouched: the first touch makes each page, huge where the
+/// system allows. Unpins and unmaps itself. Not copyable; held by shared_ptr.
+class Region {
+    struct Key {};
+
+public:
+    static constexpr std::size_t alignment_bytes = std::size_t{2} << 20;
+    static constexpr std::size_t page_bytes = 4096;
+
+    Region(Key, std::byte* at, std::size_t bytes, std::size_t mapped_bytes) noexcept : at_{at}, bytes_{bytes}, mapped_bytes_{mapped_bytes} {}
+    Region(const Region&) = delete;
+    Region& operator=(const Region&) = delete;
+    ~Region() {
+        if (unpin_) { static_cast<void>(unpin_(at_)); }
+        if (mapped_bytes_ != 0) { ::munmap(at_, mapped_bytes_); }
+    }
+
+    [[nodiscard]] static Result<std::shared_ptr<Region>> try_map(std::uint64_t bytes, bool huge_pages) {
+        if (bytes == 0) { return std::make_shared<Region>(Key{}, nullptr, 0, 0); }
+        const auto refused = [&] {
+            return Error{ErrorKind::out_of_memory, "the host has no " + std::to_string(bytes) + " bytes of memory left",
+                         DeviceFailure{0, "mmap", bytes}};
+        };
+        if (bytes > (std::uint64_t{1} << 62)) { return refused(); }
+        const std::size_t mapped = (static_cast<std::size_t>(bytes) + page_bytes - 1) / page_bytes * page_bytes;
+        const std::size_t reserved = mapped + alignment_bytes;
+        void* const base = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base == MAP_FAILED) { return refused(); }
+        const auto address = reinterpret_cast<std::uintptr_t>(base);
+        const std::size_t before = (alignment_bytes - address % alignment_bytes) % alignment_bytes;
+        std::byte* const at = static_cast<std::byte*>(base) + before;
+        if (before != 0) { ::munmap(base, before); }
+        if (const std::size_t after = reserved - before - mapped; after != 0) { ::munmap(at + mapped, after); }
+        ::madvise(at, mapped, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // a wish: refusal costs speed only
+        return std::make_shared<Region>(Key{}, at, static_cast<std::size_t>(bytes), mapped);
+    }
+
+    [[nodiscard]] std::byte* data() const noexcept { return at_; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] std::span<std::byte> span() const noexcept { return {at_, bytes_}; }
+    /// Takes note that all of it is pinned: `unpin` runs before it is unmapped.
+    void set_pinned(std::function<Status(void*)> unpin) { unpin_ = std::move(unpin); }
+
+private:
+    std::byte* at_;
+    std::size_t bytes_;
+    std::size_t mapped_bytes_;
+    std::function<Status(void*)> unpin_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::host

@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/host/loading.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "../support/fixtures.hpp"
+#include "residency/device/simulated.hpp"
+#include "residency/model/catalog_builder.hpp"
+
+using namespace residency;
+
+namespace {
+
+std::string random_bytes(std::mt19937& random, std::size_t bytes) {
+    std::string text(bytes, '\0');
+    for (char& c : text) { c = static_cast<char>(random()); }
+    return text;
+}
+
+/// Storages at random places of a few files.
+struct Model {
+    support::TemporaryFolder folder;
+    std::vector<std::string> contents;
+    std::vector<std::string> expected;  ///< of each storage
+    Catalog catalog;
+
+    explicit Model(std::mt19937& random, std::size_t files = 3, std::size_t storages = 40, std::size_t largest = 30000) {
+        CatalogBuilder builder;
+        std::vector<std::shared_ptr<const SourceFile>> sources;
+        for (std::size_t f = 0; f < files; ++f) {
+            contents.push_back(random_bytes(random, 4 * largest));
+            const auto path = folder.write("file" + std::to_string(f), contents.back());
+            sources.push_back(std::make_shared<const SourceFile>(SourceFile{path, contents.back().size()}));
+        }
+        for (std::size_t i = 0; i < storages; ++i) {
+            const std::size_t file = random() % files;
+            const std::size_t bytes = random() % 5 == 0 ? random() % 3 : random() % largest;
+            const std::size_t offset = random() % (contents[file].size() - bytes);
+            expected.push_back(contents[file].substr(offset, bytes));
+            builder.add("w" + std::to_string(i), dtype::u8, {bytes}, FileSource{sources[file], offset});
+        }
+        catalog = builder.try_build().value();
+    }
+    void check(const Catalog& loaded, HostMemory kind) const {
+        REQUIRE(loaded.hash() == catalog.hash());
+        for (std::uint32_t i = 0; i < expected.size(); ++i) {
+            const auto* source = std::get_if<HostSource>(&loaded.storage(StorageId{i}).source);
+            REQUIRE(source != nullptr);
+            CHECK(source->host->kind() == kind);
+            const std::string got{reinterpret_cast<const char*>(source->host->data()) + source->offset_bytes, expected[i].size()};
+            CHECK(got == expected[i]);
+        }
+    }
+};
+
+}  // namespace
+
+TEST_CASE("loading: every byte arrives, whatever the threads and pieces, and is pinned") {
+    const std::uint32_t seed = std::random_device{}();
+    CAPTURE(seed);
+    std::mt19937 random{seed};
+    for (int round = 0; round < 20; ++round) {
+        SimulatedDevice device{};
+        const Model model{random};
+        host::LoadOptions options;
+        options.threads = 1 + random() % 8;
+        options.piece_bytes = 4096 << random() % 5;
+        options.order = {StorageId{7}, StorageId{3}, StorageId{7}};
+        auto loaded = host::try_load(device, model.catalog, options);
+        REQUIRE(loaded);
+        CHECK(loaded->report.tier == host::Tier::pinned);
+        CHECK(loaded->report.reason.empty());
+        model.check(loaded->catalog, HostMemory::pinned);
+        CHECK(device.device_view(loaded->catalog.host_bytes(StorageId{0})));
+        loaded->catalog = {};
+        CHECK(device.report_count() == 0);
+    }
+}
+
+TEST_CASE("loading: the memory taken is that of the weights") {
+    std::mt19937 random{1};
+    const support::TemporaryFolder folder;
+    const std::string bytes = random_bytes(random, 3'000'000);
+    const auto file = std::make_shared<const SourceFile>(SourceFile{folder.write("f", bytes), bytes.size()});
+    CatalogBuilder builder;
+    for (std::uint64_t i = 0; i < 1000; ++i) { builder.add("w" + std::to_string(i), dtype::u8, {3000}, FileSource{file, 3000 * i}); }
+    const auto catalog = builder.try_build().value();
+    SimulatedDevice device{};
+    const auto loaded = host::try_load(device, catalog);
+    REQUIRE(loaded);
+    CHECK(loaded->report.weight_bytes == bytes.size());
+    CHECK(loaded->report.host_bytes == bytes.size());
+    CHECK(reinterpret_cast<std::uintptr_t>(loaded->catalog.host_bytes(StorageId{0})) % host::Region::alignment_bytes == 0);
+    CHECK(loaded->catalog.host_bytes(StorageId{999}) == loaded->catalog.host_bytes(StorageId{0}) + 999 * 3000);
+}
+
+TEST_CASE("loading: one host copy serves several catalogs and outlives the loader") {
+    std::mt19937 random{2};
+    const Model model{random};
+    SimulatedDevice device{};
+    Catalog kept;
+    {
+        auto loading = host::Loading::try_start(device, model.catalog);
+        REQUIRE(loading);
+        REQUIRE((*loading)->wait());
+        kept = (*loading)->catalog();
+        CHECK((*loading)->is_pinned());
+        CHECK((*loading)->progress().loaded_bytes == (*loading)->progress().total_bytes);
+    }
+    model.check(kept, HostMemory::pinned);
+}
+
+TEST_CASE("loading: storages become ready one by one, in the order asked for") {
+    std::mt19937 random{3};
+    const Model model{random, 1, 20, 60000};
+    SimulatedDevice device{};
+    host::LoadOptions options;
+    options.threads = 1;
+    options.piece_bytes = 4096;
+    auto loading = host::Loading::try_start(device, model.catalog, options);
+    REQUIRE(loading);
+    const Catalog catalog = (*loading)->catalog();
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+        REQUIRE((*loading)->wait(StorageId{i}));
+        CHECK((*loading)->is_loaded(StorageId{i}));
+        const auto& source = std::get<HostSource>(catalog.storage(StorageId{i}).source);
+        CHECK(std::string{reinterpret_cast<const char*>(source.host->data()) + source.offset_bytes, model.expected[i].size()} == model.expected[i]);
+    }
+    CHECK((*loading)->wait());
+}
+
+TEST_CASE("loading: progress is told, and can stop it") {
+    std::mt19937 random{4};
+    const Model model{random, 2, 30, 100000};
+    SimulatedDevice device{};
+    std::atomic<int> calls = 0;
+    host::LoadOptions options;
+    options.piece_bytes = 4096;
+    options.threads = 2;
+    options.progress = [&](const host::LoadProgress& progress) {
+        CHECK(progress.loaded_bytes > 0);
+        ++calls;
+        return true;
+    };
+    REQUIRE(host::try_load(device, model.catalog, options));
+    CHECK(calls > 0);
+    options.threads = 1;
+    options.progress = [](const host::LoadProgress&) { return false; };
+    const auto stopped = host::try_load(device, model.catalog, options);
+    REQUIRE_FALSE(stopped);
+    CHECK(stopped.error().kind() == ErrorKind::cancelled);
+}
+
+TEST_CASE("loading: limits that bind decide the tier, and are told with the numbers") {
+    std::mt19937 random{5};
+    const Model model{random};
+    SimulatedDevice device{};
+    host::LoadOptions options;
+    options.limits = host::MemoryLimits{1000, 500, 100, "/some/group", 64};
+    auto loading = host::Loading::try_start(device, model.catalog, options);
+    REQUIRE(loading);
+    REQUIRE((*loading)->wait());
+    const auto report = (*loading)->report();
+    CHECK(report.tier == host::Tier::file);
+    CHECK(report.reason.find("/some/group") != std::string::npos);
+    CHECK(report.reason.find("500") != std::string::npos);
+    CHECK((*loading)->catalog() == model.catalog);
+    for (const auto tier : {host::Tier::pinned, host::Tier::pageable}) {
+        options.tier = tier;
+        const auto refused = host::try_load(device, model.catalog, options);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::out_of_memory);
+        CHECK(refused.error().message().find("RLIMIT_MEMLOCK is 64") != std::string::npos);
+    }
+    options.limits.reset();
+    options.tier = host::Tier::pageable;
+    const auto pageable = host::try_load(device, model.catalog, options);
+    REQUIRE(pageable);
+    CHECK(pageable->report.tier == host::Tier::pageable);
+    model.check(pageable->catalog, HostMemory::pageable);
+}
+
+TEST_CASE("loading: memory that cannot be pinned is used as it is, or an error where pinned was asked for") {
+    std::mt19937 random{6};
+    const Model model{random};
+    for (const bool insist : {false, true}) {
+        SimulatedDevice device{};
+        device.fail(simulation::CallKind::pin, 1, ErrorKind::out_of_memory);
+        host::LoadOptions options;
+        if (insist) { options.tier = host::Tier::pinned; }
+        const auto loaded = host::try_load(device, model.catalog, options);
+        REQUIRE(loaded.has_value() == !insist);
+        if (insist) {
+            CHECK(loaded.error().kind() == ErrorKind::out_of_memory);
+            CHECK(loaded.error().message().find("RLIMIT_MEMLOCK") != std::string::npos);
+        } else {
+            CHECK(loaded->report.tier == host::Tier::pageable);
+            CHECK_FALSE(loaded->report.reason.empty());
+            model.check(loaded->catalog, HostMemory::pageable);
+        }
+    }
+}
+
+TEST_CASE("loading: files that are gone, or not the ones that the catalog was made from, are errors") {
+    std::mt19937 random{7};
+    SimulatedDevice device{};
+    {
+        const Model model{random};
+        support::write_all(model.folder.file("file1"), "short");
+        const auto loaded = host::try_load(device, model.catalog);
+        REQUIRE_FALSE(loaded);
+        CHECK(loaded.error().kind() == ErrorKind::mismatch);
+        CHECK(loaded.error().message().find("file1") != std::string::npos);
+    }
+    {
+        const Model model{random};
+        std::filesystem::remove(model.folder.file("file1"));
+        CHECK(host::try_load(device, model.catalog).error().kind() == ErrorKind::io);
+    }
+    CatalogBuilder builder;
+    builder.add("w", dtype::u8, {4});
+    CHECK(host::try_load(device, builder.try_build().value()).error().kind() == ErrorKind::unsupported);
+    CHECK(host::try_load(device, Catalog{}));
+}
+
+TEST_CASE("loading: a file that shrinks or is written to while it is read is an error") {
+    std::mt19937 random{8};
+    const support::TemporaryFolder folder;
+    const std::string bytes = random_bytes(random, 100000);
+    const SourceFile source{folder.write("f", bytes), bytes.size()};
+    std::vector<std::byte> out(1000);
+    for (const auto access : {host::FileAccess::cached, host::FileAccess::direct}) {
+        support::write_all(source.path, bytes);
+        auto file = host::WeightFile::try_open(source, access);
+        REQUIRE(file);
+        auto region = host::Region::try_map(1 << 20, true);
+        REQUIRE(region);
+        CHECK(file->try_read(4096, (*region)->span().first(8192)));
+        CHECK(file->try_read(98304, (*region)->span().first(4096), 1696));
+        CHECK(std::string{reinterpret_cast<const char*>((*region)->data()), 1696} == bytes.substr(98304, 1696));
+        std::filesystem::resize_file(source.path, 50000);
+        const auto beyond = file->try_read(65536, (*region)->span().first(4096));
+        REQUIRE_FALSE(beyond);
+        CHECK(beyond.error().kind() == ErrorKind::io);
+        CHECK(beyond.error().message().find("changed while it was in use") != std::string::npos);
+        CHECK_FALSE(file->try_read(0, (*region)->span().first(4096)));
+        support::write_all(source.path, bytes);
+        std::filesystem::last_write_time(source.path, std::filesystem::file_time_type::clock::now() + std::chrono::hours{1});
+        const auto touched = file->try_read(0, (*region)->span().first(4096));
+        REQUIRE_FALSE(touched);
+        CHECK(touched.error().message().find("written to") != std::string::npos);
+    }
+}
