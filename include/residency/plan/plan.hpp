@@ -37,11 +37,11 @@ struct PlanData {
     std::vector<Copy> copies;          ///< of one pass, in copy-stream order
     std::vector<Call> calls;           ///< of one pass, in copy-stream order; covers `copies` in order
     std::vector<std::uint32_t> slots;  ///< Layout::chunks: the slot of each chunk of each resident and copy
-    std::vector<std::uint32_t>
-        chunk_slot;  ///< Layout::chunks: the one slot of each chunk of the image, none where no step reads it
-                     ///< and nothing keeps it; empty where chunks change slots (see Plan::is_static)
-    std::vector<std::uint32_t>
-        step_calls;         ///< for each step: how many calls of its pass must have arrived before it starts
+    /// Layout::chunks: the one slot of each chunk of the image, none where no step reads it and nothing keeps it; empty
+    /// where chunks change slots (see Plan::is_static).
+    std::vector<std::uint32_t> chunk_slot;
+    /// For each step: how many calls of its pass must have arrived before it starts.
+    std::vector<std::uint32_t> step_calls;
     std::uint32_t cut = 0;  ///< captured: calls [0, cut) of the next pass ride at the end of this graph
 
     /// Steady period of a pass (captured: of a graph); one-shot: first start to last end.
