@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "residency/error.hpp"
+#include "residency/residency.hpp"
 
 namespace {
 
