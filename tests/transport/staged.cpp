@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/transport/staged.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "../support/fixtures.hpp"
+#include "residency/device/simulated.hpp"
+#include "residency/model/catalog_builder.hpp"
+
+using namespace residency;
+using Simulated = SimulatedDevice;
+using Staged = transport::Staged<Simulated>;
+
+static_assert(transport::TransportPolicy<Staged, Simulated>);
+
+namespace {
+
+constexpr std::size_t storage_count = 24;
+
+/// One file, and its storages by every kind of source.
+struct Model {
+    enum class Source : std::uint8_t { file, pageable, pinned };
+
+    support::TemporaryFolder folder;
+    std::string contents;
+    std::shared_ptr<const SourceFile> file;
+    std::vector<std::pair<std::size_t, std::size_t>> ranges;
+    Catalog catalog;
+
+    Model(std::mt19937& random, Simulated& device, std::vector<Source> kinds, std::size_t largest = 50000) {
+        contents.resize(4 * largest);
+        for (char& c : contents) { c = static_cast<char>(random()); }
+        file = std::make_shared<const SourceFile>(SourceFile{folder.write("weights", contents), contents.size()});
+        std::vector<std::byte> memory(contents.size());
+        std::memcpy(memory.data(), contents.data(), contents.size());
+        const auto pageable = HostBytes::own(std::move(memory));
+        auto* const at = static_cast<std::byte*>(device.allocate_host(contents.size()).value());
+        std::memcpy(at, contents.data(), contents.size());
+        const auto pinned = HostBytes::adopt(at, contents.size(), HostMemory::pinned, [&device](std::byte* p) { static_cast<void>(device.deallocate_host(p).has_value()); });
+        CatalogBuilder builder;
+        for (std::size_t i = 0; i < storage_count; ++i) {
+            const std::size_t bytes = i == 5 ? 0 : 1 + random() % largest;
+            const std::size_t offset = random() % (contents.size() - bytes);
+            ranges.emplace_back(offset, bytes);
+            StorageSource source;
+            switch (kinds[random() % kinds.size()]) {
+                case Source::file: source = FileSource{file, offset}; break;
+                case Source::pageable: source = HostSource{pageable, offset}; break;
+                case Source::pinned: source = HostSource{pinned, offset}; break;
+            }
+            builder.add("w" + std::to_string(i), dtype::u8, {bytes}, source);
+        }
+        catalog = builder.try_build().value();
+    }
+};
+
+/// Sends random pieces to the device and reads them back in the order of the stream.
+void exercise(std::mt19937& random, Simulated& device, const Model& model, Staged& staged, int rounds, bool expect_equal = true) {
+    const auto stream = device.create_stream().value();
+    const std::size_t place_bytes = 256 << 10;
+    auto* const place = static_cast<std::byte*>(device.allocate(place_bytes).value());
+    auto* const back = static_cast<std::byte*>(device.allocate_host(place_bytes).value());
+    for (int round = 0; round < rounds; ++round) {
+        std::vector<transport::Fetch> fetches;
+        std::vector<std::string> expected;
+        std::size_t used = 0;
+        for (std::size_t i = 0, count = 1 + random() % 12; i < count; ++i) {
+            const auto id = static_cast<std::uint32_t>(random() % storage_count);
+            const auto [start, whole] = model.ranges[id];
+            if (whole == 0) { continue; }
+            const std::size_t offset = random() % whole;
+            const std::size_t bytes = 1 + random() % (whole - offset);
+            if (used + bytes > place_bytes) { break; }
+            fetches.push_back({StorageId{id}, offset, bytes, place + used});
+            expected.push_back(model.contents.substr(start + offset, bytes));
+            used += bytes;
+        }
+        REQUIRE(staged.enqueue(fetches, stream));
+        if (used == 0) { continue; }
+        const Copy home{back, place, used};
+        REQUIRE(device.copy({&home, 1}, stream));
+        REQUIRE(device.synchronize(stream));
+        static_cast<void>(device.host_read(back, used).has_value());
+        std::string whole;
+        for (const auto& piece : expected) { whole += piece; }
+        const bool equal = std::memcmp(back, whole.data(), used) == 0;
+        CHECK(equal == expect_equal);
+    }
+    REQUIRE(device.synchronize());
+    REQUIRE(device.deallocate(place));
+    REQUIRE(device.deallocate_host(back));
+    REQUIRE(device.destroy_stream(stream));
+}
+
+}  // namespace
+
+TEST_CASE("staged: every byte arrives, from every kind of source, through rings of every size") {
+    const std::uint32_t seed = std::random_device{}();
+    CAPTURE(seed);
+    std::mt19937 random{seed};
+    using Source = Model::Source;
+    const std::vector<std::vector<Source>> mixes{{Source::file}, {Source::pageable}, {Source::pinned}, {Source::file, Source::pageable, Source::pinned}};
+    for (int round = 0; round < 24; ++round) {
+        Simulated device{};
+        {
+            const Model model{random, device, mixes[static_cast<std::size_t>(round) % mixes.size()]};
+            Staged::Config config;
+            config.slot_bytes = 4096 << random() % 4;
+            config.ring_bytes = config.slot_bytes * (random() % 8);
+            config.threads = 1 + random() % 4;
+            config.file_access = random() % 2 == 0 ? host::FileAccess::direct : host::FileAccess::cached;
+            Staged staged{config};
+            REQUIRE(staged.open(device, model.catalog));
+            exercise(random, device, model, staged, 30);
+            const auto statistics = staged.statistics();
+            const auto kind = round % 4;
+            CHECK(statistics.tier == (kind == 1 ? host::Tier::pageable : kind == 2 ? host::Tier::pinned : host::Tier::file));
+            CHECK((statistics.straight_bytes > 0) == (kind >= 2));
+            CHECK((statistics.staged_bytes > 0) == (kind != 2));
+            CHECK((statistics.file_bytes == statistics.staged_bytes) == (kind != 1 && kind != 3));
+            CHECK(staged.status());
+            staged.close();
+        }
+        for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
+        for (const auto& leak : device.leaks()) { FAIL_CHECK("left: " << leak.what); }
+    }
+}
+
+TEST_CASE("staged: much more may be enqueued than the ring holds, and nothing waits for the host") {
+    std::mt19937 random{1};
+    Simulated device{};
+    {
+        const Model model{random, device, {Model::Source::pageable, Model::Source::file}};
+        Staged::Config config;
+        config.slot_bytes = 4096;
+        config.ring_bytes = 2 * 4096;
+        config.threads = 3;
+        Staged staged{config};
+        REQUIRE(staged.open(device, model.catalog));
+        const auto stream = device.create_stream().value();
+        std::size_t total = 0;
+        for (const auto& range : model.ranges) { total += range.second; }
+        auto* const place = static_cast<std::byte*>(device.allocate(total).value());
+        auto* const back = static_cast<std::byte*>(device.allocate_host(total).value());
+        std::string expected;
+        std::vector<transport::Fetch> fetches;
+        for (std::uint32_t i = 0; i < storage_count; ++i) {
+            const auto [start, bytes] = model.ranges[i];
+            if (bytes == 0) { continue; }
+            fetches.push_back({StorageId{i}, 0, bytes, place + expected.size()});
+            expected += model.contents.substr(start, bytes);
+        }
+        REQUIRE(staged.enqueue(fetches, stream));
+        const Copy home{back, place, total};
+        REQUIRE(device.copy({&home, 1}, stream));
+        REQUIRE(device.synchronize(stream));
+        CHECK(std::memcmp(back, expected.data(), total) == 0);
+        CHECK(staged.statistics().slots_filled > 100);
+        REQUIRE(device.deallocate(place));
+        REQUIRE(device.deallocate_host(back));
+        REQUIRE(device.destroy_stream(stream));
+        staged.close();
+    }
+    for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
+}
+
+TEST_CASE("staged: the first pass streams while the model is still loading, and goes straight afterwards") {
+    const std::uint32_t seed = std::random_device{}();
+    CAPTURE(seed);
+    std::mt19937 random{seed};
+    for (int round = 0; round < 10; ++round) {
+        Simulated device{};
+        {
+            const Model model{random, device, {Model::Source::file}, 200000};
+            host::LoadOptions options;
+            options.piece_bytes = 4096;
+            options.threads = 1;
+            auto loading = host::Loading::try_start(device, model.catalog, options);
+            REQUIRE(loading);
+            Staged::Config config;
+            config.slot_bytes = 16384;
+            config.ring_bytes = 65536;
+            config.loading = *loading;
+            Staged staged{config};
+            REQUIRE(staged.open(device, (*loading)->catalog()));
+            exercise(random, device, model, staged, 10);
+            REQUIRE((*loading)->wait());
+            const auto before = staged.statistics();
+            exercise(random, device, model, staged, 5);
+            CHECK(staged.statistics().staged_bytes == before.staged_bytes);
+            CHECK(staged.statistics().tier == host::Tier::pinned);
+            staged.close();
+        }
+        for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
+    }
+}
+
+TEST_CASE("staged: a file that is changed or truncated while it is streamed is an error, not its bytes") {
+    for (const auto access : {host::FileAccess::cached, host::FileAccess::direct}) {
+        for (const bool truncate : {false, true}) {
+            std::mt19937 random{2};
+            Simulated device{};
+            const Model model{random, device, {Model::Source::file}};
+            Staged::Config config;
+            config.file_access = access;
+            Staged staged{config};
+            REQUIRE(staged.open(device, model.catalog));
+            exercise(random, device, model, staged, 3);
+            if (truncate) {
+                std::filesystem::resize_file(model.file->path, 100);
+            } else {
+                support::write_all(model.file->path, std::string(model.contents.size(), 'z'));
+                std::filesystem::last_write_time(model.file->path, std::filesystem::file_time_type::clock::now() + std::chrono::hours{1});
+            }
+            exercise(random, device, model, staged, 1, false);
+            REQUIRE_FALSE(staged.status());
+            CHECK(staged.status().error().kind() == ErrorKind::io);
+            CHECK(staged.status().error().message().find("changed while it was in use") != std::string::npos);
+            const auto stream = device.create_stream().value();
+            const transport::Fetch fetch{StorageId{0}, 0, 1, nullptr};
+            CHECK(staged.enqueue({&fetch, 1}, stream).error().kind() == ErrorKind::io);
+            staged.close();
+        }
+    }
+}
+
+TEST_CASE("staged: a load that is cancelled is an error for who streams from it") {
+    std::mt19937 random{3};
+    Simulated device{};
+    const Model model{random, device, {Model::Source::file}, 400000};
+    host::LoadOptions options;
+    options.piece_bytes = 4096;
+    options.threads = 1;
+    options.progress = [](const host::LoadProgress&) { return false; };
+    auto loading = host::Loading::try_start(device, model.catalog, options);
+    REQUIRE(loading);
+    REQUIRE_FALSE((*loading)->wait());
+    Staged::Config config;
+    config.loading = *loading;
+    Staged staged{config};
+    REQUIRE(staged.open(device, (*loading)->catalog()));
+    const auto stream = device.create_stream().value();
+    auto* const place = static_cast<std::byte*>(device.allocate(model.ranges[23].second).value());
+    const transport::Fetch fetch{StorageId{23}, 0, model.ranges[23].second, place};
+    REQUIRE(staged.enqueue({&fetch, 1}, stream));
+    REQUIRE(device.synchronize(stream));
+    REQUIRE_FALSE(staged.status());
+    CHECK(staged.status().error().kind() == ErrorKind::cancelled);
+    staged.close();
+}
+
+TEST_CASE("staged: what it cannot stream is refused when it is opened") {
+    std::mt19937 random{4};
+    Simulated device{};
+    const Model model{random, device, {Model::Source::file}};
+    CatalogBuilder builder;
+    builder.add("w", dtype::u8, {4});
+    const auto bare = builder.try_build().value();
+    CHECK(Staged{}.open(device, bare).error().kind() == ErrorKind::unsupported);
+    auto loading = host::Loading::try_start(device, model.catalog);
+    REQUIRE(loading);
+    Staged::Config config;
+    config.loading = *loading;
+    CHECK(Staged{config}.open(device, bare).error().kind() == ErrorKind::mismatch);
+    REQUIRE((*loading)->wait());
+    std::filesystem::resize_file(model.file->path, 100);
+    CHECK(Staged{}.open(device, model.catalog).error().kind() == ErrorKind::mismatch);
+    std::filesystem::remove(model.file->path);
+    CHECK(Staged{}.open(device, model.catalog).error().kind() == ErrorKind::io);
+}
+
+TEST_CASE("staged: calls that the device fails leave it usable, and nothing behind") {
+    using Kind = simulation::CallKind;
+    std::mt19937 random{5};
+    for (const Kind kind : {Kind::allocate_host, Kind::create_flag, Kind::create_event, Kind::wait_flag, Kind::copy, Kind::record}) {
+        for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+            CAPTURE(static_cast<int>(kind));
+            CAPTURE(nth);
+            Simulated device{};
+            {
+                const Model model{random, device, {Model::Source::pageable}};
+                const auto stream = device.create_stream().value();
+                auto* const place = static_cast<std::byte*>(device.allocate(1 << 20).value());
+                auto* const back = static_cast<std::byte*>(device.allocate_host(1 << 20).value());
+                Staged::Config config;
+                config.slot_bytes = 4096;
+                config.ring_bytes = 16384;
+                config.threads = 2;
+                Staged staged{config};
+                device.fail(kind, nth);
+                const Status opened = staged.open(device, model.catalog);
+                bool failed = !opened;
+                if (opened) {
+                    const transport::Fetch fetch{StorageId{0}, 0, model.ranges[0].second, place};
+                    failed = !staged.enqueue({&fetch, 1}, stream);
+                    device.clear_failures();
+                    REQUIRE(staged.enqueue({&fetch, 1}, stream));
+                    const Copy home{back, place, fetch.bytes};
+                    REQUIRE(device.copy({&home, 1}, stream));
+                    REQUIRE(device.synchronize(stream));
+                    CHECK(std::memcmp(back, model.contents.data() + model.ranges[0].first, fetch.bytes) == 0);
+                    staged.close();
+                }
+                device.clear_failures();
+                CHECK((failed || nth > 1));
+                REQUIRE(device.deallocate(place));
+                REQUIRE(device.deallocate_host(back));
+                REQUIRE(device.destroy_stream(stream));
+            }
+            for (const auto& leak : device.leaks()) { FAIL_CHECK("left: " << leak.what); }
+            for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
+        }
+    }
+}
