@@ -254,7 +254,7 @@ int main(int count, char** arguments) {
         };
         plan::Problem problem = read_problem(Json::parse(read_all(file), no_duplicates));
         if (!budget.empty()) { problem.budget_bytes = read_budget(budget, problem); }
-        const residency::Result<plan::Plan> made = plan::make_plan(problem);
+        const residency::Result<plan::Plan> made = plan::make_plan(problem, {.fixed_slots = false});
         if (!made) { throw Refused{made.error().message()}; }
         std::cout << print_plan(problem, *made).dump(1) << '\n';
         std::cout.flush();

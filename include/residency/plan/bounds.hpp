@@ -29,7 +29,8 @@ inline std::uint64_t deficit_bytes(const Problem& problem, std::uint64_t budget_
 
 /// max(C, D/P), seconds.
 inline double usual_bound(const Problem& problem, std::uint64_t budget_bytes) {
-    return std::max(total_compute(problem), static_cast<double>(deficit_bytes(problem, budget_bytes)) / problem.link.bytes_per_second);
+    return std::max(total_compute(problem),
+                    static_cast<double>(deficit_bytes(problem, budget_bytes)) / problem.link.bytes_per_second);
 }
 
 /// What no ring of one copy stream goes below when each call costs its latency: (D + 2 √(a D) + a) / P, a = P · min(2 L, L + the
@@ -98,7 +99,8 @@ private:
         const std::size_t n = bytes_.size();
         double q[2][2];
         constexpr double never = -1e290;
-        for (int start = 0; start < 2; ++start) {  // y: when the last step ended, in bytes of the link; m: of the window that binds
+        for (int start = 0; start < 2;
+             ++start) {  // y: when the last step ended, in bytes of the link; m: of the window that binds
             double y = start == 0 ? 0 : never, m = start == 1 ? 0 : never, sum = 0;
             for (std::size_t i = 0; i < n; ++i) {
                 const double streams = bytes_[i] - (i == j ? kept : 0.0);
@@ -140,7 +142,8 @@ private:
                 const double x = best + before_[t + 2] - ring;
                 if (t > 0 && x > level_[i] + shift + small) {
                     level_[i] = x - shift;
-                    from_[i] = {best_at % n, before_[t + 2] - before_[best_at], -1, (best_at < n ? 0 : 1) - (t < n ? 0 : 1)};
+                    from_[i] = {best_at % n, before_[t + 2] - before_[best_at], -1,
+                                (best_at < n ? 0 : 1) - (t < n ? 0 : 1)};
                     changed = true;
                 }
                 if (level_[i] + shift - before_[t] > best) {
@@ -156,7 +159,8 @@ private:
                 const double shift = t - 1 < n ? 0 : lap;
                 if (x > level_[j] + shift + small) {
                     level_[j] = x - shift;
-                    from_[j] = {i, whole ? -bytes_[i] : work_[i], whole ? 0.0 : -1.0, (t < n ? 0 : 1) - (t - 1 < n ? 0 : 1)};
+                    from_[j] = {i, whole ? -bytes_[i] : work_[i], whole ? 0.0 : -1.0,
+                                (t < n ? 0 : 1) - (t - 1 < n ? 0 : 1)};
                     changed = true;
                 }
             }
@@ -230,7 +234,42 @@ inline double single_use_bound(const Problem& problem, std::uint64_t budget_byte
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
         if (seen[s] == 0) { kept += static_cast<double>(problem.storage_bytes[s]); }
     }
-    return detail::SingleUseBound{std::move(bytes), std::move(work), static_cast<double>(budget_bytes) - kept}.solve() / p;
+    return detail::SingleUseBound{std::move(bytes), std::move(work), static_cast<double>(budget_bytes) - kept}.solve() /
+           p;
+}
+
+/// The exact bound of one pass of a schedule that reads each storage in one step only, when what is there at the start may be
+/// chosen: the bytes that are used first. Of any other schedule, a bound: each storage counts at its first reader alone. Seconds.
+inline double one_shot_bound(const Problem& problem, std::uint64_t budget_bytes) {
+    const double p = problem.link.bytes_per_second;
+    double room = static_cast<double>(budget_bytes);
+    std::vector<std::uint8_t> seen(problem.storages(), 0), read(problem.storages(), 0);
+    for (const std::uint32_t s : problem.step_storages) { read[s] = 1; }
+    for (const std::uint32_t s : problem.pinned) {
+        if (read[s] != 0) { room -= static_cast<double>(problem.storage_bytes[s]); }
+        seen[s] = 1;
+    }
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (read[s] == 0) { room -= static_cast<double>(problem.storage_bytes[s]); }
+    }
+    // Fetched so far, at most as much as steps that are over have left behind.
+    double now = 0, fetched = 0, needed = 0, left = 0;
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (seen[s] == 0) { needed += static_cast<double>(problem.storage_bytes[s]); }
+            seen[s] = 1;
+        }
+        const double missing = needed - room - fetched;
+        if (missing > 0) {
+            now += missing / p;
+            fetched += missing;
+        }
+        const double c = problem.compute(i);
+        fetched = std::max(fetched, std::min(left, fetched + p * c));
+        now += c;
+        left = needed;
+    }
+    return now;
 }
 
 }  // namespace residency::inline RESIDENCY_ABI::plan

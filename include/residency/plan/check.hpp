@@ -35,8 +35,12 @@ inline Status check_shape(const Plan& plan) {
     if (d.storage_offsets.size() != d.storage_bytes.size()) { return wrong("storages and offsets differ"); }
     if (d.storage_bytes.size() >= none) { return wrong("too many storages"); }
     if (n == none || d.step_calls.size() != n) { return wrong("step_calls has the wrong length"); }
-    if (d.copies.size() >= none || d.calls.size() >= none || d.residents.size() >= none) { return wrong("too many copies"); }
-    if (d.held_bytes > d.budget_bytes) { return wrong("holds " + number(d.held_bytes) + " bytes of " + number(d.budget_bytes)); }
+    if (d.copies.size() >= none || d.calls.size() >= none || d.residents.size() >= none) {
+        return wrong("too many copies");
+    }
+    if (d.held_bytes > d.budget_bytes) {
+        return wrong("holds " + number(d.held_bytes) + " bytes of " + number(d.budget_bytes));
+    }
     if (chunks && (g == 0 || (g & (g - 1)) != 0 || d.held_bytes % g != 0 || d.image_bytes / g >= none - 1)) {
         return wrong("chunk size");
     }
@@ -71,20 +75,27 @@ inline Status check_shape(const Plan& plan) {
         if (!chunks) {
             return copy.to > d.held_bytes || copy.bytes() > d.held_bytes - copy.to ? "leaves the arena" : nullptr;
         }
-        const std::uint64_t first_chunk = copy.image_begin / g, chunk_count = (copy.image_end - 1) / g + 1 - first_chunk;
+        const std::uint64_t first_chunk = copy.image_begin / g,
+                            chunk_count = (copy.image_end - 1) / g + 1 - first_chunk;
         if (copy.to > d.slots.size() || chunk_count > d.slots.size() - copy.to) { return "names no slots"; }
         for (std::uint64_t c = 0; c < chunk_count; ++c) {
             const std::uint32_t slot = d.slots[copy.to + c];
             if (slot >= d.held_bytes / g) { return "goes to a slot that is not held"; }
-            if (!d.chunk_slot.empty() && d.chunk_slot[first_chunk + c] != slot) { return "goes to another slot than its chunk's"; }
+            if (!d.chunk_slot.empty() && d.chunk_slot[first_chunk + c] != slot) {
+                return "goes to another slot than its chunk's";
+            }
         }
         return nullptr;
     };
     for (std::size_t k = 0; k < d.residents.size(); ++k) {
         const Copy& copy = d.residents[k];
         if (const char* trouble = trouble_of(copy)) { return wrong("resident " + number(k) + " " + trouble); }
-        if (copy.needed_by != none && copy.needed_by >= n) { return wrong("resident " + number(k) + " is needed by no step"); }
-        if (k > 0 && d.residents[k - 1].needed_by > copy.needed_by) { return wrong("resident " + number(k) + " is out of order"); }
+        if (copy.needed_by != none && copy.needed_by >= n) {
+            return wrong("resident " + number(k) + " is needed by no step");
+        }
+        if (k > 0 && d.residents[k - 1].needed_by > copy.needed_by) {
+            return wrong("resident " + number(k) + " is out of order");
+        }
     }
     for (std::size_t k = 0; k < d.copies.size(); ++k) {
         if (const char* trouble = trouble_of(d.copies[k])) { return wrong("copy " + number(k) + " " + trouble); }
@@ -100,15 +111,23 @@ inline Status check_shape(const Plan& plan) {
             return wrong(name + " does not continue the copies");
         }
         covered = call.copies_end;
-        if (d.captured && call.copies_end != call.copies_begin + 1) { return wrong("captured " + name + " has several copies"); }
+        if (d.captured && call.copies_end != call.copies_begin + 1) {
+            return wrong("captured " + name + " has several copies");
+        }
         if (call.needed_by >= n || call.needed_by < needed) { return wrong(name + " is out of order"); }
         needed = call.needed_by;
         std::uint32_t least = none;
-        for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) { least = std::min(least, d.copies[c].needed_by); }
+        for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) {
+            least = std::min(least, d.copies[c].needed_by);
+        }
         if (least != call.needed_by) { return wrong(name + " is needed by another step than its copies"); }
         if (!call.wait.exists()) { continue; }
-        if (call.wait.step >= n || call.wait.pass < -1 || call.wait.pass > 0) { return wrong(name + " waits for no step"); }
-        if (call.wait.pass == 0 && call.wait.step >= call.needed_by) { return wrong(name + " waits for a step that needs it"); }
+        if (call.wait.step >= n || call.wait.pass < -1 || call.wait.pass > 0) {
+            return wrong(name + " waits for no step");
+        }
+        if (call.wait.pass == 0 && call.wait.step >= call.needed_by) {
+            return wrong(name + " waits for a step that needs it");
+        }
         if (call.wait.pass < 0 && !d.cyclic) { return wrong(name + " of a one-shot plan waits for a pass before"); }
     }
     if (covered != d.copies.size()) { return wrong("copies belong to no call"); }

@@ -25,6 +25,8 @@ struct Draft {
         std::uint64_t slots_begin = 0;  ///< of `slots`, one entry a chunk
     };
     std::vector<Move> moves;  ///< in copy-stream order
+    std::vector<Move> residents;         ///< what is there at the start, where that is not what no move brings
+    bool explicit_residents = false;
     std::vector<std::uint32_t> slots;
     std::uint32_t slots_used = 0;  ///< by the moves: [0, slots_used); residents come after them
 };
@@ -81,6 +83,12 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
 
     data.chunk_slot.assign(image.chunks(), none);
     std::vector<bool> streamed(image.chunks(), false);
+    std::vector<std::uint32_t> slot_now(image.chunks(), none);
+    bool is_static = true;
+    const auto place = [&](std::uint32_t chunk, std::uint32_t slot) {
+        is_static = is_static && (data.chunk_slot[chunk] == none || data.chunk_slot[chunk] == slot);
+        data.chunk_slot[chunk] = slot_now[chunk] = slot;
+    };
     for (std::size_t m = 0; m < draft.moves.size();) {
         Call call;
         call.copies_begin = static_cast<std::uint32_t>(data.copies.size());
@@ -96,12 +104,12 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
             }
             for (std::size_t k = m; k < next; ++k) {
                 for (std::uint32_t c = draft.moves[k].chunk_begin; c < draft.moves[k].chunk_end; ++c) {
-                    data.chunk_slot[c] = draft.slots[draft.moves[k].slots_begin + (c - draft.moves[k].chunk_begin)];
+                    place(c, draft.slots[draft.moves[k].slots_begin + (c - draft.moves[k].chunk_begin)]);
                     streamed[c] = true;
                 }
             }
             emit(data.copies, draft.moves[m].chunk_begin, end, draft.moves[m].needed_by,
-                 [&](std::uint32_t c) { return data.chunk_slot[c]; });
+                 [&](std::uint32_t c) { return slot_now[c]; });
             m = next;
         }
         call.copies_end = static_cast<std::uint32_t>(data.copies.size());
@@ -114,6 +122,19 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
         }
     }
 
+    std::uint32_t slot = draft.slots_used;
+    if (draft.explicit_residents) {
+        std::vector<Draft::Move> residents = draft.residents;
+        std::stable_sort(residents.begin(), residents.end(),
+                         [](const Draft::Move& a, const Draft::Move& b) { return a.needed_by < b.needed_by; });
+        for (const Draft::Move& move : residents) {
+            for (std::uint32_t c = move.chunk_begin; c < move.chunk_end; ++c) {
+                place(c, draft.slots[move.slots_begin + (c - move.chunk_begin)]);
+            }
+            emit(data.residents, move.chunk_begin, move.chunk_end, move.needed_by, [&](std::uint32_t c) { return slot_now[c]; });
+        }
+    }
+
     // Residents, in the order of their first use.
     struct Kept {
         std::uint32_t first, begin, end;
@@ -121,7 +142,7 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
     std::vector<Kept> kept;
     for (const Cell& cell : image.cells) {
         for (std::uint32_t c = cell.chunk_begin; c < cell.chunk_end; ++c) {
-            if (streamed[c]) { continue; }
+            if (streamed[c] || draft.explicit_residents) { continue; }
             if (!kept.empty() && kept.back().end == c && kept.back().first == cell.first) {
                 ++kept.back().end;
             } else {
@@ -130,12 +151,12 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
         }
     }
     std::stable_sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.first < b.first; });
-    std::uint32_t slot = draft.slots_used;
     for (const Kept& run : kept) {
-        for (std::uint32_t c = run.begin; c < run.end; ++c) { data.chunk_slot[c] = slot++; }
-        emit(data.residents, run.begin, run.end, run.first, [&](std::uint32_t c) { return data.chunk_slot[c]; });
+        for (std::uint32_t c = run.begin; c < run.end; ++c) { place(c, slot++); }
+        emit(data.residents, run.begin, run.end, run.first, [&](std::uint32_t c) { return slot_now[c]; });
     }
     data.held_bytes = slot * g;
+    if (!is_static) { data.chunk_slot.clear(); }
 
     data.step_calls.assign(data.steps, 0);
     for (const Call& call : data.calls) { ++data.step_calls[call.needed_by]; }

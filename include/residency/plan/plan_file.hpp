@@ -38,7 +38,8 @@ namespace residency::inline RESIDENCY_ABI::plan {
     for (const std::uint64_t x : {d.budget_bytes, d.chunk_bytes, d.image_bytes, d.held_bytes}) { head.u64(x); }
     head.u32(d.steps);
     head.u32(d.cut);
-    for (const double x : {d.predicted_seconds, d.compute_seconds, d.bound_seconds, d.usual_bound_seconds, d.latency_floor_seconds}) {
+    for (const double x :
+         {d.predicted_seconds, d.compute_seconds, d.bound_seconds, d.usual_bound_seconds, d.latency_floor_seconds}) {
         head.f64(x);
     }
     head.u64(d.floor_bytes);
@@ -112,7 +113,8 @@ struct Expected {
     for (std::uint64_t* x : {&d.budget_bytes, &d.chunk_bytes, &d.image_bytes, &d.held_bytes}) { *x = head.u64(); }
     d.steps = head.u32();
     d.cut = head.u32();
-    for (double* x : {&d.predicted_seconds, &d.compute_seconds, &d.bound_seconds, &d.usual_bound_seconds, &d.latency_floor_seconds}) {
+    for (double* x : {&d.predicted_seconds, &d.compute_seconds, &d.bound_seconds, &d.usual_bound_seconds,
+                      &d.latency_floor_seconds}) {
         *x = head.f64();
     }
     d.floor_bytes = head.u64();
@@ -126,12 +128,15 @@ struct Expected {
 
     const auto get_copies = [&](std::uint32_t tag, std::vector<Copy>& copies) -> Status {
         SectionReader from = reader->section(tag);
-        const auto begins = from.array<std::uint64_t>(most), ends = from.array<std::uint64_t>(most), places = from.array<std::uint64_t>(most);
+        const auto begins = from.array<std::uint64_t>(most), ends = from.array<std::uint64_t>(most),
+                   places = from.array<std::uint64_t>(most);
         const auto needed = from.array<std::uint32_t>(most);
         from.require(ends.size() == begins.size() && places.size() == begins.size() && needed.size() == begins.size(),
                      "lists of different lengths", "one entry a copy");
         if (Status read = from.finish(); !read) { return read; }
-        for (std::size_t k = 0; k < begins.size(); ++k) { copies.push_back({begins[k], ends[k], places[k], needed[k]}); }
+        for (std::size_t k = 0; k < begins.size(); ++k) {
+            copies.push_back({begins[k], ends[k], places[k], needed[k]});
+        }
         return {};
     };
     if (Status read = get_copies(section_tag("RESI"), d.residents); !read) { return read.error(); }
@@ -157,13 +162,16 @@ struct Expected {
 
     Plan plan{std::move(d)};
     if (Status shape = check_shape(plan); !shape) {
-        return Error{ErrorKind::malformed, source + ": " + shape.error().message(), Place{source, 0, shape.error().message(), "a plan"}};
+        return Error{ErrorKind::malformed, source + ": " + shape.error().message(),
+                     Place{source, 0, shape.error().message(), "a plan"}};
     }
     const auto other = [&](const char* what, std::uint64_t found, std::uint64_t wanted) {
-        return Error{ErrorKind::mismatch, source + ": the plan was made for a " + what + " of " + std::to_string(found) +
-                                              " bytes, not of " + std::to_string(wanted)};
+        return Error{ErrorKind::mismatch, source + ": the plan was made for a " + what + " of " +
+                                              std::to_string(found) + " bytes, not of " + std::to_string(wanted)};
     };
-    if (plan.budget_bytes() != expected.budget_bytes) { return other("budget", plan.budget_bytes(), expected.budget_bytes); }
+    if (plan.budget_bytes() != expected.budget_bytes) {
+        return other("budget", plan.budget_bytes(), expected.budget_bytes);
+    }
     if (plan.layout() == Layout::chunks && plan.chunk_bytes() != expected.chunk_bytes) {
         return other("chunk", plan.chunk_bytes(), expected.chunk_bytes);
     }

@@ -11,6 +11,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/plan/aggressive.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/draft.hpp"
 #include "residency/plan/image.hpp"
@@ -31,7 +32,11 @@ struct Options {
     Effort effort = Effort::full;
     bool captured = false;  ///< for passes that are replayed as a graph
     Layout layout = Layout::chunks;
+    bool fixed_slots = true;         ///< one-shot plans too keep each chunk at one place (Plan::is_static)
     std::uint64_t catalog_hash = 0;  ///< kept in the plan
+    /// One-shot: the slot of each chunk of the image that is there at the start, none where it is not. Empty: the planner starts
+    /// with what is used first. Needs Problem::image_offsets.
+    std::vector<std::uint32_t> start;
 };
 
 /// Whether a problem is well formed; the error names what is not.
@@ -216,6 +221,59 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
     return best;
 }
 
+// One pass in the order that is known, from what is there at the start.
+inline Result<PlanData> one_shot_plan(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options) {
+    const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
+    Aggressive planner{problem, image, budget};
+    Aggressive::Config config;
+    config.latency_seconds = latency;
+    config.fixed_slots = options.fixed_slots;
+    std::uint64_t total = 0;
+    for (const Cell& cell : image.cells) { total += cell.chunks(); }
+    const double missing = total > budget ? static_cast<double>(total - budget) : 1.0;
+    const double piece = std::sqrt(latency * problem.link.bytes_per_second / static_cast<double>(image.chunk_bytes) * missing / 2);
+    std::vector<std::uint32_t> pieces{1, 4};
+    const bool full = options.effort == Effort::full && image.cells.size() + problem.step_storages.size() < 20000;
+    for (const double factor : {0.5, 1.0, 2.0}) { pieces.push_back(static_cast<std::uint32_t>(std::clamp(piece * factor, 1.0, 1e6))); }
+    if (!full) { pieces = {pieces[3]}; }
+    std::sort(pieces.begin(), pieces.end());
+    pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
+    PlanData best;
+    bool found = false;
+    Draft draft;
+    const auto attempt = [&] {
+        PlanData data;
+        if (!planner.run(config, options.start, draft)) { return data; }
+        data = assemble(problem, image, draft, options.captured);
+        data.predicted_seconds = simulate(data, problem.link, problem.compute_seconds);
+        return data;
+    };
+    std::uint32_t best_piece = 1;
+    for (const std::uint32_t p : pieces) {
+        config.piece_chunks = p;
+        PlanData data = attempt();
+        if (data.steps == 0) { continue; }
+        if (!found || data.predicted_seconds < best.predicted_seconds) {
+            best = std::move(data);
+            best_piece = p;
+        }
+        found = true;
+    }
+    if (!found) { return Error{ErrorKind::budget, "the budget does not hold what is needed from first to last use", BudgetNumbers{}}; }
+    // The smallest look-ahead that is as fast: the fewest bytes.
+    config.piece_chunks = best_piece;
+    const double limit = best.predicted_seconds * 1.002;
+    for (std::uint32_t cap = 1; cap < problem.steps(); cap *= full ? 2 : 8) {
+        config.look_ahead = cap;
+        PlanData data = attempt();
+        if (data.steps != 0 && data.predicted_seconds <= limit) {
+            if (data.bytes_per_pass < best.bytes_per_pass || data.predicted_seconds < best.predicted_seconds) { best = std::move(data); }
+            break;
+        }
+    }
+    return best;
+}
+
 }  // namespace detail
 
 /// The plan of a problem. Budget 0 asks for the floor, more than everything is as much as everything. Refuses what is malformed
@@ -232,25 +290,36 @@ inline Result<Plan> make_plan(const Problem& problem, const Options& options = {
         images.push_back(lay_out(problem, ImageOrder::aligned));
     }
     std::vector<FloorChunks> floors;
-    for (const Image& image : images) { floors.push_back(floor_chunks(image, problem.steps())); }
+    for (const Image& image : images) {
+        const bool anywhere = !problem.cyclic && !options.fixed_slots;
+        floors.push_back(anywhere ? Aggressive{problem, image, 0}.floor() : floor_chunks(image, problem.steps()));
+    }
     const FloorChunks floor =
         *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
-    const std::uint64_t budget = budget_bytes / g;
+    const std::uint64_t budget = std::min<std::uint64_t>(budget_bytes / g, none - 1);
     if (budget < floor.chunks) {
         return Error{ErrorKind::budget,
-                     "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " +
-                         std::to_string(floor.chunks * g) + " bytes" +
-                         (floor.step == none ? std::string{} : ", which step " + std::to_string(floor.step) + " sets"),
+                     "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " + std::to_string(floor.chunks * g) +
+                         " bytes" + (floor.step == none ? std::string{} : ", which step " + std::to_string(floor.step) + " sets"),
                      BudgetNumbers{floor.chunks * g, budget_bytes, 0, floor.chunks * g, floor.step}};
+    }
+    if (!options.start.empty() && (problem.cyclic || problem.image_offsets.empty() || options.start.size() != images[0].chunks())) {
+        return Error{ErrorKind::invalid_argument, "a start needs a one-shot schedule, a given image and one entry a chunk"};
     }
     PlanData best;
     bool found = false;
     for (std::size_t k = 0; k < images.size(); ++k) {
-        if (budget < floors[k].chunks) { continue; }
         // The padded layout pays near the floor only.
-        if (found && budget > floors[k].chunks * 3 / 2) { continue; }
-        PlanData data = detail::cyclic_plan(problem, images[k], budget, floors[k].chunks, options);
+        if (budget < floors[k].chunks || (found && budget > floors[k].chunks * 3 / 2)) { continue; }
+        PlanData data;
+        if (problem.cyclic) {
+            data = detail::cyclic_plan(problem, images[k], budget, floors[k].chunks, options);
+        } else {
+            Result<PlanData> made = detail::one_shot_plan(problem, images[k], budget, options);
+            if (!made) { return made.error(); }
+            data = std::move(made).value();
+        }
         if (!found || data.predicted_seconds < best.predicted_seconds) { best = std::move(data); }
         found = true;
     }
@@ -258,10 +327,11 @@ inline Result<Plan> make_plan(const Problem& problem, const Options& options = {
     best.budget_bytes = budget_bytes;
     best.floor_bytes = floor.chunks * g;
     best.compute_seconds = total_compute(problem);
+    const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
     best.usual_bound_seconds = usual_bound(problem, budget_bytes);
-    best.bound_seconds = (std::max)(best.usual_bound_seconds, single_use_bound(problem, budget_bytes));
-    best.latency_floor_seconds = latency_floor(
-        problem, budget_bytes, options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds);
+    best.bound_seconds = (std::max)(best.usual_bound_seconds, problem.cyclic ? single_use_bound(problem, budget_bytes)
+                                                                             : one_shot_bound(problem, budget_bytes));
+    best.latency_floor_seconds = problem.cyclic ? latency_floor(problem, budget_bytes, latency) : best.bound_seconds;
     return Plan{std::move(best)};
 }
 

@@ -37,6 +37,7 @@ struct RingSolution {
     std::uint32_t slots = 0, rounds = 0, blocks = 0;
     std::uint64_t streamed = 0;
     std::vector<std::uint32_t> take;  ///< chunks streamed of each step
+    std::vector<std::uint32_t> sizes;  ///< chunks of each piece, empty ones too; piece p goes to block p mod blocks
     std::vector<Piece> pieces;
     std::vector<std::uint32_t> call_pieces;  ///< pieces of each call
     Timeline line;
@@ -141,6 +142,8 @@ public:
     RingSolution search() {
         best_ = {};
         tried_.clear();
+        done_.clear();
+        work_ = 0;
         const double piece = (std::max)(1.0, std::sqrt(latency_ * rate_ * static_cast<double>(deficit_) / 2));
         // A coarse grid over rings and pieces.
         std::vector<Choice> seeds;
@@ -188,6 +191,38 @@ public:
                 }
             }
         }
+        if (!best_.found) { return std::move(best_); }
+        // Among those that are as fast, the one that moves the fewest bytes; then smaller rings for as long as they are as fast.
+        const double limit = best_.seconds * (1 + 3e-4);
+        Choice chosen{};
+        for (const Choice& choice : done_) {
+            if (choice.seconds <= limit && (chosen.slots == 0 || choice.slots < chosen.slots ||
+                                            (choice.slots == chosen.slots && choice.seconds < chosen.seconds))) {
+                chosen = choice;
+            }
+        }
+        found.clear();
+        for (double factor = 0.7; factor < 0.99; factor = (1 + factor) / 2) {
+            for (bool again = true; again;) {
+                again = false;
+                const auto slots = static_cast<std::uint32_t>(chosen.slots * factor);
+                const double size = static_cast<double>(chosen.slots) / chosen.blocks;
+                found.clear();
+                attempt({slots, blocks_for(slots, size), chosen.kind, chosen.phase}, found);
+                for (const Choice& choice : found) {
+                    if (choice.seconds <= limit && choice.slots < chosen.slots) {
+                        chosen = choice;
+                        again = true;
+                    }
+                }
+            }
+        }
+        if (chosen.slots < best_.slots) {
+            best_.found = false;
+            tried_.clear();
+            attempt(chosen, found);
+        }
+        if (config_.thorough) { refine(); }
         return std::move(best_);
     }
 
@@ -216,12 +251,54 @@ private:
         return std::clamp(static_cast<std::uint32_t>(std::lround(slots / size)), (std::min)(2u, slots), slots);
     }
 
+    // Moves pieces and single chunks of the best solution to the next steps before and after, for as long as it helps.
+    void refine() {
+        const std::size_t n = capacity_.size();
+        std::vector<std::uint32_t> able;
+        for (std::uint32_t i = 0; i < n; ++i) {
+            if (capacity_[i] > 0) { able.push_back(i); }
+        }
+        sizes_ = best_.sizes;
+        std::vector<std::uint32_t> take = best_.take;
+        std::size_t left = std::clamp<std::size_t>(160000 / n, 20, 2000), idle = 0;
+        for (std::size_t k = 0; left > 0 && idle <= able.size(); k = (k + 1) % able.size()) {
+            ++idle;
+            const std::uint32_t a = able[k];
+            const std::uint32_t piece = (best_.slots + best_.blocks - 1) / best_.blocks;
+            bool moved = false;
+            for (const std::size_t other : {k + 1, k + able.size() - 1, k + 2, k + able.size() - 2}) {
+                const std::uint32_t b = able[other % able.size()];
+                for (const std::uint32_t x : {piece, 1u}) {
+                    if (a == b || take[a] < x || take[b] + x > capacity_[b] || (x == 1 && piece == 1 && moved)) { continue; }
+                    take_ = take;
+                    take_[a] -= x;
+                    take_[b] += x;
+                    --left;
+                    const double before = best_.seconds;
+                    if (try_take(best_.slots, best_.rounds, best_.blocks, before) < before * (1 - 1e-7)) {
+                        take = best_.take;
+                        idle = 0;
+                        moved = true;
+                        break;
+                    }
+                    if (left == 0) { return; }
+                }
+                if (moved) { break; }
+            }
+        }
+    }
+
     // Evaluates a choice that was not evaluated before.
     void attempt(Choice choice, std::vector<Choice>& found) {
         if (choice.slots == 0 || choice.blocks == 0 || choice.blocks > choice.slots || !fits(choice.slots)) { return; }
         const auto rounds = static_cast<std::uint32_t>((deficit_ + choice.slots - 1) / choice.slots + 1);
         choice.slots = slots_for(rounds);
         if (choice.blocks > choice.slots || !fits(choice.slots)) { return; }
+        // More than a few pieces a step cost time and gain little.
+        const double most = (config_.thorough ? 6.0 : 3.0) * static_cast<double>(capacity_.size()) + 64;
+        if (static_cast<double>(rounds) * choice.blocks > most) {
+            choice.blocks = std::min(choice.blocks, std::max(2u, static_cast<std::uint32_t>(most / rounds)));
+        }
         const std::uint64_t key = (static_cast<std::uint64_t>(choice.slots) << 34) ^
                                   (static_cast<std::uint64_t>(choice.blocks) << 4) ^
                                   static_cast<std::uint64_t>(choice.kind * 4 + choice.phase);
@@ -239,7 +316,10 @@ private:
         }
         if (short_step_ != none) { want_[short_step_] = (std::max)(want_[short_step_], 1.0); }
         choice.seconds = consider(choice.slots, rounds, choice.blocks, choice.phase / 4.0);
-        if (choice.seconds < 1e299) { found.push_back(choice); }
+        if (choice.seconds < 1e299) {
+            found.push_back(choice);
+            done_.push_back(choice);
+        }
     }
 
     // Rounds want_ to whole pieces, deficit + slots chunks in total, in take_.
@@ -305,10 +385,15 @@ private:
 
     // Seconds of the choice whose wish is in want_; above best_.seconds it may be a lower bound; 1e300: there is no such plan.
     double consider(std::uint32_t slots, std::uint32_t rounds, std::uint32_t blocks, double phase) {
-        if (!diffuse(slots, rounds, blocks, phase) || !build(blocks)) { return 1e300; }
+        if (!diffuse(slots, rounds, blocks, phase)) { return 1e300; }
+        return try_take(slots, rounds, blocks, best_.found ? best_.seconds * 1.01 : 1e300);
+    }
+
+    // Seconds of take_ and sizes_.
+    double try_take(std::uint32_t slots, std::uint32_t rounds, std::uint32_t blocks, double give_up) {
+        if (!build(blocks)) { return 1e300; }
         double busy = 0;
         for (const Timeline::Call& call : line_.calls) { busy += call.seconds; }
-        const double give_up = best_.found ? best_.seconds * 1.01 : 1e300;
         if (busy > give_up) { return busy; }
         ++evaluations_;
         std::size_t cut = 0;
@@ -321,6 +406,7 @@ private:
             best_.blocks = blocks;
             best_.streamed = deficit_ + slots;
             best_.take = take_;
+            best_.sizes = sizes_;
             best_.pieces = pieces_;
             best_.call_pieces = call_pieces_;
             best_.line = line_;
@@ -435,6 +521,8 @@ private:
     TimelineSolver solver_;
     RingSolution best_;
     std::set<std::uint64_t> tried_;
+    std::vector<Choice> done_;
+    std::uint64_t work_ = 0;  ///< nodes simulated
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::plan

@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// plan-campaign [--out FILE] [--list] [--shape TEXT]: plans many schedules at many budgets and compares the time that each plan
+// predicts with the exact bound and the latency floor; planning times; floors of random schedules.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "residency/plan/check.hpp"
+#include "residency/plan/planner.hpp"
+#include "schedules.hpp"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using namespace residency;
+
+struct Outcome {
+    double over_reference = 0, over_bound = 0, bytes_over_deficit = 0, milliseconds = 0;
+    bool link_bound = false;
+    std::uint32_t steps = 0;
+};
+
+struct Series {
+    const char* name;
+    plan::Options options;
+    std::vector<Outcome> outcomes{};
+};
+
+// Processor time of this one thread's work, so that a busy machine does not count.
+double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
+
+Json summary(const Series& series) {
+    std::vector<double> ratios, bytes, times;
+    double logs = 0, bound_logs = 0;
+    for (const Outcome& o : series.outcomes) {
+        ratios.push_back(o.over_reference);
+        logs += std::log(o.over_reference);
+        bound_logs += std::log(o.over_bound);
+        if (o.link_bound) { bytes.push_back(o.bytes_over_deficit); }
+        if (o.steps <= 400) { times.push_back(o.milliseconds); }
+    }
+    const auto count = static_cast<double>(ratios.size());
+    std::sort(ratios.begin(), ratios.end());
+    std::sort(bytes.begin(), bytes.end());
+    std::sort(times.begin(), times.end());
+    const auto quantile = [](const std::vector<double>& sorted, double q) {
+        return sorted.empty() ? 0.0 : sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
+    };
+    double bytes_sum = 0;
+    for (const double b : bytes) { bytes_sum += b; }
+    return {{"plans", ratios.size()},
+            {"time_over_reference",
+             {{"geometric_mean", std::exp(logs / count)}, {"percentile_95", quantile(ratios, 0.95)}, {"worst", ratios.back()}}},
+            {"time_over_exact_bound_geometric_mean", std::exp(bound_logs / count)},
+            {"bytes_over_deficit_where_link_bound",
+             {{"plans", bytes.size()},
+              {"mean", bytes.empty() ? 0 : bytes_sum / static_cast<double>(bytes.size())},
+              {"percentile_95", quantile(bytes, 0.95)},
+              {"worst", quantile(bytes, 1)}}},
+            {"planning_milliseconds_up_to_400_steps", {{"median", quantile(times, 0.5)}, {"worst", quantile(times, 1)}}}};
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    CLI::App app{"Compares plans with the bounds over many schedules.", "plan-campaign"};
+    std::string out_file, only;
+    bool list = false, skip_scaling = false;
+    app.add_option("--out", out_file, "write the figures as JSON");
+    app.add_option("--shape", only, "only schedules whose name contains this");
+    app.add_flag("--list", list, "print every plan");
+    app.add_flag("--no-scaling", skip_scaling, "leave out the planning times of long schedules");
+    CLI11_PARSE(app, count, arguments);
+
+    Series all[] = {{"full", {.effort = plan::Effort::full}},
+                    {"quick", {.effort = plan::Effort::quick}},
+                    {"captured", {.effort = plan::Effort::full, .captured = true}}};
+    Json cells = Json::array();
+    const auto cell = [&](const campaign::Shape& shape, double ratio, double share) {
+        plan::Problem problem = shape.problem;
+        campaign::scale_compute(problem, ratio);
+        double bytes = 0;
+        for (const std::uint64_t b : problem.storage_bytes) { bytes += static_cast<double>(b); }
+        problem.budget_bytes = static_cast<std::uint64_t>(bytes * share);
+        const double deficit = bytes - static_cast<double>(problem.budget_bytes);
+        Json row{{"schedule", shape.name}, {"steps", problem.steps()}, {"compute_over_copy", ratio}, {"budget_share", share}};
+        for (Series& series : all) {
+            const auto start = std::clock();
+            const auto made = plan::make_plan(problem, series.options);
+            const double seconds = seconds_since(start);
+            if (!made) {
+                std::fprintf(stderr, "%s at %g: %s\n", shape.name.c_str(), share, made.error().message().c_str());
+                return false;
+            }
+            if (Status status = plan::check(*made, problem); !status) {
+                std::fprintf(stderr, "%s at %g: %s\n", shape.name.c_str(), share, status.error().message().c_str());
+                return false;
+            }
+            const double reference = std::max(made->bound_seconds(), made->latency_floor_seconds());
+            Outcome o{made->predicted_seconds() / reference, made->predicted_seconds() / made->bound_seconds(),
+                      static_cast<double>(made->bytes_per_pass()) / deficit, seconds * 1e3,
+                      made->usual_bound_seconds() > made->compute_seconds(), problem.steps()};
+            row[series.name] = {{"predicted_seconds", made->predicted_seconds()}, {"over_reference", o.over_reference},
+                                {"over_bound", o.over_bound}, {"bytes_over_deficit", o.bytes_over_deficit},
+                                {"calls", made->calls().size()}};
+            row["bound_seconds"] = made->bound_seconds();
+            if (list) {
+                std::printf("%-22s %4.2f %4.2f %-9s %.4f of the reference, %.4f of the bound, bytes %.3f D, %zu calls, %.1f ms\n",
+                            shape.name.c_str(), ratio, share, series.name, o.over_reference, o.over_bound, o.bytes_over_deficit,
+                            made->calls().size(), o.milliseconds);
+                std::fflush(stdout);
+            }
+            series.outcomes.push_back(o);
+        }
+        cells.push_back(std::move(row));
+        return true;
+    };
+    const auto wanted = [&](const std::string& name) { return name.find(only) != std::string::npos; };
+    for (const campaign::Shape& shape : campaign::named_shapes()) {
+        if (!wanted(shape.name)) { continue; }
+        for (const double ratio : {0.01, 0.1, 0.3, 0.6, 1.0, 2.0}) {
+            for (const double share : {0.25, 0.5, 0.75, 0.9, 0.95}) {
+                if (!cell(shape, ratio, share)) { return 1; }
+            }
+        }
+    }
+    const double ratios[] = {0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 2.0};
+    const double shares[] = {0.25, 0.4, 0.5, 0.6, 0.75, 0.85, 0.9, 0.95};
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        const campaign::Shape shape = campaign::random_shape(seed);
+        if (wanted(shape.name) && !cell(shape, ratios[seed % 7], shares[seed % 8])) { return 1; }
+    }
+
+    Json report{{"link", {{"bytes_per_second", plan::Link{}.bytes_per_second},
+                          {"latency_seconds", plan::Link{}.latency_seconds},
+                          {"node_latency_seconds", plan::Link{}.node_latency_seconds}}},
+                {"reference", "max(exact bound, latency floor)"}};
+    for (const Series& series : all) { report[series.name] = summary(series); }
+
+    if (!skip_scaling) {
+        Json scaling = Json::array();
+        for (const std::uint32_t steps : {100u, 400u, 1000u, 10000u, 100000u}) {
+            campaign::Shape shape = campaign::random_shape(steps);
+            plan::Problem base = shape.problem, problem;
+            for (std::uint32_t i = 0; i < steps; ++i) {
+                campaign::add_step(problem, {static_cast<double>(base.storage_bytes[i % base.storages()])},
+                                   base.compute_seconds[i % base.steps()] * (1 + (i * 7919 % 13) * 0.01));
+            }
+            campaign::scale_compute(problem, 0.3);
+            std::uint64_t bytes = 0;
+            for (const std::uint64_t b : problem.storage_bytes) { bytes += b; }
+            problem.budget_bytes = bytes / 4 * 3;
+            Json row{{"steps", steps}};
+            for (const auto& [name, effort] : {std::pair{"full", plan::Effort::full}, {"quick", plan::Effort::quick}}) {
+                std::vector<double> times;
+                double over = 0;
+                for (int repeat = 0; repeat < (steps <= 1000 ? 5 : 1); ++repeat) {
+                    const auto start = std::clock();
+                    const auto made = plan::make_plan(problem, {.effort = effort});
+                    times.push_back(seconds_since(start));
+                    if (!made) { return 1; }
+                    over = made->predicted_seconds() / std::max(made->bound_seconds(), made->latency_floor_seconds());
+                }
+                std::sort(times.begin(), times.end());
+                row[name] = {{"milliseconds", times[times.size() / 2] * 1e3}, {"over_reference", over}};
+            }
+            scaling.push_back(std::move(row));
+        }
+        report["planning_time"] = std::move(scaling);
+
+        std::uint64_t planned = 0;
+        std::vector<double> over;
+        for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+            campaign::Shape shape = campaign::random_shape(seed);
+            campaign::scale_compute(shape.problem, ratios[seed % 7]);
+            const auto made = plan::make_plan(shape.problem, {.effort = plan::Effort::quick});
+            if (!made || !plan::check(*made, shape.problem) || made->held_bytes() > made->floor_bytes()) { continue; }
+            ++planned;
+            over.push_back(made->predicted_seconds() / std::max(made->bound_seconds(), made->latency_floor_seconds()));
+        }
+        std::sort(over.begin(), over.end());
+        report["at_the_floor"] = {{"schedules", 200}, {"planned", planned}, {"over_reference_median", over[over.size() / 2]},
+                                  {"over_reference_worst", over.back()}};
+    }
+    std::cout << report.dump(2) << '\n';
+    report["cells"] = std::move(cells);
+    if (!out_file.empty()) {
+        std::ofstream out{out_file};
+        out << report.dump(1) << '\n';
+        if (!out) { return 1; }
+    }
+    return 0;
+}

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/plan/problem.hpp"
+
+namespace residency::campaign {
+
+/// A schedule without a budget; `compute_seconds` are weights, to be scaled.
+struct Shape {
+    std::string name;
+    plan::Problem problem;
+};
+
+inline void add_step(plan::Problem& problem, const std::vector<double>& bytes, double work) {
+    std::vector<std::uint32_t> reads;
+    for (const double b : bytes) {
+        reads.push_back(problem.storages());
+        problem.storage_bytes.push_back(static_cast<std::uint64_t>(b));
+    }
+    problem.add_step(reads);
+    problem.compute_seconds.push_back(work);
+}
+
+/// Scales the compute time to `ratio` times what copying everything would take.
+inline void scale_compute(plan::Problem& problem, double ratio) {
+    double compute = 0, bytes = 0;
+    for (const double c : problem.compute_seconds) { compute += c; }
+    for (const std::uint64_t b : problem.storage_bytes) { bytes += static_cast<double>(b); }
+    for (double& c : problem.compute_seconds) { c *= ratio * bytes / problem.link.bytes_per_second / compute; }
+}
+
+inline Shape uniform(int layers, double bytes) {
+    Shape shape{"uniform " + std::to_string(layers) + " x " + std::to_string(static_cast<int>(bytes / 1e6)) + " MB", {}};
+    for (int i = 0; i < layers; ++i) { add_step(shape.problem, {bytes}, 1); }
+    return shape;
+}
+
+/// Decode of a Llama-3: every tensor a step, bf16, time by bytes.
+inline Shape llama(const std::string& name, int layers, double hidden, double kv, double feed_forward, double vocabulary) {
+    Shape shape{name, {}};
+    const auto step = [&](double rows, double columns) { add_step(shape.problem, {rows * columns * 2}, rows * columns); };
+    for (int layer = 0; layer < layers; ++layer) {
+        for (const auto& [rows, columns] : {std::pair{hidden, 1.0}, {hidden, hidden}, {kv, hidden}, {kv, hidden}, {hidden, hidden},
+                                            {hidden, 1.0}, {feed_forward, hidden}, {feed_forward, hidden}, {hidden, feed_forward}}) {
+            step(rows, columns);
+        }
+    }
+    step(hidden, 1);
+    step(vocabulary, hidden);
+    return shape;
+}
+
+/// Convolutions whose weights grow as the picture shrinks, down and up again: time by bytes times pixels.
+inline Shape unet(const std::string& name, double channels, int blocks) {
+    Shape shape{name, {}};
+    const auto block = [&](double width, double picture) {
+        const double bytes = 9 * width * width * 2;
+        add_step(shape.problem, {bytes}, bytes * picture * picture);
+        add_step(shape.problem, {bytes}, bytes * picture * picture);
+        add_step(shape.problem, {bytes / 3}, bytes / 3 * picture * picture);
+    };
+    const double widths[] = {1, 2, 4, 4};
+    for (int level = 0; level < 4; ++level) {
+        for (int k = 0; k < blocks; ++k) { block(channels * widths[level], 64 >> level); }
+    }
+    for (int level = 3; level >= 0; --level) {
+        for (int k = 0; k <= blocks; ++k) { block(channels * widths[level] * 1.3, 64 >> level); }
+    }
+    return shape;
+}
+
+/// Double and single blocks of a diffusion transformer, bf16; modulation reads much and computes little.
+inline Shape flux() {
+    Shape shape{"flux-like", {}};
+    const auto squares = [](double n) { return n * 3072 * 3072 * 2; };
+    for (int i = 0; i < 19; ++i) {
+        for (const auto& [size, work] : {std::pair{6.0, 0.2}, {6.0, 0.2}, {6.0, 6.0}, {2.0, 2.0}, {4.0, 4.0}, {4.0, 4.0}, {4.0, 1.0}, {4.0, 1.0}}) {
+            if (size == 6 && work == 6) {
+                add_step(shape.problem, {squares(3), squares(3)}, work);
+            } else if (size == 2) {
+                add_step(shape.problem, {squares(1), squares(1)}, work);
+            } else {
+                add_step(shape.problem, {squares(size)}, work);
+            }
+        }
+    }
+    for (int i = 0; i < 38; ++i) {
+        add_step(shape.problem, {squares(3)}, 0.2);
+        add_step(shape.problem, {squares(7)}, 7);
+        add_step(shape.problem, {squares(5)}, 5);
+    }
+    return shape;
+}
+
+/// 60–360 steps of one to three storages, sizes and times log-normal.
+inline Shape random_shape(std::uint64_t seed) {
+    std::mt19937_64 engine{seed};
+    const auto uniform01 = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
+    const auto normal = [&] { return std::sqrt(-2 * std::log(1 - uniform01())) * std::cos(6.283185307179586 * uniform01()); };
+    Shape shape{"random " + std::to_string(seed), {}};
+    const int steps = 60 + static_cast<int>(engine() % 301);
+    for (int i = 0; i < steps; ++i) {
+        std::vector<double> bytes;
+        const int count = engine() % 4 == 0 ? 1 + static_cast<int>(engine() % 3) : 1;
+        for (int k = 0; k < count; ++k) { bytes.push_back(std::min(4e8, std::exp(3 + normal()) * 1e6)); }
+        add_step(shape.problem, bytes, std::exp(normal()));
+    }
+    return shape;
+}
+
+inline std::vector<Shape> named_shapes() {
+    return {uniform(60, 100e6), uniform(120, 48e6), uniform(360, 40e6), llama("llama-3-8b", 32, 4096, 1024, 14336, 128256),
+            llama("llama-3-70b", 80, 8192, 1024, 28672, 128256), unet("unet-like", 320, 3), unet("unet-like large", 512, 4), flux()};
+}
+
+}  // namespace residency::campaign
