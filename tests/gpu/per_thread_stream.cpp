@@ -14,7 +14,7 @@
 using residency::Copy;
 using residency::CudaDevice;
 
-TEST_CASE("per-thread default streams: other types, and a default stream that batches and captures") {
+TEST_CASE("per-thread default streams: other types, and a default stream that copies in order and captures") {
     CHECK(std::string{typeid(CudaDevice).name()}.find("_ptds") != std::string::npos);
     CHECK_FALSE(CudaDevice::Stream{}.is_legacy_default());
     CHECK(CudaDevice::Stream{cudaStreamLegacy}.is_legacy_default());
@@ -29,7 +29,7 @@ TEST_CASE("per-thread default streams: other types, and a default stream that ba
     auto* const from = static_cast<std::byte*>(*host);
     auto* const to = static_cast<std::byte*>(*there);
     for (std::uint64_t i = 0; i < bytes; ++i) { from[i] = static_cast<std::byte>(i * 7); }
-    // The flag's wait goes to this thread's stream too: a batch behind it does not run before.
+    // The flag's wait goes to this thread's stream too: copies behind it do not run before.
     CHECK(device.wait_flag(stream, *flag, 1));
     const Copy up[] = {{to, from, bytes / 2}, {to + bytes / 2, from + bytes / 2, bytes / 2}};
     CHECK(device.copy(up, stream));

@@ -347,8 +347,9 @@ public:
         result.budget_bytes = budget_.bytes;
         result.floor_bytes = floor_;
         result.held_bytes = resident_held_ + decider_.held_bytes();
-        result.requested_bytes = catalog_.resident_bytes() + decider_.requested_bytes();
-        result.peak_requested_bytes = catalog_.resident_bytes() + decider_.peak_requested_bytes();
+        const std::uint64_t residents = Decider::holds_residents ? 0 : catalog_.resident_bytes();
+        result.requested_bytes = residents + decider_.requested_bytes();
+        result.peak_requested_bytes = residents + decider_.peak_requested_bytes();
         result.resident_bytes = catalog_.resident_bytes();
         result.host_read_bytes = catalog_.bytes_placed(Placement::host);
         result.streaming = decider_.is_streaming();

@@ -153,8 +153,11 @@ public:
     }
 
     /// A use of these storages was recorded, or their tickets ended.
-    void released(std::span<const StorageId>, const Position& position, bool) noexcept { pump(position.moment); }
-    void forget(const Position&) noexcept {}
+    void released(std::span<const StorageId>, const Position& position, bool) noexcept {
+        --leases_;
+        pump(position.moment);
+    }
+    void forget(const Position&) noexcept { --leases_; }
     void pass_began(Moment now) noexcept {
         if constexpr (Prefetcher::interruptible) { pump(now); }
     }
@@ -318,6 +321,7 @@ private:
                 tenant.address = address;
                 tenant.hollow = true;
                 ++here_;
+                ++changes_;
                 placed_.push_back(id);
                 if (!everything_fits_) { evictor_.inserted(id, now); }
                 peak_requested_ = (std::max)(peak_requested_, pool_.requested_bytes());
@@ -391,6 +395,7 @@ private:
         tenant.address = nullptr;
         tenant.fresh = tenant.hollow = false;
         --here_;
+        ++changes_;
     }
 
     /// Brings ahead what the prefetcher proposes. Best effort: nothing here fails a pass.
@@ -415,6 +420,8 @@ private:
     }
 
     void pump_storages(Moment now) noexcept {
+        // Nothing has changed since the last attempt that could make room.
+        if (now == settled_.now && changes_ == settled_.changes && leases_ >= settled_.leases) { return; }
         fetches_.clear();
         placed_.clear();
         prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
@@ -427,6 +434,7 @@ private:
             return true;
         });
         flush_ahead();
+        settled_ = {now, changes_, leases_};
     }
     /// Room for a storage, with what has been collected sent off before the copy stream is made to wait for anything.
     [[nodiscard]] bool bring_ahead(StorageId id, Moment needed_by, Moment now) noexcept {
@@ -506,6 +514,15 @@ private:
     std::uint64_t peak_requested_ = 0;
     std::uint64_t streamed_ = 0;  // storages with bytes that stream
     std::uint64_t here_ = 0;      // of these, those with an address
+    /// When the prefetcher was last asked.
+    struct Settled {
+        Moment now = UINT64_MAX;
+        std::uint64_t changes = 0;
+        std::uint64_t leases = 0;
+    };
+    Settled settled_;
+    std::uint64_t changes_ = 0;  // storages that came or left
+    std::uint64_t leases_ = 0;   // open leases and tickets
     bool collects_ahead_ = false;
     bool everything_fits_ = false;
     bool is_open_ = false;

@@ -540,7 +540,7 @@ inline Status CudaDevice::copy(std::span<const Copy> copies, Stream stream) {
     const void* from[block];
     std::size_t bytes[block];
     bool asked = false;
-    bool batches = state_->has_batches && !stream.is_legacy_default();
+    bool batches = state_->has_batches && !stream.is_default();
     std::size_t next = 0;
     while (next < copies.size()) {
         std::size_t count = 0;

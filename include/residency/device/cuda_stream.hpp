@@ -49,6 +49,11 @@ public:
 #endif
     }
 
+    /// A default stream, legacy or per-thread: the driver takes no batches of copies on one.
+    [[nodiscard]] bool is_default() const noexcept {
+        return stream_ == nullptr || stream_ == cudaStreamLegacy || stream_ == cudaStreamPerThread;
+    }
+
     friend constexpr bool operator==(CudaStream a, CudaStream b) noexcept { return a.stream_ == b.stream_; }
     friend constexpr bool operator==(CudaStream a, cudaStream_t b) noexcept { return a.stream_ == b; }
 

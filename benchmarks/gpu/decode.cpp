@@ -1,0 +1,371 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Decoding at the shapes of Llama-3-8B in bf16, one kernel a matrix that reads it at the speed of the memory, the host waiting once
+// a pass as an engine that samples a token does: time against the exact bound, by budget, eagerly and as a graph, and against the
+// layer-wise double buffer with the best resident prefix, which is what serving engines do.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/gpu/record.hpp"
+#include "residency/device/cuda.hpp"
+#include "residency/residency.hpp"
+#include "tests/gpu/harness.hpp"
+
+namespace {
+
+using residency::Budget;
+using residency::Catalog;
+using residency::CudaDevice;
+using residency::Schedule;
+using residency::WeightId;
+using Weights = residency::Planned<CudaDevice>;
+using Stream = CudaDevice::Stream;
+
+constexpr std::uint64_t hidden = 4096, inner = 14336, key_value = 1024, vocabulary = 128256;
+
+/// Everything but the embedding table, whose rows an engine reads from the host. In the order of use, in one pinned range.
+struct Model {
+    std::byte* host = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint32_t layers;
+    std::vector<std::uint64_t> offsets, sizes;         // by weight
+    std::vector<std::vector<WeightId>> steps;          // a matrix each, with the norm before it
+    std::vector<std::size_t> layer_begin;              // the first weight of each layer, and of the head
+    Catalog catalog;
+    Schedule schedule;
+
+    Model(CudaDevice& device, std::uint32_t layer_count) : layers{layer_count} {
+        std::vector<std::string> names;
+        const auto weight = [&](const std::string& name, std::uint64_t elements) {
+            names.push_back(name);
+            offsets.push_back(bytes);
+            sizes.push_back(elements * 2);
+            bytes += (elements * 2 + 255) / 256 * 256;
+            return WeightId{static_cast<std::uint32_t>(names.size() - 1)};
+        };
+        for (std::uint32_t i = 0; i < layers; ++i) {
+            const std::string layer = "model.layers." + std::to_string(i) + ".";
+            layer_begin.push_back(names.size());
+            const WeightId before = weight(layer + "input_layernorm.weight", hidden);
+            steps.push_back({before, weight(layer + "self_attn.q_proj.weight", hidden * hidden)});
+            steps.push_back({weight(layer + "self_attn.k_proj.weight", key_value * hidden)});
+            steps.push_back({weight(layer + "self_attn.v_proj.weight", key_value * hidden)});
+            steps.push_back({weight(layer + "self_attn.o_proj.weight", hidden * hidden)});
+            const WeightId after = weight(layer + "post_attention_layernorm.weight", hidden);
+            steps.push_back({after, weight(layer + "mlp.gate_proj.weight", inner * hidden)});
+            steps.push_back({weight(layer + "mlp.up_proj.weight", inner * hidden)});
+            steps.push_back({weight(layer + "mlp.down_proj.weight", inner * hidden)});
+        }
+        layer_begin.push_back(names.size());
+        const WeightId last = weight("model.norm.weight", hidden);
+        steps.push_back({last, weight("lm_head.weight", vocabulary * hidden)});
+
+        host = static_cast<std::byte*>(BENCH_RESULT(device.allocate_host(bytes, [](std::byte* first, std::uint64_t offset, std::uint64_t count) {
+            for (std::uint64_t i = 0; i * 8 < count; ++i) {
+                const std::uint64_t word = gpu::pattern_word(20261121, offset / 8 + i);
+                std::memcpy(first + i * 8, &word, std::min<std::uint64_t>(8, count - i * 8));
+            }
+        })));
+        const auto held = residency::HostBytes::borrow({host, static_cast<std::size_t>(bytes)}, residency::HostMemory::pinned);
+        residency::CatalogBuilder builder;
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            builder.add(names[i], residency::dtype::bf16, {sizes[i] / 2}, residency::HostSource{held, offsets[i]});
+        }
+        catalog = BENCH_RESULT(builder.try_build());
+        residency::ScheduleBuilder declared{catalog};
+        for (const auto& step : steps) { declared.step(std::span<const WeightId>{step}); }
+        schedule = BENCH_RESULT(declared.try_build());
+    }
+};
+
+/// The kernels of a pass. With `sums`, one checksum a weight.
+template <class Pass>
+void run_steps(Pass& pass, const Model& model, const Schedule& schedule, std::uint64_t* sums, bool by_weight, Stream stream) {
+    for (const Schedule::Step& step : schedule) {
+        auto lease = BENCH_RESULT(pass.try_acquire(step));
+        gpu::Range ranges[2];
+        std::size_t count = 0;
+        for (const WeightId id : step.weights) { ranges[count++] = {lease.data(id), model.sizes[index(id)]}; }
+        if (by_weight) {
+            for (std::size_t i = 0; i < count; ++i) {
+                BENCH_CUDA(gpu::launch_checksum(ranges[i], sums + index(step.weights[i]), stream));
+            }
+        } else if (count == 1) {
+            BENCH_CUDA(gpu::launch_checksum(ranges[0], sums, stream));
+        } else {
+            BENCH_CUDA(gpu::launch_checksum(std::span<const gpu::Range>{ranges, count}, sums, stream));
+        }
+    }
+}
+void run_pass(Weights& weights, const Model& model, std::uint64_t* sums, bool by_weight, Stream stream) {
+    auto pass = BENCH_RESULT(weights.try_begin(stream));
+    run_steps(pass, model, weights.schedule(), sums, by_weight, stream);
+    BENCH_RESULT(pass.try_end());
+}
+
+/// The median period of passes, the host waiting for the stream once each.
+template <class Pass>
+double period(Stream stream, int passes, Pass&& pass) {
+    for (int i = 0; i < 3; ++i) {
+        pass();
+        BENCH_CUDA(cudaStreamSynchronize(stream));
+    }
+    std::vector<double> seconds;
+    for (int i = 0; i < passes; ++i) {
+        seconds.push_back(bench::host_seconds([&] {
+            pass();
+            BENCH_CUDA(cudaStreamSynchronize(stream));
+        }));
+    }
+    return bench::median(seconds);
+}
+
+/// Whole layers: a resident prefix as large as the budget allows beside two buffers of a layer, the rest streamed through these.
+class LayerWise {
+public:
+    LayerWise(CudaDevice& device, const Model& model, std::uint64_t budget) : device_{device}, model_{model} {
+        for (std::uint32_t i = 0; i < model.layers; ++i) { slot_ = std::max(slot_, bytes_of(i)); }
+        head_ = bytes_of(model.layers);
+        // The head first where it fits, since it is read every pass too; then whole layers.
+        std::uint64_t left = budget - 2 * std::max(slot_, std::uint64_t{0});
+        head_resident_ = head_ <= left;
+        if (head_resident_) { left -= head_; }
+        while (resident_ < model.layers && bytes_of(resident_) <= left) { left -= bytes_of(resident_++); }
+        const std::uint64_t buffer = head_resident_ ? slot_ : std::max(slot_, head_);
+        at_ = static_cast<std::byte*>(BENCH_RESULT(device.allocate(resident_ * slot_ + (head_resident_ ? head_ : 0) + 2 * buffer)));
+        std::byte* next = at_;
+        for (std::uint32_t i = 0; i < resident_; ++i, next += slot_) { place(i, next); }
+        if (head_resident_) {
+            place(model.layers, next);
+            next += head_;
+        }
+        buffers_[0] = next;
+        buffers_[1] = next + buffer;
+        copies_ = BENCH_RESULT(device.create_stream());
+        for (auto* event : {&arrived_[0], &arrived_[1], &free_[0], &free_[1]}) {
+            BENCH_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+        }
+        for (std::uint32_t i = resident_; i < model.layers + (head_resident_ ? 0U : 1U); ++i) { streamed_.push_back(i); }
+    }
+    ~LayerWise() {
+        static_cast<void>(cudaDeviceSynchronize());
+        for (const auto event : {arrived_[0], arrived_[1], free_[0], free_[1]}) { static_cast<void>(cudaEventDestroy(event)); }
+        static_cast<void>(device_.destroy_stream(copies_).has_value());
+        static_cast<void>(device_.deallocate(at_).has_value());
+    }
+    /// The next pass's first layers are fetched while this one ends.
+    void run(std::uint64_t* sums, Stream stream) {
+        for (std::uint32_t i = 0; i < model_.layers + 1; ++i) {
+            const bool resident = i < resident_ || (i == model_.layers && head_resident_);
+            if (resident) {
+                launch(i, places_.at(i), sums, stream);
+                continue;
+            }
+            while (fetched_ < used_ + 2) { fetch(); }
+            const std::size_t buffer = used_ % 2;
+            BENCH_CUDA(cudaStreamWaitEvent(stream, arrived_[buffer], 0));
+            launch(i, buffers_[buffer], sums, stream);
+            BENCH_CUDA(cudaEventRecord(free_[buffer], stream));
+            ++used_;
+            if (fetched_ < used_ + 2) { fetch(); }
+        }
+    }
+
+private:
+    [[nodiscard]] std::size_t end_of(std::uint32_t layer) const {
+        return layer < model_.layers ? model_.layer_begin[layer + 1] : model_.sizes.size();
+    }
+    [[nodiscard]] std::uint64_t bytes_of(std::uint32_t layer) const {
+        const std::size_t last = end_of(layer) - 1;
+        return model_.offsets[last] + model_.sizes[last] - model_.offsets[model_.layer_begin[layer]];
+    }
+    void place(std::uint32_t layer, std::byte* at) {
+        places_.resize(std::max<std::size_t>(places_.size(), layer + 1), nullptr);
+        places_[layer] = at;
+        BENCH_CUDA(cudaMemcpy(at, model_.host + model_.offsets[model_.layer_begin[layer]], bytes_of(layer), cudaMemcpyHostToDevice));
+    }
+    void fetch() {
+        const std::uint32_t layer = streamed_[fetched_ % streamed_.size()];
+        const std::size_t buffer = fetched_ % 2;
+        if (fetched_ >= 2) { BENCH_CUDA(cudaStreamWaitEvent(copies_, free_[buffer], 0)); }
+        BENCH_CUDA(cudaMemcpyAsync(buffers_[buffer], model_.host + model_.offsets[model_.layer_begin[layer]], bytes_of(layer),
+                                   cudaMemcpyHostToDevice, copies_));
+        BENCH_CUDA(cudaEventRecord(arrived_[buffer], copies_));
+        ++fetched_;
+    }
+    void launch(std::uint32_t layer, const std::byte* at, std::uint64_t* sums, Stream stream) {
+        const std::size_t begin = model_.layer_begin[layer];
+        for (std::size_t w = begin; w < end_of(layer); ++w) {
+            gpu::Range ranges[2];
+            std::size_t count = 0;
+            ranges[count++] = {at + model_.offsets[w] - model_.offsets[begin], model_.sizes[w]};
+            if (model_.sizes[w] == hidden * 2) {
+                ++w;
+                ranges[count++] = {at + model_.offsets[w] - model_.offsets[begin], model_.sizes[w]};
+            }
+            BENCH_CUDA(count == 1 ? gpu::launch_checksum(ranges[0], sums, stream)
+                                  : gpu::launch_checksum(std::span<const gpu::Range>{ranges, count}, sums, stream));
+        }
+    }
+
+    CudaDevice& device_;
+    const Model& model_;
+    std::uint64_t slot_ = 0, head_ = 0;
+    std::uint32_t resident_ = 0;
+    bool head_resident_ = false;
+    std::byte* at_ = nullptr;
+    std::byte* buffers_[2] = {};
+    std::vector<std::byte*> places_;
+    std::vector<std::uint32_t> streamed_;
+    std::size_t fetched_ = 0, used_ = 0;
+    Stream copies_{};
+    cudaEvent_t arrived_[2] = {}, free_[2] = {};
+};
+
+Weights make(CudaDevice& device, const Model& model, const Schedule& schedule, std::uint64_t budget, bool learn,
+             const residency::plan::Link& link) {
+    Weights::Options options;
+    options.budget = Budget::bytes(budget);
+    options.schedule = schedule;
+    options.learn = learn;
+    options.policies.link = link;
+    return BENCH_RESULT(Weights::try_create(device, model.catalog, std::move(options)));
+}
+
+void check_sums(const std::vector<std::uint64_t>& expected, std::uint64_t* sums, const std::string& what, bench::Records& records) {
+    std::vector<std::uint64_t> got(expected.size());
+    BENCH_CUDA(cudaMemcpy(got.data(), sums, got.size() * 8, cudaMemcpyDeviceToHost));
+    BENCH_CUDA(cudaMemset(sums, 0, got.size() * 8));
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) { wrong += got[i] != expected[i] ? 1U : 0U; }
+    records.add(what, static_cast<double>(wrong), "weights", "<= 0");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    auto opened = CudaDevice::try_open(0);
+    if (!opened) {
+        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
+        return 77;
+    }
+    CudaDevice device = std::move(*opened);
+    bench::Records records{"gpu-decode", argc, argv};
+    const auto layers = static_cast<std::uint32_t>(argc > 1 ? std::atoi(argv[1]) : 32);
+    const int passes = argc > 2 ? std::atoi(argv[2]) : 20;
+    const Model model{device, layers};
+    const Stream stream = BENCH_RESULT(device.create_stream());
+    auto* const sums = static_cast<std::uint64_t*>(BENCH_RESULT(device.allocate(model.sizes.size() * 8)));
+    BENCH_CUDA(cudaMemset(sums, 0, model.sizes.size() * 8));
+    const auto link = BENCH_RESULT(residency::try_measure_link(device));
+    records.add("decode.link.rate", link.bytes_per_second / 1e9, "GB/s");
+    records.add("decode.link.latency", link.latency_seconds * 1e6, "us");
+    records.add("decode.weights", static_cast<double>(model.bytes) / 1e9, "GB");
+
+    // Everything resident: the ceiling, the steps' times, and what every weight's checksum is.
+    std::vector<std::uint64_t> expected(model.sizes.size());
+    Schedule timed;
+    {
+        auto weights = make(device, model, model.schedule, 2 * model.bytes, true, link);
+        for (int i = 0; i < 4; ++i) {
+            run_pass(weights, model, sums, false, stream);
+            BENCH_RESULT(weights.try_drain());
+        }
+        records.add("decode.resident.time", period(stream, passes, [&] { run_pass(weights, model, sums, false, stream); }) * 1e3, "ms");
+        timed = weights.schedule();
+        records.add("decode.resident.sum_of_steps", weights.plan().compute_seconds() * 1e3, "ms");
+        BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
+        run_pass(weights, model, sums, true, stream);
+        BENCH_CUDA(cudaStreamSynchronize(stream));
+        BENCH_CUDA(cudaMemcpy(expected.data(), sums, expected.size() * 8, cudaMemcpyDeviceToHost));
+        BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
+        for (std::size_t i = 0; i < expected.size(); i += 37) {
+            const std::uint64_t want = gpu::checksum({model.host + model.offsets[i], static_cast<std::size_t>(model.sizes[i])});
+            if (want != expected[i]) { std::fprintf(stderr, "weight %zu: the resident checksum is wrong\n", i); return 1; }
+        }
+    }
+
+    struct Case {
+        int percent;
+        const char* graph_target;
+        const char* layer_target;
+    };
+    for (const Case& each : {Case{10, "", ""}, Case{25, "", ""}, Case{50, "<= 1.015", ">= 1.1"}, Case{75, "<= 1.02", ""},
+                             Case{90, "<= 1.035", ">= 1.6"}, Case{95, "<= 1.035", ">= 2"}}) {
+        const std::uint64_t budget = model.bytes / 100 * static_cast<std::uint64_t>(each.percent);
+        const std::string name = "decode." + std::to_string(each.percent) + "%.";
+        BENCH_CUDA(cudaDeviceSynchronize());
+        const std::uint64_t free_before = BENCH_RESULT(device.memory()).free_bytes;
+        double eager = 0, back_to_back = 0;
+        {
+            auto weights = make(device, model, timed, budget, false, link);
+            const auto& plan = weights.plan();
+            const double bound = plan.bound_seconds();
+            const double floor = std::max(bound, plan.latency_floor_seconds());
+            for (int i = 0; i < 3; ++i) {
+                run_pass(weights, model, sums, true, stream);
+                BENCH_CUDA(cudaStreamSynchronize(stream));
+                check_sums(expected, sums, name + "wrong_weights.pass" + std::to_string(i), records);
+            }
+            eager = period(stream, passes, [&] { run_pass(weights, model, sums, false, stream); });
+            const std::uint64_t taken = free_before - BENCH_RESULT(device.memory()).free_bytes;
+            records.add(name + "bound", bound * 1e3, "ms");
+            records.add(name + "time", eager * 1e3, "ms");
+            records.add(name + "time_over_bound", eager / bound, "ratio");
+            records.add(name + "time_over_bound_or_latency_floor", eager / floor, "ratio", "<= 1.008");
+            records.add(name + "predicted_over_bound", plan.predicted_seconds() / bound, "ratio");
+            records.add(name + "regret_in_statistics", weights.statistics().regret().value_or(-1), "ratio");
+            records.add(name + "bytes_a_pass_over_deficit",
+                        static_cast<double>(plan.bytes_per_pass()) / static_cast<double>(model.bytes - budget), "ratio");
+            records.add(name + "device_bytes_over_budget", static_cast<double>(taken) / static_cast<double>(budget), "ratio", "<= 1");
+            const auto begin = bench::host_seconds([&] {
+                for (int i = 0; i < passes; ++i) { run_pass(weights, model, sums, false, stream); }
+                BENCH_CUDA(cudaStreamSynchronize(stream));
+            });
+            back_to_back = begin / passes;
+            records.add(name + "waiting_over_not_waiting", eager / back_to_back, "ratio", "<= 1.005");
+        }
+        {
+            auto weights = make(device, model, timed, budget, false, link);
+            auto graph = BENCH_RESULT(weights.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, true, stream); }));
+            BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
+            for (int i = 0; i < 2; ++i) {
+                BENCH_RESULT(graph.try_launch(stream));
+                BENCH_CUDA(cudaStreamSynchronize(stream));
+                check_sums(expected, sums, name + "graph.wrong_weights.replay" + std::to_string(i), records);
+            }
+            auto timed_graph = BENCH_RESULT(weights.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, false, stream); }));
+            const double replayed = period(stream, passes, [&] { BENCH_RESULT(timed_graph.try_launch(stream)); });
+            const double in_a_row = bench::host_seconds([&] {
+                                        for (int i = 0; i < passes; ++i) { BENCH_RESULT(timed_graph.try_launch(stream)); }
+                                        BENCH_CUDA(cudaStreamSynchronize(stream));
+                                    }) /
+                                    passes;
+            const auto& plan = weights.plan();
+            records.add(name + "graph.time_over_bound", replayed / plan.bound_seconds(), "ratio", each.graph_target);
+            records.add(name + "graph.time_over_predicted", replayed / plan.predicted_seconds(), "ratio", "<= 1.01");
+            records.add(name + "graph.in_a_row_over_eager_in_a_row", in_a_row / back_to_back, "ratio", each.percent == 50 ? "<= 1.01" : "");
+            records.add(name + "graph.waiting_over_not_waiting", replayed / in_a_row, "ratio", each.percent == 50 ? "<= 1.005" : "");
+        }
+        {
+            LayerWise peer{device, model, budget};
+            const double theirs = period(stream, passes, [&] { peer.run(sums, stream); });
+            records.add(name + "layer_wise.time", theirs * 1e3, "ms");
+            records.add(name + "layer_wise_over_ours", theirs / eager, "ratio", each.layer_target);
+        }
+    }
+    BENCH_RESULT(device.deallocate(sums));
+    BENCH_RESULT(device.destroy_stream(stream));
+    BENCH_RESULT(device.deallocate_host(model.host));
+    return 0;
+}
