@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "benchmarks/lab/cache.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/lab/input.hpp"
+#include "benchmarks/lab/parallel.hpp"
+#include "benchmarks/lab/registry.hpp"
+#include "benchmarks/lab/table.hpp"
+
+namespace lab {
+
+namespace {
+
+using residency::trace::CacheCounts;
+
+struct Options {
+    std::string trace, format;
+    std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
+    std::vector<std::string> policies;
+    residency::trace::CsvColumns columns;
+    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+    bool json = false;
+    bool csv = false;
+};
+
+[[noreturn]] void fail(const residency::Error& error) {
+    std::cerr << "residency-lab: " << error.message() << "\n";
+    throw CLI::RuntimeError{1};
+}
+
+struct Row {
+    const Evictor* evictor;  ///< null: everything resident
+    std::uint64_t budget_bytes;
+    CacheCounts counts;
+};
+
+/// What is left when nothing that came ever leaves: the first use of each storage.
+CacheCounts everything_resident(const residency::trace::Trace& trace) {
+    CacheCounts counts;
+    std::vector<bool> seen(trace.bytes.size(), false);
+    for (const residency::StorageId id : trace.accesses) {
+        const std::uint64_t bytes = trace.bytes[index(id)];
+        ++counts.requests;
+        counts.requested_bytes += bytes;
+        if (!seen[index(id)]) {
+            seen[index(id)] = true;
+            ++counts.misses;
+            counts.missed_bytes += bytes;
+        }
+    }
+    return counts;
+}
+
+void print_json(const std::vector<Row>& rows) {
+    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    for (const Row& row : rows) {
+        out.push_back({{"policy", row.evictor->name},
+                       {"budget_bytes", row.budget_bytes},
+                       {"requests", row.counts.requests},
+                       {"requested_bytes", row.counts.requested_bytes},
+                       {"misses", row.counts.misses},
+                       {"missed_bytes", row.counts.missed_bytes}});
+    }
+    std::cout << out.dump(1) << "\n";
+}
+void print_csv(const std::vector<Row>& rows) {
+    Table table{{"policy", "budget_bytes", "requests", "requested_bytes", "misses", "missed_bytes"}};
+    for (const Row& row : rows) {
+        table.add({row.evictor->name, std::to_string(row.budget_bytes), std::to_string(row.counts.requests),
+                   std::to_string(row.counts.requested_bytes), std::to_string(row.counts.misses),
+                   std::to_string(row.counts.missed_bytes)});
+    }
+    std::cout << table.comma_separated();
+}
+void print_table(const residency::trace::Trace& trace, const std::vector<Row>& rows) {
+    std::cout << trace.name << ": " << trace.accesses.size() << " accesses, " << trace.bytes.size() << " storages, "
+              << human_bytes(trace.total_bytes()) << "\n";
+    Table table{{"policy", "budget", "hits %", "hits % of bytes", "misses", "bytes missed"}};
+    for (const Row& row : rows) {
+        const CacheCounts& counts = row.counts;
+        const auto share = [](std::uint64_t missed, std::uint64_t of) {
+            return of == 0 ? std::string{"-"} : fixed(100 - 100 * static_cast<double>(missed) / static_cast<double>(of), 2);
+        };
+        const std::string name = row.evictor == nullptr ? "everything resident" : row.evictor->name + (row.evictor->knows_future ? " *" : "");
+        table.add({name, row.evictor == nullptr ? "-" : human_bytes(row.budget_bytes), share(counts.misses, counts.requests),
+                   share(counts.missed_bytes, counts.requested_bytes), std::to_string(counts.misses), human_bytes(counts.missed_bytes)});
+    }
+    std::cout << table.aligned() << "* knows the whole trace\n";
+}
+
+void run(const Options& options) {
+    const auto trace = read_trace(options.trace, options.format, options.columns);
+    if (!trace) { fail(trace.error()); }
+    const auto budgets = parse_budgets(options.budgets, trace->total_bytes());
+    if (!budgets) { fail(budgets.error()); }
+    std::vector<const Evictor*> chosen;
+    for (const std::string& name : options.policies) {
+        const auto found = std::find_if(evictors().begin(), evictors().end(), [&](const Evictor& each) { return each.name == name; });
+        chosen.push_back(&*found);
+    }
+    const bool is_table = !options.json && !options.csv;
+    if (is_table && std::none_of(chosen.begin(), chosen.end(), [](const Evictor* each) { return each->name == "belady"; })) {
+        for (const Evictor& each : evictors()) {
+            if (each.name == "belady") { chosen.push_back(&each); }
+        }
+    }
+    std::vector<Row> rows;
+    for (const Evictor* each : chosen) {
+        for (const std::uint64_t budget : *budgets) { rows.push_back({each, budget, {}}); }
+    }
+    residency::UseOrder future;
+    if (std::any_of(chosen.begin(), chosen.end(), [](const Evictor* each) { return each->knows_future; })) {
+        auto order = trace->try_access_order();
+        if (!order) { fail(order.error()); }
+        future = std::move(*order);
+    }
+
+    std::vector<std::optional<residency::Error>> failures(rows.size());
+    {
+        Progress progress{"cache", rows.size() * trace->accesses.size()};
+        for_each_in_parallel(rows.size(), options.threads, [&](std::size_t i) {
+            std::size_t done = 0;
+            const auto tick = [&](std::size_t accesses) { progress.add(accesses - std::exchange(done, accesses)); };
+            auto counts = rows[i].evictor->cache({*trace, future, rows[i].budget_bytes, tick});
+            if (counts) { rows[i].counts = *counts; } else { failures[i] = counts.error().in(rows[i].evictor->name); }
+        });
+    }
+    for (const auto& failure : failures) {
+        if (failure) { fail(*failure); }
+    }
+    if (options.json) { return print_json(rows); }
+    if (options.csv) { return print_csv(rows); }
+    rows.push_back({nullptr, 0, everything_resident(*trace)});
+    print_table(*trace, rows);
+}
+
+}  // namespace
+
+void add_cache_command(CLI::App& app) {
+    auto options = std::make_shared<Options>();
+    std::vector<std::string> names;
+    for (const Evictor& each : evictors()) { names.push_back(each.name); }
+    options->policies = names;
+    CLI::App* command = app.add_subcommand("cache", "demand caching alone: what misses, by policy and budget");
+    command->add_option("--trace", options->trace, "the file; .gz is decompressed by gzip")->required()->check(CLI::ExistingFile);
+    command->add_option("--format", options->format, "of the file")
+        ->required()
+        ->check(CLI::IsMember({"route", "oracle", "csv", "residency"}));
+    command->add_option("--budget", options->budgets, "128MiB, or 25% of all storages; several with commas")->delimiter(',')->capture_default_str();
+    command->add_option("--policy", options->policies, "several with commas; all by default")->delimiter(',')->check(CLI::IsMember(names));
+    command->add_option("--object-column", options->columns.object, "of a csv, from 1")->capture_default_str();
+    command->add_option("--bytes-column", options->columns.bytes, "of a csv, from 1; 0: one byte each")->capture_default_str();
+    command->add_option("--threads", options->threads)->check(CLI::PositiveNumber)->capture_default_str();
+    auto* json = command->add_flag("--json", options->json, "print JSON");
+    command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace lab

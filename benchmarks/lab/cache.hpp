@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace lab {
+
+/// Adds the subcommand `cache`: demand caching alone, policies × budgets on one trace. Throws CLI::RuntimeError on failure.
+void add_cache_command(CLI::App& app);
+
+}  // namespace lab

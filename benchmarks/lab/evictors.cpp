@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The evictors of the library, by the names under which the laboratory knows them.
+
+#include "residency/evict/belady.hpp"
+#include "residency/evict/expected_use.hpp"
+#include "residency/evict/fifo.hpp"
+#include "residency/evict/gdsf.hpp"
+#include "residency/evict/lfu.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/s3_fifo.hpp"
+#include "residency/evict/scheduled.hpp"
+#include "residency/evict/sieve.hpp"
+#include "residency/evict/static_split.hpp"
+
+#include "benchmarks/lab/registry.hpp"
+
+namespace evict = residency::evict;
+
+static const lab::AddEvictor<evict::Lru> lru{"lru"};
+static const lab::AddEvictor<evict::Fifo> fifo{"fifo"};
+static const lab::AddEvictor<evict::Lfu> lfu{"lfu"};
+static const lab::AddEvictor<evict::Sieve> sieve{"sieve"};
+static const lab::AddEvictor<evict::S3Fifo> s3_fifo{"s3fifo"};
+static const lab::AddEvictor<evict::Gdsf> gdsf{"gdsf"};
+static const lab::AddEvictor<evict::ExpectedUse> expected_use{"expecteduse"};
+static const lab::AddEvictor<evict::StaticSplit> static_split{"staticsplit", lab::Knows::future};
+static const lab::AddEvictor<evict::Scheduled> scheduled{"scheduled", lab::Knows::future};
+static const lab::AddEvictor<evict::Belady> belady{"belady", lab::Knows::future};

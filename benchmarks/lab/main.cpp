@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <CLI/CLI.hpp>
+
+#include "benchmarks/lab/cache.hpp"
+
+int main(int argc, char** argv) {
+    CLI::App app{"Compares policies on traces, against each other and against the bounds", "residency-lab"};
+    app.require_subcommand(1);
+    lab::add_cache_command(app);
+    CLI11_PARSE(app, argc, argv);
+    return 0;
+}
