@@ -143,6 +143,7 @@ public:
                 if (is_streamed_here(id)) { evictor_.used(id, now); }
             }
         }
+        ++leases_;
         if (!missing_.empty()) {
             // As if leased already: what is brought ahead must not take their places.
             for (const StorageId id : wanted) { ++stage_.tenants[index(id)].leases; }
