@@ -22,10 +22,10 @@ namespace residency::inline RESIDENCY_ABI::plan {
 class Aggressive {
 public:
     struct Config {
-        double latency_seconds = 0;      ///< of a call
-        std::uint32_t piece_chunks = 1;  ///< chunks that travel in one call, at most, where they can leave together
-        std::uint32_t look_ahead = none; ///< steps between the one that runs and the one that a load is for, at most
-        bool fixed_slots = false;        ///< a chunk leaves after its last use only, so that it never changes its slot
+        double latency_seconds = 0;       ///< of a call
+        std::uint32_t piece_chunks = 1;   ///< chunks that travel in one call, at most, where they can leave together
+        std::uint32_t look_ahead = none;  ///< steps between the one that runs and the one that a load is for, at most
+        bool fixed_slots = false;         ///< a chunk leaves after its last use only, so that it never changes its slot
     };
 
     /// Keeps references. `budget_chunks` counts everything.
@@ -70,8 +70,9 @@ public:
         step_end_.assign(n, 0.0);
         arrival_.assign(units_.size(), 0.0);
         double link = 0;
-        std::uint32_t running = 0, known = 0;  // steps before `running` have ended at `link`, those before `known` have a time
-        std::uint32_t scan = 0, scan_at = 0;   // the first access that may be missing
+        std::uint32_t running = 0,
+                      known = 0;  // steps before `running` have ended at `link`, those before `known` have a time
+        std::uint32_t scan = 0, scan_at = 0;  // the first access that may be missing
         std::uint32_t call = 0;
         for (;;) {
             // What is missing and used next.
@@ -90,7 +91,7 @@ public:
             for (; known < scan; ++known) {
                 double begin = known == 0 ? 0 : step_end_[known - 1];
                 for (std::uint32_t k = accesses_begin_[known]; k < accesses_begin_[known + 1]; ++k) {
-                    begin = std::max(begin, arrival_[accesses_[k]]);
+                    begin = (std::max)(begin, arrival_[accesses_[k]]);
                 }
                 step_end_[known] = begin + problem_.compute(known);
             }
@@ -112,7 +113,9 @@ public:
                     // The next missing access, of this step or a later one, as far as the look-ahead goes.
                     u = none;
                     for (; step < n; ++step, at = 0) {
-                        if (config.look_ahead != none && step > running && step - running > config.look_ahead) { break; }
+                        if (config.look_ahead != none && step > running && step - running > config.look_ahead) {
+                            break;
+                        }
                         if (step > first_step + 8) { break; }
                         for (; at < accesses_begin_[step + 1] - accesses_begin_[step]; ++at) {
                             const std::uint32_t v = accesses_[accesses_begin_[step] + at];
@@ -137,13 +140,15 @@ public:
                 continue;
             }
             if (running >= known) { return false; }
-            link = std::max(link, step_end_[running]);
+            link = (std::max)(link, step_end_[running]);
             advance(running);
         }
     }
 
 private:
-    struct Unit { std::uint32_t begin, end, cell; };
+    struct Unit {
+        std::uint32_t begin, end, cell;
+    };
 
     // Which steps read each cell, and which cells each step reads.
     void index_readers() {
@@ -157,7 +162,9 @@ private:
                 const auto begin = static_cast<std::uint32_t>(image_.offsets[s] / g);
                 auto cell = std::upper_bound(image_.cells.begin(), image_.cells.end(), begin,
                                              [](std::uint32_t x, const Cell& y) { return x < y.chunk_end; });
-                for (; cell != image_.cells.end() && cell->chunk_begin * g < image_.offsets[s] + problem_.storage_bytes[s]; ++cell) {
+                for (; cell != image_.cells.end() &&
+                       cell->chunk_begin * g < image_.offsets[s] + problem_.storage_bytes[s];
+                     ++cell) {
                     const auto c = static_cast<std::uint32_t>(cell - image_.cells.begin());
                     if (last[c] == i) { continue; }
                     last[c] = i;
@@ -186,7 +193,9 @@ private:
             if (cell.keep) { continue; }
             const std::uint32_t count = (cell.chunks() + piece - 1) / piece;
             for (std::uint32_t k = 0; k < count; ++k) {
-                const auto cut = [&](std::uint64_t x) { return cell.chunk_begin + static_cast<std::uint32_t>(x * cell.chunks() / count); };
+                const auto cut = [&](std::uint64_t x) {
+                    return cell.chunk_begin + static_cast<std::uint32_t>(x * cell.chunks() / count);
+                };
                 units_.push_back({cut(k), cut(k + 1), c});
             }
         }
@@ -329,13 +338,14 @@ private:
     const Problem& problem_;
     const Image& image_;
     std::uint64_t budget_ = 0;
-    std::vector<std::uint32_t> step_begin_, step_cells_, readers_begin_, readers_;  // CSR: cells of a step, steps of a cell
+    std::vector<std::uint32_t> step_begin_, step_cells_, readers_begin_,
+        readers_;  // CSR: cells of a step, steps of a cell
     std::vector<Unit> units_;
     std::vector<std::uint32_t> accesses_begin_, accesses_;  // CSR: units of a step
     std::vector<std::uint32_t> slot_of_, use_at_, evicted_, brought_;
     std::vector<std::uint8_t> present_;
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> free_;                 // slot, last reader of what was there
-    std::priority_queue<std::pair<std::uint32_t, std::uint32_t>> victims_;      // next use, unit; none is the greatest
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> free_;             // slot, last reader of what was there
+    std::priority_queue<std::pair<std::uint32_t, std::uint32_t>> victims_;  // next use, unit; none is the greatest
     std::vector<double> step_end_, arrival_;
 };
 

@@ -29,8 +29,8 @@ inline std::uint64_t deficit_bytes(const Problem& problem, std::uint64_t budget_
 
 /// max(C, D/P), seconds.
 inline double usual_bound(const Problem& problem, std::uint64_t budget_bytes) {
-    return std::max(total_compute(problem),
-                    static_cast<double>(deficit_bytes(problem, budget_bytes)) / problem.link.bytes_per_second);
+    return (std::max)(total_compute(problem),
+                      static_cast<double>(deficit_bytes(problem, budget_bytes)) / problem.link.bytes_per_second);
 }
 
 /// What no ring of one copy stream goes below when each call costs its latency: (D + 2 √(a D) + a) / P, a = P · min(2 L, L + the
@@ -39,10 +39,10 @@ inline double latency_floor(const Problem& problem, std::uint64_t budget_bytes, 
     const double d = static_cast<double>(deficit_bytes(problem, budget_bytes));
     if (d <= 0) { return total_compute(problem); }
     double shortest = problem.steps() == 0 ? 0 : problem.compute(0);
-    for (std::uint32_t i = 1; i < problem.steps(); ++i) { shortest = std::min(shortest, problem.compute(i)); }
+    for (std::uint32_t i = 1; i < problem.steps(); ++i) { shortest = (std::min)(shortest, problem.compute(i)); }
     const double p = problem.link.bytes_per_second;
-    const double a = p * std::min(2 * latency_seconds, latency_seconds + shortest);
-    return std::max(total_compute(problem), (d + 2 * std::sqrt(a * d) + a) / p);
+    const double a = p * (std::min)(2 * latency_seconds, latency_seconds + shortest);
+    return (std::max)(total_compute(problem), (d + 2 * std::sqrt(a * d) + a) / p);
 }
 
 namespace detail {
@@ -72,22 +72,22 @@ public:
         std::size_t j = 0;
         for (std::size_t i = 1; i < n; ++i) { j = bytes_[i] + work_[i] > bytes_[j] + work_[j] ? i : j; }
         if (bytes_[j] + work_[j] > budget_) {
-            double low = 0, high = std::min(bytes_[j], budget_);
+            double low = 0, high = (std::min)(bytes_[j], budget_);
             for (int k = 0; k < 100; ++k) {
                 const double a = low + (high - low) / 3, b = high - (high - low) / 3;
                 const double at_a = everything_streams(total, j, a), at_b = everything_streams(total, j, b);
-                best = std::min({best, at_a, at_b});
+                best = (std::min)({best, at_a, at_b});
                 (at_a < at_b ? high : low) = at_a < at_b ? b : a;
             }
         }
         deficit_ = total - budget_;
         before_.assign(2 * n + 3, 0.0);
         for (std::size_t t = 0; t + 1 < before_.size(); ++t) { before_[t + 1] = before_[t] + work_[t % n]; }
-        double ring = std::max(0.0, work - deficit_);
-        for (std::size_t i = 0; i < n; ++i) { ring = std::max(ring, work_[i] + work_[(i + 1) % n]); }
+        double ring = (std::max)(0.0, work - deficit_);
+        for (std::size_t i = 0; i < n; ++i) { ring = (std::max)(ring, work_[i] + work_[(i + 1) % n]); }
         while (ring <= budget_ && deficit_ + ring < best) {
             const double next = violated(ring);
-            if (!(next > ring)) { return std::max(work, deficit_ + ring); }
+            if (!(next > ring)) { return (std::max)(work, deficit_ + ring); }
             ring = next;
         }
         return best;
@@ -104,15 +104,15 @@ private:
             double y = start == 0 ? 0 : never, m = start == 1 ? 0 : never, sum = 0;
             for (std::size_t i = 0; i < n; ++i) {
                 const double streams = bytes_[i] - (i == j ? kept : 0.0);
-                y = std::max(y, sum + streams + m - (budget_ - kept));
-                m = std::max(m, y + work_[i] - sum);
+                y = (std::max)(y, sum + streams + m - (budget_ - kept));
+                m = (std::max)(m, y + work_[i] - sum);
                 y += work_[i];
                 sum += streams;
             }
             q[start][0] = y;
             q[start][1] = m + (total - kept);
         }
-        return std::max({q[0][0], q[1][1], (q[0][1] + q[1][0]) / 2});
+        return (std::max)({q[0][0], q[1][1], (q[0][1] + q[1][0]) / 2});
     }
 
     // The least ring that satisfies a constraint cycle which `ring` violates; `ring` where it violates none, 1e300 where no larger
@@ -265,7 +265,7 @@ inline double one_shot_bound(const Problem& problem, std::uint64_t budget_bytes)
             fetched += missing;
         }
         const double c = problem.compute(i);
-        fetched = std::max(fetched, std::min(left, fetched + p * c));
+        fetched = (std::max)(fetched, (std::min)(left, fetched + p * c));
         now += c;
         left = needed;
     }

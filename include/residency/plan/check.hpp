@@ -118,7 +118,7 @@ inline Status check_shape(const Plan& plan) {
         needed = call.needed_by;
         std::uint32_t least = none;
         for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) {
-            least = std::min(least, d.copies[c].needed_by);
+            least = (std::min)(least, d.copies[c].needed_by);
         }
         if (least != call.needed_by) { return wrong(name + " is needed by another step than its copies"); }
         if (!call.wait.exists()) { continue; }
@@ -328,12 +328,12 @@ inline Status check(const Plan& plan, const Problem& problem) {
     std::vector<std::int64_t> ended(calls, -1), ended_before(calls, -1);
     std::int64_t now = -1, then = -1;
     for (const Call& call : d.calls) {
-        then = std::max<std::int64_t>(then, call.wait.exists() && call.wait.pass == 0 ? call.wait.step : -1);
+        then = (std::max<std::int64_t>)(then, call.wait.exists() && call.wait.pass == 0 ? call.wait.step : -1);
     }
     for (std::uint32_t k = 0; k < calls; ++k) {
         const Wait wait = d.calls[k].wait;
         if (wait.exists()) {
-            (wait.pass == 0 ? now : then) = std::max<std::int64_t>(wait.pass == 0 ? now : then, wait.step);
+            (wait.pass == 0 ? now : then) = (std::max<std::int64_t>)(wait.pass == 0 ? now : then, wait.step);
         }
         ended[k] = now;
         ended_before[k] = now >= 0 ? n : then;

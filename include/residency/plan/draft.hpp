@@ -24,8 +24,8 @@ struct Draft {
         std::uint32_t call = 0;         ///< counts up
         std::uint64_t slots_begin = 0;  ///< of `slots`, one entry a chunk
     };
-    std::vector<Move> moves;  ///< in copy-stream order
-    std::vector<Move> residents;         ///< what is there at the start, where that is not what no move brings
+    std::vector<Move> moves;      ///< in copy-stream order
+    std::vector<Move> residents;  ///< what is there at the start, where that is not what no move brings
     bool explicit_residents = false;
     std::vector<std::uint32_t> slots;
     std::uint32_t slots_used = 0;  ///< by the moves: [0, slots_used); residents come after them
@@ -42,7 +42,7 @@ inline std::vector<std::pair<std::uint64_t, std::uint64_t>> filled_ranges(const 
     std::sort(filled.begin(), filled.end());
     std::size_t kept = 0;
     for (std::size_t k = 1; k < filled.size(); ++k) {  // gaps below the alignment travel along
-        if (filled[k].first < filled[kept].second + std::max<std::uint64_t>(1, problem.alignment_bytes)) {
+        if (filled[k].first < filled[kept].second + (std::max<std::uint64_t>)(1, problem.alignment_bytes)) {
             filled[kept].second = filled[k].second;
         } else {
             filled[++kept] = filled[k];
@@ -131,7 +131,8 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
             for (std::uint32_t c = move.chunk_begin; c < move.chunk_end; ++c) {
                 place(c, draft.slots[move.slots_begin + (c - move.chunk_begin)]);
             }
-            emit(data.residents, move.chunk_begin, move.chunk_end, move.needed_by, [&](std::uint32_t c) { return slot_now[c]; });
+            emit(data.residents, move.chunk_begin, move.chunk_end, move.needed_by,
+                 [&](std::uint32_t c) { return slot_now[c]; });
         }
     }
 

@@ -68,7 +68,7 @@ inline Image lay_out(const Problem& problem, ImageOrder order) {
     const auto by_use = [&](std::uint32_t a, std::uint32_t b) {
         return image.first_use[a] != image.first_use[b] ? image.first_use[a] < image.first_use[b] : a < b;
     };
-    const std::uint64_t align = std::max<std::uint64_t>(1, (std::min)(problem.alignment_bytes, g));
+    const std::uint64_t align = (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, g));
     const auto up = [](std::uint64_t x, std::uint64_t to) { return (x + to - 1) / to * to; };
     if (order == ImageOrder::given) {
         image.offsets = problem.image_offsets;

@@ -100,9 +100,7 @@ public:
     [[nodiscard]] bool is_cyclic() const noexcept { return data_.cyclic; }
     [[nodiscard]] bool is_captured() const noexcept { return data_.captured; }
     /// Every chunk always comes to the same slot (every storage to the same place of the arena): fixed addresses, one mapping.
-    [[nodiscard]] bool is_static() const noexcept {
-        return data_.layout == Layout::arena ? arena_static() : !data_.chunk_slot.empty();
-    }
+    [[nodiscard]] bool is_static() const noexcept { return data_.layout == Layout::arena || !data_.chunk_slot.empty(); }
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return data_.catalog_hash; }
     [[nodiscard]] std::uint64_t budget_bytes() const noexcept { return data_.budget_bytes; }
     [[nodiscard]] std::uint64_t chunk_bytes() const noexcept { return data_.chunk_bytes; }
@@ -156,8 +154,6 @@ public:
     friend bool operator==(const Plan&, const Plan&) = default;
 
 private:
-    [[nodiscard]] bool arena_static() const noexcept { return data_.cyclic; }
-
     PlanData data_;
 };
 

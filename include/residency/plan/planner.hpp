@@ -12,6 +12,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/plan/aggressive.hpp"
+#include "residency/plan/arena.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/draft.hpp"
 #include "residency/plan/image.hpp"
@@ -174,6 +175,24 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
     return choices;
 }
 
+// The cut of a captured plan, and what the plan takes.
+inline void settle(PlanData& data, const Problem& problem) {
+    if (data.captured && data.cyclic) {
+        const Timeline line = timeline(data, problem.link, problem.compute_seconds);
+        TimelineSolver solver;
+        double least = 0;
+        for (std::uint32_t cut = 0; cut <= data.calls.size() && cut <= 16; ++cut) {
+            if (cut > 0 && data.calls[cut - 1].wait.exists() && data.calls[cut - 1].wait.pass == 0) { break; }
+            const double seconds = solver.captured(line, cut);
+            if (cut == 0 || seconds < least) {
+                least = seconds;
+                data.cut = cut;
+            }
+        }
+    }
+    data.predicted_seconds = simulate(data, problem.link, problem.compute_seconds);
+}
+
 // The best cyclic plan over the chunks of one image. Precondition: budget >= floor_chunks(image).
 inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
                             const Options& options) {
@@ -188,20 +207,7 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
     bool found = false;
     const auto consider = [&](const Draft& draft) {
         PlanData data = assemble(problem, image, draft, options.captured);
-        if (options.captured) {
-            const Timeline line = timeline(data, problem.link, problem.compute_seconds);
-            TimelineSolver solver;
-            double least = 0;
-            for (std::uint32_t cut = 0; cut <= data.calls.size() && cut <= 16; ++cut) {
-                if (cut > 0 && data.calls[cut - 1].wait.exists() && data.calls[cut - 1].wait.pass == 0) { break; }
-                const double seconds = solver.captured(line, cut);
-                if (cut == 0 || seconds < least) {
-                    least = seconds;
-                    data.cut = cut;
-                }
-            }
-        }
-        data.predicted_seconds = simulate(data, problem.link, problem.compute_seconds);
+        settle(data, problem);
         if (!found || data.predicted_seconds < best.predicted_seconds) { best = std::move(data); }
         found = true;
     };
@@ -222,7 +228,8 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
 }
 
 // One pass in the order that is known, from what is there at the start.
-inline Result<PlanData> one_shot_plan(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options) {
+inline Result<PlanData> one_shot_plan(const Problem& problem, const Image& image, std::uint64_t budget,
+                                      const Options& options) {
     const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
     Aggressive planner{problem, image, budget};
     Aggressive::Config config;
@@ -231,10 +238,13 @@ inline Result<PlanData> one_shot_plan(const Problem& problem, const Image& image
     std::uint64_t total = 0;
     for (const Cell& cell : image.cells) { total += cell.chunks(); }
     const double missing = total > budget ? static_cast<double>(total - budget) : 1.0;
-    const double piece = std::sqrt(latency * problem.link.bytes_per_second / static_cast<double>(image.chunk_bytes) * missing / 2);
+    const double piece =
+        std::sqrt(latency * problem.link.bytes_per_second / static_cast<double>(image.chunk_bytes) * missing / 2);
     std::vector<std::uint32_t> pieces{1, 4};
     const bool full = options.effort == Effort::full && image.cells.size() + problem.step_storages.size() < 20000;
-    for (const double factor : {0.5, 1.0, 2.0}) { pieces.push_back(static_cast<std::uint32_t>(std::clamp(piece * factor, 1.0, 1e6))); }
+    for (const double factor : {0.5, 1.0, 2.0}) {
+        pieces.push_back(static_cast<std::uint32_t>(std::clamp(piece * factor, 1.0, 1e6)));
+    }
     if (!full) { pieces = {pieces[3]}; }
     std::sort(pieces.begin(), pieces.end());
     pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
@@ -259,7 +269,10 @@ inline Result<PlanData> one_shot_plan(const Problem& problem, const Image& image
         }
         found = true;
     }
-    if (!found) { return Error{ErrorKind::budget, "the budget does not hold what is needed from first to last use", BudgetNumbers{}}; }
+    if (!found) {
+        return Error{ErrorKind::budget, "the budget does not hold what is needed from first to last use",
+                     BudgetNumbers{}};
+    }
     // The smallest look-ahead that is as fast: the fewest bytes.
     config.piece_chunks = best_piece;
     const double limit = best.predicted_seconds * 1.002;
@@ -267,20 +280,25 @@ inline Result<PlanData> one_shot_plan(const Problem& problem, const Image& image
         config.look_ahead = cap;
         PlanData data = attempt();
         if (data.steps != 0 && data.predicted_seconds <= limit) {
-            if (data.bytes_per_pass < best.bytes_per_pass || data.predicted_seconds < best.predicted_seconds) { best = std::move(data); }
+            if (data.bytes_per_pass < best.bytes_per_pass || data.predicted_seconds < best.predicted_seconds) {
+                best = std::move(data);
+            }
             break;
         }
     }
     return best;
 }
 
-}  // namespace detail
+// What is below the floor is refused.
+inline Error below_floor(std::uint64_t budget_bytes, std::uint64_t floor_bytes, std::uint32_t step) {
+    return Error{ErrorKind::budget,
+                 "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " +
+                     std::to_string(floor_bytes) + " bytes" +
+                     (step == none ? std::string{} : ", which step " + std::to_string(step) + " sets"),
+                 BudgetNumbers{floor_bytes, budget_bytes, 0, floor_bytes, step}};
+}
 
-/// The plan of a problem. Budget 0 asks for the floor, more than everything is as much as everything. Refuses what is malformed
-/// (invalid_argument) and a budget below the floor (budget, with BudgetNumbers). Deterministic: the same input gives the same
-/// plan, bit for bit. O(steps + chunks) times some hundreds of evaluations.
-inline Result<Plan> make_plan(const Problem& problem, const Options& options = {}) {
-    if (Status status = validate(problem); !status) { return status.error(); }
+inline Result<PlanData> chunks_plan(const Problem& problem, const Options& options) {
     const std::uint64_t g = problem.chunk_bytes;
     std::vector<Image> images;
     if (!problem.image_offsets.empty()) {
@@ -297,15 +315,12 @@ inline Result<Plan> make_plan(const Problem& problem, const Options& options = {
     const FloorChunks floor =
         *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
-    const std::uint64_t budget = std::min<std::uint64_t>(budget_bytes / g, none - 1);
-    if (budget < floor.chunks) {
-        return Error{ErrorKind::budget,
-                     "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " + std::to_string(floor.chunks * g) +
-                         " bytes" + (floor.step == none ? std::string{} : ", which step " + std::to_string(floor.step) + " sets"),
-                     BudgetNumbers{floor.chunks * g, budget_bytes, 0, floor.chunks * g, floor.step}};
-    }
-    if (!options.start.empty() && (problem.cyclic || problem.image_offsets.empty() || options.start.size() != images[0].chunks())) {
-        return Error{ErrorKind::invalid_argument, "a start needs a one-shot schedule, a given image and one entry a chunk"};
+    const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
+    if (budget < floor.chunks) { return below_floor(budget_bytes, floor.chunks * g, floor.step); }
+    if (!options.start.empty() &&
+        (problem.cyclic || problem.image_offsets.empty() || options.start.size() != images[0].chunks())) {
+        return Error{ErrorKind::invalid_argument,
+                     "a start needs a one-shot schedule, a given image and one entry a chunk"};
     }
     PlanData best;
     bool found = false;
@@ -314,25 +329,55 @@ inline Result<Plan> make_plan(const Problem& problem, const Options& options = {
         if (budget < floors[k].chunks || (found && budget > floors[k].chunks * 3 / 2)) { continue; }
         PlanData data;
         if (problem.cyclic) {
-            data = detail::cyclic_plan(problem, images[k], budget, floors[k].chunks, options);
+            data = cyclic_plan(problem, images[k], budget, floors[k].chunks, options);
         } else {
-            Result<PlanData> made = detail::one_shot_plan(problem, images[k], budget, options);
+            Result<PlanData> made = one_shot_plan(problem, images[k], budget, options);
             if (!made) { return made.error(); }
             data = std::move(made).value();
         }
         if (!found || data.predicted_seconds < best.predicted_seconds) { best = std::move(data); }
         found = true;
     }
-    best.catalog_hash = options.catalog_hash;
     best.budget_bytes = budget_bytes;
     best.floor_bytes = floor.chunks * g;
-    best.compute_seconds = total_compute(problem);
+    return best;
+}
+
+inline Result<PlanData> arena_plan(const Problem& problem, const Options& options) {
+    const Image image = lay_out(problem, problem.image_offsets.empty() ? ImageOrder::aligned : ImageOrder::given);
+    ArenaPlanner planner{problem, image};
+    const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? planner.floor_bytes() : problem.budget_bytes;
+    if (budget_bytes < planner.floor_bytes()) {
+        return below_floor(budget_bytes, planner.floor_bytes(), planner.floor_step());
+    }
+    PlanData data = planner.plan(budget_bytes, options.captured, options.effort == Effort::full);
+    settle(data, problem);
+    data.budget_bytes = budget_bytes;
+    data.floor_bytes = planner.floor_bytes();
+    return data;
+}
+
+}  // namespace detail
+
+/// The plan of a problem. Budget 0 asks for the floor, more than everything is as much as everything. Refuses what is malformed
+/// (invalid_argument) and a budget below the floor (budget, with BudgetNumbers). Deterministic: the same input gives the same
+/// plan, bit for bit. O(steps + chunks) times some hundreds of evaluations.
+inline Result<Plan> make_plan(const Problem& problem, const Options& options = {}) {
+    if (Status status = validate(problem); !status) { return status.error(); }
+    Result<PlanData> made =
+        options.layout == Layout::arena ? detail::arena_plan(problem, options) : detail::chunks_plan(problem, options);
+    if (!made) { return made.error(); }
+    PlanData data = std::move(made).value();
+    data.catalog_hash = options.catalog_hash;
+    data.compute_seconds = total_compute(problem);
+    data.usual_bound_seconds = usual_bound(problem, data.budget_bytes);
+    data.bound_seconds =
+        problem.cyclic ? single_use_bound(problem, data.budget_bytes) : one_shot_bound(problem, data.budget_bytes);
+    data.bound_seconds = (std::max)(data.bound_seconds, data.usual_bound_seconds);
     const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
-    best.usual_bound_seconds = usual_bound(problem, budget_bytes);
-    best.bound_seconds = (std::max)(best.usual_bound_seconds, problem.cyclic ? single_use_bound(problem, budget_bytes)
-                                                                             : one_shot_bound(problem, budget_bytes));
-    best.latency_floor_seconds = problem.cyclic ? latency_floor(problem, budget_bytes, latency) : best.bound_seconds;
-    return Plan{std::move(best)};
+    data.latency_floor_seconds =
+        problem.cyclic ? latency_floor(problem, data.budget_bytes, latency) : data.bound_seconds;
+    return Plan{std::move(data)};
 }
 
 }  // namespace residency::inline RESIDENCY_ABI::plan

@@ -36,7 +36,7 @@ struct RingSolution {
     double seconds = 0;
     std::uint32_t slots = 0, rounds = 0, blocks = 0;
     std::uint64_t streamed = 0;
-    std::vector<std::uint32_t> take;  ///< chunks streamed of each step
+    std::vector<std::uint32_t> take;   ///< chunks streamed of each step
     std::vector<std::uint32_t> sizes;  ///< chunks of each piece, empty ones too; piece p goes to block p mod blocks
     std::vector<Piece> pieces;
     std::vector<std::uint32_t> call_pieces;  ///< pieces of each call
@@ -160,7 +160,7 @@ public:
         // From the best few, one change at a time for as long as it helps.
         const auto better = [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; };
         std::stable_sort(seeds.begin(), seeds.end(), better);
-        const std::size_t starts = std::min<std::size_t>(seeds.size(), config_.thorough ? 3 : 1);
+        const std::size_t starts = (std::min<std::size_t>)(seeds.size(), config_.thorough ? 3 : 1);
         std::vector<Choice> found;
         for (std::size_t k = 0; k < starts; ++k) {
             Choice at = seeds[k];
@@ -248,7 +248,7 @@ private:
         return slots >= 1 && slots <= budget_ && deficit_ + slots <= streamable_;
     }
     static std::uint32_t blocks_for(std::uint32_t slots, double size) {
-        return std::clamp(static_cast<std::uint32_t>(std::lround(slots / size)), (std::min)(2u, slots), slots);
+        return (std::clamp)(static_cast<std::uint32_t>(std::lround(slots / size)), (std::min)(2u, slots), slots);
     }
 
     // Moves pieces and single chunks of the best solution to the next steps before and after, for as long as it helps.
@@ -269,7 +269,9 @@ private:
             for (const std::size_t other : {k + 1, k + able.size() - 1, k + 2, k + able.size() - 2}) {
                 const std::uint32_t b = able[other % able.size()];
                 for (const std::uint32_t x : {piece, 1u}) {
-                    if (a == b || take[a] < x || take[b] + x > capacity_[b] || (x == 1 && piece == 1 && moved)) { continue; }
+                    if (a == b || take[a] < x || take[b] + x > capacity_[b] || (x == 1 && piece == 1 && moved)) {
+                        continue;
+                    }
                     take_ = take;
                     take_[a] -= x;
                     take_[b] += x;
@@ -297,7 +299,7 @@ private:
         // More than a few pieces a step cost time and gain little.
         const double most = (config_.thorough ? 6.0 : 3.0) * static_cast<double>(capacity_.size()) + 64;
         if (static_cast<double>(rounds) * choice.blocks > most) {
-            choice.blocks = std::min(choice.blocks, std::max(2u, static_cast<std::uint32_t>(most / rounds)));
+            choice.blocks = (std::min)(choice.blocks, (std::max)(2u, static_cast<std::uint32_t>(most / rounds)));
         }
         const std::uint64_t key = (static_cast<std::uint64_t>(choice.slots) << 34) ^
                                   (static_cast<std::uint64_t>(choice.blocks) << 4) ^
@@ -422,7 +424,7 @@ private:
             ++most;
         }
         double best = 1e300;
-        for (std::size_t c = 0; c <= std::min<std::size_t>(most, 4); ++c) {
+        for (std::size_t c = 0; c <= (std::min<std::size_t>)(most, 4); ++c) {
             const double t = solver_.captured(line_, c);
             if (t < best) {
                 best = t;
