@@ -73,7 +73,7 @@ TEST_CASE("loading: every byte arrives, whatever the threads and pieces, and is 
         const Model model{random};
         host::LoadOptions options;
         options.threads = 1 + random() % 8;
-        options.piece_bytes = 4096 << random() % 5;
+        options.piece_bytes = std::uint64_t{4096} << random() % 5;
         options.order = {StorageId{7}, StorageId{3}, StorageId{7}};
         auto loaded = host::try_load(device, model.catalog, options);
         REQUIRE(loaded);

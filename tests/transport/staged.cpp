@@ -115,7 +115,7 @@ TEST_CASE("staged: every byte arrives, from every kind of source, through rings 
         {
             const Model model{random, device, mixes[static_cast<std::size_t>(round) % mixes.size()]};
             Staged::Config config;
-            config.slot_bytes = 4096 << random() % 4;
+            config.slot_bytes = std::uint64_t{4096} << random() % 4;
             config.ring_bytes = config.slot_bytes * (random() % 8);
             config.threads = 1 + random() % 4;
             config.file_access = random() % 2 == 0 ? host::FileAccess::direct : host::FileAccess::cached;

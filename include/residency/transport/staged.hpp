@@ -343,18 +343,15 @@ private:
             }
             ready_.notify_one();
             used_ = 0;
-            if (Status copied = device_.copy(sent_, stream); !copied) {
-                keep_event();
-                return copied;
-            }
+            Status copied = device_.copy(sent_, stream);
+            // Recorded even if there is no copy: the next job of this slot has to follow the flag, so that it follows this one.
             if (Status recorded = device_.record(*event, stream); !recorded) {
                 keep_event();
-                // Without a record nobody knows when the slot is free: wait for it here.
                 if (Status drained = device_.synchronize(stream); !drained) { fail(drained.error()); }
-                return recorded;
+                return copied ? std::move(recorded) : std::move(copied);
             }
             slot.copied = *event;
-            return {};
+            return copied;
         }
 
         void work() {
