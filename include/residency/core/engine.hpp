@@ -176,14 +176,14 @@ public:
                 fail(stopped.error());
             }
         }
-        if (lease.needs_record) {
+        if (needs_record(lease.storages)) {
             for (const ReaderId reader : lease.readers) {
                 if (auto point = executor_.record_use(reader, lease.storages); !point) {
                     fail(point.error());
                     recorded = false;
                 }
             }
-        } else {
+        } else if (!lease.readers.empty()) {
             unrecorded_uses_ = true;
         }
         for (const ReaderId reader : lease.readers) { executor_.release(reader); }
@@ -375,7 +375,6 @@ private:
         Position position;
         std::uint32_t generation = 0;
         bool is_open = false;
-        bool needs_record = true;
     };
     struct Timer {
         typename Device::Event from{}, to{};
@@ -697,9 +696,7 @@ private:
             if (!known) { return known.error(); }
             reader = *known;
         }
-        const bool needs_record =
-            !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
-        if (reader && needs_record) {
+        if (reader && needs_record(storages)) {
             if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
         }
         Position position = found.position;
@@ -713,7 +710,6 @@ private:
         }
         lease.readers.clear();
         lease.position = position;
-        lease.needs_record = needs_record;
         for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
         if (reader) {
             if (auto waited = wait_for(lease, *reader); !waited) {
@@ -734,11 +730,15 @@ private:
         ++counters_.acquires;
         return LeaseId{slot, lease.generation};
     }
+    /// Whether the end of a lease on these has to be known. May change while it is open.
+    [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept {
+        return !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
+    }
     [[nodiscard]] Status attach_reader(LeaseRecord& lease, Stream stream) {
         auto reader = executor_.reader(stream);
         if (!reader) { return reader.error(); }
         if (std::ranges::find(lease.readers, *reader) != lease.readers.end()) { return {}; }
-        if (lease.needs_record) {
+        if (needs_record(lease.storages)) {
             if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
         }
         return wait_for(lease, *reader);

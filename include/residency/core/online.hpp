@@ -275,6 +275,13 @@ private:
                 continue;
             }
             auto placed = place(id, now, may_leave);
+            if (placed && *placed == nullptr && everything_fits_) {
+                if (auto started = start_streaming(now); !started) {
+                    take_back();
+                    return started;
+                }
+                placed = place(id, now, may_leave);
+            }
             if (placed && *placed == nullptr) { placed = recover_and_place(id, missing_bytes, now, may_leave); }
             if (!placed) {
                 take_back();
@@ -333,6 +340,16 @@ private:
             if (collects_ahead_ && !stage_.executor->is_free_to_overwrite(*victim)) { flush_ahead(); }
             if (auto gone = evict(*victim); !gone) { return gone.error(); }
         }
+    }
+    /// The pool has no room although the sum says so, as one that fragments may: from here on storages leave.
+    [[nodiscard]] Status start_streaming(Moment now) {
+        ++stage_.counters->host_waits;
+        if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
+        everything_fits_ = false;
+        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+            if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
+        }
+        return {};
     }
     /// Exhaustion is a normal outcome: all that may leave has left, so wait until it really has, and try once more.
     template <class MayLeave>
