@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Traces that others publish, in small.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "residency/model/container_writer.hpp"
+#include "residency/trace/csv.hpp"
+#include "residency/trace/oracle_general.hpp"
+#include "residency/trace/route.hpp"
+
+using namespace residency;
+
+namespace {
+
+std::vector<std::uint32_t> ids(std::span<const StorageId> storages) {
+    std::vector<std::uint32_t> numbers;
+    for (const StorageId id : storages) { numbers.push_back(index(id)); }
+    return numbers;
+}
+using Ids = std::vector<std::uint32_t>;
+
+void record(std::vector<std::byte>& out, std::uint32_t time, std::uint64_t object, std::uint32_t bytes, std::int64_t next) {
+    detail::append_little_endian(out, time);
+    detail::append_little_endian(out, object);
+    detail::append_little_endian(out, bytes);
+    detail::append_little_endian(out, static_cast<std::uint64_t>(next));
+}
+
+}  // namespace
+
+TEST_CASE("oracleGeneral: objects become dense ids, an object of another size another one") {
+    std::vector<std::byte> bytes;
+    record(bytes, 1, 1ULL << 40, 100, 3);
+    record(bytes, 1, 7, 200, -1);
+    record(bytes, 2, 1ULL << 40, 100, -1);
+    record(bytes, 3, 7, 201, -1);
+    const auto trace = trace::try_parse_oracle_general(bytes, "t");
+    REQUIRE(trace);
+    CHECK(trace->bytes == std::vector<std::uint64_t>{100, 200, 201});
+    CHECK(ids(trace->accesses) == Ids{0, 1, 0, 2});
+    CHECK(trace->steps() == 4);
+    CHECK(trace->groups.empty());
+    bytes.pop_back();
+    const auto cut = trace::try_parse_oracle_general(bytes, "t");
+    REQUIRE_FALSE(cut);
+    CHECK(cut.error().detail<Place>()->offset == 72);
+    CHECK(trace::try_parse_oracle_general({}, "t")->steps() == 0);
+}
+
+TEST_CASE("csv: columns are chosen, a heading is passed over") {
+    const auto trace = trace::try_parse_csv("time, object, bytes\n1,a,10\r\n\n2,b,20\n# note\n3,a,10", "t");
+    REQUIRE(trace);
+    CHECK(trace->bytes == std::vector<std::uint64_t>{10, 20});
+    CHECK(ids(trace->accesses) == Ids{0, 1, 0});
+    const auto unit = trace::try_parse_csv("x;1\ny;2\nx;3\n", "t", {.object = 1, .bytes = 0, .separator = ';'});
+    REQUIRE(unit);
+    CHECK(unit->bytes == std::vector<std::uint64_t>{1, 1});
+    CHECK(trace::try_parse_csv("1,a,10\n2,b,x\n", "t").error().message() == "t, line 2: found 'x', expected a number of bytes");
+    CHECK(trace::try_parse_csv("1,a,10\n2,b\n", "t").error().detail<Place>()->offset == 7);
+    CHECK_FALSE(trace::try_parse_csv("1,a,99999999999999999999\n1,a,1\n1,a,99999999999999999999\n", "t"));
+}
+
+namespace {
+
+constexpr std::string_view route_head = "# route_trace v1\n# model=m arch=a n_layer=2\n# layer=0 expert_bytes=100 dense_bytes=9\n"
+                                        "# layer=1 expert_bytes=200 dense_bytes=9\n"
+                                        "turn,phase,step,layer,slot,expert,weight,residency,expert_bytes\n";
+
+}  // namespace
+
+TEST_CASE("route: the prompt's rows of a layer are one batch, a token's rows of a layer one step") {
+    const std::string rows = "0,0,0,0,0,3,0.5,0,100\n0,0,0,0,1,1,0.5,0,100\n0,0,1,0,0,1,0.5,0,0\n0,0,1,0,1,0,0.5,0,100\n"
+                             "0,0,0,1,0,2,0.5,0,200\n0,0,1,1,0,2,0.5,0,0\n"
+                             "0,1,2,0,0,3,0.5,0,0\n0,1,2,1,0,0,0.5,0,200\n0,1,3,0,0,3,0.5,0,0\n";
+    const auto trace = trace::try_parse_route(std::string{route_head} + rows, "t");
+    REQUIRE_MESSAGE(trace, trace.error().message());
+    CHECK(trace->bytes == std::vector<std::uint64_t>{100, 100, 100, 100, 200, 200, 200, 200});
+    CHECK(trace->groups == std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1, 1, 1});
+    REQUIRE(trace->steps() == 5);
+    CHECK(ids(trace->step(0)) == Ids{3, 1, 0});
+    CHECK(ids(trace->step(1)) == Ids{6});
+    CHECK(ids(trace->step(2)) == Ids{3});
+    CHECK(ids(trace->step(3)) == Ids{4});
+    CHECK(ids(trace->step(4)) == Ids{3});
+}
+
+TEST_CASE("route: prompt rows by token give the same batches; another turn begins anew") {
+    const std::string rows = "0,0,0,0,0,3,0.5,0,100\n0,0,0,1,0,2,0.5,0,200\n0,0,1,0,0,3,0.5,0,0\n0,0,1,1,0,1,0.5,0,200\n"
+                             "1,0,0,0,0,3,0.5,0,0\n";
+    const auto trace = trace::try_parse_route(std::string{route_head} + rows, "t");
+    REQUIRE(trace);
+    REQUIRE(trace->steps() == 3);
+    CHECK(ids(trace->step(0)) == Ids{3});
+    CHECK(ids(trace->step(1)) == Ids{6, 5});
+    CHECK(ids(trace->step(2)) == Ids{3});
+}
+
+TEST_CASE("route: what is missing is named") {
+    const auto message = [](std::string text) { return trace::try_parse_route(text, "t").error().message(); };
+    CHECK(message("# layer=0 expert_bytes=1\n") == "t, line 1: found the end, expected a heading that names the columns");
+    CHECK(message("# layer=0\nturn\n") == "t, line 1: found '# layer=0', expected a layer and its expert_bytes");
+    CHECK(message("# layer=0 expert_bytes=1\nturn,phase,step,layer\n") ==
+          "t, line 2: found 'turn,phase,step,layer', expected a column expert");
+    CHECK(message(std::string{route_head} + "0,0,0,2,0,3,0.5,0,100\n") ==
+          "t, line 6: found layer 2, expected one whose expert_bytes are declared");
+    CHECK(message(std::string{route_head} + "0,0,0,x,0,3,0.5,0,100\n") ==
+          "t, line 6: found '0,0,0,x,0,3,0.5,0,100', expected a number in the column layer");
+    CHECK(message(std::string{route_head} + "0,0,0,1,0,99999999,0.5,0,100\n") ==
+          "t, line 6: found expert 99999999, expected less than 16777216");
+}
