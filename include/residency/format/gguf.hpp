@@ -310,11 +310,11 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         const std::uint64_t start = cursor.place();
         ModelFile::WeightEntry weight;
         weight.name = cursor.text("a tensor's name", longest_key);
-        const std::string what = "tensor " + shown(weight.name) + ": ";
+        const auto what = [&] { return "tensor " + shown(weight.name) + ": "; };
         const std::uint64_t at = cursor.place();
         const auto dimensions = cursor.number<std::uint32_t>();
         if (cursor.ok() && dimensions > most_dimensions) {
-            cursor.fail_at(at, what + "too many dimensions", std::to_string(dimensions),
+            cursor.fail_at(at, what() + "too many dimensions", std::to_string(dimensions),
                            "at most " + std::to_string(most_dimensions));
         }
         for (std::uint32_t axis = 0; axis < dimensions && cursor.ok(); ++axis) {
@@ -327,23 +327,23 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         const auto offset = cursor.number<std::uint64_t>();
         if (!cursor.ok()) { return cursor.error(); }
         const auto type = find_ggml_type(number);
-        if (!type) { return malformed(input.path(), type_place, what + "an unknown type", std::to_string(number)); }
+        if (!type) { return malformed(input.path(), type_place, what() + "an unknown type", std::to_string(number)); }
         weight.dtype = type->name;
         weight.type = type->type;
         const auto elements = count_elements(weight.shape);
         const std::uint64_t row = weight.shape.empty() ? 1 : weight.shape.back();
-        const std::string view = weight.dtype + shape_text(weight.shape);
-        if (!elements) { return malformed(input.path(), start, what + view + ": the elements do not fit in 64 bits"); }
+        const auto view = [&] { return weight.dtype + shape_text(weight.shape); };
+        if (!elements) { return malformed(input.path(), start, what() + view() + ": the elements do not fit in 64 bits"); }
         if (row % type->type.block_elements() != 0) {
-            return malformed(input.path(), start, what + view + ": a row does not fill whole blocks",
+            return malformed(input.path(), start, what() + view() + ": a row does not fill whole blocks",
                              std::to_string(row) + " elements",
                              "a multiple of " + std::to_string(type->type.block_elements()));
         }
         const auto bytes = type->type.bytes_of(*elements);
-        if (!bytes) { return malformed(input.path(), start, what + view + ": " + bytes.error().message()); }
+        if (!bytes) { return malformed(input.path(), start, what() + view() + ": " + bytes.error().message()); }
         weight.bytes = *bytes;
         if (offset % header.alignment_bytes != 0) {
-            return malformed(input.path(), offset_place, what + "its offset is not aligned", std::to_string(offset),
+            return malformed(input.path(), offset_place, what() + "its offset is not aligned", std::to_string(offset),
                              "a multiple of " + std::to_string(header.alignment_bytes));
         }
         weights.push_back(std::move(weight));
@@ -381,24 +381,24 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
     std::uint64_t covered = 0;  // end of the data so far
     std::uint64_t next = 0;     // the same, padded
     for (const std::size_t i : order) {
-        const std::string what = "tensor " + shown(weights[i].name) + ": ";
+        const auto what = [&] { return "tensor " + shown(weights[i].name) + ": "; };
         const std::uint64_t offset = tensors[i].offset;
         if (offset != next) {
             return malformed(
                 input.path(), tensors[i].place,
-                what + (offset < next ? "its data overlap those of another tensor" : "there is a hole before its data"),
+                what() + (offset < next ? "its data overlap those of another tensor" : "there is a hole before its data"),
                 "an offset of " + std::to_string(offset), std::to_string(next));
         }
         // A tensor of no bytes may stand at the padded end of a file without padding.
         if (weights[i].bytes != 0 && !residency::detail::lies_inside(offset, weights[i].bytes, data_bytes)) {
-            return malformed(input.path(), tensors[i].place, what + "its data lie beyond the end of the file",
+            return malformed(input.path(), tensors[i].place, what() + "its data lie beyond the end of the file",
                              std::to_string(data_bytes) + " bytes of data",
                              std::to_string(weights[i].bytes) + " from " + std::to_string(offset) + " on");
         }
         if (weights[i].bytes == 0) { continue; }
         covered = offset + weights[i].bytes;
         const auto padded = aligned(covered);
-        if (!padded) { return malformed(input.path(), tensors[i].place, what + "its end does not fit in 64 bits"); }
+        if (!padded) { return malformed(input.path(), tensors[i].place, what() + "its end does not fit in 64 bits"); }
         next = *padded;
     }
     if (data_bytes > next) {

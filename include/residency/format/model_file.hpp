@@ -9,6 +9,8 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -89,14 +91,10 @@ namespace detail {
 /// Two weights of one name, as indices in order of the list; none where all differ.
 [[nodiscard]] inline std::optional<std::pair<std::size_t, std::size_t>> find_duplicate(
     const std::vector<ModelFile::WeightEntry>& weights) {
-    std::vector<std::size_t> order(weights.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        const int by_name = weights[a].name.compare(weights[b].name);
-        return by_name != 0 ? by_name < 0 : a < b;
-    });
-    for (std::size_t i = 1; i < order.size(); ++i) {
-        if (weights[order[i - 1]].name == weights[order[i]].name) { return std::pair{order[i - 1], order[i]}; }
+    std::unordered_map<std::string_view, std::size_t> seen;
+    seen.reserve(weights.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        if (const auto [first, fresh] = seen.try_emplace(weights[i].name, i); !fresh) { return std::pair{first->second, i}; }
     }
     return std::nullopt;
 }

@@ -293,10 +293,10 @@ private:
         const auto bytes =
             elements ? weights[i].type.bytes_of(*elements)
                      : Result<std::uint64_t>{Error{ErrorKind::malformed, "the elements do not fit in 64 bits"}};
-        const std::string view = weights[i].dtype + shape_text(weights[i].shape);
-        if (!bytes) { return in_tensor(i, view + ": " + bytes.error().message(), {}, {}); }
+        const auto view = [&] { return weights[i].dtype + shape_text(weights[i].shape); };
+        if (!bytes) { return in_tensor(i, view() + ": " + bytes.error().message(), {}, {}); }
         if (*bytes != end - begin) {
-            return in_tensor(i, view + " does not match its data_offsets", std::to_string(end - begin) + " bytes",
+            return in_tensor(i, view() + " does not match its data_offsets", std::to_string(end - begin) + " bytes",
                              std::to_string(*bytes));
         }
         weights[i].bytes = *bytes;
