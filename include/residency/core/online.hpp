@@ -346,10 +346,7 @@ private:
         ++stage_.counters->host_waits;
         if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
         everything_fits_ = false;
-        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
-            if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
-        }
-        return {};
+        return attach_again(now);
     }
     /// Exhaustion is a normal outcome: all that may leave has left, so wait until it really has, and try once more.
     template <class MayLeave>
