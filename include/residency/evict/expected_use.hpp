@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "residency/error.hpp"
@@ -26,7 +28,7 @@ namespace residency::inline RESIDENCY_ABI::evict {
 ///
 /// with d the layers until the storage's layer comes round (1 … layers) and p the mean of two use rates that decay over slow and
 /// fast rounds of its layer. Rates are remembered while a storage is away; one brought ahead of its use ranks as if it had it.
-/// Layers are Context::groups; a round of a layer begins with its first use after another layer's, or, where there is one layer
+/// A round of a layer begins with its first use after another layer's, or, where there is one layer
 /// only, with each moment.
 ///
 /// In a layer the rates cross each other as they decay, so each layer has a kinetic tournament (Basch, Guibas & Hershberger
@@ -36,10 +38,11 @@ public:
     struct Config {
         double slow_rounds = 32;  ///< in which the slow rate falls to 1/e
         double fast_rounds = 4;   ///< in which the fast rate does; smaller than slow_rounds
+        std::vector<std::uint32_t> layers{};  ///< of each storage; empty: the context's groups, or else one layer
     };
 
     ExpectedUse() noexcept : ExpectedUse{Config{}} {}
-    explicit ExpectedUse(Config config) noexcept : config_{config} {}
+    explicit ExpectedUse(Config config) noexcept : config_{std::move(config)} {}
 
     /// Error invalid_argument: 0 < fast_rounds < slow_rounds does not hold. Error mismatch: groups for fewer storages.
     [[nodiscard]] Status attach(const Context& context) {
@@ -53,7 +56,7 @@ public:
                                                   std::to_string(storages)};
         }
         layer_of_.assign(storages, 0);
-        if (!context.groups.empty()) { std::copy_n(context.groups.begin(), storages, layer_of_.begin()); }
+        if (!given.empty()) { std::copy_n(given.begin(), storages, layer_of_.begin()); }
         const std::uint32_t layers = storages == 0 ? 1 : *std::max_element(layer_of_.begin(), layer_of_.end()) + 1;
         layers_.assign(layers, Layer{});
         leaf_of_.assign(storages, 0);
