@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Random programs on plans.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "residency/evict/planned.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "tests/model_based/run.hpp"
+
+using namespace model_based;
+
+TEST_SUITE_BEGIN("model based");
+
+TEST_CASE("random programs: planned") {
+    Tally tally;
+    const std::string failure = run_scenarios(
+        "Planned", first_seed(), cases_each(5000),
+        Runner<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>::run, tally);
+    CHECK_MESSAGE(failure.empty(), failure);
+    MESSAGE(tally.cases << " programs, " << tally.operations << " operations, " << tally.evictions << " evictions, "
+                        << tally.refused << " refusals, " << tally.divergences << " divergences");
+    CHECK(tally.evictions > 0);
+    CHECK(tally.divergences > 0);
+}
+
+TEST_SUITE_END();
