@@ -57,7 +57,7 @@ public:
         draft.explicit_residents = true;
         const auto slots = static_cast<std::uint32_t>(budget_);
         draft.slots_used = slots;
-        make_units(std::max(1u, config.piece_chunks));
+        make_units((std::max)(1u, config.piece_chunks));
         const std::uint32_t n = problem_.steps();
         slot_of_.assign(image_.chunks(), none);
         free_ = {};

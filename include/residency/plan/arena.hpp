@@ -77,7 +77,7 @@ public:
         Fluid fluid{bytes, compute, problem_.link.bytes_per_second};
         const double deficit = static_cast<double>(total_ - room);
         for (double ring = static_cast<double>(room);
-             ring >= 1 && ring * 64 >= static_cast<double>(std::min(largest, room)); ring *= thorough ? 0.9 : 0.75) {
+             ring >= 1 && ring * 64 >= static_cast<double>((std::min)(largest, room)); ring *= thorough ? 0.9 : 0.75) {
             for (int kind = 0; kind < 2; ++kind) {
                 if (kind == 0 && !fluid.solve(ring, deficit)) { continue; }
                 choose(kind == 0 ? fluid.stream() : bytes, static_cast<std::uint64_t>(ring), room, streams);

@@ -371,9 +371,8 @@ inline Result<Plan> make_plan(const Problem& problem, const Options& options = {
     data.catalog_hash = options.catalog_hash;
     data.compute_seconds = total_compute(problem);
     data.usual_bound_seconds = usual_bound(problem, data.budget_bytes);
-    data.bound_seconds =
-        problem.cyclic ? single_use_bound(problem, data.budget_bytes) : one_shot_bound(problem, data.budget_bytes);
-    data.bound_seconds = (std::max)(data.bound_seconds, data.usual_bound_seconds);
+    data.bound_seconds = (std::max)(
+        data.usual_bound_seconds, exact_bound(problem, data.budget_bytes, options.effort == Effort::full ? 2000 : 200));
     const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
     data.latency_floor_seconds =
         problem.cyclic ? latency_floor(problem, data.budget_bytes, latency) : data.bound_seconds;
