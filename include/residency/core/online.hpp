@@ -237,7 +237,7 @@ private:
     }
     void count_access(StorageId id) noexcept {
         Tenant& tenant = stage_.tenants[index(id)];
-        const std::uint64_t bytes = raw_bytes_[index(id)];
+        const std::uint64_t bytes = tenant.placement == Placement::host ? 0 : raw_bytes_[index(id)];
         Counters& counters = *stage_.counters;
         if (tenant.missed) {
             ++counters.demand_misses;

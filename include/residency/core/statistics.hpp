@@ -10,7 +10,8 @@
 
 namespace residency::inline RESIDENCY_ABI {
 
-/// What has happened, counted from construction or over one pass. Accesses are counted by storage.
+/// What has happened, counted from construction or over one pass. Accesses are counted by storage; one in host memory is a hit
+/// of no bytes.
 struct Counters {
     std::uint64_t passes = 0;
     std::uint64_t acquires = 0;       ///< calls that gave a lease or a ticket
