@@ -93,11 +93,14 @@ void print_table(const residency::trace::Trace& trace, const std::vector<Row>& r
     for (const Row& row : rows) {
         const CacheCounts& counts = row.counts;
         const auto share = [](std::uint64_t missed, std::uint64_t of) {
-            return of == 0 ? std::string{"-"} : fixed(100 - 100 * static_cast<double>(missed) / static_cast<double>(of), 2);
+            return of == 0 ? std::string{"-"}
+                           : fixed(100 - 100 * static_cast<double>(missed) / static_cast<double>(of), 2);
         };
-        const std::string name = row.evictor == nullptr ? "everything resident" : row.evictor->name + (row.evictor->knows_future ? " *" : "");
-        table.add({name, row.evictor == nullptr ? "-" : human_bytes(row.budget_bytes), share(counts.misses, counts.requests),
-                   share(counts.missed_bytes, counts.requested_bytes), std::to_string(counts.misses), human_bytes(counts.missed_bytes)});
+        const std::string name = row.evictor == nullptr ? "everything resident"
+                                                        : row.evictor->name + (row.evictor->knows_future ? " *" : "");
+        table.add({name, row.evictor == nullptr ? "-" : human_bytes(row.budget_bytes),
+                   share(counts.misses, counts.requests), share(counts.missed_bytes, counts.requested_bytes),
+                   std::to_string(counts.misses), human_bytes(counts.missed_bytes)});
     }
     std::cout << table.aligned() << "* knows the whole trace\n";
 }
@@ -109,11 +112,13 @@ void run(const Options& options) {
     if (!budgets) { fail(budgets.error()); }
     std::vector<const Evictor*> chosen;
     for (const std::string& name : options.policies) {
-        const auto found = std::find_if(evictors().begin(), evictors().end(), [&](const Evictor& each) { return each.name == name; });
+        const auto found =
+            std::find_if(evictors().begin(), evictors().end(), [&](const Evictor& each) { return each.name == name; });
         chosen.push_back(&*found);
     }
     const bool is_table = !options.json && !options.csv;
-    if (is_table && std::none_of(chosen.begin(), chosen.end(), [](const Evictor* each) { return each->name == "belady"; })) {
+    if (is_table &&
+        std::none_of(chosen.begin(), chosen.end(), [](const Evictor* each) { return each->name == "belady"; })) {
         for (const Evictor& each : evictors()) {
             if (each.name == "belady") { chosen.push_back(&each); }
         }
@@ -136,7 +141,11 @@ void run(const Options& options) {
             std::size_t done = 0;
             const auto tick = [&](std::size_t accesses) { progress.add(accesses - std::exchange(done, accesses)); };
             auto counts = rows[i].evictor->cache({*trace, future, rows[i].budget_bytes, tick});
-            if (counts) { rows[i].counts = *counts; } else { failures[i] = counts.error().in(rows[i].evictor->name); }
+            if (counts) {
+                rows[i].counts = *counts;
+            } else {
+                failures[i] = counts.error().in(rows[i].evictor->name);
+            }
         });
     }
     for (const auto& failure : failures) {
@@ -156,14 +165,21 @@ void add_cache_command(CLI::App& app) {
     for (const Evictor& each : evictors()) { names.push_back(each.name); }
     options->policies = names;
     CLI::App* command = app.add_subcommand("cache", "demand caching alone: what misses, by policy and budget");
-    command->add_option("--trace", options->trace, "the file; .gz is decompressed by gzip")->required()->check(CLI::ExistingFile);
+    command->add_option("--trace", options->trace, "the file; .gz is decompressed by gzip")
+        ->required()
+        ->check(CLI::ExistingFile);
     command->add_option("--format", options->format, "of the file")
         ->required()
         ->check(CLI::IsMember({"route", "oracle", "csv", "residency"}));
-    command->add_option("--budget", options->budgets, "128MiB, or 25% of all storages; several with commas")->delimiter(',')->capture_default_str();
-    command->add_option("--policy", options->policies, "several with commas; all by default")->delimiter(',')->check(CLI::IsMember(names));
+    command->add_option("--budget", options->budgets, "128MiB, or 25% of all storages; several with commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--policy", options->policies, "several with commas; all by default")
+        ->delimiter(',')
+        ->check(CLI::IsMember(names));
     command->add_option("--object-column", options->columns.object, "of a csv, from 1")->capture_default_str();
-    command->add_option("--bytes-column", options->columns.bytes, "of a csv, from 1; 0: one byte each")->capture_default_str();
+    command->add_option("--bytes-column", options->columns.bytes, "of a csv, from 1; 0: one byte each")
+        ->capture_default_str();
     command->add_option("--threads", options->threads)->check(CLI::PositiveNumber)->capture_default_str();
     auto* json = command->add_flag("--json", options->json, "print JSON");
     command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);

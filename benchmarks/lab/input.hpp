@@ -25,18 +25,24 @@ namespace lab {
 /// All bytes of a file; one that gzip compressed is decompressed by the program gzip.
 inline residency::Result<std::vector<std::byte>> read_input(const std::string& path) {
     auto bytes = residency::detail::read_file(path, UINT64_MAX / 2);
-    if (!bytes || bytes->size() < 2 || (*bytes)[0] != std::byte{0x1f} || (*bytes)[1] != std::byte{0x8b}) { return bytes; }
+    if (!bytes || bytes->size() < 2 || (*bytes)[0] != std::byte{0x1f} || (*bytes)[1] != std::byte{0x8b}) {
+        return bytes;
+    }
     std::string quoted = "'";
     for (const char c : path) { quoted += c == '\'' ? std::string{"'\\''"} : std::string{c}; }
     quoted += "'";
     std::FILE* pipe = popen(("gzip -dc < " + quoted).c_str(), "r");
-    if (pipe == nullptr) { return residency::Error{residency::ErrorKind::io, quoted + ": the program gzip cannot be started"}; }
+    if (pipe == nullptr) {
+        return residency::Error{residency::ErrorKind::io, quoted + ": the program gzip cannot be started"};
+    }
     std::vector<std::byte> out;
     std::vector<std::byte> block(std::size_t{1} << 16);
     while (const std::size_t got = std::fread(block.data(), 1, block.size(), pipe)) {
         out.insert(out.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
     }
-    if (pclose(pipe) != 0) { return residency::Error{residency::ErrorKind::malformed, quoted + ": gzip could not decompress it"}; }
+    if (pclose(pipe) != 0) {
+        return residency::Error{residency::ErrorKind::malformed, quoted + ": gzip could not decompress it"};
+    }
     return out;
 }
 
@@ -53,7 +59,8 @@ inline residency::Result<residency::trace::Trace> read_trace(const std::string& 
 }
 
 /// "128MiB,25%": bytes, or shares of `total_bytes`.
-inline residency::Result<std::vector<std::uint64_t>> parse_budgets(const std::vector<std::string>& texts, std::uint64_t total_bytes) {
+inline residency::Result<std::vector<std::uint64_t>> parse_budgets(const std::vector<std::string>& texts,
+                                                                   std::uint64_t total_bytes) {
     std::vector<std::uint64_t> budgets;
     for (const std::string& text : texts) {
         const auto budget = residency::Budget::try_parse(text);
@@ -61,10 +68,12 @@ inline residency::Result<std::vector<std::uint64_t>> parse_budgets(const std::ve
         switch (budget->kind()) {
             case residency::BudgetKind::bytes: budgets.push_back(budget->amount()); break;
             case residency::BudgetKind::percent_of_weights:
-                budgets.push_back(static_cast<std::uint64_t>(static_cast<double>(total_bytes) * static_cast<double>(budget->amount()) / 100));
+                budgets.push_back(static_cast<std::uint64_t>(static_cast<double>(total_bytes) *
+                                                             static_cast<double>(budget->amount()) / 100));
                 break;
             default:
-                return residency::Error{residency::ErrorKind::invalid_argument, "'" + text + "': give bytes, or percent of the weights"};
+                return residency::Error{residency::ErrorKind::invalid_argument,
+                                        "'" + text + "': give bytes, or percent of the weights"};
         }
     }
     return budgets;

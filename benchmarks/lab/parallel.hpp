@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,7 +13,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -21,7 +21,8 @@ namespace lab {
 /// A line on the terminal that says how much is done; nothing where the standard error stream is not a terminal.
 class Progress {
 public:
-    Progress(std::string what, std::uint64_t total) : what_{std::move(what)}, total_{std::max<std::uint64_t>(total, 1)} {}
+    Progress(std::string what, std::uint64_t total)
+        : what_{std::move(what)}, total_{std::max<std::uint64_t>(total, 1)} {}
     ~Progress() {
         if (is_shown_) { std::fprintf(stderr, "\r\033[K"); }
     }

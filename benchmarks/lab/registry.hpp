@@ -47,12 +47,13 @@ template <residency::evict::EvictionPolicy E>
 struct AddEvictor {
     explicit AddEvictor(std::string name, Knows knows = Knows::past, std::function<E()> make = [] { return E{}; }) {
         const bool knows_future = knows == Knows::future;
-        evictors().push_back({std::move(name), knows_future, [knows_future, make = std::move(make)](const CacheJob& job) {
-                                  E evictor = make();
-                                  const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
-                                                                          knows_future ? &job.future : nullptr, job.trace.groups};
-                                  return residency::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
-                              }});
+        evictors().push_back(
+            {std::move(name), knows_future, [knows_future, make = std::move(make)](const CacheJob& job) {
+                 E evictor = make();
+                 const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
+                                                         knows_future ? &job.future : nullptr, job.trace.groups};
+                 return residency::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
+             }});
     }
 };
 

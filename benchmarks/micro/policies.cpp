@@ -63,7 +63,8 @@ struct Workload {
             const auto found = std::lower_bound(cumulated.begin(), cumulated.end(), u) - cumulated.begin();
             const auto rank = static_cast<std::uint32_t>(std::min<std::ptrdiff_t>(found, storages - 1));
             const auto layer = static_cast<std::uint32_t>(i / 8 % layer_count);
-            accesses.push_back(StorageId{in_layers ? std::min(rank / layer_count * layer_count + layer, storages - 1) : names[rank]});
+            accesses.push_back(
+                StorageId{in_layers ? std::min(rank / layer_count * layer_count + layer, storages - 1) : names[rank]});
         }
         std::vector<std::uint64_t> offsets(count + 1);
         for (std::size_t i = 0; i <= count; ++i) { offsets[i] = i; }
@@ -77,10 +78,12 @@ void evictor(benchmark::State& state) {
     std::uint64_t misses = 0;
     for (auto _ : state) {
         E policy;
-        misses = trace::replay_cache(work.accesses, {work.bytes, work.capacity, &work.order, work.layers}, policy)->misses;
+        misses =
+            trace::replay_cache(work.accesses, {work.bytes, work.capacity, &work.order, work.layers}, policy)->misses;
     }
     const auto accesses = static_cast<double>(work.accesses.size());
-    state.counters["access"] = benchmark::Counter(accesses, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+    state.counters["access"] =
+        benchmark::Counter(accesses, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
     state.counters["misses %"] = 100 * static_cast<double>(misses) / accesses;
 }
 
@@ -104,7 +107,8 @@ void prefetcher(benchmark::State& state) {
         if constexpr (P::interruptible) {
             prefetch::Hint hints[8];
             for (std::uint32_t i = 0; i < 8; ++i) {
-                hints[i] = {StorageId{static_cast<std::uint32_t>((now * 8 + i * 7) % storages)}, 1.0F / static_cast<float>(i + 1), now + 1};
+                hints[i] = {StorageId{static_cast<std::uint32_t>((now * 8 + i * 7) % storages)},
+                            1.0F / static_cast<float>(i + 1), now + 1};
             }
             benchmark::DoNotOptimize(policy.hint(hints).has_value());
         }

@@ -23,8 +23,14 @@ namespace {
 class Naive {
 public:
     Naive(std::vector<std::uint32_t> layers, std::uint32_t count)
-        : layer_of{std::move(layers)}, slow(layer_of.size()), fast(layer_of.size()), here(layer_of.size()), fresh(layer_of.size()),
-          used_in(layer_of.size(), -1), round(count), current{count - 1} {}
+        : layer_of{std::move(layers)},
+          slow(layer_of.size()),
+          fast(layer_of.size()),
+          here(layer_of.size()),
+          fresh(layer_of.size()),
+          used_in(layer_of.size(), -1),
+          round(count),
+          current{count - 1} {}
 
     void inserted(std::uint32_t id) {
         here[id] = true;

@@ -19,7 +19,8 @@ using namespace residency;
 
 namespace {
 
-UseOrder order_of(const std::vector<std::vector<std::uint32_t>>& steps, std::uint32_t storages, Cycle cycle = Cycle::cyclic) {
+UseOrder order_of(const std::vector<std::vector<std::uint32_t>>& steps, std::uint32_t storages,
+                  Cycle cycle = Cycle::cyclic) {
     std::vector<std::uint64_t> offsets{0};
     std::vector<StorageId> ids;
     for (const auto& step : steps) {
@@ -104,7 +105,9 @@ TEST_CASE("with a schedule that is wrong Scheduled still names victims that are 
         for (auto& step : steps) { step.push_back(static_cast<std::uint32_t>(random() % storages)); }
         const UseOrder order = order_of(steps, storages, seed % 2 == 0 ? Cycle::cyclic : Cycle::one_shot);
         std::vector<StorageId> accesses;
-        for (std::uint32_t i = 0; i < 500; ++i) { accesses.push_back(StorageId{static_cast<std::uint32_t>(random() % storages)}); }
+        for (std::uint32_t i = 0; i < 500; ++i) {
+            accesses.push_back(StorageId{static_cast<std::uint32_t>(random() % storages)});
+        }
         evict::Scheduled evictor;
         const auto counts = trace::replay_cache(accesses, {bytes, 3, &order}, evictor);
         REQUIRE(counts);

@@ -49,7 +49,9 @@ std::vector<std::uint64_t> numbers(std::string_view text, std::string_view key, 
     for (const std::size_t end = text.find(']', at); at < end; ++at) {
         if (text[at] < '0' || text[at] > '9') { continue; }
         std::uint64_t value = 0;
-        for (; text[at] >= '0' && text[at] <= '9'; ++at) { value = 10 * value + static_cast<std::uint64_t>(text[at] - '0'); }
+        for (; text[at] >= '0' && text[at] <= '9'; ++at) {
+            value = 10 * value + static_cast<std::uint64_t>(text[at] - '0');
+        }
         values.push_back(value);
     }
     return values;

@@ -30,7 +30,8 @@ Proposals proposals(P& prefetcher, prefetch::Moment now, std::size_t patience = 
     });
     return all;
 }
-UseOrder order_of(const std::vector<std::vector<std::uint32_t>>& steps, std::uint32_t storages, Cycle cycle = Cycle::cyclic) {
+UseOrder order_of(const std::vector<std::vector<std::uint32_t>>& steps, std::uint32_t storages,
+                  Cycle cycle = Cycle::cyclic) {
     std::vector<std::uint64_t> offsets{0};
     std::vector<StorageId> ids;
     for (const auto& step : steps) {
@@ -99,8 +100,11 @@ TEST_CASE("Scheduled goes on where it was refused, and offers the nearest steps 
 TEST_CASE("Hinted: by probability, then by time, then as named; once; not after its moment") {
     prefetch::Hinted hinted;
     REQUIRE(hinted.attach({bytes, 30}));
-    const std::vector<prefetch::Hint> hints{{StorageId{0}, 0.25F, 9}, {StorageId{1}, 0.5F, never}, {StorageId{2}, 0.5F, 8},
-                                            {StorageId{3}, 1.0F, 3}, {StorageId{4}, 0.25F, 9}};
+    const std::vector<prefetch::Hint> hints{{StorageId{0}, 0.25F, 9},
+                                            {StorageId{1}, 0.5F, never},
+                                            {StorageId{2}, 0.5F, 8},
+                                            {StorageId{3}, 1.0F, 3},
+                                            {StorageId{4}, 0.25F, 9}};
     REQUIRE(hinted.hint(hints));
     CHECK(hinted.size() == 5);
     CHECK(proposals(hinted, 4, 2) == Proposals{{2, 8}, {1, never}});
@@ -120,12 +124,13 @@ TEST_CASE("Hinted: by probability, then by time, then as named; once; not after 
 TEST_CASE("Hinted keeps the most probable, and refuses what is no hint") {
     prefetch::Hinted hinted{{.capacity = 2, .least_probability = 0.2F}};
     REQUIRE(hinted.attach({bytes, 30}));
-    const std::vector<prefetch::Hint> hints{{StorageId{0}, 0.1F}, {StorageId{1}, 0.5F}, {StorageId{2}, 0.3F}, {StorageId{3}, 0.4F},
-                                            {StorageId{4}, 0.3F}};
+    const std::vector<prefetch::Hint> hints{
+        {StorageId{0}, 0.1F}, {StorageId{1}, 0.5F}, {StorageId{2}, 0.3F}, {StorageId{3}, 0.4F}, {StorageId{4}, 0.3F}};
     REQUIRE(hinted.hint(hints));
     CHECK(proposals(hinted, 0) == Proposals{{1, never}, {3, never}});
-    for (const prefetch::Hint& wrong : {prefetch::Hint{StorageId{5}, 0.5F}, prefetch::Hint{StorageId{1}, 1.5F},
-                                        prefetch::Hint{StorageId{1}, -0.5F}, prefetch::Hint{StorageId{1}, std::numeric_limits<float>::quiet_NaN()}}) {
+    for (const prefetch::Hint& wrong :
+         {prefetch::Hint{StorageId{5}, 0.5F}, prefetch::Hint{StorageId{1}, 1.5F}, prefetch::Hint{StorageId{1}, -0.5F},
+          prefetch::Hint{StorageId{1}, std::numeric_limits<float>::quiet_NaN()}}) {
         const std::vector<prefetch::Hint> both{{StorageId{2}, 0.9F}, wrong};
         CHECK(hinted.hint(both).error().kind() == ErrorKind::invalid_argument);
         CHECK(hinted.size() == 0);

@@ -37,7 +37,9 @@ trace::Trace random_trace(std::uint32_t seed, std::size_t steps) {
     std::vector<StorageId> step;
     for (std::size_t i = 0; i < steps; ++i) {
         step.clear();
-        for (std::size_t j = random() % 5; j > 0; --j) { step.push_back(StorageId{static_cast<std::uint32_t>(random() % storages)}); }
+        for (std::size_t j = random() % 5; j > 0; --j) {
+            step.push_back(StorageId{static_cast<std::uint32_t>(random() % storages)});
+        }
         trace.add_step(step, random() % 3 == 0 ? trace::Trace::unknown : static_cast<std::int64_t>(random()));
     }
     return trace;
@@ -73,7 +75,8 @@ TEST_CASE("a long trace is read in blocks") {
         const auto more = reader->try_next(step);
         REQUIRE(more);
         if (!*more) { break; }
-        is_same = is_same && std::ranges::equal(step.storages, written.step(steps)) && step.compute_ns == written.compute_ns[steps];
+        is_same = is_same && std::ranges::equal(step.storages, written.step(steps)) &&
+                  step.compute_ns == written.compute_ns[steps];
     }
     CHECK(is_same);
     CHECK(steps == written.steps());

@@ -27,7 +27,8 @@ std::vector<std::uint32_t> ids(std::span<const StorageId> storages) {
 }
 using Ids = std::vector<std::uint32_t>;
 
-void record(std::vector<std::byte>& out, std::uint32_t time, std::uint64_t object, std::uint32_t bytes, std::int64_t next) {
+void record(std::vector<std::byte>& out, std::uint32_t time, std::uint64_t object, std::uint32_t bytes,
+            std::int64_t next) {
     detail::append_little_endian(out, time);
     detail::append_little_endian(out, object);
     detail::append_little_endian(out, bytes);
@@ -63,23 +64,26 @@ TEST_CASE("csv: columns are chosen, a heading is passed over") {
     const auto unit = trace::try_parse_csv("x;1\ny;2\nx;3\n", "t", {.object = 1, .bytes = 0, .separator = ';'});
     REQUIRE(unit);
     CHECK(unit->bytes == std::vector<std::uint64_t>{1, 1});
-    CHECK(trace::try_parse_csv("1,a,10\n2,b,x\n", "t").error().message() == "t, line 2: found 'x', expected a number of bytes");
+    CHECK(trace::try_parse_csv("1,a,10\n2,b,x\n", "t").error().message() ==
+          "t, line 2: found 'x', expected a number of bytes");
     CHECK(trace::try_parse_csv("1,a,10\n2,b\n", "t").error().detail<Place>()->offset == 7);
     CHECK_FALSE(trace::try_parse_csv("1,a,99999999999999999999\n1,a,1\n1,a,99999999999999999999\n", "t"));
 }
 
 namespace {
 
-constexpr std::string_view route_head = "# route_trace v1\n# model=m arch=a n_layer=2\n# layer=0 expert_bytes=100 dense_bytes=9\n"
-                                        "# layer=1 expert_bytes=200 dense_bytes=9\n"
-                                        "turn,phase,step,layer,slot,expert,weight,residency,expert_bytes\n";
+constexpr std::string_view route_head =
+    "# route_trace v1\n# model=m arch=a n_layer=2\n# layer=0 expert_bytes=100 dense_bytes=9\n"
+    "# layer=1 expert_bytes=200 dense_bytes=9\n"
+    "turn,phase,step,layer,slot,expert,weight,residency,expert_bytes\n";
 
 }  // namespace
 
 TEST_CASE("route: the prompt's rows of a layer are one batch, a token's rows of a layer one step") {
-    const std::string rows = "0,0,0,0,0,3,0.5,0,100\n0,0,0,0,1,1,0.5,0,100\n0,0,1,0,0,1,0.5,0,0\n0,0,1,0,1,0,0.5,0,100\n"
-                             "0,0,0,1,0,2,0.5,0,200\n0,0,1,1,0,2,0.5,0,0\n"
-                             "0,1,2,0,0,3,0.5,0,0\n0,1,2,1,0,0,0.5,0,200\n0,1,3,0,0,3,0.5,0,0\n";
+    const std::string rows =
+        "0,0,0,0,0,3,0.5,0,100\n0,0,0,0,1,1,0.5,0,100\n0,0,1,0,0,1,0.5,0,0\n0,0,1,0,1,0,0.5,0,100\n"
+        "0,0,0,1,0,2,0.5,0,200\n0,0,1,1,0,2,0.5,0,0\n"
+        "0,1,2,0,0,3,0.5,0,0\n0,1,2,1,0,0,0.5,0,200\n0,1,3,0,0,3,0.5,0,0\n";
     const auto trace = trace::try_parse_route(std::string{route_head} + rows, "t");
     REQUIRE_MESSAGE(trace, trace.error().message());
     CHECK(trace->bytes == std::vector<std::uint64_t>{100, 100, 100, 100, 200, 200, 200, 200});
@@ -93,8 +97,9 @@ TEST_CASE("route: the prompt's rows of a layer are one batch, a token's rows of 
 }
 
 TEST_CASE("route: prompt rows by token give the same batches; another turn begins anew") {
-    const std::string rows = "0,0,0,0,0,3,0.5,0,100\n0,0,0,1,0,2,0.5,0,200\n0,0,1,0,0,3,0.5,0,0\n0,0,1,1,0,1,0.5,0,200\n"
-                             "1,0,0,0,0,3,0.5,0,0\n";
+    const std::string rows =
+        "0,0,0,0,0,3,0.5,0,100\n0,0,0,1,0,2,0.5,0,200\n0,0,1,0,0,3,0.5,0,0\n0,0,1,1,0,1,0.5,0,200\n"
+        "1,0,0,0,0,3,0.5,0,0\n";
     const auto trace = trace::try_parse_route(std::string{route_head} + rows, "t");
     REQUIRE(trace);
     REQUIRE(trace->steps() == 3);
@@ -105,7 +110,8 @@ TEST_CASE("route: prompt rows by token give the same batches; another turn begin
 
 TEST_CASE("route: what is missing is named") {
     const auto message = [](std::string text) { return trace::try_parse_route(text, "t").error().message(); };
-    CHECK(message("# layer=0 expert_bytes=1\n") == "t, line 1: found the end, expected a heading that names the columns");
+    CHECK(message("# layer=0 expert_bytes=1\n") ==
+          "t, line 1: found the end, expected a heading that names the columns");
     CHECK(message("# layer=0\nturn\n") == "t, line 1: found '# layer=0', expected a layer and its expert_bytes");
     CHECK(message("# layer=0 expert_bytes=1\nturn,phase,step,layer\n") ==
           "t, line 2: found 'turn,phase,step,layer', expected a column expert");

@@ -36,8 +36,8 @@ namespace residency::inline RESIDENCY_ABI::evict {
 class ExpectedUse {
 public:
     struct Config {
-        double slow_rounds = 32;  ///< in which the slow rate falls to 1/e
-        double fast_rounds = 4;   ///< in which the fast rate does; smaller than slow_rounds
+        double slow_rounds = 32;              ///< in which the slow rate falls to 1/e
+        double fast_rounds = 4;               ///< in which the fast rate does; smaller than slow_rounds
         std::vector<std::uint32_t> layers{};  ///< of each storage; empty: the context's groups, or else one layer
     };
 
@@ -50,9 +50,11 @@ public:
             return Error{ErrorKind::invalid_argument, "evict::ExpectedUse needs 0 < fast_rounds < slow_rounds"};
         }
         const std::size_t storages = context.bytes.size();
-        if (!context.groups.empty() && context.groups.size() < storages) {
+        const std::span<const std::uint32_t> given =
+            config_.layers.empty() ? context.groups : std::span<const std::uint32_t>{config_.layers};
+        if (!given.empty() && given.size() < storages) {
             return Error{ErrorKind::mismatch, "evict::ExpectedUse: layers are given for " +
-                                                  std::to_string(context.groups.size()) + " storages of " +
+                                                  std::to_string(given.size()) + " storages of " +
                                                   std::to_string(storages)};
         }
         layer_of_.assign(storages, 0);

@@ -25,7 +25,8 @@ public:
     using Time = std::chrono::nanoseconds;
 
     /// One operation of a stream, thread or link, which becomes a row of that name. `bytes` are shown with it.
-    void event(std::string_view track, std::string_view name, Time start, Time end, std::optional<std::uint64_t> bytes = std::nullopt) {
+    void event(std::string_view track, std::string_view name, Time start, Time end,
+               std::optional<std::uint64_t> bytes = std::nullopt) {
         begin("X", number_of(track));
         field("name", name);
         events_ += ",\"ts\":" + microseconds(start) + ",\"dur\":" + microseconds(end - start);
@@ -40,7 +41,9 @@ public:
     }
 
     /// The whole file.
-    [[nodiscard]] std::string json() const { return "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[" + events_ + "\n]}\n"; }
+    [[nodiscard]] std::string json() const {
+        return "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[" + events_ + "\n]}\n";
+    }
     /// Writes it, whole or not at all. Blocks.
     [[nodiscard]] Status try_save(const std::string& path) const {
         const std::string text = json();
@@ -97,8 +100,8 @@ private:
         const std::int64_t ns = time.count();
         const auto rest = static_cast<int>(ns % 1000);
         char text[40];
-        std::snprintf(text, sizeof text, "%s%lld.%03d", ns < 0 ? "-" : "", static_cast<long long>(ns < 0 ? -(ns / 1000) : ns / 1000),
-                      rest < 0 ? -rest : rest);
+        std::snprintf(text, sizeof text, "%s%lld.%03d", ns < 0 ? "-" : "",
+                      static_cast<long long>(ns < 0 ? -(ns / 1000) : ns / 1000), rest < 0 ? -rest : rest);
         return text;
     }
 
