@@ -61,6 +61,13 @@ public:
         if (auto opened = engine->open(std::move(transport)); !opened) { return opened.error(); }
         return engine;
     }
+    /// What open would make of the budget. Asks the device for its sizes only.
+    [[nodiscard]] static Result<ResolvedBudget> resolve(Device& device, Catalog catalog, Settings settings,
+                                                        Decider decider) {
+        Engine engine{device, std::move(catalog), std::move(settings), std::move(decider)};
+        if (auto prepared = engine.prepare(); !prepared) { return prepared.error(); }
+        return std::move(engine.budget_);
+    }
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
     ~Engine() { close(); }
@@ -105,7 +112,7 @@ public:
         Status status;
         for (ReaderId id = 0; id < executor_.readers() && (!captured_ || in_capture_); ++id) {
             if (id == primary_ || !executor_.used_in_this_pass(id)) { continue; }
-            if (auto joined = executor_.join(primary_, id); !joined) { status = std::move(joined); }
+            if (auto joined = executor_.join_all(primary_, id); !joined) { status = std::move(joined); }
         }
         if (!captured_) {
             Timer& timer = timers_[counters_.passes % timers_.size()];
@@ -161,15 +168,22 @@ public:
         return lease;
     }
     /// A ticket becomes a lease: its stream waits for what has been brought.
-    [[nodiscard]] Status lease_on(LeaseId id, Stream stream) { return attach_reader(*record(id), stream); }
+    [[nodiscard]] Status lease_on(LeaseId id, Stream stream) { return use_on(id, stream); }
     /// Another stream reads too: it waits, and its use is recorded at the end.
-    [[nodiscard]] Status use_on(LeaseId id, Stream stream) { return attach_reader(*record(id), stream); }
+    [[nodiscard]] Status use_on(LeaseId id, Stream stream) {
+        LeaseRecord* const lease = record(id);
+        if (lease == nullptr) {
+            return Error{ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
+        }
+        return attach_reader(*lease, stream);
+    }
 
     /// Records the use and lets go. Failures are kept (failure()), and what they concern counts as in use until the device drains.
     void end_lease(LeaseId id) noexcept {
+        if (record(id) == nullptr) { return; }
         LeaseRecord& lease = *record(id);
         bool recorded = true;
-        if (step_clock_.is_running() && lease.position.is_whole && !lease.readers.empty()) {
+        if (step_clock_.is_running() && !captured_ && lease.position.is_whole && !lease.readers.empty()) {
             if (auto stopped =
                     step_clock_.stop(*device_, lease.position.step, executor_.stream_of(lease.readers.front()));
                 !stopped) {
@@ -185,6 +199,7 @@ public:
             }
         } else if (!lease.readers.empty()) {
             unrecorded_uses_ = true;
+            for (const ReaderId reader : lease.readers) { executor_.note_use(reader); }
         }
         for (const ReaderId reader : lease.readers) { executor_.release(reader); }
         for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
@@ -233,11 +248,13 @@ public:
                 status = Error{ErrorKind::wrong_state, "a captured pass and its leases end before the capture does"};
             }
             graph.emplace(executor_.end_capture());
+            if (status && !*graph) { status = graph->error(); }
         }
-        in_capture_ = false;
-        decider_.end_capture();
+        in_capture_ = pass_open_ = false;
+        revoke_leases();
+        if (auto whole = decider_.end_capture(status.has_value()); !whole) { status = std::move(whole); }
         for (std::size_t i = 0; i < tenants_.size(); ++i) { tenants_[i].arrival = arrivals[i]; }
-        per_graph_ = counters_ - before;
+        if (status) { per_graph_ = counters_ - before; }
         counters_ = before;
         position_ = position;
         base_ = base;
@@ -254,8 +271,14 @@ public:
             return Error{ErrorKind::stale,
                          "the graph was captured for another budget or mapping: capture the pass again"};
         }
-        if (pass_open_) { return Error{ErrorKind::wrong_state, "a pass is open: end it before a graph is launched"}; }
+        if (pass_open_ || open_leases_ > 0) {
+            return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
+        }
         if (executor_.is_broken()) { return broken(); }
+        if (lost_graph_) {
+            if (auto drained = executor_.drain_device(); !drained) { return drained; }
+            lost_graph_ = false;
+        }
         if (auto polled = executor_.begin_pass(); !polled) { return polled; }
         auto reader = executor_.reader(stream);
         if (!reader) { return reader.error(); }
@@ -277,8 +300,7 @@ public:
             fail(point.error());
             return point.error();
         }
-        if (auto timed = device_->record(timer.to, stream); !timed) { return timed; }
-        timer.is_set = true;
+        timer.is_set = device_->record(timer.to, stream).has_value();
         return {};
     }
     [[nodiscard]] std::uint64_t generation() const noexcept { return decider_.generation(); }
@@ -318,13 +340,24 @@ public:
             return error;
         }
         if (auto drained = drain(); !drained) { return drained; }
-        schedule_ = std::move(schedule);
-        needs_ = needs;
-        floor_ = floor;
+        Schedule schedule_before = std::exchange(schedule_, std::move(schedule));
+        const pool::Needs needs_before = std::exchange(needs_, needs);
+        const std::uint64_t floor_before = std::exchange(floor_, floor);
+        const Moment base_before = base_;
         base_ = position_.moment + 1;
         adopt_order();
         if (!schedule_.empty() && schedule_.is_cyclic()) { base_ = pool::round_up(base_, schedule_.size()); }
-        return decider_.set_order(order_pointer(), groups_, position_.moment, budget_.bytes - resident_held_);
+        auto ordered = set_order();
+        if (!ordered) {
+            schedule_ = std::move(schedule_before);
+            needs_ = needs_before;
+            floor_ = floor_before;
+            base_ = base_before;
+            adopt_order();
+            if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
+            static_cast<void>(set_order().has_value());
+        }
+        return ordered;
     }
     [[nodiscard]] Result<Schedule> recorded_schedule(Cycle cycle) const {
         if (!settings_.record) {
@@ -392,6 +425,22 @@ private:
           settings_{std::move(settings)},
           decider_{std::move(decider)} {}
 
+    [[nodiscard]] Status set_order() {
+        return decider_.set_order(order_pointer(), groups_, position_.moment, budget_.bytes - resident_held_);
+    }
+    /// Ends every lease without a record: what read by it never ran.
+    void revoke_leases() noexcept {
+        for (std::uint32_t slot = 0; slot < leases_.size() && open_leases_ > 0; ++slot) {
+            LeaseRecord& lease = leases_[slot];
+            if (!lease.is_open) { continue; }
+            for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
+            decider_.forget(lease.position);
+            lease.is_open = false;
+            ++lease.generation;
+            free_leases_.push_back(slot);
+            --open_leases_;
+        }
+    }
     void start_pass() {
         pass_open_ = true;
         before_ = counters_;
@@ -433,8 +482,9 @@ private:
     /// Graphs moved bytes that no point of the copy stream stands for: from here on one does.
     [[nodiscard]] Status resume() {
         if (!graph_ran_) { return {}; }
-        if (std::exchange(lost_graph_, false)) {
+        if (lost_graph_) {
             if (auto drained = executor_.drain_device(); !drained) { return drained; }
+            lost_graph_ = false;
         }
         for (ReaderId id = 0; id < executor_.readers(); ++id) {
             if (auto followed = executor_.follow(id, executor_.last_point(id)); !followed) { return followed; }
@@ -446,7 +496,8 @@ private:
         return {};
     }
 
-    [[nodiscard]] Status open(Transport transport) {
+    /// Everything up to the budget; nothing is held yet.
+    [[nodiscard]] Status prepare() {
         if (auto adopted = adopt_schedule(std::exchange(settings_.schedule, {})); !adopted) { return adopted; }
         const std::size_t storages = catalog_.storages().size();
         tenants_.resize(storages);
@@ -462,7 +513,10 @@ private:
         needs_ = storage_needs();
         adopt_order();
         if (auto prepared = decider_.prepare(*device_, catalog_, schedule_, needs_); !prepared) { return prepared; }
-        if (auto resolved = resolve_budget(); !resolved) { return resolved; }
+        return resolve_budget();
+    }
+    [[nodiscard]] Status open(Transport transport) {
+        if (auto prepared = prepare(); !prepared) { return prepared; }
         if (auto opened = executor_.open(*device_, catalog_, std::move(transport), settings_.outstanding); !opened) {
             return opened;
         }
@@ -719,7 +773,7 @@ private:
                 return waited.error();
             }
         }
-        if (reader && step_clock_.is_running() && position.is_whole) {
+        if (reader && step_clock_.is_running() && !captured_ && position.is_whole) {
             if (auto started = step_clock_.start(*device_, position.step, *stream); !started) { fail(started.error()); }
         }
         lease.is_open = true;

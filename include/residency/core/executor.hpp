@@ -109,6 +109,8 @@ public:
         return point;
     }
     [[nodiscard]] Point last_point(ReaderId id) const noexcept { return readers_[id]->timeline.last(); }
+    /// A use that needs no record for itself: join_all() makes one of all of them.
+    void note_use(ReaderId id) noexcept { readers_[id]->has_unrecorded_use = true; }
 
     /// Lets the copy stream wait for a point of a reader. What it has waited for already costs nothing.
     [[nodiscard]] Status follow(ReaderId id, Point point) {
@@ -159,6 +161,15 @@ public:
     /// Makes the stream of `first` wait for the last recorded use of `second`.
     [[nodiscard]] Status join(ReaderId first, ReaderId second) {
         return readers_[second]->timeline.order_after(last_point(second), stream_of(first));
+    }
+
+    /// The same for all uses, those that were only noted included.
+    [[nodiscard]] Status join_all(ReaderId first, ReaderId second) {
+        if (readers_[second]->has_unrecorded_use) {
+            if (auto point = record_point(second); !point) { return point.error(); }
+            readers_[second]->has_unrecorded_use = false;
+        }
+        return join(first, second);
     }
 
     /// From here on work on `stream`, on the copy stream and on every stream that reads becomes part of a graph, with points of
@@ -267,6 +278,7 @@ private:
         Point followed = 0;           // the last of its points that the copy stream waits for
         std::uint64_t pass = 0;
         std::uint64_t leases = 0;  // open ones that read there
+        bool has_unrecorded_use = false;
     };
 
     [[nodiscard]] Status renew(Reader& reader, typename D::Stream stream) {

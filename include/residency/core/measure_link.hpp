@@ -22,7 +22,9 @@ namespace residency::inline RESIDENCY_ABI {
 template <Device D>
 [[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
     constexpr std::uint64_t granule = std::uint64_t{64} << 10;
-    const std::uint64_t long_bytes = (std::min)(device_bytes, std::uint64_t{32} << 20) / granule * granule;
+    // What an allocation takes is a multiple of its granularity.
+    const std::uint64_t unit = (std::max)(granule, device.allocation_granularity());
+    const std::uint64_t long_bytes = (std::min)(device_bytes, std::uint64_t{32} << 20) / unit * unit;
     if (long_bytes == 0) { return plan::Link{}; }
     const std::uint64_t short_bytes = (std::max)(granule, long_bytes / 32 / granule * granule);
 

@@ -32,9 +32,13 @@ namespace residency::inline RESIDENCY_ABI::core {
 /// the step that it waits for is recorded, across the end of a pass into the next.
 ///
 /// Divergence. Skipping steps costs nothing but the bytes that they would have needed: the plan goes on. A lease out of order
-/// (a step that has ended, an undeclared set) brings the chunks that are not there itself; from then on, for as many calls as a pass has,
-/// the decider is *cautious*: it looks at every chunk instead of trusting the plan, and overwrites nothing before all recorded
-/// uses. Two chunks of one slot that are needed together are told apart by mapping one of them elsewhere; the host waits for that.
+/// (a step that has ended, an undeclared set, a step whose calls open leases keep from coming) brings the chunks that are not there
+/// itself; from then on, for as many calls as a pass has, the decider is *cautious*: it looks at every chunk instead of trusting the
+/// plan, brings none that is there, and overwrites nothing before all recorded uses. Two chunks of one slot that are needed together
+/// are told apart by mapping one of them elsewhere; the host waits for that.
+///
+/// A one-shot plan begins anew with each pass: what a pass leaves is not what the next one starts with, so that all but the first are
+/// cautious. Nothing is brought for a pass that has not begun.
 template <pool::PlannedPool Pool, class Transport>
 class Planned {
 public:
@@ -55,7 +59,10 @@ public:
                                  const pool::Needs&) {
         plan::Problem problem =
             make_problem(catalog, schedule, config_.link.value_or(plan::Link{}), pool_.chunk_bytes(device));
-        if (!plan_.data().storage_offsets.empty()) { problem.image_offsets = plan_.data().storage_offsets; }
+        const bool is_written =
+            std::ranges::any_of(catalog.storages(), [](const Storage& storage) { return storage.is_mutable; });
+        // What kernels have written cannot be brought again: it stays where it is.
+        if (is_open_ && is_written) { problem.image_offsets = plan_.data().storage_offsets; }
         const auto sizes = plan::chunk_floor(problem);
         if (!sizes) { return sizes.error(); }
         problem_ = std::move(problem);
@@ -75,8 +82,7 @@ public:
         }
         auto plan = make_plan(cap_bytes);
         if (!plan) { return plan.error(); }
-        if (auto opened = pool_.open(*stage.device, plan->image_bytes()); !opened) { return opened; }
-        is_open_ = true;
+        cap_bytes_ = cap_bytes;
         return adopt(std::move(*plan));
     }
 
@@ -89,16 +95,27 @@ public:
     }
     [[nodiscard]] Status restart() noexcept { return {}; }
     [[nodiscard]] std::span<const double> planned_seconds() const noexcept { return problem_.compute_seconds; }
-    /// Another budget. The streams are drained. Blocks.
+    /// Another budget. The streams are drained. On failure the plan in force stays. Blocks.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment = 0) {
         auto plan = make_plan(cap_bytes);
         if (!plan) { return plan.error(); }
-        return adopt(std::move(*plan));
+        if (auto adopted = adopt(std::move(*plan)); !adopted) {
+            static_cast<void>(mend().has_value());
+            return adopted;
+        }
+        cap_bytes_ = cap_bytes;
+        return {};
     }
 
     /// A graph of a pass will be recorded. Everything is complete, no lease is open. From the state that this leaves, calls
     /// [cut, calls) of a pass and [0, cut) of the next lead to itself. Blocks where the plan in force is not one for graphs.
     [[nodiscard]] Status begin_capture() {
+        if (auto mended = mend(); !mended) { return mended; }
+        if (calls_ > 0 && !plan_.is_cyclic()) {
+            return Error{ErrorKind::unsupported,
+                         "a one-shot schedule streams other bytes in each pass: a graph is captured of a cyclic one, "
+                         "or where everything is resident"};
+        }
         if (!plan_.is_captured() && calls_ > 0) {
             if (config_.plan) {
                 return Error{ErrorKind::unsupported,
@@ -106,21 +123,32 @@ public:
                              "plan::Options::captured"};
             }
             config_.options.captured = true;
-            if (auto adopted = set_cap(problem_.budget_bytes); !adopted) { return adopted; }
+            if (auto adopted = set_cap(cap_bytes_); !adopted) {
+                config_.options.captured = false;
+                return adopted;
+            }
         }
         if (auto reached = reach_cut(); !reached) { return reached; }
         outside_ = {pass_, current_, ended_, next_call_, there_, occupant_};
         ends_.clear();
         capturing_ = true;
+        trouble_.reset();
         captured_pass_ = pass_;
         return {};
     }
-    /// Nothing of what was recorded has run: goes back to where it was.
-    void end_capture() noexcept {
-        capturing_ = false;
-        after_graph_ = {0, 0, 0, 0, std::move(there_), std::move(occupant_)};
+    /// Nothing of what was recorded has run: goes back to where it was. An error where the graph lacks something of its pass.
+    [[nodiscard]] Status end_capture(bool is_recorded) {
+        Status whole;
+        const bool complete = !lost_use_ && next_call_ == (calls_ > 0 ? (captured_pass_ + 1) * calls_ + plan_.cut() : 0);
+        if (is_recorded && !complete) {
+            whole = trouble_.value_or(Error{ErrorKind::wrong_state, "not everything that the pass needs was captured"});
+        }
+        if (is_recorded && complete) { after_graph_ = {0, 0, 0, 0, std::move(there_), std::move(occupant_)}; }
+        capturing_ = lost_use_ = false;
+        trouble_.reset();
         restore_state(outside_);
         ends_.clear();
+        return whole;
     }
     /// Whatever the host did since, the graph finds what it needs.
     [[nodiscard]] Status before_graph() { return reach_cut(); }
@@ -133,30 +161,37 @@ public:
     }
 
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position) {
+        position.is_counted = false;
+        if (wanted.empty() && !position.is_announced) { return {}; }
+        if (auto mended = mend(); !mended) { return mended; }
         if (capturing_ && (!position.is_announced || pass_ * steps_ + position.step < current_)) {
             return Error{ErrorKind::divergence,
-                         "a captured pass follows its schedule: " + stage_.catalog.describe(wanted.front()) +
+                         "a captured pass follows its schedule: " +
+                             (wanted.empty() ? "step " + std::to_string(position.step)
+                                             : stage_.catalog.describe(wanted.front())) +
                              " is not read at step " + std::to_string(current_ - pass_ * steps_)};
         }
         for (const StorageId id : wanted) { stage_.tenants[index(id)].missed = false; }
         const std::uint64_t step = pass_ * steps_ + position.step;
         bool in_order = position.is_announced && step >= ended_;
+        bool arrived = false;  // by the plan
         if (in_order) {
             current_ = (std::max)(current_, step);
             advance();
             if (auto pumped = pump(); !pumped) { return pumped; }
             if (auto brought = bring_residents(position.step); !brought) { return brought; }
             in_order = step < ended_ + window();
+            arrived = in_order && next_call_ >= pass_ * calls_ + plan_.step_calls(position.step) &&
+                      are_residents_there(position.step);
         }
-        const bool trusted =
-            in_order && !is_cautious() && next_call_ >= pass_ * calls_ + plan_.step_calls(position.step);
-        if (!trusted) {
+        if (!arrived || is_cautious()) {
             if (capturing_) {
+                if (trouble_) { return *trouble_; }
                 return Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " +
                                                          std::to_string(position.step) +
                                                          " needs bytes that an open lease keeps from coming"};
             }
-            if (auto brought = bring_missing(wanted, in_order); !brought) { return brought; }
+            if (auto brought = bring_missing(wanted, arrived); !brought) { return brought; }
         }
         position.is_counted = in_order;
         if (in_order) { ++open_[static_cast<std::size_t>(step % window())]; }
@@ -177,17 +212,26 @@ public:
             if (position.is_whole) { current_ = (std::max)(current_, position.absolute + 1); }
         }
         advance();
-        static_cast<void>(pump().has_value());
+        try_pump();
     }
     void pass_began(Moment) noexcept {
         current_ = (std::max)(current_, pass_ * steps_);
-        static_cast<void>(pump().has_value());
+        if (!plan_.is_cyclic()) {
+            started_ = pass_ + 1;
+            if (pass_ > 0) {
+                next_call_ = pass_ * calls_;
+                cautious_until_ = next_call_ + calls_;
+                next_resident_ = 0;
+            }
+        }
+        try_pump();
     }
     void pass_ended() noexcept {
         ++pass_;
+        started_ = 0;
         current_ = pass_ * steps_;
         advance();
-        static_cast<void>(pump().has_value());
+        try_pump();
     }
 
     [[nodiscard]] bool never_leaves(StorageId id) const noexcept { return never_leaves_[index(id)]; }
@@ -216,11 +260,23 @@ public:
 private:
     static constexpr std::uint32_t none = plan::none;
 
-    [[nodiscard]] Result<plan::Plan> make_plan(std::uint64_t cap_bytes) {
-        problem_.budget_bytes = cap_bytes;
+    [[nodiscard]] Result<plan::Plan> make_plan(std::uint64_t cap_bytes) const {
+        plan::Problem problem = problem_;
+        problem.budget_bytes = cap_bytes;
         plan::Options options = config_.options;
         options.catalog_hash = stage_.catalog.hash();
-        if (!config_.plan) { return plan::make_plan(problem_, options); }
+        if (!config_.plan) {
+            auto best = plan::make_plan(problem, options);
+            if (!best || !is_open_ || best->data().storage_offsets == plan_.data().storage_offsets) { return best; }
+            // The image stays as it is where that is as good: what is at its place need not move.
+            problem.image_offsets = plan_.data().storage_offsets;
+            const auto sizes = plan::chunk_floor(problem);
+            if (!sizes || sizes->floor_bytes > cap_bytes) { return best; }
+            auto same = plan::make_plan(problem, options);
+            const bool is_as_good = same && same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
+                                    same->predicted_seconds() <= best->predicted_seconds() * 1.02;
+            return is_as_good ? same : best;
+        }
         const plan::Plan& given = *config_.plan;
         if (given.catalog_hash() != options.catalog_hash) {
             return Error{ErrorKind::mismatch, "the plan was made for another catalog: its hash is " +
@@ -238,53 +294,70 @@ private:
         return given;
     }
 
-    /// A new plan comes into force: the image is arranged for it, and what is alone at its place and was before stays.
-    [[nodiscard]] Status adopt(plan::Plan plan) {
-        std::vector<bool> was_there = there_;
-        const std::vector<std::uint32_t> table{plan.data().chunk_slot.begin(), plan.data().chunk_slot.end()};
-        std::vector<std::uint32_t> sharers(plan.slots_held(), 0);
+    /// Of every slot: the chunks that lie on it.
+    [[nodiscard]] static std::vector<std::uint32_t> count_chunks(std::span<const std::uint32_t> table) {
+        std::vector<std::uint32_t> counts;
         for (const std::uint32_t slot : table) {
-            if (slot != none) { ++sharers[slot]; }
+            if (slot == none) { continue; }
+            if (slot >= counts.size()) { counts.resize(slot + std::size_t{1}, 0); }
+            ++counts[slot];
+        }
+        return counts;
+    }
+    /// A new plan comes into force: the image is arranged for it, and what is alone at its place and was before stays. On failure
+    /// the mapping is torn.
+    [[nodiscard]] Status adopt(plan::Plan plan) {
+        const std::vector<std::uint32_t> table{plan.data().chunk_slot.begin(), plan.data().chunk_slot.end()};
+        const std::vector<std::uint32_t> sharers = count_chunks(table);
+        const bool is_same_image = is_open_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
+                                   plan.image_bytes() == plan_.image_bytes();
+        if (!is_same_image) {
+            there_.assign(table.size(), false);
+        } else {
+            const std::vector<std::uint32_t> shared = count_chunks(slot_);
+            for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
+                there_[chunk] = there_[chunk] && table[chunk] != none && sharers[table[chunk]] == 1 && shared[slot_[chunk]] == 1;
+            }
+        }
+        torn_ = true;
+        ++generation_;
+        if (!is_same_image) {
+            close();
+            if (auto opened = pool_.open(*stage_.device, plan.image_bytes()); !opened) { return opened; }
+            is_open_ = true;
         }
         if (auto arranged = pool_.arrange(plan.slots_held(), table); !arranged) {
-            std::fill(there_.begin(), there_.end(), false);
+            if (!is_same_image) { close(); }
             return arranged;
         }
-        ++generation_;
+        torn_ = false;
         peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
         plan_ = std::move(plan);
         steps_ = plan_.steps();
         calls_ = plan_.calls().size();
         slot_ = table;
         occupant_.assign(plan_.slots_held(), none);
-        there_.assign(table.size(), false);
         displaced_.clear();
         marks_.assign(table.size(), 0);
         epoch_ = 0;
         fetches_.reserve(table.size());
         missing_.reserve(table.size());
-        alone_.assign(table.size(), false);
         for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
-            alone_[chunk] = table[chunk] != none && sharers[table[chunk]] == 1;
-            if (alone_[chunk] && !was_there.empty() && was_there[chunk] && was_alone_[chunk]) {
-                there_[chunk] = true;
-                occupant_[table[chunk]] = static_cast<std::uint32_t>(chunk);
-            }
+            if (there_[chunk]) { occupant_[table[chunk]] = static_cast<std::uint32_t>(chunk); }
         }
-        was_alone_ = alone_;
         stays_.assign(table.size(), false);
         ring_slot_.assign(plan_.slots_held(), true);
         for (const plan::Copy& resident : plan_.residents()) {
             for_each_chunk(resident, [&](std::uint32_t chunk) {
-                stays_[chunk] = true;
-                ring_slot_[table[chunk]] = false;
+                stays_[chunk] = sharers[table[chunk]] == 1;
+                ring_slot_[table[chunk]] = !stays_[chunk];
             });
         }
         index_chunks();
         open_.assign(static_cast<std::size_t>(window()), 0);
         ends_.assign(stage_.executor->readers(), std::vector<Point>(static_cast<std::size_t>(window()), 0));
         // Passes are counted anew, so that nothing waits for what happened before: it is complete.
-        pass_ = ended_ = current_ = next_call_ = cautious_until_ = next_resident_ = 0;
+        pass_ = started_ = ended_ = current_ = next_call_ = cautious_until_ = next_resident_ = 0;
         for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
             Tenant& tenant = stage_.tenants[i];
             if (problem_.storage_bytes[i] > 0) { tenant.address = pool_.base() + plan_.storage_offset(i); }
@@ -309,7 +382,7 @@ private:
             }
         }
         std::ranges::sort(on_chunk);
-        chunk_offsets_.assign(alone_.size() + 1, 0);
+        chunk_offsets_.assign(stays_.size() + 1, 0);
         chunk_storages_.clear();
         for (const auto& [chunk, storage] : on_chunk) {
             ++chunk_offsets_[chunk + 1];
@@ -347,6 +420,16 @@ private:
             chunk_offsets_[chunk], chunk_offsets_[chunk + 1] - chunk_offsets_[chunk]);
     }
 
+    /// Maps the image for the plan in force again, where a failed call left parts of it unmapped. Blocks then.
+    [[nodiscard]] Status mend() {
+        if (!torn_) { return {}; }
+        if (std::ranges::any_of(stage_.tenants, [](const Tenant& tenant) { return tenant.leases > 0; })) {
+            return Error{ErrorKind::wrong_state, "a failed call left parts of the image unmapped: end every lease, and it is mapped again"};
+        }
+        if (auto drained = stage_.executor->drain(); !drained) { return drained; }
+        return adopt(plan::Plan{plan_});
+    }
+
     struct State {
         std::uint64_t pass = 0, current = 0, ended = 0, next_call = 0;
         std::vector<bool> there;
@@ -378,19 +461,29 @@ private:
         }
     }
 
+    /// Waits for uses that were not recorded.
+    [[nodiscard]] Status await_lost_uses() {
+        if (!lost_use_) { return {}; }
+        if (capturing_) { return Error{ErrorKind::device, "the end of a lease could not be captured"}; }
+        if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
+        lost_use_ = false;
+        return {};
+    }
+    /// What fails here is tried again when the next lease is acquired; a capture fails.
+    void try_pump() noexcept {
+        if (auto pumped = pump(); !pumped && capturing_) { trouble_ = pumped.error(); }
+    }
     /// Enqueues every call whose step has ended. Stops, without an error, at the first whose step has not.
     [[nodiscard]] Status pump() {
-        if (lost_use_) {
-            if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
-            lost_use_ = false;
-        }
-        if (next_call_ >= calls_) {
+        if (torn_) { return {}; }
+        if (auto awaited = await_lost_uses(); !awaited) { return awaited; }
+        if (next_call_ >= calls_ && (plan_.is_cyclic() || pass_ < started_)) {
             if (auto brought = bring_residents(none); !brought) { return brought; }
         }
         while (calls_ > 0) {
             const std::uint64_t pass = next_call_ / calls_;
             if (capturing_ ? next_call_ >= (captured_pass_ + 1) * calls_ + plan_.cut()
-                           : pass > pass_ && !problem_.cyclic) {
+                           : pass >= started_ && !plan_.is_cyclic()) {
                 return {};
             }
             const auto k = static_cast<std::uint32_t>(next_call_ % calls_);
@@ -399,18 +492,18 @@ private:
             const bool waits = call.wait.exists() && (call.wait.pass == 0 || pass > (capturing_ ? captured_pass_ : 0));
             const std::uint64_t after =
                 waits ? (pass + static_cast<std::uint64_t>(std::int64_t{call.wait.pass})) * steps_ + call.wait.step : 0;
-            if (pass == 0) {
-                if (auto brought = bring_residents(call.needed_by); !brought) { return brought; }
-            }
-            if (waits && after >= ended_) { return {}; }
+            if (auto brought = bring_residents(call.needed_by); !brought) { return brought; }
+            if (!are_residents_there(call.needed_by) || (waits && after >= ended_)) { return {}; }
             if (is_cautious()) {
-                if (is_blocked(call)) { return {}; }
-                if (auto restored = restore(call); !restored) { return restored; }
-                if (auto followed = follow_all(); !followed) { return followed; }
-            } else if (waits) {
-                if (auto followed = follow_end(after); !followed) { return followed; }
+                const auto brought = bring_around_leases(plan_.copies(call));
+                if (!brought) { return brought.error(); }
+                if (!*brought) { return {}; }
+            } else {
+                if (waits) {
+                    if (auto followed = follow_end(after); !followed) { return followed; }
+                }
+                if (auto sent = send_call(k); !sent) { return sent; }
             }
-            if (auto sent = send_call(k); !sent) { return sent; }
             ++next_call_;
         }
         return {};
@@ -495,23 +588,58 @@ private:
         there_[chunk] = static_cast<bool>(sent);
     }
 
-    /// Residents are brought once, those that earlier steps need first.
+    /// Residents are brought once (once a pass of a one-shot plan), those that earlier steps need first. Stops, without an error, where
+    /// a lease is in the way.
     [[nodiscard]] Status bring_residents(std::uint32_t needed_by) {
         const auto residents = plan_.residents();
-        while (next_resident_ < residents.size() && residents[next_resident_].needed_by <= needed_by) {
-            const std::uint32_t together = residents[next_resident_].needed_by;
-            fetches_.clear();
-            std::size_t end = next_resident_;
-            for (; end < residents.size() && residents[end].needed_by == together; ++end) {
-                append_absent(residents[end]);
-            }
-            const auto sent = send(fetches_);
-            if (!sent) { return sent.error(); }
-            for (; next_resident_ < end; ++next_resident_) {
-                for_each_chunk(residents[next_resident_], [&](std::uint32_t chunk) { occupy(chunk, sent); });
-            }
+        while (!are_residents_there(needed_by)) {
+            const std::size_t begin = next_resident_;
+            std::size_t end = begin;
+            while (end < residents.size() && residents[end].needed_by == residents[begin].needed_by) { ++end; }
+            const auto brought = bring_around_leases(residents.subspan(begin, end - begin));
+            if (!brought) { return brought.error(); }
+            if (!*brought) { return {}; }
+            next_resident_ = end;
         }
         return {};
+    }
+    [[nodiscard]] bool are_residents_there(std::uint32_t needed_by) const noexcept {
+        const auto residents = plan_.residents();
+        return next_resident_ == residents.size() || residents[next_resident_].needed_by > needed_by;
+    }
+    /// Brings what is not at its place of some copies that start together, after all recorded uses. False: nothing was done, as a
+    /// lease is in the way.
+    [[nodiscard]] Result<bool> bring_around_leases(std::span<const plan::Copy> copies) {
+        bool is_blocked = false, overwrites = false, is_displaced = false;
+        for (const plan::Copy& copy : copies) {
+            for_each_chunk(copy, [&](std::uint32_t chunk) {
+                const std::uint32_t slot = plan_.slot_of_chunk(chunk);
+                if (there_[chunk] && slot_[chunk] == slot) { return; }
+                is_blocked = is_blocked || is_leased(chunk) || (occupant_[slot] != none && is_leased(occupant_[slot]));
+                overwrites = overwrites || !stays_[chunk];
+                is_displaced = is_displaced || slot_[chunk] != slot;
+            });
+        }
+        if (is_blocked) { return false; }
+        if (is_displaced) {
+            for (const plan::Copy& copy : copies) {
+                if (auto restored = restore(copy); !restored) { return restored.error(); }
+            }
+        }
+        fetches_.clear();
+        for (const plan::Copy& copy : copies) { append_absent(copy); }
+        if (fetches_.empty()) { return true; }
+        if (overwrites) {
+            if (auto followed = follow_all(); !followed) { return followed.error(); }
+        }
+        const Status sent = send(fetches_);
+        for (const plan::Copy& copy : copies) {
+            for_each_chunk(copy, [&](std::uint32_t chunk) {
+                if (!there_[chunk]) { occupy(chunk, sent); }
+            });
+        }
+        if (!sent) { return sent.error(); }
+        return true;
     }
     /// The pieces of the chunks of a copy that are not there.
     void append_absent(const plan::Copy& copy) {
@@ -536,31 +664,14 @@ private:
     [[nodiscard]] bool is_leased(std::uint32_t chunk) const noexcept {
         return std::ranges::any_of(storages_on(chunk), [&](std::uint32_t s) { return stage_.tenants[s].leases > 0; });
     }
-    /// Whether a call would overwrite what somebody has leased.
-    [[nodiscard]] bool is_blocked(const plan::Call& call) const noexcept {
-        return std::ranges::any_of(plan_.copies(call), [&](const plan::Copy& copy) {
-            bool blocked = false;
-            for_each_chunk(copy, [&](std::uint32_t chunk) {
-                blocked =
-                    blocked || holds_lease(slot_[chunk]) || holds_lease(plan_.slot_of_chunk(chunk)) || is_leased(chunk);
-            });
-            return blocked;
-        });
-    }
-    [[nodiscard]] bool holds_lease(std::uint32_t slot) const noexcept {
-        return occupant_[slot] != none && is_leased(occupant_[slot]);
-    }
-    /// Puts the chunks of a call back where the plan has them.
-    [[nodiscard]] Status restore(const plan::Call& call) {
-        if (displaced_.empty()) { return {}; }
-        for (const plan::Copy& copy : plan_.copies(call)) {
-            const std::uint64_t chunk_bytes = plan_.chunk_bytes();
-            for (std::uint64_t c = copy.image_begin / chunk_bytes; c * chunk_bytes < copy.image_end; ++c) {
-                const auto chunk = static_cast<std::uint32_t>(c);
-                if (slot_[chunk] == plan_.slot_of_chunk(chunk)) { continue; }
-                if (auto moved = move_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
-                std::erase(displaced_, chunk);
-            }
+    /// Puts the chunks of a copy back where the plan has them.
+    [[nodiscard]] Status restore(const plan::Copy& copy) {
+        const std::uint64_t chunk_bytes = plan_.chunk_bytes();
+        for (std::uint64_t c = copy.image_begin / chunk_bytes; c * chunk_bytes < copy.image_end; ++c) {
+            const auto chunk = static_cast<std::uint32_t>(c);
+            if (slot_[chunk] == plan_.slot_of_chunk(chunk)) { continue; }
+            if (auto moved = move_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+            std::erase(displaced_, chunk);
         }
         return {};
     }
@@ -570,13 +681,17 @@ private:
         if (occupant_[slot_[chunk]] == chunk) { occupant_[slot_[chunk]] = none; }
         there_[chunk] = false;
         ++generation_;
-        if (auto moved = pool_.remap(chunk, slot); !moved) { return moved; }
+        if (auto moved = pool_.remap(chunk, slot); !moved) {
+            torn_ = pool_.slot_of(chunk) != slot_[chunk];
+            return moved;
+        }
         slot_[chunk] = slot;
         return {};
     }
 
     /// Brings what is not there of these storages, over whatever is not leased. All or nothing.
-    [[nodiscard]] Status bring_missing(std::span<const StorageId> wanted, bool in_order) {
+    [[nodiscard]] Status bring_missing(std::span<const StorageId> wanted, bool arrived) {
+        if (auto awaited = await_lost_uses(); !awaited) { return awaited; }
         ++epoch_;
         missing_.clear();
         bool touches_ring = false;
@@ -587,7 +702,9 @@ private:
                 if (!there_[chunk]) { missing_.push_back(chunk); }
             }
         }
-        if (touches_ring && (!in_order || !missing_.empty())) { cautious_until_ = next_call_ + calls_; }
+        if (touches_ring && !(arrived && missing_.empty())) {
+            cautious_until_ = (std::max)(cautious_until_, next_call_ + calls_);
+        }
         if (missing_.empty()) { return {}; }
         for (const std::uint32_t chunk : missing_) {
             if (auto settled = settle(chunk); !settled) { return settled; }
@@ -626,8 +743,11 @@ private:
         if (is_free(slot_[chunk])) { return {}; }
         for (std::uint32_t slot = 0; slot < occupant_.size(); ++slot) {
             if (!ring_slot_[slot] || !is_free(slot)) { continue; }
-            if (slot_[chunk] == plan_.slot_of_chunk(chunk)) { displaced_.push_back(chunk); }
-            return move_chunk(chunk, slot);
+            const bool was_at_its_place = slot_[chunk] == plan_.slot_of_chunk(chunk);
+            if (auto moved = move_chunk(chunk, slot); !moved) { return moved; }
+            if (was_at_its_place) { displaced_.push_back(chunk); }
+            if (slot == plan_.slot_of_chunk(chunk)) { std::erase(displaced_, chunk); }
+            return {};
         }
         std::uint64_t leased = 0;
         for (const std::uint32_t occupant : occupant_) {
@@ -665,7 +785,9 @@ private:
     plan::Problem problem_;
     plan::ChunkFloor sizes_;
     plan::Plan plan_;
+    std::uint64_t cap_bytes_ = 0;
     bool is_open_ = false;
+    bool torn_ = false;  // parts of the image may be unmapped: a call failed
     std::uint64_t steps_ = 0;
     std::uint64_t calls_ = 0;
     std::uint64_t generation_ = 0;
@@ -675,7 +797,6 @@ private:
     std::vector<std::uint32_t> slot_;         // where it lies now
     std::vector<bool> there_;                 // its bytes are in its slot, or on their way
     std::vector<bool> stays_;                 // it never leaves
-    std::vector<bool> alone_, was_alone_;     // it shares its slot with no other
     std::vector<std::size_t> chunk_offsets_;  // CSR: the storages that lie on it
     std::vector<std::uint32_t> chunk_storages_;
     std::vector<std::uint64_t> marks_;      // the epoch in which it was wanted
@@ -692,6 +813,7 @@ private:
     std::vector<std::size_t> call_offsets_;
 
     std::uint64_t pass_ = 0;       // passes that ended
+    std::uint64_t started_ = 0;    // of a one-shot plan: the pass that runs, plus 1; 0 between passes
     std::uint64_t current_ = 0;    // the step that runs, counted across passes: those before it take no more leases
     std::uint64_t ended_ = 0;      // steps before this one have ended, and their ends are recorded
     std::uint64_t next_call_ = 0;  // counted across passes
@@ -701,6 +823,7 @@ private:
     std::uint64_t captured_pass_ = 0;
     State outside_;                         // before the capture
     State after_graph_;                     // what a graph leaves: which chunks are where
+    std::optional<Error> trouble_;          // what failed in a capture
     bool lost_use_ = false;                 // a use could not be recorded
     std::vector<std::uint32_t> open_;       // by step of the window: its leases
     std::vector<std::vector<Point>> ends_;  // by reader, by step of the window: the point that its end is

@@ -69,21 +69,23 @@ public:
     /// another catalog), unsupported (bytes that the transport cannot reach), out_of_memory, or the device's own. Blocks while
     /// the device allocates; residents are on their way when it returns.
     [[nodiscard]] static Result<Residency> try_create(Device& device, Catalog catalog, Options options = {}) {
-        core::Settings settings;
-        settings.budget = {options.budget, options.stored_budget, Budget::automatic()};
-        settings.reserve_bytes = options.reserve_bytes;
-        settings.schedule = std::move(options.schedule);
-        settings.strict = options.strict;
-        settings.record = options.record;
-        settings.poison = options.poison;
-        settings.learn = options.learn;
-        settings.learn_threshold = options.learn_threshold;
+        auto settings = settings_of(options);
         auto engine = Engine::open(device, std::move(catalog), std::move(settings),
                                    Decider{std::move(options.policies)}, Transport{std::move(options.transport)});
         if (!engine) { return engine.error(); }
         return Residency{std::move(*engine)};
     }
+    /// What try_create would make of the budget: the floor and the total are known before anything is held. Nothing is allocated on
+    /// the device. Errors: budget and mismatch, as of try_create.
+    [[nodiscard]] static Result<ResolvedBudget> try_resolve_budget(Device& device, Catalog catalog,
+                                                                   Options options = {}) {
+        auto settings = settings_of(options);
+        return Engine::resolve(device, std::move(catalog), std::move(settings), Decider{std::move(options.policies)});
+    }
 #if RESIDENCY_EXCEPTIONS
+    [[nodiscard]] static ResolvedBudget resolve_budget(Device& device, Catalog catalog, Options options = {}) {
+        return unwrap(try_resolve_budget(device, std::move(catalog), std::move(options)));
+    }
     Residency(Device& device, Catalog catalog, Options options = {})
         : Residency{unwrap(try_create(device, std::move(catalog), std::move(options)))} {}
 #endif
@@ -173,6 +175,18 @@ public:
     }
 
 private:
+    [[nodiscard]] static core::Settings settings_of(Options& options) {
+        core::Settings settings;
+        settings.budget = {options.budget, options.stored_budget, Budget::automatic()};
+        settings.reserve_bytes = options.reserve_bytes;
+        settings.schedule = std::move(options.schedule);
+        settings.strict = options.strict;
+        settings.record = options.record;
+        settings.poison = options.poison;
+        settings.learn = options.learn;
+        settings.learn_threshold = options.learn_threshold;
+        return settings;
+    }
     explicit Residency(std::unique_ptr<Engine> engine) noexcept : engine_{std::move(engine)} {}
 
     std::unique_ptr<Engine> engine_;

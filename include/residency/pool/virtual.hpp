@@ -28,6 +28,7 @@ concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_in
                           { p.open(device, bytes) } -> std::same_as<Status>;
                           { p.arrange(slots, table) } -> std::same_as<Status>;
                           { p.remap(slots, slots) } -> std::same_as<Status>;
+                          { c.slot_of(slots) } -> std::same_as<std::uint32_t>;
                           { c.base() } -> std::same_as<std::byte*>;
                           { c.held_bytes() } -> std::same_as<std::uint64_t>;
                           { p.close() } noexcept;
@@ -84,38 +85,22 @@ public:
 
     /// Holds `slots` physical chunks from now on, chunk c of the image on slot table[c], or on none. A chunk that was and stays
     /// alone on its slot keeps its bytes, under a slot number that may differ: `table` says which slots are alike, not which handle
-    /// each is. Only what changes is unmapped and mapped. The caller has drained every stream. Blocks. On failure before
-    /// anything was unmapped all is as before; after that the image has unmapped parts, and arrange() is to be called again.
+    /// each is. Only what changes is unmapped and mapped. The caller has drained every stream. Blocks. On failure those that keep
+    /// their bytes still do, others may be unmapped, and arrange() is to be called again; nothing is lost track of.
     [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table) {
         RESIDENCY_ASSERT(table.size() == table_.size(), "one entry for each chunk of the image");
-        const std::vector<Slot> kept = keep(slots, table);
-        std::vector<typename D::Chunk> spare;
-        std::vector<bool> is_kept(slots_.size(), false);
-        for (const Slot& slot : kept) {
-            if (slot.was != none) { is_kept[slot.was] = true; }
-        }
-        for (std::uint32_t i = 0; i < slots_.size(); ++i) {
-            if (!is_kept[i]) { spare.push_back(slots_[i]); }
-        }
         const std::size_t had = slots_.size();
-        std::vector<typename D::Chunk> created;
-        while (had + created.size() < slots) {
+        while (slots_.size() < slots) {
             auto chunk = device_->create_chunk(chunk_bytes_);
             if (!chunk) {
-                for (const auto undone : created) { static_cast<void>(device_->destroy_chunk(undone).has_value()); }
+                static_cast<void>(shrink(had).has_value());
                 return chunk.error();
             }
-            created.push_back(*chunk);
+            slots_.push_back(*chunk);
         }
-        spare.insert(spare.end(), created.begin(), created.end());
-
-        std::vector<typename D::Chunk> arranged(slots);
-        std::size_t next = 0;
-        for (std::uint32_t i = 0; i < slots; ++i) {
-            arranged[i] = kept[i].was != none ? slots_[kept[i].was] : spare[next++];
-        }
+        const std::vector<std::uint32_t> kept = keep(slots, table);
         const auto stays = [&](std::size_t chunk) {
-            return table_[chunk] != none && table[chunk] != none && kept[table[chunk]].was == table_[chunk];
+            return table_[chunk] != none && table[chunk] != none && kept[table[chunk]] == table_[chunk];
         };
         for (std::size_t chunk = 0; chunk < table_.size();) {
             if (table_[chunk] == none || stays(chunk)) {
@@ -127,22 +112,33 @@ public:
             if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
             for (; chunk < end; ++chunk) { table_[chunk] = none; }
         }
+
+        // The handles in their new order, those to be given back at the end.
+        std::vector<bool> is_kept(slots_.size(), false);
+        for (const std::uint32_t was : kept) {
+            if (was != none) { is_kept[was] = true; }
+        }
+        std::vector<typename D::Chunk> spare;
+        for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+            if (!is_kept[i]) { spare.push_back(slots_[i]); }
+        }
+        std::vector<typename D::Chunk> arranged(slots);
+        std::size_t next = 0;
+        for (std::uint32_t i = 0; i < slots; ++i) { arranged[i] = kept[i] != none ? slots_[kept[i]] : spare[next++]; }
+        arranged.insert(arranged.end(), spare.begin() + static_cast<std::ptrdiff_t>(next), spare.end());
+        slots_ = std::move(arranged);
         std::vector<Mapping<typename D::Chunk>> mappings;
         for (std::size_t chunk = 0; chunk < table_.size(); ++chunk) {
-            if (table[chunk] != none && !stays(chunk)) { mappings.push_back({address(chunk), arranged[table[chunk]]}); }
-        }
-        for (; next < spare.size(); ++next) {
-            if (auto done = device_->destroy_chunk(spare[next]); !done) { return done; }
-        }
-        slots_ = std::move(arranged);
-        table_.assign(table.begin(), table.end());
-        if (mappings.empty()) { return {}; }
-        if (auto done = device_->map(mappings, chunk_bytes_); !done) {
-            for (const auto& mapping : mappings) {
-                table_[static_cast<std::size_t>(static_cast<std::byte*>(mapping.at) - base_) / chunk_bytes_] = none;
+            if (table_[chunk] != none) {
+                table_[chunk] = table[chunk];
+            } else if (table[chunk] != none) {
+                mappings.push_back({address(chunk), slots_[table[chunk]]});
             }
-            return done;
         }
+        if (auto done = shrink(slots); !done) { return done; }
+        if (mappings.empty()) { return {}; }
+        if (auto done = device_->map(mappings, chunk_bytes_); !done) { return done; }
+        table_.assign(table.begin(), table.end());
         return {};
     }
     /// Puts one chunk of the image on another slot. The caller has drained every stream. Blocks.
@@ -187,40 +183,37 @@ public:
     }
 
 private:
-    /// A slot to be, and the one that it was.
-    struct Slot {
-        std::uint32_t was = none;
-        std::uint32_t chunks = 0;
-    };
-
     [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept { return base_ + chunk * chunk_bytes_; }
 
-    /// Which of the slots to be go on with a handle that is held: those of chunks that were and stay alone first, then any that
+    /// Gives back the last handles, on which nothing is mapped.
+    [[nodiscard]] Status shrink(std::size_t slots) {
+        for (; slots_.size() > slots; slots_.pop_back()) {
+            if (auto done = device_->destroy_chunk(slots_.back()); !done) { return done; }
+        }
+        return {};
+    }
+    /// By slot to be: the slot whose handle it goes on with, or none. Those of chunks that were and stay alone first, then any that
     /// some chunk need not be mapped anew for.
-    [[nodiscard]] std::vector<Slot> keep(std::uint32_t slots, std::span<const std::uint32_t> table) const {
-        std::vector<Slot> kept(slots);
+    [[nodiscard]] std::vector<std::uint32_t> keep(std::uint32_t slots, std::span<const std::uint32_t> table) const {
+        std::vector<std::uint32_t> kept(slots, none);
         std::vector<std::uint32_t> before(slots_.size(), 0);
+        std::vector<std::uint32_t> after(slots, 0);
         for (const std::uint32_t slot : table_) {
             if (slot != none) { ++before[slot]; }
         }
         for (const std::uint32_t slot : table) {
-            if (slot != none) { ++kept[slot].chunks; }
-        }
-        for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
-            const std::uint32_t was = table_[chunk];
-            if (was != none && table[chunk] != none && before[was] == 1 && kept[table[chunk]].chunks == 1) {
-                kept[table[chunk]].was = was;
-            }
+            if (slot != none) { ++after[slot]; }
         }
         std::vector<bool> taken(slots_.size(), false);
-        for (const Slot& slot : kept) {
-            if (slot.was != none) { taken[slot.was] = true; }
-        }
-        for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
-            const std::uint32_t was = table_[chunk];
-            if (was == none || table[chunk] == none || kept[table[chunk]].was != none || taken[was]) { continue; }
-            kept[table[chunk]].was = was;
-            taken[was] = true;
+        for (const bool alone : {true, false}) {
+            for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
+                const std::uint32_t was = table_[chunk];
+                const std::uint32_t slot = table[chunk];
+                if (was == none || slot == none || kept[slot] != none || taken[was]) { continue; }
+                if (alone && (before[was] != 1 || after[slot] != 1)) { continue; }
+                kept[slot] = was;
+                taken[was] = true;
+            }
         }
         return kept;
     }
