@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -104,6 +105,7 @@ Weights make(CudaDevice& device, const Model& model, std::uint64_t budget) {
     typename Weights::Options options;
     options.budget = Budget::bytes(budget);
     options.schedule = model.schedule;
+    options.learn = std::is_same_v<Weights, Planned>;
     return BENCH_RESULT(Weights::try_create(device, model.catalog, std::move(options)));
 }
 
@@ -116,8 +118,11 @@ struct Streaming {
 template <class Weights>
 Streaming measure(Weights& weights, std::uint64_t* sum, cudaStream_t stream, int passes) {
     bench::StreamTimer timer{stream};
-    for (int i = 0; i < 2; ++i) { run_pass(weights, sum, stream); }
-    BENCH_CUDA(cudaStreamSynchronize(stream));
+    // The plan is made anew once the steps of two passes have been measured.
+    for (int i = 0; i < 4; ++i) {
+        run_pass(weights, sum, stream);
+        BENCH_CUDA(cudaStreamSynchronize(stream));
+    }
     const std::uint64_t before = weights.statistics().total.fetched_bytes;
     const double seconds = timer.seconds([&] {
         for (int i = 0; i < passes; ++i) { run_pass(weights, sum, stream); }
@@ -268,7 +273,7 @@ void host_cost(CudaDevice& device, bench::Records& records, cudaStream_t stream,
     const auto cost = [&](std::uint64_t budget, bool by_weight) {
         auto weights = make<Weights>(device, model, budget);
         std::vector<double> rounds;
-        for (int round = 0; round < 12; ++round) {
+        for (int round = 0; round < 31; ++round) {
             auto pass = BENCH_RESULT(weights.try_begin(stream));
             const auto step = model.schedule[0];
             const WeightId weight{0};
@@ -281,7 +286,8 @@ void host_cost(CudaDevice& device, bench::Records& records, cudaStream_t stream,
             };
             once();
             BENCH_CUDA(cudaStreamSynchronize(stream));
-            constexpr int times = 1000;
+            // Few enough for the driver's queue: a full one would measure the GPU.
+            constexpr int times = 200;
             rounds.push_back(bench::host_seconds([&] {
                                  for (int i = 0; i < times; ++i) { once(); }
                              }) *

@@ -64,12 +64,21 @@ public:
     }
     /// Learns which points are complete; does not block.
     [[nodiscard]] Status poll() {
-        if (in_capture_) { return {}; }
-        while (complete_ < issued_) {
-            const auto done = device_->is_complete(event(complete_ + 1));
+        if (in_capture_ || complete_ == issued_) { return {}; }
+        // After a host that waited, the last one is complete, and so are all: one question.
+        auto all = device_->is_complete(event(issued_));
+        if (!all) { return all.error(); }
+        if (*all) {
+            complete_ = issued_;
+            return {};
+        }
+        // Otherwise halve the range: a point is complete only if all before it are.
+        Point last = issued_;
+        while (complete_ + 1 < last) {
+            const Point middle = complete_ + (last - complete_) / 2;
+            const auto done = device_->is_complete(event(middle));
             if (!done) { return done.error(); }
-            if (!*done) { break; }
-            ++complete_;
+            (*done ? complete_ : last) = middle;
         }
         return {};
     }
