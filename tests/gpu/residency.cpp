@@ -367,3 +367,79 @@ TEST_CASE("residency: two in two threads share the host bytes and the device") {
         CHECK(each->wrong() == 0);
     }
 }
+
+TEST_CASE("residency: a captured pass brings the right weights, beside eager ones, until the budget changes") {
+    auto device = std::make_shared<CudaDevice>(must(CudaDevice::try_open(0)));
+    std::mt19937_64 random{77};
+    const Model model = make_model(device, random, 60, false);
+    const Schedule schedule = make_schedule(model, random, 40);
+    const CudaDevice::Stream stream = must(device->create_stream());
+    const CudaDevice::Stream side = must(device->create_stream());
+    std::size_t reads = 0;
+    for (const Schedule::Step& step : schedule) { reads += step.weights.size(); }
+    auto* const sums = static_cast<std::uint64_t*>(must(device->allocate(reads * 8)));
+    {
+        Planned::Options options;
+        options.schedule = schedule;
+        options.budget = Budget::bytes(0);
+        auto weights = must(Planned::try_create(*device, model.catalog, std::move(options)));
+        std::vector<std::uint64_t> expected;
+        const auto body = [&](auto& pass) {
+            expected.clear();
+            for (const Schedule::Step& step : schedule) {
+                auto lease = must(pass.try_acquire(step));
+                if (step.position % 5 == 2) { must(lease.try_use_on(side)); }
+                for (const WeightId id : step.weights) {
+                    const std::uint64_t bytes = model.catalog.weight(id).bytes;
+                    const CudaDevice::Stream on = step.position % 5 == 2 && expected.size() % 2 == 0 ? side : stream;
+                    if (bytes > 0) { must_cuda(gpu::launch_checksum({lease.data(id), bytes}, sums + expected.size(), on)); }
+                    expected.push_back(bytes > 0 ? model.checksums[index(id)] : 0);
+                }
+            }
+        };
+        const auto check = [&] {
+            must_cuda(cudaDeviceSynchronize());
+            std::vector<std::uint64_t> got(reads);
+            must_cuda(cudaMemcpy(got.data(), sums, reads * 8, cudaMemcpyDeviceToHost));
+            CHECK(got == expected);
+            must_cuda(cudaMemset(sums, 0, reads * 8));
+        };
+        must_cuda(cudaMemset(sums, 0, reads * 8));
+        for (const std::uint64_t percent : {0, 40, 70, 20}) {
+            if (percent > 0) {
+                const auto changed = weights.try_set_budget(Budget::percent_of_weights(percent));
+                // Below the floor is refused, and the budget in force stays.
+                if (!changed) { CHECK(changed.error().kind() == ErrorKind::budget); }
+            }
+            auto graph = must(weights.try_capture(stream, body));
+            for (int i = 0; i < 3; ++i) {
+                must(graph.try_launch(i == 1 ? side : stream));
+                check();
+            }
+            {
+                auto pass = must(weights.try_begin(stream));
+                body(pass);
+                must(pass.try_end());
+            }
+            check();
+            {
+                // Out of order, so that what the graph expects is no longer there.
+                auto pass = must(weights.try_begin(side));
+                for (const std::uint32_t at : {31U, 3U, 17U}) { static_cast<void>(pass.try_acquire(schedule[at], side).has_value()); }
+                must(pass.try_end());
+            }
+            must(graph.try_launch(stream));
+            check();
+            const std::uint64_t before = weights.statistics().held_bytes;
+            must(weights.try_set_budget(Budget::percent_of_weights(percent == 70 ? 90 : 80)));
+            CHECK(weights.statistics().held_bytes != before);
+            CHECK(graph.is_stale());
+            const auto refused = graph.try_launch(stream);
+            REQUIRE_FALSE(refused);
+            CHECK(refused.error().kind() == ErrorKind::stale);
+        }
+    }
+    must(device->deallocate(sums));
+    must(device->destroy_stream(stream));
+    must(device->destroy_stream(side));
+}
