@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "residency/broker/ledger.hpp"
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI::broker {
+
+/// The user's own memory in a BudgetBroker's total: a KV cache, activations. It allocates nothing: what is taken may be allocated,
+/// what was freed is given back. interop/memory_resource.hpp does both. Thread safe. At its end everything counts as given back.
+class [[nodiscard]] MemoryClient {
+public:
+    MemoryClient() noexcept = default;
+    MemoryClient(std::shared_ptr<Ledger> ledger, Ledger::Id id) noexcept : ledger_{std::move(ledger)}, id_{id} {}
+    MemoryClient(MemoryClient&& other) noexcept : ledger_{std::move(other.ledger_)}, id_{other.id_} {}
+    MemoryClient& operator=(MemoryClient&& other) noexcept {
+        if (this != &other) {
+            leave();
+            ledger_ = std::move(other.ledger_);
+            id_ = other.id_;
+        }
+        return *this;
+    }
+    ~MemoryClient() { leave(); }
+
+    /// The right to allocate so many bytes more, from what is granted or free; or error budget at once, with the numbers. After a
+    /// refusal the bytes are wanted: models give them back at their pass ends, and a later try succeeds. Never blocks.
+    [[nodiscard]] Status try_take(std::uint64_t bytes) { return ledger_->take(id_, bytes); }
+    /// Bytes that were taken, and are no longer allocated. Withdraws what was refused. Precondition: so many were taken.
+    void give_back(std::uint64_t bytes) noexcept { ledger_->put_back(id_, bytes); }
+    /// To be able to hold so many bytes in all, ahead of their use; 0: what is used, and the headroom. Withdraws what was refused.
+    void ask(std::uint64_t bytes) { ledger_->ask(id_, bytes); }
+    /// What others wait for: nothing is taken away, the owner gives it back when it can.
+    [[nodiscard]] std::uint64_t asked_back_bytes() const { return account().asked_back_bytes(); }
+#if RESIDENCY_EXCEPTIONS
+    void take(std::uint64_t bytes) { unwrap(try_take(bytes)); }
+#endif
+    [[nodiscard]] Account account() const { return ledger_->account(id_); }
+
+private:
+    void leave() noexcept {
+        if (ledger_) { std::exchange(ledger_, nullptr)->close(id_); }
+    }
+
+    std::shared_ptr<Ledger> ledger_;
+    Ledger::Id id_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::broker

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "residency/broker/ledger.hpp"
+#include "residency/budget/budget.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI::broker {
+
+/// What a model client changes: every Residency, or anything that keeps a cap as one does.
+///  1. `m.try_set_budget(budget)`   a cap in bytes; holds no more than the larger of the two at any instant of the change. On
+///                                  failure the old one stays in force; ErrorKind::wrong_state: not now, ask again later
+///  2. `m.budget()`                 `.bytes`: the cap in force
+template <class M>
+concept Budgeted = requires(M& model, const M& const_model, const Budget& budget) {
+    { model.try_set_budget(budget) } -> std::same_as<Result<BudgetChange>>;
+    { const_model.budget().bytes } -> std::convertible_to<std::uint64_t>;
+};
+
+/// What a pass end came to.
+struct PassEnd {
+    BudgetChange change;          ///< of the model's budget; before and after are the same where there was none
+    bool deferred = false;        ///< a change was due, and the model cannot take it now: a pass or a lease is open
+    bool more_is_coming = false;  ///< the budget is not yet its share: at a later pass end it changes again
+};
+
+/// A model's part of a BudgetBroker's total. It ends after the model that it was given to: what it had is free from there on.
+/// Belongs to one thread at a time, the model's own.
+class [[nodiscard]] ModelClient {
+public:
+    ModelClient() noexcept = default;
+    ModelClient(std::shared_ptr<Ledger> ledger, Ledger::Id id) noexcept : ledger_{std::move(ledger)}, id_{id} {}
+    ModelClient(ModelClient&& other) noexcept : ledger_{std::move(other.ledger_)}, id_{other.id_} {}
+    ModelClient& operator=(ModelClient&& other) noexcept {
+        if (this != &other) {
+            leave();
+            ledger_ = std::move(other.ledger_);
+            id_ = other.id_;
+        }
+        return *this;
+    }
+    ~ModelClient() { leave(); }
+
+    /// The budget to construct the model with. Error budget, with the numbers: others hold what it needs for its floor, and were
+    /// asked for it; ask again after their pass ends.
+    [[nodiscard]] Result<Budget> try_budget() {
+        auto started = ledger_->start(id_);
+        if (!started) { return started.error(); }
+        return Budget::bytes(*started);
+    }
+    /// Call it between passes, from the thread that owns the model: makes the change of the budget that is due, if one is, with
+    /// try_set_budget. Blocks while that does. Errors: that of try_set_budget, with the old budget in force; wrong_state, where
+    /// somebody else raised the model's budget.
+    template <Budgeted Model>
+    [[nodiscard]] Result<PassEnd> try_at_pass_end(Model& model) {
+        const std::uint64_t before = model.budget().bytes;
+        const auto next = ledger_->begin(id_, before);
+        if (!next) { return next.error(); }
+        PassEnd end;
+        end.change.budget_before_bytes = end.change.budget_bytes = before;
+        if (*next) {
+            auto changed = model.try_set_budget(Budget::bytes(**next));
+            ledger_->finish(id_, model.budget().bytes);
+            if (changed) {
+                end.change = *changed;
+            } else if (changed.error().kind() == ErrorKind::wrong_state) {
+                end.deferred = true;
+            } else {
+                return changed.error();
+            }
+        }
+        end.more_is_coming = end.deferred || ledger_->is_due(id_);
+        return end;
+    }
+    /// Another floor or total, such as those of another schedule. A higher floor first here, then in the model, once it is granted.
+    /// Error budget: the floors together exceed the total.
+    [[nodiscard]] Status try_set_claim(Claim claim) { return ledger_->set_claim(id_, claim); }
+#if RESIDENCY_EXCEPTIONS
+    [[nodiscard]] Budget budget() { return unwrap(try_budget()); }
+    template <Budgeted Model>
+    PassEnd at_pass_end(Model& model) {
+        return unwrap(try_at_pass_end(model));
+    }
+    void set_claim(Claim claim) { unwrap(try_set_claim(claim)); }
+#endif
+    [[nodiscard]] Account account() const { return ledger_->account(id_); }
+
+private:
+    void leave() noexcept {
+        if (ledger_) { std::exchange(ledger_, nullptr)->close(id_); }
+    }
+
+    std::shared_ptr<Ledger> ledger_;
+    Ledger::Id id_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::broker
