@@ -235,6 +235,7 @@ public:
         if (auto drained = drain(); !drained) { return drained.error(); }
         if (auto begun = decider_.begin_capture(); !begun) { return begun.error(); }
         std::vector<std::uint64_t> arrivals;
+        arrivals.reserve(tenants_.size());
         for (Tenant& tenant : tenants_) { arrivals.push_back(std::exchange(tenant.arrival, 0)); }
         const Counters before = counters_;
         const Position position = position_;

@@ -238,8 +238,8 @@ private:
         play(layer, node);
     }
     void play(const Layer& layer, std::uint32_t node) noexcept {
-        const Node& left = nodes_[layer.first_node + 2 * node];
-        const Node& right = nodes_[layer.first_node + 2 * node + 1];
+        const Node& left = nodes_[layer.first_node + std::size_t{2} * node];
+        const Node& right = nodes_[layer.first_node + std::size_t{2} * node + 1];
         Node& result = nodes_[layer.first_node + node];
         const std::uint32_t expires = (std::min)(left.expires, right.expires);
         if (left.winner == no_storage || right.winner == no_storage) {

@@ -39,7 +39,7 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
         return refuse(std::to_string(strides.size()) + " strides for " + std::to_string(shape.size()) + " extents");
     }
     const bool dense = strides.empty() || is_dense(shape, strides);
-    std::optional<std::uint64_t> reach = *elements;
+    std::optional<std::uint64_t> reach = elements;
     if (!dense) {
         if (!type.is_byte_addressable()) { return refuse("this type cannot be strided"); }
         reach = 1;

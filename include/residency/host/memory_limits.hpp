@@ -85,7 +85,7 @@ inline void consider_group(MemoryLimits& limits, const std::string& folder, bool
     const std::uint64_t kept = used - std::min(used, cache);
     const auto room = [](std::uint64_t whole, std::uint64_t taken) { return whole - std::min(whole, taken); };
     if (limits.group_limit_bytes && room(*limits.group_limit_bytes, limits.group_used_bytes) <= room(*limit, kept)) { return; }
-    limits.group_limit_bytes = *limit;
+    limits.group_limit_bytes = limit;
     limits.group_used_bytes = kept;
     limits.group = folder;
 }

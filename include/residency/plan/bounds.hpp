@@ -245,7 +245,7 @@ inline double flow_bound(const Problem& problem, std::uint64_t budget_bytes, std
     std::vector<std::uint8_t> held(problem.storages(), 0);
     std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
     for (const std::uint32_t s : problem.pinned) { held[s] = 1; }
-    std::vector<std::int64_t> supplies(2 * n, 0);  // node i: after step i; node n + i: before step i
+    std::vector<std::int64_t> supplies(std::size_t{2} * n, 0);  // node i: after step i; node n + i: before step i
     struct Gap {
         std::uint32_t from, to, storage;
         bool wraps;
