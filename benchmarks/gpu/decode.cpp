@@ -38,9 +38,9 @@ struct Model {
     std::byte* host = nullptr;
     std::uint64_t bytes = 0;
     std::uint32_t layers;
-    std::vector<std::uint64_t> offsets, sizes;         // by weight
-    std::vector<std::vector<WeightId>> steps;          // a matrix each, with the norm before it
-    std::vector<std::size_t> layer_begin;              // the first weight of each layer, and of the head
+    std::vector<std::uint64_t> offsets, sizes;  // by weight
+    std::vector<std::vector<WeightId>> steps;   // a matrix each, with the norm before it
+    std::vector<std::size_t> layer_begin;       // the first weight of each layer, and of the head
     Catalog catalog;
     Schedule schedule;
 
@@ -70,13 +70,15 @@ struct Model {
         const WeightId last = weight("model.norm.weight", hidden);
         steps.push_back({last, weight("lm_head.weight", vocabulary * hidden)});
 
-        host = static_cast<std::byte*>(BENCH_RESULT(device.allocate_host(bytes, [](std::byte* first, std::uint64_t offset, std::uint64_t count) {
-            for (std::uint64_t i = 0; i * 8 < count; ++i) {
-                const std::uint64_t word = gpu::pattern_word(20261121, offset / 8 + i);
-                std::memcpy(first + i * 8, &word, std::min<std::uint64_t>(8, count - i * 8));
-            }
-        })));
-        const auto held = residency::HostBytes::borrow({host, static_cast<std::size_t>(bytes)}, residency::HostMemory::pinned);
+        host = static_cast<std::byte*>(
+            BENCH_RESULT(device.allocate_host(bytes, [](std::byte* first, std::uint64_t offset, std::uint64_t count) {
+                for (std::uint64_t i = 0; i * 8 < count; ++i) {
+                    const std::uint64_t word = gpu::pattern_word(20261121, offset / 8 + i);
+                    std::memcpy(first + i * 8, &word, std::min<std::uint64_t>(8, count - i * 8));
+                }
+            })));
+        const auto held =
+            residency::HostBytes::borrow({host, static_cast<std::size_t>(bytes)}, residency::HostMemory::pinned);
         residency::CatalogBuilder builder;
         for (std::size_t i = 0; i < names.size(); ++i) {
             builder.add(names[i], residency::dtype::bf16, {sizes[i] / 2}, residency::HostSource{held, offsets[i]});
@@ -90,7 +92,8 @@ struct Model {
 
 /// The kernels of a pass. With `sums`, one checksum a weight.
 template <class Pass>
-void run_steps(Pass& pass, const Model& model, const Schedule& schedule, std::uint64_t* sums, bool by_weight, Stream stream) {
+void run_steps(Pass& pass, const Model& model, const Schedule& schedule, std::uint64_t* sums, bool by_weight,
+               Stream stream) {
     for (const Schedule::Step& step : schedule) {
         auto lease = BENCH_RESULT(pass.try_acquire(step));
         gpu::Range ranges[2];
@@ -142,7 +145,8 @@ public:
         if (head_resident_) { left -= head_; }
         while (resident_ < model.layers && bytes_of(resident_) <= left) { left -= bytes_of(resident_++); }
         const std::uint64_t buffer = head_resident_ ? slot_ : std::max(slot_, head_);
-        at_ = static_cast<std::byte*>(BENCH_RESULT(device.allocate(resident_ * slot_ + (head_resident_ ? head_ : 0) + 2 * buffer)));
+        at_ = static_cast<std::byte*>(
+            BENCH_RESULT(device.allocate(resident_ * slot_ + (head_resident_ ? head_ : 0) + 2 * buffer)));
         std::byte* next = at_;
         for (std::uint32_t i = 0; i < resident_; ++i, next += slot_) { place(i, next); }
         if (head_resident_) {
@@ -155,11 +159,15 @@ public:
         for (auto* event : {&arrived_[0], &arrived_[1], &free_[0], &free_[1]}) {
             BENCH_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
         }
-        for (std::uint32_t i = resident_; i < model.layers + (head_resident_ ? 0U : 1U); ++i) { streamed_.push_back(i); }
+        for (std::uint32_t i = resident_; i < model.layers + (head_resident_ ? 0U : 1U); ++i) {
+            streamed_.push_back(i);
+        }
     }
     ~LayerWise() {
         static_cast<void>(cudaDeviceSynchronize());
-        for (const auto event : {arrived_[0], arrived_[1], free_[0], free_[1]}) { static_cast<void>(cudaEventDestroy(event)); }
+        for (const auto event : {arrived_[0], arrived_[1], free_[0], free_[1]}) {
+            static_cast<void>(cudaEventDestroy(event));
+        }
         static_cast<void>(device_.destroy_stream(copies_).has_value());
         static_cast<void>(device_.deallocate(at_).has_value());
     }
@@ -192,14 +200,15 @@ private:
     void place(std::uint32_t layer, std::byte* at) {
         places_.resize(std::max<std::size_t>(places_.size(), layer + 1), nullptr);
         places_[layer] = at;
-        BENCH_CUDA(cudaMemcpy(at, model_.host + model_.offsets[model_.layer_begin[layer]], bytes_of(layer), cudaMemcpyHostToDevice));
+        BENCH_CUDA(cudaMemcpy(at, model_.host + model_.offsets[model_.layer_begin[layer]], bytes_of(layer),
+                              cudaMemcpyHostToDevice));
     }
     void fetch() {
         const std::uint32_t layer = streamed_[fetched_ % streamed_.size()];
         const std::size_t buffer = fetched_ % 2;
         if (fetched_ >= 2) { BENCH_CUDA(cudaStreamWaitEvent(copies_, free_[buffer], 0)); }
-        BENCH_CUDA(cudaMemcpyAsync(buffers_[buffer], model_.host + model_.offsets[model_.layer_begin[layer]], bytes_of(layer),
-                                   cudaMemcpyHostToDevice, copies_));
+        BENCH_CUDA(cudaMemcpyAsync(buffers_[buffer], model_.host + model_.offsets[model_.layer_begin[layer]],
+                                   bytes_of(layer), cudaMemcpyHostToDevice, copies_));
         BENCH_CUDA(cudaEventRecord(arrived_[buffer], copies_));
         ++fetched_;
     }
@@ -242,7 +251,8 @@ Weights make(CudaDevice& device, const Model& model, const Schedule& schedule, s
     return BENCH_RESULT(Weights::try_create(device, model.catalog, std::move(options)));
 }
 
-void check_sums(const std::vector<std::uint64_t>& expected, std::uint64_t* sums, const std::string& what, bench::Records& records) {
+void check_sums(const std::vector<std::uint64_t>& expected, std::uint64_t* sums, const std::string& what,
+                bench::Records& records) {
     std::vector<std::uint64_t> got(expected.size());
     BENCH_CUDA(cudaMemcpy(got.data(), sums, got.size() * 8, cudaMemcpyDeviceToHost));
     BENCH_CUDA(cudaMemset(sums, 0, got.size() * 8));
@@ -281,7 +291,8 @@ int main(int argc, char** argv) {
             run_pass(weights, model, sums, false, stream);
             BENCH_RESULT(weights.try_drain());
         }
-        records.add("decode.resident.time", period(stream, passes, [&] { run_pass(weights, model, sums, false, stream); }) * 1e3, "ms");
+        records.add("decode.resident.time",
+                    period(stream, passes, [&] { run_pass(weights, model, sums, false, stream); }) * 1e3, "ms");
         timed = weights.schedule();
         records.add("decode.resident.sum_of_steps", weights.plan().compute_seconds() * 1e3, "ms");
         BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
@@ -290,8 +301,12 @@ int main(int argc, char** argv) {
         BENCH_CUDA(cudaMemcpy(expected.data(), sums, expected.size() * 8, cudaMemcpyDeviceToHost));
         BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
         for (std::size_t i = 0; i < expected.size(); i += 37) {
-            const std::uint64_t want = gpu::checksum({model.host + model.offsets[i], static_cast<std::size_t>(model.sizes[i])});
-            if (want != expected[i]) { std::fprintf(stderr, "weight %zu: the resident checksum is wrong\n", i); return 1; }
+            const std::uint64_t want =
+                gpu::checksum({model.host + model.offsets[i], static_cast<std::size_t>(model.sizes[i])});
+            if (want != expected[i]) {
+                std::fprintf(stderr, "weight %zu: the resident checksum is wrong\n", i);
+                return 1;
+            }
         }
     }
 
@@ -300,8 +315,8 @@ int main(int argc, char** argv) {
         const char* graph_target;
         const char* layer_target;
     };
-    for (const Case& each : {Case{10, "", ""}, Case{25, "", ""}, Case{50, "<= 1.015", ">= 1.1"}, Case{75, "<= 1.02", ""},
-                             Case{90, "<= 1.035", ">= 1.6"}, Case{95, "<= 1.035", ">= 2"}}) {
+    for (const Case& each : {Case{10, "", ""}, Case{25, "", ""}, Case{50, "<= 1.015", ">= 1.1"},
+                             Case{75, "<= 1.02", ""}, Case{90, "<= 1.035", ">= 1.6"}, Case{95, "<= 1.035", ">= 2"}}) {
         const std::uint64_t budget = model.bytes / 100 * static_cast<std::uint64_t>(each.percent);
         const std::string name = "decode." + std::to_string(each.percent) + "%.";
         BENCH_CUDA(cudaDeviceSynchronize());
@@ -327,8 +342,10 @@ int main(int argc, char** argv) {
             records.add(name + "predicted_over_bound", plan.predicted_seconds() / bound, "ratio");
             records.add(name + "regret_in_statistics", weights.statistics().regret().value_or(-1), "ratio");
             records.add(name + "bytes_a_pass_over_deficit",
-                        static_cast<double>(plan.bytes_per_pass()) / static_cast<double>(model.bytes - budget), "ratio");
-            records.add(name + "device_bytes_over_budget", static_cast<double>(taken) / static_cast<double>(budget), "ratio", "<= 1");
+                        static_cast<double>(plan.bytes_per_pass()) / static_cast<double>(model.bytes - budget),
+                        "ratio");
+            records.add(name + "device_bytes_over_budget", static_cast<double>(taken) / static_cast<double>(budget),
+                        "ratio", "<= 1");
             const auto begin = bench::host_seconds([&] {
                 for (int i = 0; i < passes; ++i) { run_pass(weights, model, sums, false, stream); }
                 BENCH_CUDA(cudaStreamSynchronize(stream));
@@ -338,25 +355,31 @@ int main(int argc, char** argv) {
         }
         {
             auto weights = make(device, model, timed, budget, false, link);
-            auto graph = BENCH_RESULT(weights.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, true, stream); }));
+            auto graph = BENCH_RESULT(
+                weights.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, true, stream); }));
             BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
             for (int i = 0; i < 2; ++i) {
                 BENCH_RESULT(graph.try_launch(stream));
                 BENCH_CUDA(cudaStreamSynchronize(stream));
                 check_sums(expected, sums, name + "graph.wrong_weights.replay" + std::to_string(i), records);
             }
-            auto timed_graph = BENCH_RESULT(weights.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, false, stream); }));
+            auto timed_graph = BENCH_RESULT(
+                weights.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, false, stream); }));
             const double replayed = period(stream, passes, [&] { BENCH_RESULT(timed_graph.try_launch(stream)); });
             const double in_a_row = bench::host_seconds([&] {
-                                        for (int i = 0; i < passes; ++i) { BENCH_RESULT(timed_graph.try_launch(stream)); }
+                                        for (int i = 0; i < passes; ++i) {
+                                            BENCH_RESULT(timed_graph.try_launch(stream));
+                                        }
                                         BENCH_CUDA(cudaStreamSynchronize(stream));
                                     }) /
                                     passes;
             const auto& plan = weights.plan();
             records.add(name + "graph.time_over_bound", replayed / plan.bound_seconds(), "ratio", each.graph_target);
             records.add(name + "graph.time_over_predicted", replayed / plan.predicted_seconds(), "ratio", "<= 1.01");
-            records.add(name + "graph.in_a_row_over_eager_in_a_row", in_a_row / back_to_back, "ratio", each.percent == 50 ? "<= 1.01" : "");
-            records.add(name + "graph.waiting_over_not_waiting", replayed / in_a_row, "ratio", each.percent == 50 ? "<= 1.005" : "");
+            records.add(name + "graph.in_a_row_over_eager_in_a_row", in_a_row / back_to_back, "ratio",
+                        each.percent == 50 ? "<= 1.01" : "");
+            records.add(name + "graph.waiting_over_not_waiting", replayed / in_a_row, "ratio",
+                        each.percent == 50 ? "<= 1.005" : "");
         }
         {
             LayerWise peer{device, model, budget};

@@ -25,7 +25,9 @@ using residency::format::ModelFile;
 /// A folder with models, gone at the end of the program.
 class Models {
 public:
-    Models() : folder_{std::filesystem::temp_directory_path() / ("residency-formats-" + std::to_string(std::random_device{}()))} {
+    Models()
+        : folder_{std::filesystem::temp_directory_path() /
+                  ("residency-formats-" + std::to_string(std::random_device{}()))} {
         std::filesystem::create_directory(folder_);
     }
     Models(const Models&) = delete;
@@ -46,7 +48,8 @@ public:
             const std::string name = "shard-" + std::to_string(file) + ".safetensors";
             write((folder_ / name).string(), file * tensors_each, tensors_each);
             for (std::size_t i = 0; i < tensors_each; ++i) {
-                map += (map.empty() ? "" : ",\n") + ('"' + tensor_name(file * tensors_each + i) + "\": \"" + name + '"');
+                map +=
+                    (map.empty() ? "" : ",\n") + ('"' + tensor_name(file * tensors_each + i) + "\": \"" + name + '"');
             }
         }
         const std::string path = (folder_ / "model.safetensors.index.json").string();
@@ -79,13 +82,18 @@ public:
 
 private:
     [[nodiscard]] static std::string tensor_name(std::size_t i) {
-        return "model.layers." + std::to_string(i / 400) + ".mlp.experts." + std::to_string(i % 400) + ".down_proj.weight";
+        return "model.layers." + std::to_string(i / 400) + ".mlp.experts." + std::to_string(i % 400) +
+               ".down_proj.weight";
     }
     static void write(const std::string& path, std::size_t first, std::size_t tensors) {
         std::vector<residency::format::SafetensorsTensor> list;
-        for (std::size_t i = 0; i < tensors; ++i) { list.push_back({tensor_name(first + i), residency::dtype::bf16, {2, 4}}); }
+        for (std::size_t i = 0; i < tensors; ++i) {
+            list.push_back({tensor_name(first + i), residency::dtype::bf16, {2, 4}});
+        }
         auto writer = residency::format::SafetensorsWriter::try_create(path, list);
-        if (!writer || !writer->try_append(std::vector<std::byte>(16 * tensors)) || !writer->try_finish()) { std::abort(); }
+        if (!writer || !writer->try_append(std::vector<std::byte>(16 * tensors)) || !writer->try_finish()) {
+            std::abort();
+        }
     }
 
     std::filesystem::path folder_;

@@ -57,20 +57,25 @@ Json summary(const Series& series) {
     std::sort(bytes.begin(), bytes.end());
     std::sort(times.begin(), times.end());
     const auto quantile = [](const std::vector<double>& sorted, double q) {
-        return sorted.empty() ? 0.0 : sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
+        return sorted.empty() ? 0.0
+                              : sorted[std::min(sorted.size() - 1,
+                                                static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
     };
     double bytes_sum = 0;
     for (const double b : bytes) { bytes_sum += b; }
-    return {{"plans", ratios.size()},
-            {"time_over_reference",
-             {{"geometric_mean", std::exp(logs / count)}, {"percentile_95", quantile(ratios, 0.95)}, {"worst", ratios.back()}}},
-            {"time_over_exact_bound_geometric_mean", std::exp(bound_logs / count)},
-            {"bytes_over_deficit_where_link_bound",
-             {{"plans", bytes.size()},
-              {"mean", bytes.empty() ? 0 : bytes_sum / static_cast<double>(bytes.size())},
-              {"percentile_95", quantile(bytes, 0.95)},
-              {"worst", quantile(bytes, 1)}}},
-            {"planning_milliseconds_up_to_400_steps", {{"median", quantile(times, 0.5)}, {"worst", quantile(times, 1)}}}};
+    return {
+        {"plans", ratios.size()},
+        {"time_over_reference",
+         {{"geometric_mean", std::exp(logs / count)},
+          {"percentile_95", quantile(ratios, 0.95)},
+          {"worst", ratios.back()}}},
+        {"time_over_exact_bound_geometric_mean", std::exp(bound_logs / count)},
+        {"bytes_over_deficit_where_link_bound",
+         {{"plans", bytes.size()},
+          {"mean", bytes.empty() ? 0 : bytes_sum / static_cast<double>(bytes.size())},
+          {"percentile_95", quantile(bytes, 0.95)},
+          {"worst", quantile(bytes, 1)}}},
+        {"planning_milliseconds_up_to_400_steps", {{"median", quantile(times, 0.5)}, {"worst", quantile(times, 1)}}}};
 }
 
 }  // namespace
@@ -96,7 +101,10 @@ int main(int count, char** arguments) {
         for (const std::uint64_t b : problem.storage_bytes) { bytes += static_cast<double>(b); }
         problem.budget_bytes = static_cast<std::uint64_t>(bytes * share);
         const double deficit = bytes - static_cast<double>(problem.budget_bytes);
-        Json row{{"schedule", shape.name}, {"steps", problem.steps()}, {"compute_over_copy", ratio}, {"budget_share", share}};
+        Json row{{"schedule", shape.name},
+                 {"steps", problem.steps()},
+                 {"compute_over_copy", ratio},
+                 {"budget_share", share}};
         for (Series& series : all) {
             const auto start = std::clock();
             const auto made = plan::make_plan(problem, series.options);
@@ -110,17 +118,24 @@ int main(int count, char** arguments) {
                 return false;
             }
             const double reference = std::max(made->bound_seconds(), made->latency_floor_seconds());
-            Outcome o{made->predicted_seconds() / reference, made->predicted_seconds() / made->bound_seconds(),
-                      static_cast<double>(made->bytes_per_pass()) / deficit, seconds * 1e3,
-                      made->usual_bound_seconds() > made->compute_seconds(), problem.steps()};
-            row[series.name] = {{"predicted_seconds", made->predicted_seconds()}, {"over_reference", o.over_reference},
-                                {"over_bound", o.over_bound}, {"bytes_over_deficit", o.bytes_over_deficit},
+            Outcome o{made->predicted_seconds() / reference,
+                      made->predicted_seconds() / made->bound_seconds(),
+                      static_cast<double>(made->bytes_per_pass()) / deficit,
+                      seconds * 1e3,
+                      made->usual_bound_seconds() > made->compute_seconds(),
+                      problem.steps()};
+            row[series.name] = {{"predicted_seconds", made->predicted_seconds()},
+                                {"over_reference", o.over_reference},
+                                {"over_bound", o.over_bound},
+                                {"bytes_over_deficit", o.bytes_over_deficit},
                                 {"calls", made->calls().size()}};
             row["bound_seconds"] = made->bound_seconds();
             if (list) {
-                std::printf("%-22s %4.2f %4.2f %-9s %.4f of the reference, %.4f of the bound, bytes %.3f D, %zu calls, %.1f ms\n",
-                            shape.name.c_str(), ratio, share, series.name, o.over_reference, o.over_bound, o.bytes_over_deficit,
-                            made->calls().size(), o.milliseconds);
+                std::printf(
+                    "%-22s %4.2f %4.2f %-9s %.4f of the reference, %.4f of the bound, bytes %.3f D, %zu calls, %.1f "
+                    "ms\n",
+                    shape.name.c_str(), ratio, share, series.name, o.over_reference, o.over_bound, o.bytes_over_deficit,
+                    made->calls().size(), o.milliseconds);
                 std::fflush(stdout);
             }
             series.outcomes.push_back(o);
@@ -144,9 +159,10 @@ int main(int count, char** arguments) {
         if (wanted(shape.name) && !cell(shape, ratios[seed % 7], shares[seed % 8])) { return 1; }
     }
 
-    Json report{{"link", {{"bytes_per_second", plan::Link{}.bytes_per_second},
-                          {"latency_seconds", plan::Link{}.latency_seconds},
-                          {"node_latency_seconds", plan::Link{}.node_latency_seconds}}},
+    Json report{{"link",
+                 {{"bytes_per_second", plan::Link{}.bytes_per_second},
+                  {"latency_seconds", plan::Link{}.latency_seconds},
+                  {"node_latency_seconds", plan::Link{}.node_latency_seconds}}},
                 {"reference", "max(exact bound, latency floor)"}};
     for (const Series& series : all) { report[series.name] = summary(series); }
 
@@ -192,7 +208,9 @@ int main(int count, char** arguments) {
             over.push_back(made->predicted_seconds() / std::max(made->bound_seconds(), made->latency_floor_seconds()));
         }
         std::sort(over.begin(), over.end());
-        report["at_the_floor"] = {{"schedules", 200}, {"planned", planned}, {"over_reference_median", over[over.size() / 2]},
+        report["at_the_floor"] = {{"schedules", 200},
+                                  {"planned", planned},
+                                  {"over_reference_median", over[over.size() / 2]},
                                   {"over_reference_worst", over.back()}};
     }
     std::cout << report.dump(2) << '\n';

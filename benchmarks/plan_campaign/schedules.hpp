@@ -39,18 +39,29 @@ inline void scale_compute(plan::Problem& problem, double ratio) {
 }
 
 inline Shape uniform(int layers, double bytes) {
-    Shape shape{"uniform " + std::to_string(layers) + " x " + std::to_string(static_cast<int>(bytes / 1e6)) + " MB", {}};
+    Shape shape{"uniform " + std::to_string(layers) + " x " + std::to_string(static_cast<int>(bytes / 1e6)) + " MB",
+                {}};
     for (int i = 0; i < layers; ++i) { add_step(shape.problem, {bytes}, 1); }
     return shape;
 }
 
 /// Decode of a Llama-3: every tensor a step, bf16, time by bytes.
-inline Shape llama(const std::string& name, int layers, double hidden, double kv, double feed_forward, double vocabulary) {
+inline Shape llama(const std::string& name, int layers, double hidden, double kv, double feed_forward,
+                   double vocabulary) {
     Shape shape{name, {}};
-    const auto step = [&](double rows, double columns) { add_step(shape.problem, {rows * columns * 2}, rows * columns); };
+    const auto step = [&](double rows, double columns) {
+        add_step(shape.problem, {rows * columns * 2}, rows * columns);
+    };
     for (int layer = 0; layer < layers; ++layer) {
-        for (const auto& [rows, columns] : {std::pair{hidden, 1.0}, {hidden, hidden}, {kv, hidden}, {kv, hidden}, {hidden, hidden},
-                                            {hidden, 1.0}, {feed_forward, hidden}, {feed_forward, hidden}, {hidden, feed_forward}}) {
+        for (const auto& [rows, columns] : {std::pair{hidden, 1.0},
+                                            {hidden, hidden},
+                                            {kv, hidden},
+                                            {kv, hidden},
+                                            {hidden, hidden},
+                                            {hidden, 1.0},
+                                            {feed_forward, hidden},
+                                            {feed_forward, hidden},
+                                            {hidden, feed_forward}}) {
             step(rows, columns);
         }
     }
@@ -83,7 +94,14 @@ inline Shape flux() {
     Shape shape{"flux-like", {}};
     const auto squares = [](double n) { return n * 3072 * 3072 * 2; };
     for (int i = 0; i < 19; ++i) {
-        for (const auto& [size, work] : {std::pair{6.0, 0.2}, {6.0, 0.2}, {6.0, 6.0}, {2.0, 2.0}, {4.0, 4.0}, {4.0, 4.0}, {4.0, 1.0}, {4.0, 1.0}}) {
+        for (const auto& [size, work] : {std::pair{6.0, 0.2},
+                                         {6.0, 0.2},
+                                         {6.0, 6.0},
+                                         {2.0, 2.0},
+                                         {4.0, 4.0},
+                                         {4.0, 4.0},
+                                         {4.0, 1.0},
+                                         {4.0, 1.0}}) {
             if (size == 6 && work == 6) {
                 add_step(shape.problem, {squares(3), squares(3)}, work);
             } else if (size == 2) {
@@ -105,7 +123,9 @@ inline Shape flux() {
 inline Shape random_shape(std::uint64_t seed) {
     std::mt19937_64 engine{seed};
     const auto uniform01 = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
-    const auto normal = [&] { return std::sqrt(-2 * std::log(1 - uniform01())) * std::cos(6.283185307179586 * uniform01()); };
+    const auto normal = [&] {
+        return std::sqrt(-2 * std::log(1 - uniform01())) * std::cos(6.283185307179586 * uniform01());
+    };
     Shape shape{"random " + std::to_string(seed), {}};
     const int steps = 60 + static_cast<int>(engine() % 301);
     for (int i = 0; i < steps; ++i) {
@@ -118,8 +138,14 @@ inline Shape random_shape(std::uint64_t seed) {
 }
 
 inline std::vector<Shape> named_shapes() {
-    return {uniform(60, 100e6), uniform(120, 48e6), uniform(360, 40e6), llama("llama-3-8b", 32, 4096, 1024, 14336, 128256),
-            llama("llama-3-70b", 80, 8192, 1024, 28672, 128256), unet("unet-like", 320, 3), unet("unet-like large", 512, 4), flux()};
+    return {uniform(60, 100e6),
+            uniform(120, 48e6),
+            uniform(360, 40e6),
+            llama("llama-3-8b", 32, 4096, 1024, 14336, 128256),
+            llama("llama-3-70b", 80, 8192, 1024, 28672, 128256),
+            unet("unet-like", 320, 3),
+            unet("unet-like large", 512, 4),
+            flux()};
 }
 
 }  // namespace residency::campaign

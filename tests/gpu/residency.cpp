@@ -392,7 +392,9 @@ TEST_CASE("residency: a captured pass brings the right weights, beside eager one
                 for (const WeightId id : step.weights) {
                     const std::uint64_t bytes = model.catalog.weight(id).bytes;
                     const CudaDevice::Stream on = step.position % 5 == 2 && expected.size() % 2 == 0 ? side : stream;
-                    if (bytes > 0) { must_cuda(gpu::launch_checksum({lease.data(id), bytes}, sums + expected.size(), on)); }
+                    if (bytes > 0) {
+                        must_cuda(gpu::launch_checksum({lease.data(id), bytes}, sums + expected.size(), on));
+                    }
                     expected.push_back(bytes > 0 ? model.checksums[index(id)] : 0);
                 }
             }
@@ -425,7 +427,9 @@ TEST_CASE("residency: a captured pass brings the right weights, beside eager one
             {
                 // Out of order, so that what the graph expects is no longer there.
                 auto pass = must(weights.try_begin(side));
-                for (const std::uint32_t at : {31U, 3U, 17U}) { static_cast<void>(pass.try_acquire(schedule[at], side).has_value()); }
+                for (const std::uint32_t at : {31U, 3U, 17U}) {
+                    static_cast<void>(pass.try_acquire(schedule[at], side).has_value());
+                }
                 must(pass.try_end());
             }
             must(graph.try_launch(stream));

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // The library's streams and CCCL's are interchangeable where both are included.
-#include <cuda/stream_ref>
 #include <doctest/doctest.h>
+#include <cuda/stream_ref>
 
 #include <type_traits>
 

@@ -33,7 +33,8 @@ struct Model {
     std::vector<std::string> expected;  ///< of each storage
     Catalog catalog;
 
-    explicit Model(std::mt19937& random, std::size_t files = 3, std::size_t storages = 40, std::size_t largest = 30000) {
+    explicit Model(std::mt19937& random, std::size_t files = 3, std::size_t storages = 40,
+                   std::size_t largest = 30000) {
         CatalogBuilder builder;
         std::vector<std::shared_ptr<const SourceFile>> sources;
         for (std::size_t f = 0; f < files; ++f) {
@@ -56,7 +57,8 @@ struct Model {
             const auto* source = std::get_if<HostSource>(&loaded.storage(StorageId{i}).source);
             REQUIRE(source != nullptr);
             CHECK(source->host->kind() == kind);
-            const std::string got{reinterpret_cast<const char*>(source->host->data()) + source->offset_bytes, expected[i].size()};
+            const std::string got{reinterpret_cast<const char*>(source->host->data()) + source->offset_bytes,
+                                  expected[i].size()};
             CHECK(got == expected[i]);
         }
     }
@@ -92,14 +94,17 @@ TEST_CASE("loading: the memory taken is that of the weights") {
     const std::string bytes = random_bytes(random, 3'000'000);
     const auto file = std::make_shared<const SourceFile>(SourceFile{folder.write("f", bytes), bytes.size()});
     CatalogBuilder builder;
-    for (std::uint64_t i = 0; i < 1000; ++i) { builder.add("w" + std::to_string(i), dtype::u8, {3000}, FileSource{file, 3000 * i}); }
+    for (std::uint64_t i = 0; i < 1000; ++i) {
+        builder.add("w" + std::to_string(i), dtype::u8, {3000}, FileSource{file, 3000 * i});
+    }
     const auto catalog = builder.try_build().value();
     SimulatedDevice device{};
     const auto loaded = host::try_load(device, catalog);
     REQUIRE(loaded);
     CHECK(loaded->report.weight_bytes == bytes.size());
     CHECK(loaded->report.host_bytes == bytes.size());
-    CHECK(reinterpret_cast<std::uintptr_t>(loaded->catalog.host_bytes(StorageId{0})) % host::Region::alignment_bytes == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(loaded->catalog.host_bytes(StorageId{0})) % host::Region::alignment_bytes ==
+          0);
     CHECK(loaded->catalog.host_bytes(StorageId{999}) == loaded->catalog.host_bytes(StorageId{0}) + 999 * 3000);
 }
 
@@ -133,7 +138,8 @@ TEST_CASE("loading: storages become ready one by one, in the order asked for") {
         REQUIRE((*loading)->wait(StorageId{i}));
         CHECK((*loading)->is_loaded(StorageId{i}));
         const auto& source = std::get<HostSource>(catalog.storage(StorageId{i}).source);
-        CHECK(std::string{reinterpret_cast<const char*>(source.host->data()) + source.offset_bytes, model.expected[i].size()} == model.expected[i]);
+        CHECK(std::string{reinterpret_cast<const char*>(source.host->data()) + source.offset_bytes,
+                          model.expected[i].size()} == model.expected[i]);
     }
     CHECK((*loading)->wait());
 }
@@ -254,7 +260,8 @@ TEST_CASE("loading: a file that shrinks or is written to while it is read is an 
         CHECK(beyond.error().message().find("changed while it was in use") != std::string::npos);
         CHECK_FALSE(file->try_read(0, (*region)->span().first(4096)));
         support::write_all(source.path, bytes);
-        std::filesystem::last_write_time(source.path, std::filesystem::file_time_type::clock::now() + std::chrono::hours{1});
+        std::filesystem::last_write_time(source.path,
+                                         std::filesystem::file_time_type::clock::now() + std::chrono::hours{1});
         const auto touched = file->try_read(0, (*region)->span().first(4096));
         REQUIRE_FALSE(touched);
         CHECK(touched.error().message().find("written to") != std::string::npos);

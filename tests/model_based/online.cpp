@@ -57,7 +57,8 @@ struct Guesses {
 
 template <class Evictor, class Prefetcher, class Pool>
 void random_programs(const char* name, Tally& tally, std::uint64_t usual) {
-    const std::string failure = run_scenarios(name, first_seed(), cases_each(usual), Runner<Evictor, Prefetcher, Pool>::run, tally);
+    const std::string failure =
+        run_scenarios(name, first_seed(), cases_each(usual), Runner<Evictor, Prefetcher, Pool>::run, tally);
     CHECK_MESSAGE(failure.empty(), failure);
 }
 
@@ -69,9 +70,9 @@ TEST_CASE("random programs: on demand") {
     Tally tally;
     random_programs<evict::Lru, prefetch::None, StreamOrdered>("Lru, None, StreamOrdered", tally, 2500);
     random_programs<evict::Lru, prefetch::None, Slab>("Lru, None, Slab", tally, 2500);
-    MESSAGE(tally.cases << " programs, " << tally.operations << " operations, " << tally.leases << " leases, " << tally.verified
-                        << " kernels, " << tally.evictions << " evictions, " << tally.refused << " refusals, "
-                        << tally.divergences << " divergences, " << tally.host_waits << " host waits");
+    MESSAGE(tally.cases << " programs, " << tally.operations << " operations, " << tally.leases << " leases, "
+                        << tally.verified << " kernels, " << tally.evictions << " evictions, " << tally.refused
+                        << " refusals, " << tally.divergences << " divergences, " << tally.host_waits << " host waits");
     CHECK(tally.evictions > tally.cases);
     CHECK(tally.refused > 0);
     CHECK(tally.divergences > 0);
@@ -82,7 +83,8 @@ TEST_CASE("random programs: on demand") {
 TEST_CASE("random programs: ahead of use") {
     Tally tally;
     random_programs<evict::Scheduled, prefetch::Lookahead<2>, Slab>("Scheduled, Lookahead, Slab", tally, 2500);
-    random_programs<evict::Scheduled, prefetch::Scheduled, StreamOrdered>("Scheduled, Scheduled, StreamOrdered", tally, 2500);
+    random_programs<evict::Scheduled, prefetch::Scheduled, StreamOrdered>("Scheduled, Scheduled, StreamOrdered", tally,
+                                                                          2500);
     CHECK(tally.prefetch_hits > tally.cases);
     CHECK(tally.evictions > tally.cases);
 }

@@ -66,8 +66,8 @@ struct Scenario {
 
 /// What happened in all scenarios together: a test that saw none of something proves nothing about it.
 struct Tally {
-    std::uint64_t cases = 0, operations = 0, evictions = 0, prefetch_hits = 0, refused = 0, divergences = 0, host_waits = 0,
-                  verified = 0, leases = 0;
+    std::uint64_t cases = 0, operations = 0, evictions = 0, prefetch_hits = 0, refused = 0, divergences = 0,
+                  host_waits = 0, verified = 0, leases = 0;
 };
 
 inline Scenario make_scenario(std::uint64_t seed) {
@@ -94,7 +94,9 @@ inline Scenario make_scenario(std::uint64_t seed) {
         for (std::uint32_t s = 0; s < steps; ++s) {
             std::vector<std::uint32_t> step;
             const std::uint32_t count = below(4) == 0 ? 2 + below(2) : below(15) == 0 ? 0 : 1;
-            for (std::uint32_t k = 0; k < count; ++k) { step.push_back(below(3) == 0 ? below(weights) : (s + k) % weights); }
+            for (std::uint32_t k = 0; k < count; ++k) {
+                step.push_back(below(3) == 0 ? below(weights) : (s + k) % weights);
+            }
             schedule.push_back(step);
         }
     }
@@ -143,12 +145,15 @@ inline std::string text_of(const Scenario& scenario) {
                                       "use_on",       "end_lease",       "move_lease",   "synchronize", "drain",
                                       "set_schedule", "set_budget",      "spend",        "hint"};
     static_assert(names.size() == static_cast<std::size_t>(Do::count));
-    std::string text = "seed " + std::to_string(scenario.seed) + ", budget at " + std::to_string(scenario.budget_per_mille) +
-                       " per mille, streams " + std::to_string(scenario.streams) + ", jitter " +
-                       std::to_string(scenario.jitter) + (scenario.poison ? ", poison" : "") +
-                       (scenario.one_shot ? ", one shot" : "") + "\n  storages:";
+    std::string text = "seed " + std::to_string(scenario.seed) + ", budget at " +
+                       std::to_string(scenario.budget_per_mille) + " per mille, streams " +
+                       std::to_string(scenario.streams) + ", jitter " + std::to_string(scenario.jitter) +
+                       (scenario.poison ? ", poison" : "") + (scenario.one_shot ? ", one shot" : "") + "\n  storages:";
     for (const StorageSpec& spec : scenario.storages) {
-        text += " " + std::to_string(spec.bytes) + (spec.placement == 1 ? "R" : spec.placement == 2 ? "H" : "") +
+        text += " " + std::to_string(spec.bytes) +
+                (spec.placement == 1   ? "R"
+                 : spec.placement == 2 ? "H"
+                                       : "") +
                 (spec.tied ? "t" : "");
     }
     for (const auto& schedule : scenario.schedules) {
@@ -194,7 +199,9 @@ inline Scenario shrunk(Scenario scenario, const Run& run) {
     simplify([](Scenario& s) { s.poison = false; });
     simplify([](Scenario& s) { s.jitter = 1; });
     simplify([](Scenario& s) { s.streams = 1; });
-    for (auto member : {0U, 1U}) { simplify([&](Scenario& s) { s.schedules[member].clear(); }); }
+    for (auto member : {0U, 1U}) {
+        simplify([&](Scenario& s) { s.schedules[member].clear(); });
+    }
     return scenario;
 }
 
@@ -204,7 +211,8 @@ inline volatile std::sig_atomic_t running_high = 0, running_low = 0;
 
 /// Scenarios first, first + 1, … of one composition. Returns the first failure, shrunk, or nothing. An assertion that aborts
 /// says in which scenario.
-inline std::string run_scenarios(const char* name, std::uint64_t first, std::uint64_t count, const Run& run, Tally& tally) {
+inline std::string run_scenarios(const char* name, std::uint64_t first, std::uint64_t count, const Run& run,
+                                 Tally& tally) {
     static const char* running_name = "";
     running_name = name;
     const auto before = std::signal(SIGABRT, [](int) {

@@ -49,9 +49,7 @@ std::vector<std::uint32_t> sharers_of(const Table& table) {
 }
 bool is_alone(const Table& table, std::size_t c) { return table[c] != none && sharers_of(table)[table[c]] == 1; }
 
-void open(Virtual& pool, Device& device, std::size_t chunks) {
-    must(pool.open(device, chunks * chunk));
-}
+void open(Virtual& pool, Device& device, std::size_t chunks) { must(pool.open(device, chunks * chunk)); }
 void fill(Device& device, const Virtual& pool, std::size_t c, std::byte value) {
     must(device.fill(pool.base() + c * chunk, value, chunk, Stream{}));
     must(device.synchronize());
@@ -60,10 +58,9 @@ void fill(Device& device, const Virtual& pool, std::size_t c, std::byte value) {
 bool holds(Device& device, const Virtual& pool, std::size_t c, std::byte value) {
     const std::byte* const at = pool.base() + c * chunk;
     bool same = true;
-    must(device.launch(Stream{}, {.name = "look",
-                                  .reads = {{at, chunk}},
-                                  .writes = {},
-                                  .body = [at, value, &same] { same = std::count(at, at + chunk, value) == chunk; }}));
+    must(device.launch(Stream{}, {.name = "look", .reads = {{at, chunk}}, .writes = {}, .body = [at, value, &same] {
+                                      same = std::count(at, at + chunk, value) == chunk;
+                                  }}));
     must(device.synchronize());
     return same;
 }
@@ -171,8 +168,7 @@ TEST_CASE("what stays alone keeps its bytes through any arrangements; physical u
             must(pool.arrange(slots_of(next), next));
             REQUIRE(pool.held_bytes() == slots_of(next) * chunk);
             REQUIRE(used(device) - before == slots_of(next) * chunk);
-            REQUIRE(count(device, CallKind::create_chunk) - calls.of(CallKind::create_chunk) ==
-                    peak - slots_of(table));
+            REQUIRE(count(device, CallKind::create_chunk) - calls.of(CallKind::create_chunk) == peak - slots_of(table));
             for (std::size_t c = 0; c < chunks; ++c) {
                 if (!is_alone(table, c) || !is_alone(next, c)) { content[c].reset(); }
                 if (content[c]) { REQUIRE(holds(device, pool, c, *content[c])); }

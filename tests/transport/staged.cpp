@@ -46,7 +46,9 @@ struct Model {
         const auto pageable = HostBytes::own(std::move(memory));
         auto* const at = static_cast<std::byte*>(device.allocate_host(contents.size()).value());
         std::memcpy(at, contents.data(), contents.size());
-        const auto pinned = HostBytes::adopt(at, contents.size(), HostMemory::pinned, [&device](std::byte* p) { static_cast<void>(device.deallocate_host(p).has_value()); });
+        const auto pinned = HostBytes::adopt(at, contents.size(), HostMemory::pinned, [&device](std::byte* p) {
+            static_cast<void>(device.deallocate_host(p).has_value());
+        });
         CatalogBuilder builder;
         for (std::size_t i = 0; i < storage_count; ++i) {
             const std::size_t bytes = i == 5 ? 0 : 1 + random() % largest;
@@ -65,7 +67,8 @@ struct Model {
 };
 
 /// Sends random pieces to the device and reads them back in the order of the stream.
-void exercise(std::mt19937& random, Simulated& device, const Model& model, Staged& staged, int rounds, bool expect_equal = true) {
+void exercise(std::mt19937& random, Simulated& device, const Model& model, Staged& staged, int rounds,
+              bool expect_equal = true) {
     const auto stream = device.create_stream().value();
     const std::size_t place_bytes = 256 << 10;
     auto* const place = static_cast<std::byte*>(device.allocate(place_bytes).value());
@@ -109,7 +112,8 @@ TEST_CASE("staged: every byte arrives, from every kind of source, through rings 
     CAPTURE(seed);
     std::mt19937 random{seed};
     using Source = Model::Source;
-    const std::vector<std::vector<Source>> mixes{{Source::file}, {Source::pageable}, {Source::pinned}, {Source::file, Source::pageable, Source::pinned}};
+    const std::vector<std::vector<Source>> mixes{
+        {Source::file}, {Source::pageable}, {Source::pinned}, {Source::file, Source::pageable, Source::pinned}};
     for (int round = 0; round < 24; ++round) {
         Simulated device{};
         {
@@ -124,7 +128,9 @@ TEST_CASE("staged: every byte arrives, from every kind of source, through rings 
             exercise(random, device, model, staged, 30);
             const auto statistics = staged.statistics();
             const auto kind = round % 4;
-            CHECK(statistics.tier == (kind == 1 ? host::Tier::pageable : kind == 2 ? host::Tier::pinned : host::Tier::file));
+            CHECK(statistics.tier == (kind == 1   ? host::Tier::pageable
+                                      : kind == 2 ? host::Tier::pinned
+                                                  : host::Tier::file));
             CHECK((statistics.straight_bytes > 0) == (kind >= 2));
             CHECK((statistics.staged_bytes > 0) == (kind != 2));
             CHECK((statistics.file_bytes == statistics.staged_bytes) == (kind != 1 && kind != 3));
@@ -220,7 +226,8 @@ TEST_CASE("staged: a file that is changed or truncated while it is streamed is a
                 std::filesystem::resize_file(model.file->path, 100);
             } else {
                 support::write_all(model.file->path, std::string(model.contents.size(), 'z'));
-                std::filesystem::last_write_time(model.file->path, std::filesystem::file_time_type::clock::now() + std::chrono::hours{1});
+                std::filesystem::last_write_time(model.file->path,
+                                                 std::filesystem::file_time_type::clock::now() + std::chrono::hours{1});
             }
             exercise(random, device, model, staged, 1, false);
             REQUIRE_FALSE(staged.status());
@@ -282,7 +289,8 @@ TEST_CASE("staged: what it cannot stream is refused when it is opened") {
 TEST_CASE("staged: calls that the device fails leave it usable, and nothing behind") {
     using Kind = simulation::CallKind;
     std::mt19937 random{5};
-    for (const Kind kind : {Kind::allocate_host, Kind::create_flag, Kind::create_event, Kind::wait_flag, Kind::copy, Kind::record}) {
+    for (const Kind kind :
+         {Kind::allocate_host, Kind::create_flag, Kind::create_event, Kind::wait_flag, Kind::copy, Kind::record}) {
         for (std::uint64_t nth = 1; nth <= 3; ++nth) {
             CAPTURE(static_cast<int>(kind));
             CAPTURE(nth);

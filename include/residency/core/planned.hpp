@@ -139,7 +139,8 @@ public:
     /// Nothing of what was recorded has run: goes back to where it was. An error where the graph lacks something of its pass.
     [[nodiscard]] Status end_capture(bool is_recorded) {
         Status whole;
-        const bool complete = !lost_use_ && next_call_ == (calls_ > 0 ? (captured_pass_ + 1) * calls_ + plan_.cut() : 0);
+        const bool complete =
+            !lost_use_ && next_call_ == (calls_ > 0 ? (captured_pass_ + 1) * calls_ + plan_.cut() : 0);
         if (is_recorded && !complete) {
             whole = trouble_.value_or(Error{ErrorKind::wrong_state, "not everything that the pass needs was captured"});
         }
@@ -165,11 +166,11 @@ public:
         if (wanted.empty() && !position.is_announced) { return {}; }
         if (auto mended = mend(); !mended) { return mended; }
         if (capturing_ && (!position.is_announced || pass_ * steps_ + position.step < current_)) {
-            return Error{ErrorKind::divergence,
-                         "a captured pass follows its schedule: " +
-                             (wanted.empty() ? "step " + std::to_string(position.step)
-                                             : stage_.catalog.describe(wanted.front())) +
-                             " is not read at step " + std::to_string(current_ - pass_ * steps_)};
+            return Error{ErrorKind::divergence, "a captured pass follows its schedule: " +
+                                                    (wanted.empty() ? "step " + std::to_string(position.step)
+                                                                    : stage_.catalog.describe(wanted.front())) +
+                                                    " is not read at step " +
+                                                    std::to_string(current_ - pass_ * steps_)};
         }
         for (const StorageId id : wanted) { stage_.tenants[index(id)].missed = false; }
         const std::uint64_t step = pass_ * steps_ + position.step;
@@ -273,7 +274,8 @@ private:
             const auto sizes = plan::chunk_floor(problem);
             if (!sizes || sizes->floor_bytes > cap_bytes) { return best; }
             auto same = plan::make_plan(problem, options);
-            const bool is_as_good = same && same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
+            const bool is_as_good = same &&
+                                    same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
                                     same->predicted_seconds() <= best->predicted_seconds() * 1.02;
             return is_as_good ? same : best;
         }
@@ -316,7 +318,8 @@ private:
         } else {
             const std::vector<std::uint32_t> shared = count_chunks(slot_);
             for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
-                there_[chunk] = there_[chunk] && table[chunk] != none && sharers[table[chunk]] == 1 && shared[slot_[chunk]] == 1;
+                there_[chunk] =
+                    there_[chunk] && table[chunk] != none && sharers[table[chunk]] == 1 && shared[slot_[chunk]] == 1;
             }
         }
         torn_ = true;
@@ -424,7 +427,8 @@ private:
     [[nodiscard]] Status mend() {
         if (!torn_) { return {}; }
         if (std::ranges::any_of(stage_.tenants, [](const Tenant& tenant) { return tenant.leases > 0; })) {
-            return Error{ErrorKind::wrong_state, "a failed call left parts of the image unmapped: end every lease, and it is mapped again"};
+            return Error{ErrorKind::wrong_state,
+                         "a failed call left parts of the image unmapped: end every lease, and it is mapped again"};
         }
         if (auto drained = stage_.executor->drain(); !drained) { return drained; }
         return adopt(plan::Plan{plan_});

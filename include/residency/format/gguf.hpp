@@ -333,7 +333,9 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         const auto elements = count_elements(weight.shape);
         const std::uint64_t row = weight.shape.empty() ? 1 : weight.shape.back();
         const auto view = [&] { return weight.dtype + shape_text(weight.shape); };
-        if (!elements) { return malformed(input.path(), start, what() + view() + ": the elements do not fit in 64 bits"); }
+        if (!elements) {
+            return malformed(input.path(), start, what() + view() + ": the elements do not fit in 64 bits");
+        }
         if (row % type->type.block_elements() != 0) {
             return malformed(input.path(), start, what() + view() + ": a row does not fill whole blocks",
                              std::to_string(row) + " elements",
@@ -384,10 +386,10 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         const auto what = [&] { return "tensor " + shown(weights[i].name) + ": "; };
         const std::uint64_t offset = tensors[i].offset;
         if (offset != next) {
-            return malformed(
-                input.path(), tensors[i].place,
-                what() + (offset < next ? "its data overlap those of another tensor" : "there is a hole before its data"),
-                "an offset of " + std::to_string(offset), std::to_string(next));
+            return malformed(input.path(), tensors[i].place,
+                             what() + (offset < next ? "its data overlap those of another tensor"
+                                                     : "there is a hole before its data"),
+                             "an offset of " + std::to_string(offset), std::to_string(next));
         }
         // A tensor of no bytes may stand at the padded end of a file without padding.
         if (weights[i].bytes != 0 && !residency::detail::lies_inside(offset, weights[i].bytes, data_bytes)) {

@@ -94,7 +94,9 @@ namespace detail {
     std::unordered_map<std::string_view, std::size_t> seen;
     seen.reserve(weights.size());
     for (std::size_t i = 0; i < weights.size(); ++i) {
-        if (const auto [first, fresh] = seen.try_emplace(weights[i].name, i); !fresh) { return std::pair{first->second, i}; }
+        if (const auto [first, fresh] = seen.try_emplace(weights[i].name, i); !fresh) {
+            return std::pair{first->second, i};
+        }
     }
     return std::nullopt;
 }

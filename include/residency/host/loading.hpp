@@ -42,13 +42,13 @@ struct LoadProgress {
 
 struct LoadOptions {
     Tier tier = Tier::automatic;
-    unsigned threads = 0;                             ///< that read; 0: as many as the machine has, at most 8
+    unsigned threads = 0;                                ///< that read; 0: as many as the machine has, at most 8
     std::uint64_t piece_bytes = std::uint64_t{8} << 20;  ///< of one read
     bool huge_pages = true;
-    std::vector<StorageId> order;                     ///< loaded first, in this order: that of the first pass; the rest follows
+    std::vector<StorageId> order;  ///< loaded first, in this order: that of the first pass; the rest follows
     /// Called now and then, by one thread at a time, not the caller's; false cancels. Must not throw.
     std::function<bool(const LoadProgress&)> progress;
-    std::optional<MemoryLimits> limits;               ///< instead of those of this process
+    std::optional<MemoryLimits> limits;  ///< instead of those of this process
 };
 
 /// What was loaded, and how.
@@ -82,7 +82,8 @@ public:
     /// mismatch for files that are not what the catalog says; out_of_memory with the numbers where an explicit tier does not
     /// fit; unsupported where a storage has no source. Reads the limits of the process first.
     template <Device D>
-    [[nodiscard]] static Result<std::shared_ptr<Loading>> try_start(D& device, const Catalog& catalog, LoadOptions options = {}) {
+    [[nodiscard]] static Result<std::shared_ptr<Loading>> try_start(D& device, const Catalog& catalog,
+                                                                    LoadOptions options = {}) {
         auto loading = std::make_shared<Loading>(Key{});
         loading->pin_ = [&device](void* at, std::uint64_t bytes) { return device.pin(at, bytes); };
         loading->unpin_ = [&device](void* at) { return device.unpin(at); };
@@ -154,7 +155,8 @@ private:
         pieces_of_.assign(storages.size(), {0, 0});
 
         std::vector<Run> runs;
-        std::vector<std::pair<std::uint32_t, std::uint64_t>> places(storages.size(), {UINT32_MAX, 0});  // run, offset in it
+        std::vector<std::pair<std::uint32_t, std::uint64_t>> places(storages.size(),
+                                                                    {UINT32_MAX, 0});  // run, offset in it
         if (Status planned = plan(runs, places); !planned) { return planned; }
         std::uint64_t needed = 0;
         for (Run& run : runs) {
@@ -183,9 +185,10 @@ private:
         runs_ = std::move(runs);
         places_ = std::move(places);
 
-        const unsigned machine = std::max(1U, std::thread::hardware_concurrency());
-        const std::uint64_t wanted = options_.threads != 0 ? options_.threads : std::min(8U, machine);
-        const auto threads = static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, pieces_.size())));
+        const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
+        const std::uint64_t wanted = options_.threads != 0 ? options_.threads : (std::min)(8U, machine);
+        const auto threads =
+            static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, pieces_.size())));
         report_.threads = threads;
         working_ = threads;
         threads_.reserve(threads);
@@ -204,11 +207,13 @@ private:
         for (std::uint32_t i = 0; i < storages.size(); ++i) {
             const Storage& storage = storages[i];
             if (std::holds_alternative<std::monostate>(storage.source) && storage.bytes != 0) {
-                return Error{ErrorKind::unsupported, catalog_.describe(StorageId{i}) + " has no source: there is nothing to load"};
+                return Error{ErrorKind::unsupported,
+                             catalog_.describe(StorageId{i}) + " has no source: there is nothing to load"};
             }
             const auto* source = std::get_if<FileSource>(&storage.source);
             if (source == nullptr || storage.bytes == 0) { continue; }
-            const auto [known, fresh] = numbers.try_emplace(source->file.get(), static_cast<std::uint32_t>(files_.size()));
+            const auto [known, fresh] =
+                numbers.try_emplace(source->file.get(), static_cast<std::uint32_t>(files_.size()));
             if (fresh) {
                 auto file = WeightFile::try_open(*source->file, FileAccess::cached);
                 if (!file) { return file.error(); }
@@ -227,11 +232,12 @@ private:
         for (const std::uint32_t i : order) {
             const std::uint64_t offset = offset_of(i);
             const std::uint64_t bytes = storages[i].bytes;
-            if (runs.empty() || runs.back().file != file_of[i] || offset > runs.back().offset + runs.back().bytes + widest_gap) {
+            if (runs.empty() || runs.back().file != file_of[i] ||
+                offset > runs.back().offset + runs.back().bytes + widest_gap) {
                 runs.push_back({file_of[i], offset, 0, 0});
             }
             Run& run = runs.back();
-            run.bytes = std::max(run.bytes, offset + bytes - run.offset);
+            run.bytes = (std::max)(run.bytes, offset + bytes - run.offset);
             places[i] = {static_cast<std::uint32_t>(runs.size() - 1), offset - run.offset};
         }
         for (const Run& run : runs) { total_bytes_ += run.bytes; }
@@ -245,7 +251,8 @@ private:
         report_.tier = options_.tier == Tier::automatic ? Tier::pinned : options_.tier;
         if (report_.tier == Tier::file || needed <= room) { return {}; }
         if (options_.tier != Tier::automatic) {
-            return Error{ErrorKind::out_of_memory, "the host has no room for the weights: " + numbers, DeviceFailure{0, "load", needed}};
+            return Error{ErrorKind::out_of_memory, "the host has no room for the weights: " + numbers,
+                         DeviceFailure{0, "load", needed}};
         }
         report_.tier = Tier::file;
         report_.reason = "the weights do not fit into host memory: " + numbers;
@@ -258,7 +265,8 @@ private:
     }
 
     [[nodiscard]] Catalog with_host_bytes(const Catalog& catalog, const std::vector<Run>& runs,
-                                          const std::vector<std::pair<std::uint32_t, std::uint64_t>>& places, HostMemory kind) const {
+                                          const std::vector<std::pair<std::uint32_t, std::uint64_t>>& places,
+                                          HostMemory kind) const {
         const auto bytes = HostBytes::borrow(region_->span(), kind, region_);
         std::vector<StorageSource> sources;
         sources.reserve(places.size());
@@ -283,15 +291,17 @@ private:
         for (std::size_t r = 0; r < runs.size(); ++r) {
             first_of[r] = pieces_.size();
             for (std::uint64_t done = 0; done < runs[r].bytes; done += options_.piece_bytes) {
-                pieces_.push_back({runs[r].file, runs[r].offset + done, std::min(options_.piece_bytes, runs[r].bytes - done), runs[r].at + done});
+                pieces_.push_back({runs[r].file, runs[r].offset + done,
+                                   (std::min)(options_.piece_bytes, runs[r].bytes - done), runs[r].at + done});
             }
         }
         const auto storages = catalog_.storages();
         for (std::size_t i = 0; i < places.size(); ++i) {
             const auto [run, offset] = places[i];
             if (run == UINT32_MAX) { continue; }
-            pieces_of_[i] = {first_of[run] + static_cast<std::size_t>(offset / options_.piece_bytes),
-                             first_of[run] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.piece_bytes) + 1};
+            pieces_of_[i] = {
+                first_of[run] + static_cast<std::size_t>(offset / options_.piece_bytes),
+                first_of[run] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.piece_bytes) + 1};
         }
         loaded_ = std::make_unique<std::atomic<std::uint8_t>[]>(pieces_.size());
         std::vector<bool> taken(pieces_.size(), false);
@@ -304,7 +314,9 @@ private:
         };
         for (const StorageId id : options_.order) {
             if (!catalog_.contains(id)) { continue; }
-            for (std::size_t piece = pieces_of_[index(id)].first; piece < pieces_of_[index(id)].second; ++piece) { take(piece); }
+            for (std::size_t piece = pieces_of_[index(id)].first; piece < pieces_of_[index(id)].second; ++piece) {
+                take(piece);
+            }
         }
         for (std::size_t piece = 0; piece < pieces_.size(); ++piece) { take(piece); }
     }
@@ -314,11 +326,13 @@ private:
             const std::size_t turn = next_.fetch_add(1, std::memory_order_relaxed);
             if (turn >= order_.size() || failed_.load(std::memory_order_relaxed)) { break; }
             if (cancelled_.load(std::memory_order_relaxed)) {
-                fail(Error{ErrorKind::cancelled, "loading was cancelled after " + std::to_string(loaded_bytes_.load()) + " bytes"});
+                fail(Error{ErrorKind::cancelled,
+                           "loading was cancelled after " + std::to_string(loaded_bytes_.load()) + " bytes"});
                 break;
             }
             const Piece& piece = pieces_[order_[turn]];
-            const std::span<std::byte> place = region_->span().subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.bytes));
+            const std::span<std::byte> place =
+                region_->span().subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.bytes));
             if (Status read = files_[piece.file].try_read(piece.offset, place); !read) {
                 fail(read.error());
                 break;
@@ -330,7 +344,10 @@ private:
             }
             changed_.notify_all();
             if (options_.progress) {
-                if (const std::unique_lock lock{progress_mutex_, std::try_to_lock}; lock && !options_.progress(progress())) { cancel(); }
+                if (const std::unique_lock lock{progress_mutex_, std::try_to_lock};
+                    lock && !options_.progress(progress())) {
+                    cancel();
+                }
             }
         }
         bool last = false;
@@ -371,8 +388,11 @@ private:
                 catalog_ = with_host_bytes(sources_, runs_, places_, HostMemory::pinned);
                 pinned_.store(true, std::memory_order_release);
             } else if (!pinned) {
-                const std::string why = "the memory cannot be pinned: " + pinned.error().message() + "; " + report_.limits.text();
-                if (options_.tier == Tier::pinned) { error_ = Error{ErrorKind::out_of_memory, why, DeviceFailure{0, "pin", region_->bytes()}}; }
+                const std::string why =
+                    "the memory cannot be pinned: " + pinned.error().message() + "; " + report_.limits.text();
+                if (options_.tier == Tier::pinned) {
+                    error_ = Error{ErrorKind::out_of_memory, why, DeviceFailure{0, "pin", region_->bytes()}};
+                }
                 report_.tier = Tier::pageable;
                 report_.reason = why;
             }
@@ -393,9 +413,9 @@ private:
     std::vector<WeightFile> files_;
     std::shared_ptr<Region> region_;
     std::vector<Piece> pieces_;
-    std::vector<std::size_t> order_;                                 // of reading
-    std::vector<std::pair<std::size_t, std::size_t>> pieces_of_;    // of each storage
-    std::unique_ptr<std::atomic<std::uint8_t>[]> loaded_;           // each piece
+    std::vector<std::size_t> order_;                              // of reading
+    std::vector<std::pair<std::size_t, std::size_t>> pieces_of_;  // of each storage
+    std::unique_ptr<std::atomic<std::uint8_t>[]> loaded_;         // each piece
     std::vector<Run> runs_;
     std::vector<std::pair<std::uint32_t, std::uint64_t>> places_;
     Catalog sources_;

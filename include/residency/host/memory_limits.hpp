@@ -24,22 +24,24 @@ struct MemoryLimits {
     std::optional<std::uint64_t> group_limit_bytes;  ///< of the control group that binds soonest, version 1 or 2
     std::uint64_t group_used_bytes = 0;              ///< in that group, without page cache that can be dropped
     std::string group;                               ///< its folder
-    std::optional<std::uint64_t> locked_bytes;       ///< RLIMIT_MEMLOCK; drivers need not count what they pin against it
+    std::optional<std::uint64_t> locked_bytes;  ///< RLIMIT_MEMLOCK; drivers need not count what they pin against it
 
     /// What can still be taken before something binds.
     [[nodiscard]] std::uint64_t room_bytes() const noexcept {
         if (!group_limit_bytes) { return available_bytes; }
-        return std::min(available_bytes, *group_limit_bytes - std::min(*group_limit_bytes, group_used_bytes));
+        return (std::min)(available_bytes, *group_limit_bytes - (std::min)(*group_limit_bytes, group_used_bytes));
     }
     /// One line with the numbers.
     [[nodiscard]] std::string text() const {
-        std::string out = available_bytes == UINT64_MAX ? "available memory unknown"
-                                                        : std::to_string(available_bytes) + " bytes of memory available";
+        std::string out = available_bytes == UINT64_MAX
+                              ? "available memory unknown"
+                              : std::to_string(available_bytes) + " bytes of memory available";
         if (group_limit_bytes) {
-            out += ", the control group " + group + " has used " + std::to_string(group_used_bytes) + " of its limit of " +
-                   std::to_string(*group_limit_bytes);
+            out += ", the control group " + group + " has used " + std::to_string(group_used_bytes) +
+                   " of its limit of " + std::to_string(*group_limit_bytes);
         }
-        return out + (locked_bytes ? ", RLIMIT_MEMLOCK is " + std::to_string(*locked_bytes) : ", RLIMIT_MEMLOCK is unlimited");
+        return out + (locked_bytes ? ", RLIMIT_MEMLOCK is " + std::to_string(*locked_bytes)
+                                   : ", RLIMIT_MEMLOCK is unlimited");
     }
 };
 
@@ -60,7 +62,7 @@ namespace detail {
 }
 /// The number at the start of a text, after blanks.
 [[nodiscard]] inline std::optional<std::uint64_t> leading_number(std::string_view text) noexcept {
-    text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+    text.remove_prefix((std::min)(text.find_first_not_of(" \t"), text.size()));
     std::uint64_t value = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     return code == std::errc{} ? std::optional{value} : std::nullopt;
@@ -68,8 +70,10 @@ namespace detail {
 /// The number after `key` at the start of a line.
 [[nodiscard]] inline std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key) noexcept {
     for (std::size_t line = 0; line < text.size();) {
-        const std::size_t end = std::min(text.find('\n', line), text.size());
-        if (text.substr(line, key.size()) == key) { return leading_number(text.substr(line + key.size(), end - line - key.size())); }
+        const std::size_t end = (std::min)(text.find('\n', line), text.size());
+        if (text.substr(line, key.size()) == key) {
+            return leading_number(text.substr(line + key.size(), end - line - key.size()));
+        }
         line = end + 1;
     }
     return std::nullopt;
@@ -77,14 +81,21 @@ namespace detail {
 
 /// Takes the control group at `folder` over where it leaves less room.
 inline void consider_group(MemoryLimits& limits, const std::string& folder, bool is_second) {
-    const auto limit = leading_number(read_system_file(folder + (is_second ? "/memory.max" : "/memory.limit_in_bytes")));
+    const auto limit =
+        leading_number(read_system_file(folder + (is_second ? "/memory.max" : "/memory.limit_in_bytes")));
     constexpr std::uint64_t no_limit = std::uint64_t{1} << 62;  // version 1 says so with a large number
     if (!limit || *limit >= no_limit) { return; }
-    const std::uint64_t used = leading_number(read_system_file(folder + (is_second ? "/memory.current" : "/memory.usage_in_bytes"))).value_or(0);
-    const std::uint64_t cache = number_after(read_system_file(folder + "/memory.stat"), is_second ? "inactive_file" : "total_inactive_file").value_or(0);
-    const std::uint64_t kept = used - std::min(used, cache);
-    const auto room = [](std::uint64_t whole, std::uint64_t taken) { return whole - std::min(whole, taken); };
-    if (limits.group_limit_bytes && room(*limits.group_limit_bytes, limits.group_used_bytes) <= room(*limit, kept)) { return; }
+    const std::uint64_t used =
+        leading_number(read_system_file(folder + (is_second ? "/memory.current" : "/memory.usage_in_bytes")))
+            .value_or(0);
+    const std::uint64_t cache =
+        number_after(read_system_file(folder + "/memory.stat"), is_second ? "inactive_file" : "total_inactive_file")
+            .value_or(0);
+    const std::uint64_t kept = used - (std::min)(used, cache);
+    const auto room = [](std::uint64_t whole, std::uint64_t taken) { return whole - (std::min)(whole, taken); };
+    if (limits.group_limit_bytes && room(*limits.group_limit_bytes, limits.group_used_bytes) <= room(*limit, kept)) {
+        return;
+    }
     limits.group_limit_bytes = limit;
     limits.group_used_bytes = kept;
     limits.group = folder;
@@ -100,7 +111,7 @@ inline void consider_group(MemoryLimits& limits, const std::string& folder, bool
     }
     const std::string groups = detail::read_system_file(root + "/proc/self/cgroup");
     for (std::size_t line = 0; line < groups.size();) {
-        const std::size_t end = std::min(groups.find('\n', line), groups.size());
+        const std::size_t end = (std::min)(groups.find('\n', line), groups.size());
         const std::string_view entry = std::string_view{groups}.substr(line, end - line);
         line = end + 1;
         // "number:controllers:/path", version 2: "0::/path"

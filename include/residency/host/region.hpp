@@ -26,7 +26,8 @@ public:
     static constexpr std::size_t alignment_bytes = std::size_t{2} << 20;
     static constexpr std::size_t page_bytes = 4096;
 
-    Region(Key, std::byte* at, std::size_t bytes, std::size_t mapped_bytes) noexcept : at_{at}, bytes_{bytes}, mapped_bytes_{mapped_bytes} {}
+    Region(Key, std::byte* at, std::size_t bytes, std::size_t mapped_bytes) noexcept
+        : at_{at}, bytes_{bytes}, mapped_bytes_{mapped_bytes} {}
     Region(const Region&) = delete;
     Region& operator=(const Region&) = delete;
     ~Region() {
@@ -43,7 +44,8 @@ public:
         if (bytes > (std::uint64_t{1} << 62)) { return refused(); }
         const std::size_t mapped = (static_cast<std::size_t>(bytes) + page_bytes - 1) / page_bytes * page_bytes;
         const std::size_t reserved = mapped + alignment_bytes;
-        void* const base = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* const base =
+            ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) { return refused(); }
         const auto address = reinterpret_cast<std::uintptr_t>(base);
         const std::size_t before = (alignment_bytes - address % alignment_bytes) % alignment_bytes;

@@ -50,17 +50,21 @@ public:
         if (!identity) { return identity.error(); }
         file.identity_ = *identity;
         if (file.identity_.bytes != source.bytes) {
-            return Error{ErrorKind::mismatch,
-                         residency::detail::quoted(source.path) + ": it has " + std::to_string(file.identity_.bytes) +
-                             " bytes now, and had " + std::to_string(source.bytes) + " when the catalog was made",
-                         Place{source.path, 0, std::to_string(file.identity_.bytes) + " bytes", std::to_string(source.bytes)}};
+            return Error{
+                ErrorKind::mismatch,
+                residency::detail::quoted(source.path) + ": it has " + std::to_string(file.identity_.bytes) +
+                    " bytes now, and had " + std::to_string(source.bytes) + " when the catalog was made",
+                Place{source.path, 0, std::to_string(file.identity_.bytes) + " bytes", std::to_string(source.bytes)}};
         }
         return file;
     }
 
     WeightFile(WeightFile&& other) noexcept
-        : fd_{std::exchange(other.fd_, -1)}, path_{std::move(other.path_)}, identity_{other.identity_},
-          is_direct_{other.is_direct_}, drops_cache_{other.drops_cache_} {}
+        : fd_{std::exchange(other.fd_, -1)},
+          path_{std::move(other.path_)},
+          identity_{other.identity_},
+          is_direct_{other.is_direct_},
+          drops_cache_{other.drops_cache_} {}
     WeightFile& operator=(WeightFile&& other) noexcept {
         std::swap(fd_, other.fd_);
         std::swap(path_, other.path_);
@@ -91,16 +95,22 @@ public:
             if (got == 0) { return changed(offset + have, "it ends here"); }
             have += static_cast<std::size_t>(got);
         }
-        if (drops_cache_) { ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(needed), POSIX_FADV_DONTNEED); }
+        if (drops_cache_) {
+            ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(needed), POSIX_FADV_DONTNEED);
+        }
         return check();
     }
-    [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const { return try_read(offset, out, out.size()); }
+    [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
+        return try_read(offset, out, out.size());
+    }
 
     /// An error where the file's size or time of change is no longer that of the time it was opened.
     [[nodiscard]] Status check() const {
         const auto now = identify();
         if (!now) { return now.error(); }
-        if (now->bytes != identity_.bytes) { return changed(now->bytes, "its size is now " + std::to_string(now->bytes) + " bytes"); }
+        if (now->bytes != identity_.bytes) {
+            return changed(now->bytes, "its size is now " + std::to_string(now->bytes) + " bytes");
+        }
         if (*now != identity_) { return changed(0, "it was written to"); }
         return {};
     }
@@ -119,9 +129,11 @@ private:
         struct stat status = {};
         if (::fstat(fd_, &status) != 0) { return system_error(0, "cannot be examined"); }
         if (!S_ISREG(status.st_mode)) {
-            return Error{ErrorKind::io, residency::detail::quoted(path_) + ": not a regular file", Place{path_, 0, {}, {}}};
+            return Error{ErrorKind::io, residency::detail::quoted(path_) + ": not a regular file",
+                         Place{path_, 0, {}, {}}};
         }
-        return Identity{static_cast<std::uint64_t>(status.st_size), std::int64_t{status.st_mtim.tv_sec}, std::int64_t{status.st_mtim.tv_nsec}};
+        return Identity{static_cast<std::uint64_t>(status.st_size), std::int64_t{status.st_mtim.tv_sec},
+                        std::int64_t{status.st_mtim.tv_nsec}};
     }
     [[nodiscard]] Error changed(std::uint64_t offset, const std::string& how) const {
         return {ErrorKind::io,
@@ -131,7 +143,8 @@ private:
     }
     [[nodiscard]] Error system_error(std::uint64_t offset, const std::string& what) const {
         const std::string why = std::generic_category().message(errno);
-        return {ErrorKind::io, residency::detail::quoted(path_) + ": byte " + std::to_string(offset) + ": " + what + ": " + why,
+        return {ErrorKind::io,
+                residency::detail::quoted(path_) + ": byte " + std::to_string(offset) + ": " + what + ": " + why,
                 Place{path_, offset, why, {}}};
     }
 

@@ -107,8 +107,8 @@ private:
                 slot.flag = *flag;
                 slot.has_flag = true;
             }
-            const unsigned machine = std::max(1U, std::thread::hardware_concurrency());
-            const unsigned threads = config_.threads != 0 ? config_.threads : std::min(8U, machine);
+            const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
+            const unsigned threads = config_.threads != 0 ? config_.threads : (std::min)(8U, machine);
             threads_.reserve(threads);
             for (unsigned i = 0; i < threads; ++i) {
                 threads_.emplace_back([this] { work(); });
@@ -144,8 +144,8 @@ private:
                     }
                     Job& job = *building_;
                     job.segments.push_back({fetch.storage, offset, room, layout.at, layout.skip, layout.window});
-                    job.copies.push_back({static_cast<std::byte*>(fetch.to) + done,
-                                          slot_memory(turn_) + layout.at + layout.skip, room});
+                    job.copies.push_back(
+                        {static_cast<std::byte*>(fetch.to) + done, slot_memory(turn_) + layout.at + layout.skip, room});
                     used_ = layout.at + layout.window;
                     done += room;
                 }
@@ -168,8 +168,12 @@ private:
             return *error_;
         }
         [[nodiscard]] Statistics statistics() const {
-            return {tier(), direct_io_, straight_bytes_.load(std::memory_order_relaxed), staged_bytes_.load(std::memory_order_relaxed),
-                    file_bytes_.load(std::memory_order_relaxed), slots_filled_.load(std::memory_order_relaxed)};
+            return {tier(),
+                    direct_io_,
+                    straight_bytes_.load(std::memory_order_relaxed),
+                    staged_bytes_.load(std::memory_order_relaxed),
+                    file_bytes_.load(std::memory_order_relaxed),
+                    slots_filled_.load(std::memory_order_relaxed)};
         }
 
     private:
@@ -229,7 +233,8 @@ private:
                     source.memory = memory->host->data() + memory->offset_bytes;
                     source.pinned = memory->host->kind() == HostMemory::pinned;
                 } else if (const auto* file = std::get_if<FileSource>(&storage.source)) {
-                    const auto [known, fresh] = numbers.try_emplace(file->file.get(), static_cast<std::uint32_t>(files_.size()));
+                    const auto [known, fresh] =
+                        numbers.try_emplace(file->file.get(), static_cast<std::uint32_t>(files_.size()));
                     if (fresh) {
                         auto opened = host::WeightFile::try_open(*file->file, access);
                         if (!opened) { return opened.error(); }
@@ -239,7 +244,8 @@ private:
                     source.file = known->second;
                     source.file_offset = file->offset_bytes;
                 } else {
-                    return Error{ErrorKind::unsupported, catalog_.describe(StorageId{i}) + " has no source: there is nothing to stream"};
+                    return Error{ErrorKind::unsupported,
+                                 catalog_.describe(StorageId{i}) + " has no source: there is nothing to stream"};
                 }
             }
             return {};
@@ -253,12 +259,16 @@ private:
             return slowest;
         }
         [[nodiscard]] bool goes_straight(const Source& source) const noexcept {
-            return source.pinned || (source.memory != nullptr && config_.loading != nullptr && config_.loading->is_pinned());
+            return source.pinned ||
+                   (source.memory != nullptr && config_.loading != nullptr && config_.loading->is_pinned());
         }
-        [[nodiscard]] std::byte* slot_memory(std::uint64_t turn) const noexcept { return ring_ + turn % slots_.size() * stride_; }
+        [[nodiscard]] std::byte* slot_memory(std::uint64_t turn) const noexcept {
+            return ring_ + turn % slots_.size() * stride_;
+        }
 
         /// Where the next bytes go in the slot that is being filled; `room`: how many, 0 where it is full.
-        [[nodiscard]] Layout place(const Source& source, std::uint64_t offset, std::uint64_t wanted, std::uint64_t& room) {
+        [[nodiscard]] Layout place(const Source& source, std::uint64_t offset, std::uint64_t wanted,
+                                   std::uint64_t& room) {
             if (!building_) { begin(); }
             const bool is_direct = source.file != UINT32_MAX && files_[source.file].is_direct();
             const std::uint64_t alignment = is_direct ? page : 64;
@@ -267,7 +277,9 @@ private:
             layout.skip = is_direct ? (source.file_offset + offset) % page : 0;
             if (layout.at + layout.skip >= config_.slot_bytes + page) { return layout; }
             // With its last page a direct read reaches at most two pages beyond slot_bytes.
-            room = std::min(wanted, config_.slot_bytes + (is_direct ? page : 0) - std::min(layout.at + layout.skip, config_.slot_bytes + (is_direct ? page : 0)));
+            room = (std::min)(wanted,
+                              config_.slot_bytes + (is_direct ? page : 0) -
+                                  (std::min)(layout.at + layout.skip, config_.slot_bytes + (is_direct ? page : 0)));
             layout.window = is_direct ? (layout.skip + room + page - 1) / page * page : room;
             return layout;
         }
@@ -365,7 +377,9 @@ private:
                     queue_ = std::move(job->next);
                 }
                 fill(*job);
-                if (Status raised = device_.raise_flag(slots_[job->slot].flag, job->value); !raised) { fail(raised.error()); }
+                if (Status raised = device_.raise_flag(slots_[job->slot].flag, job->value); !raised) {
+                    fail(raised.error());
+                }
                 give_back(std::move(job));
             }
         }
@@ -439,9 +453,9 @@ private:
         std::vector<Slot> slots_;
 
         // Of the thread that enqueues.
-        std::uint64_t turn_ = 0;          // slots handed out
-        std::unique_ptr<Job> building_;   // the slot that is being filled, if any
-        std::uint64_t used_ = 0;          // bytes of it
+        std::uint64_t turn_ = 0;         // slots handed out
+        std::unique_ptr<Job> building_;  // the slot that is being filled, if any
+        std::uint64_t used_ = 0;         // bytes of it
         std::vector<Copy> straight_, sent_;
 
         std::atomic<bool> failed_ = false;
