@@ -18,8 +18,8 @@ namespace residency::inline RESIDENCY_ABI::broker {
 ///  1. `m.try_set_budget(budget)`   a cap in bytes; holds no more than the larger of the two at any instant of the change. On
 ///                                  failure the old one stays in force; ErrorKind::wrong_state: not now, ask again later
 ///  2. `m.budget()`                 `.bytes`: the cap in force
-template <class M>
-concept Budgeted = requires(M& model, const M& const_model, const Budget& budget) {
+template <class Model>
+concept Budgeted = requires(Model& model, const Model& const_model, const Budget& budget) {
     { model.try_set_budget(budget) } -> std::same_as<Result<BudgetChange>>;
     { const_model.budget().bytes } -> std::convertible_to<std::uint64_t>;
 };
