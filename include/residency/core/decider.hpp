@@ -25,6 +25,7 @@ struct Position {
     bool is_announced = false;     ///< what is asked for is what the schedule reads at this step
     bool is_whole = false;         ///< it is all that the step reads
     bool is_counted = false;       ///< set by a planned decider: the lease belongs to step `absolute`
+    bool is_unplanned = false;     ///< set by a planned decider: no step accounts for the lease
     std::uint64_t absolute = 0;    ///< counted across passes, as the decider counts them
 };
 

@@ -162,7 +162,7 @@ public:
     }
 
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position) {
-        position.is_counted = false;
+        position.is_counted = position.is_unplanned = false;
         if (wanted.empty() && !position.is_announced) { return {}; }
         if (auto mended = mend(); !mended) { return mended; }
         if (capturing_ && (!position.is_announced || pass_ * steps_ + position.step < current_)) {
@@ -195,7 +195,12 @@ public:
             if (auto brought = bring_missing(wanted, arrived); !brought) { return brought; }
         }
         position.is_counted = in_order;
-        if (in_order) { ++open_[static_cast<std::size_t>(step % window())]; }
+        position.is_unplanned = !in_order;
+        if (in_order) {
+            ++open_[static_cast<std::size_t>(step % window())];
+        } else {
+            ++unplanned_;
+        }
         position.absolute = step;
         for (const StorageId id : wanted) { count_access(id); }
         return {};
@@ -203,6 +208,7 @@ public:
     /// What ensure() counted, taken back.
     void forget(const Position& position) noexcept {
         if (position.is_counted) { --open_[static_cast<std::size_t>(position.absolute % window())]; }
+        if (position.is_unplanned) { --unplanned_; }
     }
 
     void released(std::span<const StorageId>, const Position& position, bool recorded) noexcept {
@@ -212,6 +218,7 @@ public:
             --open_[slot];
             if (position.is_whole) { current_ = (std::max)(current_, position.absolute + 1); }
         }
+        if (position.is_unplanned) { --unplanned_; }
         advance();
         try_pump();
     }
@@ -450,7 +457,8 @@ private:
 
     /// Steps whose ends are told apart.
     [[nodiscard]] std::uint64_t window() const noexcept { return 2 * std::uint64_t{steps_}; }
-    [[nodiscard]] bool is_cautious() const noexcept { return next_call_ < cautious_until_; }
+    /// Whether calls have to look at what is leased, instead of at the plan alone.
+    [[nodiscard]] bool is_cautious() const noexcept { return next_call_ < cautious_until_ || unplanned_ > 0; }
 
     /// Steps end in order: those before the current one, once no lease of theirs is open.
     void advance() noexcept {
@@ -707,7 +715,8 @@ private:
             }
         }
         if (touches_ring && !(arrived && missing_.empty())) {
-            cautious_until_ = (std::max)(cautious_until_, next_call_ + calls_);
+            // The calls of this pass may lag behind: those for this very step must not overwrite what it already reads.
+            cautious_until_ = (std::max)({cautious_until_, next_call_ + calls_, (pass_ + 1) * calls_});
         }
         if (missing_.empty()) { return {}; }
         for (const std::uint32_t chunk : missing_) {
@@ -822,6 +831,7 @@ private:
     std::uint64_t ended_ = 0;      // steps before this one have ended, and their ends are recorded
     std::uint64_t next_call_ = 0;  // counted across passes
     std::uint64_t cautious_until_ = 0;  // a call
+    std::uint64_t unplanned_ = 0;       // open leases that no step accounts for
     std::size_t next_resident_ = 0;
     bool capturing_ = false;
     std::uint64_t captured_pass_ = 0;
