@@ -66,8 +66,10 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
             draft.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1};
         }
         std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-            return static_cast<std::int64_t>(last_reader[a] == none ? -1 : last_reader[a]) <
-                   static_cast<std::int64_t>(last_reader[b] == none ? -1 : last_reader[b]);
+            const auto rank = [&](std::uint32_t slot) {  // never read: first
+                return last_reader[slot] == none ? std::int64_t{-1} : std::int64_t{last_reader[slot]};
+            };
+            return rank(a) < rank(b);
         });
     }
     // A wait never goes back, so that calls that could start together do.
