@@ -108,6 +108,29 @@ TEST_CASE("loading: the memory taken is that of the weights") {
     CHECK(loaded->catalog.host_bytes(StorageId{999}) == loaded->catalog.host_bytes(StorageId{0}) + 999 * 3000);
 }
 
+TEST_CASE("loading: large models lie in several blocks, each pinned by itself, and no two of them touch") {
+    const support::TemporaryFolder folder;
+    const std::uint64_t bytes = std::uint64_t{70} << 20;
+    const auto path = folder.write("f", "");
+    std::filesystem::resize_file(path, 3 * bytes);
+    const auto file = std::make_shared<const SourceFile>(SourceFile{path, 3 * bytes});
+    CatalogBuilder builder;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        builder.add("w" + std::to_string(i), dtype::u8, {bytes}, FileSource{file, bytes * i});
+    }
+    const auto catalog = builder.try_build().value();
+    SimulatedDevice device{};
+    const auto loaded = host::try_load(device, catalog);
+    REQUIRE(loaded);
+    CHECK(loaded->report.host_bytes == 3 * bytes);
+    CHECK(device.statistics().of(simulation::CallKind::pin) == 3);
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        for (std::uint32_t k = 0; k < 3; ++k) {
+            CHECK(loaded->catalog.host_bytes(StorageId{i}) + bytes != loaded->catalog.host_bytes(StorageId{k}));
+        }
+    }
+}
+
 TEST_CASE("loading: one host copy serves several catalogs and outlives the loader") {
     std::mt19937 random{2};
     const Model model{random};
@@ -118,7 +141,7 @@ TEST_CASE("loading: one host copy serves several catalogs and outlives the loade
         REQUIRE(loading);
         REQUIRE((*loading)->wait());
         kept = (*loading)->catalog();
-        CHECK((*loading)->is_pinned());
+        CHECK((*loading)->is_pinned(StorageId{0}));
         CHECK((*loading)->progress().loaded_bytes == (*loading)->progress().total_bytes);
     }
     model.check(kept, HostMemory::pinned);

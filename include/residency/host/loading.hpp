@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -59,13 +60,15 @@ struct LoadReport {
     std::uint64_t weight_bytes = 0;  ///< of the storages that were read from files
     std::uint64_t host_bytes = 0;    ///< taken for them
     unsigned threads = 0;
-    std::chrono::nanoseconds read_time{};
-    std::chrono::nanoseconds pin_time{};
+    std::chrono::nanoseconds load_time{};  ///< from the start to the end
+    std::chrono::nanoseconds pin_time{};   ///< of one thread, within that; the others read on
 };
 
-/// Brings the storages of a catalog that lie in files into host memory: several threads read straight into place, then the
-/// memory is pinned in one piece. What is loaded can be used while the rest is still coming: wait(id), or transport::Staged,
-/// which asks by itself. Thread safe. Destroying it cancels and joins; the bytes live as long as a catalog with them.
+/// Brings the storages of a catalog that lie in files into host memory: several threads read straight into place. The memory is
+/// taken in blocks of whole storages, and each block is pinned as soon as it is full, while others are read: a driver pins one
+/// range at a time, and copies may not cross the ranges. What is loaded can be used while the rest is still coming: wait(id),
+/// or transport::Staged, which asks by itself. Thread safe. Destroying it cancels and joins; the bytes live as long as a
+/// catalog with them.
 class Loading {
     struct Key {};
 
@@ -119,8 +122,12 @@ public:
         }
         return true;
     }
-    /// Whether all is loaded and pinned.
-    [[nodiscard]] bool is_pinned() const noexcept { return pinned_.load(std::memory_order_acquire); }
+    /// Whether the bytes of a storage are there and pinned. Precondition: an id of the catalog.
+    [[nodiscard]] bool is_pinned(StorageId id) const noexcept {
+        if (places_.empty()) { return false; }
+        const std::uint32_t run = places_[index(id)].run;
+        return run != no_run && blocks_[runs_[run].block].pinned.load(std::memory_order_acquire);
+    }
     /// Stops soon; wait() then returns ErrorKind::cancelled, unless all was loaded before.
     void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
 
@@ -134,15 +141,31 @@ public:
     }
 
 private:
+    static constexpr std::uint32_t no_run = UINT32_MAX;
+
     /// A range of a file that is contiguous in memory too.
     struct Run {
         std::uint32_t file = 0;
+        std::uint32_t block = 0;
         std::uint64_t offset = 0, bytes = 0;
-        std::uint64_t at = 0;  ///< in the region
+        std::uint64_t at = 0;  ///< in the block
+    };
+    /// Where a storage is: nowhere, or so many bytes into a run.
+    struct PlaceInRun {
+        std::uint32_t run = no_run;
+        std::uint64_t offset = 0;
     };
     struct Piece {
         std::uint32_t file = 0;
+        std::uint32_t block = 0;
         std::uint64_t offset = 0, bytes = 0, at = 0;
+    };
+    /// Memory that is pinned as one.
+    struct Block {
+        std::uint64_t bytes = 0;
+        std::shared_ptr<Region> region;
+        std::atomic<std::size_t> pieces_left = 0;
+        std::atomic<bool> pinned = false;
     };
 
     [[nodiscard]] Status start(const Catalog& catalog, LoadOptions options) {
@@ -151,39 +174,27 @@ private:
         options_.piece_bytes = std::max<std::uint64_t>(options_.piece_bytes, 4096);
         catalog_ = catalog;
         report_.limits = options_.limits ? *options_.limits : read_memory_limits();
-        const auto storages = catalog.storages();
-        pieces_of_.assign(storages.size(), {0, 0});
-
-        std::vector<Run> runs;
-        std::vector<std::pair<std::uint32_t, std::uint64_t>> places(storages.size(),
-                                                                    {UINT32_MAX, 0});  // run, offset in it
-        if (Status planned = plan(runs, places); !planned) { return planned; }
+        pieces_of_.assign(catalog.storages().size(), {0, 0});
+        if (Status planned = plan(); !planned) { return planned; }
         std::uint64_t needed = 0;
-        for (Run& run : runs) {
-            constexpr std::uint64_t alignment = 64;
-            needed = (needed + alignment - 1) / alignment * alignment;
-            run.at = needed;
-            needed += run.bytes;
-        }
+        for (const Block& block : blocks_) { needed += block.bytes; }
         if (Status chosen = choose(needed); !chosen) { return chosen; }
-        if (report_.tier == Tier::file || runs.empty()) {
-            if (runs.empty()) { report_.tier = Tier::pageable; }
-            return done_at_once();
+        if (runs_.empty()) { report_.tier = Tier::pageable; }
+        if (report_.tier == Tier::file || runs_.empty()) { return done_at_once(); }
+        for (Block& block : blocks_) {
+            auto region = Region::try_map(block.bytes, options_.huge_pages);
+            if (!region) {
+                if (options_.tier != Tier::automatic) { return region.error().in(report_.limits.text()); }
+                report_.tier = Tier::file;
+                report_.reason = region.error().message() + ": " + report_.limits.text();
+                return done_at_once();
+            }
+            block.region = std::move(*region);
         }
-        auto region = Region::try_map(needed, options_.huge_pages);
-        if (!region) {
-            if (options_.tier != Tier::automatic) { return region.error().in(report_.limits.text()); }
-            report_.tier = Tier::file;
-            report_.reason = region.error().message() + ": " + report_.limits.text();
-            return done_at_once();
-        }
-        region_ = std::move(*region);
         report_.host_bytes = needed;
-        catalog_ = with_host_bytes(catalog, runs, places, HostMemory::pageable);
-        make_pieces(runs, places);
         sources_ = catalog;
-        runs_ = std::move(runs);
-        places_ = std::move(places);
+        catalog_ = with_host_bytes();
+        make_pieces();
 
         const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
         const std::uint64_t wanted = options_.threads != 0 ? options_.threads : (std::min)(8U, machine);
@@ -198,9 +209,11 @@ private:
         return {};
     }
 
-    /// Opens the files and joins the storages' ranges where they are neighbours, so that small ones cost no read each.
-    [[nodiscard]] Status plan(std::vector<Run>& runs, std::vector<std::pair<std::uint32_t, std::uint64_t>>& places) {
+    /// Opens the files, joins the storages' ranges where they are neighbours, so that small ones cost no read each, and lays the
+    /// ranges out in blocks.
+    [[nodiscard]] Status plan() {
         const auto storages = catalog_.storages();
+        places_.assign(storages.size(), {});
         std::unordered_map<const SourceFile*, std::uint32_t> numbers;
         std::vector<std::uint32_t> order;
         std::vector<std::uint32_t> file_of(storages.size(), 0);
@@ -229,18 +242,31 @@ private:
                    std::array{std::uint64_t{file_of[b]}, offset_of(b), std::uint64_t{b}};
         });
         constexpr std::uint64_t widest_gap = 64;  // bytes between neighbours that are read along
+        constexpr std::uint64_t alignment = 64;   // of a run
+        const std::uint64_t block_bytes =
+            std::clamp<std::uint64_t>(report_.weight_bytes / 16, std::uint64_t{64} << 20, std::uint64_t{1} << 30);
+        const auto new_run = [&](std::uint32_t i, bool new_block) {
+            if (new_block) { blocks_.emplace_back(); }
+            Block& block = blocks_.back();
+            block.bytes = (block.bytes + alignment - 1) / alignment * alignment;
+            runs_.push_back({file_of[i], static_cast<std::uint32_t>(blocks_.size() - 1), offset_of(i), 0, block.bytes});
+        };
         for (const std::uint32_t i : order) {
             const std::uint64_t offset = offset_of(i);
-            const std::uint64_t bytes = storages[i].bytes;
-            if (runs.empty() || runs.back().file != file_of[i] ||
-                offset > runs.back().offset + runs.back().bytes + widest_gap) {
-                runs.push_back({file_of[i], offset, 0, 0});
+            const auto end_of = [](const Run& run) { return run.offset + run.bytes; };
+            if (runs_.empty()) {
+                new_run(i, true);
+            } else if (const Run& last = runs_.back(); last.file != file_of[i] || offset > end_of(last) + widest_gap) {
+                new_run(i, blocks_.back().bytes >= block_bytes);
+            } else if (offset >= end_of(last) && blocks_.back().bytes >= block_bytes) {
+                new_run(i, true);
             }
-            Run& run = runs.back();
-            run.bytes = (std::max)(run.bytes, offset + bytes - run.offset);
-            places[i] = {static_cast<std::uint32_t>(runs.size() - 1), offset - run.offset};
+            Run& run = runs_.back();
+            run.bytes = std::max(run.bytes, offset + storages[i].bytes - run.offset);
+            blocks_.back().bytes = run.at + run.bytes;
+            places_[i] = {static_cast<std::uint32_t>(runs_.size() - 1), offset - run.offset};
         }
-        for (const Run& run : runs) { total_bytes_ += run.bytes; }
+        for (const Run& run : runs_) { total_bytes_ += run.bytes; }
         return {};
     }
 
@@ -264,41 +290,46 @@ private:
         return {};
     }
 
-    [[nodiscard]] Catalog with_host_bytes(const Catalog& catalog, const std::vector<Run>& runs,
-                                          const std::vector<std::pair<std::uint32_t, std::uint64_t>>& places,
-                                          HostMemory kind) const {
-        const auto bytes = HostBytes::borrow(region_->span(), kind, region_);
+    /// The catalog over the blocks, by the kind of memory that each is now.
+    [[nodiscard]] Catalog with_host_bytes() const {
+        std::vector<std::shared_ptr<const HostBytes>> bytes;
+        for (const Block& block : blocks_) {
+            const auto kind = block.pinned.load(std::memory_order_acquire) ? HostMemory::pinned : HostMemory::pageable;
+            bytes.push_back(HostBytes::borrow(block.region->span(), kind, block.region));
+        }
         std::vector<StorageSource> sources;
-        sources.reserve(places.size());
-        for (std::size_t i = 0; i < places.size(); ++i) {
-            const auto [run, offset] = places[i];
-            const Storage& storage = catalog.storages()[i];
-            if (run != UINT32_MAX) {
-                sources.emplace_back(HostSource{bytes, runs[run].at + offset});
+        sources.reserve(places_.size());
+        for (std::size_t i = 0; i < places_.size(); ++i) {
+            const auto [run, offset] = places_[i];
+            const Storage& storage = sources_.storages()[i];
+            if (run != no_run) {
+                sources.emplace_back(HostSource{bytes[runs_[run].block], runs_[run].at + offset});
             } else if (storage.bytes == 0) {
-                sources.emplace_back(HostSource{bytes, 0});
+                sources.emplace_back(HostSource{bytes.front(), 0});
             } else {
                 sources.push_back(storage.source);
             }
         }
-        auto placed = catalog.try_with_sources(std::move(sources));
+        auto placed = sources_.try_with_sources(std::move(sources));
         RESIDENCY_ASSERT(placed.has_value(), "every storage lies inside its run");
         return std::move(*placed);
     }
 
-    void make_pieces(const std::vector<Run>& runs, const std::vector<std::pair<std::uint32_t, std::uint64_t>>& places) {
-        std::vector<std::size_t> first_of(runs.size());
-        for (std::size_t r = 0; r < runs.size(); ++r) {
+    void make_pieces() {
+        std::vector<std::size_t> first_of(runs_.size());
+        for (std::size_t r = 0; r < runs_.size(); ++r) {
+            const Run& run = runs_[r];
             first_of[r] = pieces_.size();
-            for (std::uint64_t done = 0; done < runs[r].bytes; done += options_.piece_bytes) {
-                pieces_.push_back({runs[r].file, runs[r].offset + done,
-                                   (std::min)(options_.piece_bytes, runs[r].bytes - done), runs[r].at + done});
+            for (std::uint64_t done = 0; done < run.bytes; done += options_.piece_bytes) {
+                pieces_.push_back({run.file, run.block, run.offset + done,
+                                   std::min(options_.piece_bytes, run.bytes - done), run.at + done});
+                blocks_[run.block].pieces_left.fetch_add(1, std::memory_order_relaxed);
             }
         }
         const auto storages = catalog_.storages();
-        for (std::size_t i = 0; i < places.size(); ++i) {
-            const auto [run, offset] = places[i];
-            if (run == UINT32_MAX) { continue; }
+        for (std::size_t i = 0; i < places_.size(); ++i) {
+            const auto [run, offset] = places_[i];
+            if (run == no_run) { continue; }
             pieces_of_[i] = {
                 first_of[run] + static_cast<std::size_t>(offset / options_.piece_bytes),
                 first_of[run] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.piece_bytes) + 1};
@@ -331,8 +362,8 @@ private:
                 break;
             }
             const Piece& piece = pieces_[order_[turn]];
-            const std::span<std::byte> place =
-                region_->span().subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.bytes));
+            const std::span<std::byte> place = blocks_[piece.block].region->span().subspan(
+                static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.bytes));
             if (Status read = files_[piece.file].try_read(piece.offset, place); !read) {
                 fail(read.error());
                 break;
@@ -343,6 +374,9 @@ private:
                 const std::lock_guard lock{mutex_};  // so that no waiter misses it
             }
             changed_.notify_all();
+            if (blocks_[piece.block].pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+                pin(blocks_[piece.block]);
+            }
             if (options_.progress) {
                 if (const std::unique_lock lock{progress_mutex_, std::try_to_lock};
                     lock && !options_.progress(progress())) {
@@ -366,36 +400,40 @@ private:
         failed_.store(true, std::memory_order_relaxed);
     }
 
+    /// Pins a block that is full. Where that fails, the rest stays pageable.
+    void pin(Block& block) {
+        const auto begin = std::chrono::steady_clock::now();
+        {
+            const std::lock_guard lock{mutex_};
+            if (report_.tier != Tier::pinned || error_) { return; }
+        }
+        const Status pinned = pin_(block.region->data(), block.bytes);
+        const std::lock_guard lock{mutex_};
+        report_.pin_time += std::chrono::steady_clock::now() - begin;
+        if (pinned) {
+            block.region->set_pinned(unpin_);
+            block.pinned.store(true, std::memory_order_release);
+            return;
+        }
+        if (report_.tier != Tier::pinned) { return; }
+        report_.tier = Tier::pageable;
+        report_.reason = "the memory cannot be pinned: " + pinned.error().message() + "; " + report_.limits.text();
+        if (options_.tier == Tier::pinned && !error_) {
+            error_ = Error{ErrorKind::out_of_memory, report_.reason, DeviceFailure{0, "pin", block.bytes}};
+            failed_.store(true, std::memory_order_relaxed);
+        }
+    }
+
     /// Runs once, in the thread that is done last.
     void finish() {
-        const auto read_end = std::chrono::steady_clock::now();
-        Status pinned;
-        bool is_pinned = false;
-        if (!failed_.load() && report_.tier == Tier::pinned) {
-            pinned = pin_(region_->data(), region_->bytes());
-            is_pinned = pinned.has_value();
-        }
         if (!failed_.load() && options_.progress) {
             const std::lock_guard lock{progress_mutex_};
             static_cast<void>(options_.progress(progress()));
         }
         {
             const std::lock_guard lock{mutex_};
-            report_.read_time = read_end - start_;
-            report_.pin_time = std::chrono::steady_clock::now() - read_end;
-            if (is_pinned) {
-                region_->set_pinned(unpin_);
-                catalog_ = with_host_bytes(sources_, runs_, places_, HostMemory::pinned);
-                pinned_.store(true, std::memory_order_release);
-            } else if (!pinned) {
-                const std::string why =
-                    "the memory cannot be pinned: " + pinned.error().message() + "; " + report_.limits.text();
-                if (options_.tier == Tier::pinned) {
-                    error_ = Error{ErrorKind::out_of_memory, why, DeviceFailure{0, "pin", region_->bytes()}};
-                }
-                report_.tier = Tier::pageable;
-                report_.reason = why;
-            }
+            report_.load_time = std::chrono::steady_clock::now() - start_;
+            if (!error_) { catalog_ = with_host_bytes(); }
             finished_ = true;
         }
         changed_.notify_all();
@@ -411,20 +449,19 @@ private:
     std::function<Status(void*)> unpin_;
     std::chrono::steady_clock::time_point start_;
     std::vector<WeightFile> files_;
-    std::shared_ptr<Region> region_;
+    std::deque<Block> blocks_;
     std::vector<Piece> pieces_;
     std::vector<std::size_t> order_;                              // of reading
     std::vector<std::pair<std::size_t, std::size_t>> pieces_of_;  // of each storage
     std::unique_ptr<std::atomic<std::uint8_t>[]> loaded_;         // each piece
     std::vector<Run> runs_;
-    std::vector<std::pair<std::uint32_t, std::uint64_t>> places_;
+    std::vector<PlaceInRun> places_;  // of each storage
     Catalog sources_;
     std::uint64_t total_bytes_ = 0;  // to read
     std::atomic<std::size_t> next_ = 0;
     std::atomic<std::uint64_t> loaded_bytes_ = 0;
     std::atomic<bool> cancelled_ = false;
     std::atomic<bool> failed_ = false;
-    std::atomic<bool> pinned_ = false;
     std::mutex progress_mutex_;
 
     mutable std::mutex mutex_;  // what follows

@@ -18,7 +18,8 @@
 namespace residency::inline RESIDENCY_ABI::host {
 
 /// Anonymous memory of its own, aligned to 2 MiB, in whole pages, untouched: the first touch makes each page, huge where the
-/// system allows. Unpins and unmaps itself. Not copyable; held by shared_ptr.
+/// system allows. An inaccessible page follows, so that no copy is ever joined with one of the next region. Unpins and unmaps
+/// itself. Not copyable; held by shared_ptr.
 class Region {
     struct Key {};
 
@@ -43,7 +44,7 @@ public:
         };
         if (bytes > (std::uint64_t{1} << 62)) { return refused(); }
         const std::size_t mapped = (static_cast<std::size_t>(bytes) + page_bytes - 1) / page_bytes * page_bytes;
-        const std::size_t reserved = mapped + alignment_bytes;
+        const std::size_t reserved = mapped + alignment_bytes + page_bytes;
         void* const base =
             ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) { return refused(); }
@@ -51,9 +52,12 @@ public:
         const std::size_t before = (alignment_bytes - address % alignment_bytes) % alignment_bytes;
         std::byte* const at = static_cast<std::byte*>(base) + before;
         if (before != 0) { ::munmap(base, before); }
-        if (const std::size_t after = reserved - before - mapped; after != 0) { ::munmap(at + mapped, after); }
+        if (const std::size_t after = reserved - before - mapped - page_bytes; after != 0) {
+            ::munmap(at + mapped + page_bytes, after);
+        }
+        ::mprotect(at + mapped, page_bytes, PROT_NONE);
         ::madvise(at, mapped, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // a wish: refusal costs speed only
-        return std::make_shared<Region>(Key{}, at, static_cast<std::size_t>(bytes), mapped);
+        return std::make_shared<Region>(Key{}, at, static_cast<std::size_t>(bytes), mapped + page_bytes);
     }
 
     [[nodiscard]] std::byte* data() const noexcept { return at_; }

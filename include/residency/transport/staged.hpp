@@ -40,12 +40,12 @@ template <FlagDevice D>
 class Staged {
 public:
     struct Config {
-        std::uint64_t ring_bytes = std::uint64_t{256} << 20;  ///< pinned, beside the weights; at least two slots
+        std::uint64_t ring_bytes = std::uint64_t{128} << 20;  ///< pinned, beside the weights; at least two slots
         std::uint64_t slot_bytes = std::uint64_t{4} << 20;    ///< of one copy at most
         unsigned threads = 0;                                 ///< 0: as many as the machine has, at most 8
         /// How files are read; none: through the page cache where all of them fit into free memory, past it otherwise.
         std::optional<host::FileAccess> file_access;
-        /// What is still loading the catalog: storages are waited for, and go straight once all is pinned.
+        /// What is still loading the catalog: storages are waited for, and go straight once they are pinned.
         std::shared_ptr<host::Loading> loading;
     };
     struct Statistics {
@@ -121,7 +121,7 @@ private:
             straight_.clear();
             for (const Fetch& fetch : fetches) {
                 const Source& source = sources_[index(fetch.storage)];
-                if (goes_straight(source)) {
+                if (goes_straight(source, fetch.storage)) {
                     const std::byte* from = source.memory + fetch.offset_bytes;
                     if (!straight_.empty()) {
                         Copy& last = straight_.back();
@@ -252,15 +252,15 @@ private:
         }
         [[nodiscard]] host::Tier tier() const noexcept {
             host::Tier slowest = host::Tier::pinned;
-            for (const Source& source : sources_) {
-                if (source.file != UINT32_MAX) { return host::Tier::file; }
-                if (!goes_straight(source)) { slowest = host::Tier::pageable; }
+            for (std::uint32_t i = 0; i < sources_.size(); ++i) {
+                if (sources_[i].file != UINT32_MAX) { return host::Tier::file; }
+                if (!goes_straight(sources_[i], StorageId{i})) { slowest = host::Tier::pageable; }
             }
             return slowest;
         }
-        [[nodiscard]] bool goes_straight(const Source& source) const noexcept {
+        [[nodiscard]] bool goes_straight(const Source& source, StorageId id) const noexcept {
             return source.pinned ||
-                   (source.memory != nullptr && config_.loading != nullptr && config_.loading->is_pinned());
+                   (source.memory != nullptr && config_.loading != nullptr && config_.loading->is_pinned(id));
         }
         [[nodiscard]] std::byte* slot_memory(std::uint64_t turn) const noexcept {
             return ring_ + turn % slots_.size() * stride_;
@@ -369,27 +369,34 @@ private:
         void work() {
             for (;;) {
                 std::unique_ptr<Job> job;
+                bool free = true;
                 {
-                    std::unique_lock lock{mutex_};
-                    ready_.wait(lock, [&] { return stopping_ || queue_ != nullptr; });
-                    if (!queue_) { return; }
-                    job = std::move(queue_);
-                    queue_ = std::move(job->next);
+                    // Slots come free in order: one worker waits for the next, the others for their turn, not for the device.
+                    const std::lock_guard turn{turn_mutex_};
+                    {
+                        std::unique_lock lock{mutex_};
+                        ready_.wait(lock, [&] { return stopping_ || queue_ != nullptr; });
+                        if (!queue_) { return; }
+                        job = std::move(queue_);
+                        queue_ = std::move(job->next);
+                    }
+                    free = is_free(*job);
                 }
-                fill(*job);
+                if (free) { fill(*job); }
                 if (Status raised = device_.raise_flag(slots_[job->slot].flag, job->value); !raised) {
                     fail(raised.error());
                 }
                 give_back(std::move(job));
             }
         }
+        /// Waits until the slot may be written; false where it may still be read, and has to be left as it is.
+        [[nodiscard]] bool is_free(const Job& job) {
+            if (!job.follows) { return true; }
+            Status free = device_.synchronize(*job.follows);
+            if (!free) { fail(free.error()); }
+            return free.has_value();
+        }
         void fill(Job& job) {
-            if (job.follows) {
-                if (Status free = device_.synchronize(*job.follows); !free) {
-                    fail(free.error());
-                    return;  // the slot may still be read: leave it as it is
-                }
-            }
             std::byte* const memory = ring_ + job.slot * stride_;
             for (const Segment& segment : job.segments) {
                 std::byte* const to = memory + segment.at;
@@ -464,6 +471,7 @@ private:
         std::atomic<std::uint64_t> file_bytes_ = 0;
         std::atomic<std::uint64_t> slots_filled_ = 0;
 
+        std::mutex turn_mutex_;     // taken before mutex_
         mutable std::mutex mutex_;  // what follows
         std::condition_variable ready_;
         std::unique_ptr<Job> queue_;  // in the order of the streams' waits

@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// From a file to the GPU: cached file → pinned memory, and streaming through transport::Staged from the page cache, from pageable
+// memory and from the disk, against a pinned model, the driver's own pageable copy and a plain direct reader.
+// Arguments: GiB (default 8), folder for the file (default /tmp), GiB that are read from the disk (default 2).
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "benchmarks/gpu/record.hpp"
+#include "residency/device/cuda.hpp"
+#include "residency/format/safetensors.hpp"
+#include "residency/format/safetensors_writer.hpp"
+#include "residency/host/loading.hpp"
+#include "residency/transport/pinned.hpp"
+#include "residency/transport/staged.hpp"
+
+namespace {
+
+using residency::Catalog;
+using residency::CudaDevice;
+using residency::StorageId;
+
+constexpr std::uint64_t tensor_bytes = std::uint64_t{96} << 20;
+constexpr unsigned threads = 8;
+
+/// Different words everywhere.
+void make_model(const std::string& path, std::uint64_t tensors) {
+    std::vector<residency::format::SafetensorsTensor> list;
+    for (std::uint64_t i = 0; i < tensors; ++i) {
+        list.push_back({"layers." + std::to_string(i) + ".weight", residency::dtype::bf16, {tensor_bytes / 2}});
+    }
+    auto writer = BENCH_RESULT(residency::format::SafetensorsWriter::try_create(path, list));
+    std::vector<std::uint64_t> block(tensor_bytes / 8);
+    for (std::uint64_t i = 0; i < tensors; ++i) {
+        for (std::uint64_t k = 0; k < block.size(); ++k) { block[k] = (i * block.size() + k) * 0x9E3779B97F4A7C15U; }
+        BENCH_RESULT(writer.try_append(std::as_bytes(std::span{block})));
+    }
+    BENCH_RESULT(writer.try_finish());
+    const int fd = ::open(path.c_str(), O_RDONLY);
+    ::fsync(fd);
+    ::close(fd);
+}
+
+/// GB/s of sending the first `tensors` storages to the device in pieces of 2 MiB, as chunks travel; the best of `rounds`.
+template <class Transport>
+double stream_model(CudaDevice& device, Transport transport, const Catalog& catalog, std::uint64_t tensors,
+                    std::byte* place, int rounds) {
+    constexpr std::uint64_t chunk = std::uint64_t{2} << 20;
+    BENCH_RESULT(transport.open(device, catalog));
+    cudaStream_t stream = nullptr;
+    BENCH_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    bench::StreamTimer timer{stream};
+    const double seconds = timer.median_seconds(rounds, [&] {
+        std::vector<residency::transport::Fetch> fetches;
+        for (std::uint32_t i = 0; i < tensors; ++i) {
+            fetches.clear();
+            for (std::uint64_t at = 0; at < tensor_bytes; at += chunk) {
+                fetches.push_back({StorageId{i}, at, chunk, place + i * tensor_bytes + at});
+            }
+            BENCH_RESULT(transport.enqueue(fetches, CudaDevice::Stream{stream}));
+        }
+    });
+    if constexpr (requires { transport.status(); }) { BENCH_RESULT(transport.status()); }
+    transport.close();
+    std::vector<std::uint64_t> back(tensor_bytes / 8);
+    for (const std::uint64_t i : {std::uint64_t{0}, tensors / 2, tensors - 1}) {
+        BENCH_CUDA(cudaMemcpy(back.data(), place + i * tensor_bytes, tensor_bytes, cudaMemcpyDeviceToHost));
+        for (std::uint64_t k = 0; k < back.size(); ++k) {
+            if (back[k] != (i * back.size() + k) * 0x9E3779B97F4A7C15U) {
+                std::fprintf(stderr, "the bytes on the device differ: tensor %llu\n",
+                             static_cast<unsigned long long>(i));
+                std::exit(1);
+            }
+        }
+    }
+    BENCH_CUDA(cudaMemset(place, 0, tensors * tensor_bytes));
+    BENCH_CUDA(cudaStreamDestroy(stream));
+    return static_cast<double>(tensors * tensor_bytes) / seconds / 1e9;
+}
+
+/// GB/s of reading that much of the file with O_DIRECT, 4 MiB at a time.
+double read_direct(const std::string& path, std::uint64_t bytes) {
+    constexpr std::uint64_t block = std::uint64_t{4} << 20;
+    std::atomic<std::uint64_t> next = 0;
+    std::atomic<bool> failed = false;
+    const double seconds = bench::host_seconds([&] {
+        std::vector<std::thread> readers;
+        for (unsigned t = 0; t < threads; ++t) {
+            readers.emplace_back([&] {
+                const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT);
+                void* const buffer = std::aligned_alloc(4096, block);
+                for (std::uint64_t at = next.fetch_add(block); at + block <= bytes && fd >= 0;
+                     at = next.fetch_add(block)) {
+                    if (::pread(fd, buffer, block, static_cast<off_t>(at)) != static_cast<ssize_t>(block)) {
+                        failed = true;
+                    }
+                }
+                if (fd < 0) { failed = true; }
+                std::free(buffer);
+                ::close(fd);
+            });
+        }
+        for (std::thread& reader : readers) { reader.join(); }
+    });
+    return failed ? 0 : static_cast<double>(bytes / block * block) / seconds / 1e9;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    auto opened = CudaDevice::try_open(0);
+    if (!opened) {
+        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
+        return 77;
+    }
+    CudaDevice device = std::move(*opened);
+    bench::Records records{"gpu-loading", argc, argv};
+    const std::uint64_t tensors = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 8) * 1024 / 96;
+    const std::string path = std::string{argc > 2 ? argv[2] : "/tmp"} + "/residency-loading.safetensors";
+    const std::uint64_t disk_tensors =
+        std::min<std::uint64_t>(tensors, (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 2) * 1024 / 96 + 1);
+    make_model(path, tensors);
+    const Catalog catalog = BENCH_RESULT(BENCH_RESULT(residency::format::try_read_safetensors(path)).try_catalog());
+    const double model_bytes = static_cast<double>(catalog.total_bytes());
+
+    // A virtual machine may get its memory only now: the first load is not counted.
+    for (const bool huge : {true, false}) {
+        std::vector<double> rates;
+        std::vector<double> pin_shares;
+        double memory = 0;
+        for (int round = 0; round < 4; ++round) {
+            residency::host::LoadOptions options;
+            options.tier = residency::host::Tier::pinned;
+            options.threads = threads;
+            options.huge_pages = huge;
+            residency::host::LoadReport report;
+            double seconds = 0;
+            {
+                residency::host::Loaded loaded;
+                seconds = bench::host_seconds(
+                    [&] { loaded = BENCH_RESULT(residency::host::try_load(device, catalog, options)); });
+                report = loaded.report;
+            }
+            if (round == 0) { continue; }
+            rates.push_back(model_bytes / seconds / 1e9);
+            pin_shares.push_back(std::chrono::duration<double>(report.pin_time).count() / seconds);
+            memory = static_cast<double>(report.host_bytes) / model_bytes;
+        }
+        const std::string name = std::string{"loading.cached_to_pinned."} + (huge ? "huge_pages" : "small_pages");
+        records.add(name, bench::median(rates), "GB/s", huge ? ">= 20" : ">= 10");
+        records.add(name + ".pinning", bench::median(pin_shares), "of the time");
+        if (huge) { records.add("loading.host_memory", memory, "of weights", "<= 1.02"); }
+    }
+
+    auto* const place = static_cast<std::byte*>(BENCH_RESULT(device.allocate(tensors * tensor_bytes)));
+    {
+        const auto loaded = BENCH_RESULT(residency::host::try_load(device, catalog));
+        records.add("streaming.pinned",
+                    stream_model(device, residency::transport::Pinned<CudaDevice>{}, loaded.catalog, tensors, place, 3),
+                    "GB/s");
+    }
+    using Staged = residency::transport::Staged<CudaDevice>;
+    for (const std::uint64_t slot_mib : {1, 2, 4, 8}) {
+        Staged::Config config;
+        config.threads = threads;
+        config.slot_bytes = slot_mib << 20;
+        config.file_access = residency::host::FileAccess::cached;
+        records.add("streaming.staged.page_cache.slot_" + std::to_string(slot_mib) + "MiB",
+                    stream_model(device, Staged{config}, catalog, tensors, place, 3), "GB/s",
+                    slot_mib == 4 ? ">= 45" : "");
+    }
+    {
+        residency::host::LoadOptions options;
+        options.tier = residency::host::Tier::pageable;
+        const auto loaded = BENCH_RESULT(residency::host::try_load(device, catalog, options));
+        Staged::Config config;
+        config.threads = threads;
+        records.add("streaming.staged.pageable",
+                    stream_model(device, Staged{config}, loaded.catalog, tensors, place, 3), "GB/s", ">= 45");
+        const double driver = bench::host_seconds([&] {
+            for (std::uint32_t i = 0; i < 16 && i < tensors; ++i) {
+                BENCH_CUDA(
+                    cudaMemcpy(place, loaded.catalog.host_bytes(StorageId{i}), tensor_bytes, cudaMemcpyHostToDevice));
+            }
+        });
+        records.add("streaming.driver.pageable",
+                    static_cast<double>(std::min<std::uint64_t>(16, tensors) * tensor_bytes) / driver / 1e9, "GB/s");
+    }
+    {
+        // Cold: the first pass streams while the rest is still loading.
+        residency::host::LoadOptions options;
+        options.threads = threads;
+        const double seconds = bench::host_seconds([&] {
+            const auto loading = BENCH_RESULT(residency::host::Loading::try_start(device, catalog, options));
+            Staged::Config config;
+            config.threads = threads;
+            config.loading = loading;
+            Staged staged{config};
+            BENCH_RESULT(staged.open(device, loading->catalog()));
+            cudaStream_t stream = nullptr;
+            BENCH_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+            for (std::uint32_t i = 0; i < tensors; ++i) {
+                const residency::transport::Fetch fetch{StorageId{i}, 0, tensor_bytes, place + i * tensor_bytes};
+                BENCH_RESULT(staged.enqueue({&fetch, 1}, CudaDevice::Stream{stream}));
+            }
+            BENCH_CUDA(cudaStreamSynchronize(stream));
+            BENCH_RESULT(staged.status());
+            staged.close();
+            BENCH_CUDA(cudaStreamDestroy(stream));
+        });
+        records.add("loading.first_pass_while_loading", model_bytes / seconds / 1e9, "GB/s");
+    }
+    {
+        Staged::Config config;
+        config.threads = threads;
+        config.file_access = residency::host::FileAccess::direct;
+        std::vector<double> ratios;
+        std::vector<double> ours;
+        std::vector<double> theirs;
+        for (int round = 0; round < 3; ++round) {
+            theirs.push_back(read_direct(path, disk_tensors * tensor_bytes));
+            ours.push_back(stream_model(device, Staged{config}, catalog, disk_tensors, place, 1));
+            if (theirs.back() > 0) { ratios.push_back(ours.back() / theirs.back()); }
+        }
+        records.add("streaming.staged.disk", bench::median(ours), "GB/s");
+        records.add("streaming.plain_direct_reader", bench::median(theirs), "GB/s");
+        if (!ratios.empty()) { records.add("streaming.staged.disk.ratio", bench::median(ratios), "times", ">= 0.95"); }
+    }
+    BENCH_RESULT(device.deallocate(place));
+    ::unlink(path.c_str());
+    return 0;
+}
