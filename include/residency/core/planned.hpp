@@ -349,7 +349,7 @@ private:
         occupant_.assign(plan_.slots_held(), none);
         displaced_.clear();
         marks_.assign(table.size(), 0);
-        epoch_ = 0;
+        epoch_ = reserved_epoch_ = 0;
         fetches_.reserve(table.size());
         missing_.reserve(table.size());
         for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
