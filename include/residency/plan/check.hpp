@@ -213,11 +213,14 @@ inline Status check(const Plan& plan, const Problem& problem) {
         auto at = std::upper_bound(by_offset.begin(), by_offset.end(), copy.image_begin,
                                    [](std::uint64_t x, const auto& entry) { return x < entry.first; });
         if (at != by_offset.begin()) { --at; }
+        std::uint64_t written = copy.image_begin;
         for (; at != by_offset.end() && at->first < copy.image_end; ++at) {
             const std::uint32_t s = at->second;
             const std::uint64_t begin = (std::max)(copy.image_begin, at->first);
             const std::uint64_t end = (std::min)(copy.image_end, at->first + d.storage_bytes[s]);
             if (begin >= end) { continue; }
+            if (begin > written) { device(written, begin, {0, 0, call, none, none, 0}); }  // what lies between storages
+            written = end;
             pieces.push_back({s, call, begin - at->first, end - at->first});
             device(begin, end, {0, 0, call, last[s], s, begin - at->first});
             if (call != none && d.cyclic) {
@@ -231,6 +234,7 @@ inline Status check(const Plan& plan, const Problem& problem) {
                 }
             }
         }
+        if (written < copy.image_end) { device(written, copy.image_end, {0, 0, call, none, none, 0}); }
     };
     for (const Copy& copy : d.residents) { bring(copy, none); }
     for (std::uint32_t k = 0; k < calls; ++k) {
@@ -328,7 +332,8 @@ inline Status check(const Plan& plan, const Problem& problem) {
     std::vector<std::int64_t> ended(calls, -1), ended_before(calls, -1);
     std::int64_t now = -1, then = -1;
     for (const Call& call : d.calls) {
-        then = (std::max<std::int64_t>)(then, call.wait.exists() && call.wait.pass == 0 ? call.wait.step : -1);
+        then = (std::max<std::int64_t>)(then,
+                                        call.wait.exists() && call.wait.pass == 0 ? std::int64_t{call.wait.step} : -1);
     }
     for (std::uint32_t k = 0; k < calls; ++k) {
         const Wait wait = d.calls[k].wait;
@@ -346,7 +351,7 @@ inline Status check(const Plan& plan, const Problem& problem) {
                 return wrong("device byte " + number(edges[e]) + " is brought twice at once");
             }
         }
-        if (starts[e].empty()) { continue; }
+        if (here.empty()) { continue; }
         const auto overwrites = [&](const Use& next) {
             return wrong("call " + number(next.call) + " overwrites device byte " + number(edges[e]) +
                          " before its last reader has ended");
@@ -363,7 +368,8 @@ inline Status check(const Plan& plan, const Problem& problem) {
             before = &next;
         }
         const Use& head = uses[here.begin()->second];
-        if (d.cyclic && head.call != none && ended_before[head.call] < static_cast<std::int64_t>(before->last)) {
+        if (d.cyclic && head.call != none && before->last != none &&
+            ended_before[head.call] < static_cast<std::int64_t>(before->last)) {
             return overwrites(head);
         }
     }

@@ -89,6 +89,26 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
         is_static = is_static && (data.chunk_slot[chunk] == none || data.chunk_slot[chunk] == slot);
         data.chunk_slot[chunk] = slot_now[chunk] = slot;
     };
+    // A chunk that always comes back to a slot of its own need not come back: it stays there.
+    std::vector<bool> stays(image.chunks(), false);
+    std::vector<std::uint32_t> vacant;
+    if (problem.cyclic) {
+        std::vector<std::uint32_t> user(draft.slots_used, none);
+        std::vector<bool> is_shared(draft.slots_used, false);
+        for (const Draft::Move& move : draft.moves) {
+            for (std::uint32_t c = move.chunk_begin; c < move.chunk_end; ++c) {
+                const std::uint32_t slot = draft.slots[move.slots_begin + (c - move.chunk_begin)];
+                if (user[slot] != none && user[slot] != c) { is_shared[slot] = true; }
+                user[slot] = c;
+            }
+        }
+        for (std::uint32_t slot = 0; slot < draft.slots_used; ++slot) {
+            if (user[slot] == none || is_shared[slot]) { continue; }
+            stays[user[slot]] = true;
+            vacant.push_back(slot);
+        }
+    }
+    Wait carried;  // of calls of which nothing is left: the next one waits in their place
     for (std::size_t m = 0; m < draft.moves.size();) {
         Call call;
         call.copies_begin = static_cast<std::uint32_t>(data.copies.size());
@@ -104,15 +124,36 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
             }
             for (std::size_t k = m; k < next; ++k) {
                 for (std::uint32_t c = draft.moves[k].chunk_begin; c < draft.moves[k].chunk_end; ++c) {
+                    if (stays[c]) { continue; }
                     place(c, draft.slots[draft.moves[k].slots_begin + (c - draft.moves[k].chunk_begin)]);
                     streamed[c] = true;
                 }
             }
-            emit(data.copies, draft.moves[m].chunk_begin, end, draft.moves[m].needed_by,
-                 [&](std::uint32_t c) { return slot_now[c]; });
+            std::size_t first = m;
+            for (std::uint32_t c = draft.moves[m].chunk_begin; c < end;) {
+                std::uint32_t stop = c;
+                while (stop < end && !stays[stop]) { ++stop; }
+                while (draft.moves[first].chunk_end <= c) { ++first; }
+                if (stop > c) {
+                    emit(data.copies, c, stop, draft.moves[first].needed_by,
+                         [&](std::uint32_t at) { return slot_now[at]; });
+                }
+                c = stop + 1;
+            }
             m = next;
         }
         call.copies_end = static_cast<std::uint32_t>(data.copies.size());
+        const auto order = [](const Wait& wait) {
+            return wait.exists() ? std::pair{wait.pass, std::int64_t{wait.step}} : std::pair{-2, std::int64_t{0}};
+        };
+        if (order(call.wait) < order(carried)) { call.wait = carried; }
+        if (call.copies_begin == call.copies_end) {
+            carried = call.wait;
+            continue;
+        }
+        carried = {};
+        // Calls stay in the order of what needs them.
+        data.copies[call.copies_begin].needed_by = (std::min)(call.needed_by, data.copies[call.copies_begin].needed_by);
         if (!captured) {
             data.calls.push_back(call);
             continue;
@@ -153,7 +194,14 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
     }
     std::stable_sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.first < b.first; });
     for (const Kept& run : kept) {
-        for (std::uint32_t c = run.begin; c < run.end; ++c) { place(c, slot++); }
+        for (std::uint32_t c = run.begin; c < run.end; ++c) {
+            if (vacant.empty()) {
+                place(c, slot++);
+            } else {
+                place(c, vacant.back());
+                vacant.pop_back();
+            }
+        }
         emit(data.residents, run.begin, run.end, run.first, [&](std::uint32_t c) { return slot_now[c]; });
     }
     data.held_bytes = slot * g;

@@ -37,7 +37,7 @@ struct Options {
     std::uint64_t catalog_hash = 0;  ///< kept in the plan
     /// One-shot: the slot of each chunk of the image that is there at the start, none where it is not. Empty: the planner starts
     /// with what is used first. Needs Problem::image_offsets.
-    std::vector<std::uint32_t> start;
+    std::vector<std::uint32_t> start{};
 };
 
 /// Whether a problem is well formed; the error names what is not.

@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/plan/planner.hpp"
+
+#include <doctest/doctest.h>
+
+#include "residency/plan/check.hpp"
+#include "residency/plan/plan_file.hpp"
+#include "tests/support/planning.hpp"
+
+namespace plan = residency::plan;
+using residency::ErrorKind;
+using residency::testing::Dice;
+using residency::testing::random_problem;
+using residency::testing::Replay;
+using residency::testing::total_bytes;
+
+namespace {
+
+// At its floor, just above it, and anywhere.
+void plans_at_every_budget(std::uint64_t seed, bool cyclic, plan::Options options, double factor) {
+    CAPTURE(seed);
+    Dice dice{seed};
+    plan::Problem problem = random_problem(dice);
+    problem.cyclic = cyclic;
+    options.effort = dice(0, 3) == 0 ? plan::Effort::full : plan::Effort::quick;
+    std::uint64_t floor = 0;
+    for (int k = 0; k < 3; ++k) {
+        if (k == 1) { problem.budget_bytes = floor + dice(0, 3) * problem.chunk_bytes; }
+        if (k == 2) {
+            const std::uint64_t all = std::max(floor, total_bytes(problem));
+            problem.budget_bytes = floor + static_cast<std::uint64_t>(dice.real() * static_cast<double>(all - floor));
+        }
+        CAPTURE(problem.budget_bytes);
+        const auto made = plan::make_plan(problem, options);
+        REQUIRE_MESSAGE(made.has_value(), (made.has_value() ? std::string{} : made.error().message()));
+        if (k == 0) {
+            floor = made->floor_bytes();
+            if (floor == 0) { return; }
+        }
+        CHECK(made->floor_bytes() == floor);
+        CHECK(made->held_bytes() <= made->budget_bytes());
+        const residency::Status checked = plan::check(*made, problem);
+        REQUIRE_MESSAGE(checked.has_value(), (checked.has_value() ? std::string{} : checked.error().message()));
+        CHECK(made->is_static() >= (cyclic || options.fixed_slots || options.layout == plan::Layout::arena));
+
+        // Bounds.
+        CHECK(made->predicted_seconds() >= made->bound_seconds() * (1 - 1e-9));
+        CHECK(made->bound_seconds() >= made->usual_bound_seconds() * (1 - 1e-12));
+        const std::uint64_t deficit = plan::deficit_bytes(problem, made->budget_bytes());
+        CHECK(made->bytes_per_pass() >= deficit);
+
+        // Any timing.
+        for (const double f : {1.0, factor}) {
+            Replay replay{*made, problem};
+            const std::string trouble = replay.run(dice, f, 4);
+            REQUIRE_MESSAGE(trouble.empty(), trouble);
+        }
+    }
+}
+
+plan::Problem three_storages() {
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    problem.storage_bytes = {10000, 20000, 5000};
+    for (const std::uint32_t s : {0u, 1u, 2u}) { problem.add_step({&s, 1}); }
+    problem.compute_seconds = {1e-6, 1e-6, 1e-6};
+    return problem;
+}
+
+}  // namespace
+
+TEST_CASE("random cyclic schedules have plans at every budget that hold under any timing") {
+    for (std::uint64_t seed = 1; seed <= 150; ++seed) { plans_at_every_budget(seed, true, {}, 10); }
+}
+
+TEST_CASE("captured plans hold under any timing") {
+    for (std::uint64_t seed = 1001; seed <= 1080; ++seed) { plans_at_every_budget(seed, true, {.captured = true}, 10); }
+}
+
+TEST_CASE("one-shot plans hold under any timing, at fixed places") {
+    for (std::uint64_t seed = 2001; seed <= 2090; ++seed) { plans_at_every_budget(seed, false, {}, 10); }
+}
+
+TEST_CASE("one-shot plans hold under any timing, at changing places") {
+    for (std::uint64_t seed = 3001; seed <= 3090; ++seed) {
+        plans_at_every_budget(seed, false, {.fixed_slots = false}, 10);
+    }
+}
+
+TEST_CASE("plans of whole storages hold under any timing") {
+    for (std::uint64_t seed = 4001; seed <= 4090; ++seed) {
+        plans_at_every_budget(seed, seed % 3 != 0, {.captured = seed % 2 == 0, .layout = plan::Layout::arena}, 10);
+    }
+}
+
+TEST_CASE("the same input gives the same plan, bit for bit") {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        const plan::Problem problem = random_problem(dice);
+        const auto one = plan::make_plan(problem), other = plan::make_plan(problem);
+        REQUIRE(one.has_value());
+        REQUIRE(other.has_value());
+        CHECK(*one == *other);
+        CHECK(plan::save(*one) == plan::save(*other));
+    }
+}
+
+TEST_CASE("a budget below the floor is refused with the numbers") {
+    plan::Problem problem = three_storages();
+    const auto floor = plan::make_plan(problem);
+    REQUIRE(floor.has_value());
+    CHECK(floor->floor_bytes() == 5 * 4096);
+    CHECK(floor->budget_bytes() == floor->floor_bytes());
+    problem.budget_bytes = floor->floor_bytes() - 1;
+    const auto refused = plan::make_plan(problem);
+    REQUIRE(!refused.has_value());
+    CHECK(refused.error().kind() == ErrorKind::budget);
+    const auto* numbers = refused.error().detail<residency::BudgetNumbers>();
+    REQUIRE(numbers != nullptr);
+    CHECK(numbers->floor_bytes == floor->floor_bytes());
+    CHECK(numbers->budget_bytes == problem.budget_bytes);
+    CHECK(numbers->step == 1);
+    problem.budget_bytes = numbers->floor_bytes;
+    CHECK(plan::make_plan(problem).has_value());
+}
+
+TEST_CASE("with room for everything nothing streams") {
+    plan::Problem problem = three_storages();
+    problem.budget_bytes = UINT64_MAX;
+    const auto made = plan::make_plan(problem);
+    REQUIRE(made.has_value());
+    CHECK(made->copies().empty());
+    CHECK(made->bytes_per_pass() == 0);
+    CHECK(made->predicted_seconds() == doctest::Approx(3e-6));
+    CHECK(made->bound_seconds() == doctest::Approx(3e-6));
+    CHECK(plan::check(*made, problem).has_value());
+}
+
+TEST_CASE("without times the plan is made from the bytes") {
+    plan::Problem problem = three_storages();
+    problem.compute_seconds.clear();
+    problem.budget_bytes = 6 * 4096;
+    const auto made = plan::make_plan(problem);
+    REQUIRE(made.has_value());
+    CHECK(made->compute_seconds() == 0);
+    CHECK(plan::check(*made, problem).has_value());
+}
+
+TEST_CASE("a given image is kept") {
+    plan::Problem problem = three_storages();
+    problem.image_offsets = {40960, 0, 20480};
+    problem.budget_bytes = 6 * 4096;
+    const auto made = plan::make_plan(problem);
+    REQUIRE(made.has_value());
+    CHECK(made->data().storage_offsets == problem.image_offsets);
+    CHECK(plan::check(*made, problem).has_value());
+}
+
+TEST_CASE("a one-shot plan starts from what is there") {
+    plan::Problem problem = three_storages();
+    problem.cyclic = false;
+    problem.image_offsets = {0, 12288, 32768};
+    problem.budget_bytes = 6 * 4096;
+    plan::Options options;
+    options.fixed_slots = false;
+    options.start.assign(10, plan::none);
+    options.start[8] = 2;  // storage 2 alone
+    options.start[9] = 5;
+    const auto made = plan::make_plan(problem, options);
+    REQUIRE_MESSAGE(made.has_value(), (made.has_value() ? std::string{} : made.error().message()));
+    CHECK(plan::check(*made, problem).has_value());
+    REQUIRE(made->residents().size() == 1);
+    CHECK(made->residents()[0].image_begin == 32768);
+    CHECK(made->slots(made->residents()[0])[0] == 2);
+    CHECK(made->slots(made->residents()[0])[1] == 5);
+    CHECK(made->bytes_per_pass() >= 30000);
+    problem.image_offsets.clear();
+    CHECK(!plan::make_plan(problem, options).has_value());
+}
+
+TEST_CASE("malformed problems are refused and say what is wrong") {
+    const auto message = [](plan::Problem problem) {
+        const auto made = plan::make_plan(problem);
+        REQUIRE(!made.has_value());
+        CHECK(made.error().kind() == ErrorKind::invalid_argument);
+        return made.error().message();
+    };
+    const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+    plan::Problem p = three_storages();
+    p.step_storages[1] = 7;
+    CHECK(has(message(p), "step 1 reads storage 7 of 3"));
+    p = three_storages();
+    p.compute_seconds.pop_back();
+    CHECK(has(message(p), "2 step times for 3 steps"));
+    p = three_storages();
+    p.compute_seconds[2] = -1;
+    CHECK(has(message(p), "step 2"));
+    p = three_storages();
+    p.compute_seconds[0] = std::nan("");
+    CHECK(has(message(p), "step 0"));
+    p = three_storages();
+    p.chunk_bytes = 5000;
+    CHECK(has(message(p), "power of two"));
+    p = three_storages();
+    p.link.bytes_per_second = 0;
+    CHECK(has(message(p), "bytes_per_second"));
+    p = three_storages();
+    p.link.latency_seconds = -1e-6;
+    CHECK(has(message(p), "latency"));
+    p = three_storages();
+    p.storage_bytes[1] = UINT64_MAX;
+    CHECK(has(message(p), "storage 1"));
+    p = three_storages();
+    p.pinned = {3};
+    CHECK(has(message(p), "pinned storage 3"));
+    p = three_storages();
+    p.image_offsets = {0, 5000, 40000};
+    CHECK(has(message(p), "storages 0 and 1 overlap"));
+    p = three_storages();
+    p.step_offsets = {0, 2, 1, 3};
+    CHECK(has(message(p), "step 1"));
+    CHECK(has(message({}), "no steps"));
+}
+
+TEST_CASE("a llama at half its weights is near its bound") {
+    plan::Problem problem;
+    for (int layer = 0; layer < 16; ++layer) {
+        for (const std::uint64_t bytes : {8192ull, 33554432ull, 8388608ull, 8388608ull, 33554432ull, 8192ull,
+                                          117440512ull, 117440512ull, 117440512ull}) {
+            const std::uint32_t s = problem.storages();
+            problem.storage_bytes.push_back(bytes);
+            problem.add_step({&s, 1});
+            problem.compute_seconds.push_back(2e-6 + static_cast<double>(bytes) / 4e12);
+        }
+    }
+    problem.budget_bytes = total_bytes(problem) / 2;
+    const auto made = plan::make_plan(problem);
+    REQUIRE(made.has_value());
+    CHECK(plan::check(*made, problem).has_value());
+    CHECK(made->predicted_seconds() <= 1.01 * std::max(made->bound_seconds(), made->latency_floor_seconds()));
+    const auto captured = plan::make_plan(problem, {.captured = true});
+    REQUIRE(captured.has_value());
+    CHECK(plan::check(*captured, problem).has_value());
+    CHECK(captured->predicted_seconds() <= 1.03 * captured->bound_seconds());
+}
