@@ -15,10 +15,13 @@ using namespace model_based;
 TEST_SUITE_BEGIN("model based");
 
 TEST_CASE("random programs: planned") {
+    using Planned = Runner<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
     Tally tally;
-    const std::string failure = run_scenarios(
-        "Planned", first_seed(), cases_each(5000),
-        Runner<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>::run, tally);
+    const auto run = [](Scenario scenario, Tally& counts) {
+        for (StorageSpec& storage : scenario.storages) { storage.bytes *= 6; }  // several chunks
+        return Planned::run(scenario, counts);
+    };
+    const std::string failure = run_scenarios("Planned", first_seed(), cases_each(2000), run, tally);
     CHECK_MESSAGE(failure.empty(), failure);
     MESSAGE(tally.cases << " programs, " << tally.operations << " operations, " << tally.evictions << " evictions, "
                         << tally.refused << " refusals, " << tally.divergences << " divergences");

@@ -188,16 +188,22 @@ private:
                 if (!needs_schedule(refused.error())) { fail("one byte: " + refused.error().message()); }
                 return false;
             }
-            floor_ = numbers->floor_bytes;
-            options = make_options();
-            budget_ = floor_ + (total + 4096 * scenario_.storages.size()) * scenario_.budget_per_mille / 1000;
-            options.budget = residency::Budget::bytes(budget_);
-            auto made = Weights::try_create(device_, catalog_, std::move(options));
-            if (!made) {
-                if (!needs_schedule(made.error())) { fail("the refusal's own value: " + made.error().message()); }
-                return false;
+            const std::uint64_t floor = numbers->floor_bytes;
+            for (const bool is_probe : {true, false}) {
+                options = make_options();
+                options.budget = residency::Budget::bytes(budget_ == 0 ? floor : budget_);
+                auto made = Weights::try_create(device_, catalog_, std::move(options));
+                if (!made) {
+                    if (!needs_schedule(made.error())) { fail("the refusal's own value: " + made.error().message()); }
+                    return false;
+                }
+                if (!is_probe) {
+                    weights_.emplace(std::move(*made));
+                    continue;
+                }
+                budget_ = floor + (made->budget().total_bytes - floor) * scenario_.budget_per_mille / 1000;
+                peak_before_ = made->budget().bytes;
             }
-            weights_.emplace(std::move(*made));
         }
         budget_ = weights_->budget().bytes;
         return true;
@@ -206,6 +212,7 @@ private:
         typename Weights::Options options;
         options.schedule = schedules_[0];
         options.poison = scenario_.poison;
+        if constexpr (is_planned) { options.policies.pool.chunk_bytes = 4096; }
         return options;
     }
     /// Some policies refuse to work without a schedule.
@@ -263,7 +270,8 @@ private:
             ++acquires_;
             for (const StorageId id : storages_of(ids)) {
                 ++accesses_;
-                accessed_bytes_ += catalog_.storage(id).bytes;
+                const auto& storage = catalog_.storage(id);
+                accessed_bytes_ += storage.placement == residency::Placement::host ? 0 : storage.bytes;
             }
             return true;
         }
@@ -488,7 +496,7 @@ private:
     std::unique_ptr<std::uint64_t> wrong_ = std::make_unique<std::uint64_t>(0);
     std::unique_ptr<std::uint64_t> verified_ = std::make_unique<std::uint64_t>(0);
     std::uint64_t launched_ = 0;
-    std::uint64_t floor_ = 0, budget_ = 0, peak_before_ = 0;
+    std::uint64_t budget_ = 0, peak_before_ = 0;
     std::optional<Weights> weights_;
     typename Weights::Pass pass_;
     Device::Stream pass_stream_;
