@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Sentence embeddings with all-MiniLM-L6-v2 while a quarter of its weights fits: encoder [--model DIR] [--budget 25%] [--help].
+// Exits with 0 if every check holds, 1 if one does not, 2 for bad input.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "checkpoint.hpp"
+#include "fetch.hpp"
+#include "residency/error.hpp"
+#include "run.hpp"
+#include "terminal.hpp"
+#include "tokenizer.hpp"
+
+namespace encoder {
+#ifndef WITH_CUDA
+Results run_cuda(const Job&) { residency::throw_error({residency::ErrorKind::unsupported, "built without CUDA"}); }
+bool has_gpu(std::string& why_not) { return why_not = "this program was built without CUDA", false; }
+#endif
+
+namespace {
+
+const std::vector<std::string> known_sentences{
+    "The cat sits outside.",
+    "A kitten is sitting in the garden.",
+    "A man is playing the guitar.",
+    "Someone plays an instrument on a stage.",
+    "The new movie is awesome!",
+    "It's a great film; I loved it.",
+    "Weights stream to the GPU while it computes.",
+    "Café Müller serves crème brûlée in Zürich.",
+};
+
+// Of these sentences, made by reference/make.py: what the published model gives, and the generated one.
+constexpr float reference_published[] = {
+#include "reference/published.txt"
+};
+constexpr float reference_generated[] = {
+#include "reference/generated.txt"
+};
+constexpr float tolerance = 2e-5F;
+
+struct Settings {
+    std::string model, budget = "25%", device = "auto", cache, timeline;
+    std::vector<std::string> sentences;
+    bool offline = false, presets = true;
+};
+
+class Checks {
+public:
+    void check(bool holds, const std::string& what) {
+        std::printf("  %s %s\n", holds ? "✓" : "✗ FAILED:", what.c_str());
+        failed_ += !holds;
+    }
+    [[nodiscard]] int failed() const noexcept { return failed_; }
+
+private:
+    int failed_ = 0;
+};
+
+std::string text_of(double value, const char* format) {
+    char text[40];
+    std::snprintf(text, sizeof text, format, value);
+    return text;
+}
+
+void print_similarities(const std::vector<std::string>& sentences, const std::vector<float>& embeddings) {
+    const std::size_t width = embeddings.size() / sentences.size();
+    Table table;
+    std::vector<std::string> head{"which sentences are alike"};
+    for (std::size_t i = 0; i < sentences.size(); ++i) { head.push_back(std::to_string(i + 1)); }
+    table.row(head);
+    for (std::size_t a = 0; a < sentences.size(); ++a) {
+        std::vector<std::string> cells{std::to_string(a + 1) + "  " + sentences[a]};
+        for (std::size_t b = 0; b <= a; ++b) {
+            double product = 0;
+            for (std::size_t i = 0; i < width; ++i) {
+                product += double(embeddings[a * width + i]) * double(embeddings[b * width + i]);
+            }
+            cells.push_back(a == b ? "·" : text_of(product, "%.2f"));
+        }
+        table.row(std::move(cells));
+    }
+    table.print();
+}
+
+bool equal_bits(const std::vector<std::vector<float>>& passes, const std::vector<float>& expected) {
+    return std::all_of(passes.begin(), passes.end(), [&](const std::vector<float>& pass) {
+        return pass.size() == expected.size() &&
+               std::memcmp(pass.data(), expected.data(), expected.size() * sizeof(float)) == 0;
+    });
+}
+
+template <std::size_t n>
+float difference(const std::vector<float>& embeddings, const float (&reference)[n]) {
+    if (embeddings.size() != n) { return INFINITY; }
+    float largest = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const float each = std::abs(embeddings[i] - reference[i]);
+        largest = each > largest || std::isnan(each) ? each : largest;
+    }
+    return largest;
+}
+
+void print_presets(const Results& results, Checks& checks) {
+    std::printf("\n");
+    Table table;
+    table.row({"through every preset", "budget", "held", "copied a pass", "hits", "prefetched", "missed",
+               "a pass takes", "of the bound"});
+    bool raised = false;
+    for (const auto& [name, outcome] : results.presets) {
+        const auto& statistics = outcome.statistics;
+        const auto& pass = statistics.last_pass;
+        raised = raised || outcome.is_raised;
+        const auto time = [](std::chrono::nanoseconds ns) { return text_of(double(ns.count()) / 1e6, "%.3f ms"); };
+        const bool has_times = statistics.pass_time && statistics.bound && statistics.bound->count() > 0;
+        table.row({name, text_of_bytes(outcome.budget.bytes) + (outcome.is_raised ? "*" : " "),
+                   text_of_bytes(statistics.held_bytes), text_of_bytes(pass.fetched_bytes), std::to_string(pass.hits),
+                   std::to_string(pass.prefetch_hits), std::to_string(pass.demand_misses),
+                   statistics.pass_time ? time(*statistics.pass_time) : "?",
+                   has_times
+                       ? text_of(double(statistics.pass_time->count()) / double(statistics.bound->count()), "%.2f ×")
+                       : "?"});
+    }
+    table.print();
+    if (raised) { std::printf("  * the smallest that this pool works with\n"); }
+    const auto& expected = results.resident.passes.front();
+    checks.check(std::all_of(results.presets.begin(), results.presets.end(),
+                             [&](const auto& preset) { return equal_bits(preset.second.passes, expected); }),
+                 "the embeddings of every preset equal those of the resident run bit for bit");
+}
+
+int encode(const Settings& settings) {
+    Job job;
+    job.budget = residency::Budget::parse(settings.budget);
+    job.presets = settings.presets;
+    job.timeline = settings.timeline;
+    std::string why_not;
+    const bool on_gpu = settings.device != "simulated" && has_gpu(why_not);
+    if (settings.device == "cuda" && !on_gpu) {
+        residency::throw_error(
+            {residency::ErrorKind::unsupported, why_not + ": leave --device out to run on the simulated device"});
+    }
+
+    const bool is_known = settings.sentences.empty();
+    const auto& sentences = is_known ? known_sentences : settings.sentences;
+    const Source source = settings.model.empty() ? obtain_model(settings.cache, !settings.offline, known_sentences)
+                                                 : Source{settings.model, false, settings.model};
+    job.folder = source.folder;
+    const Tokenizer tokenizer = Tokenizer::read(source.folder + "/vocab.txt");
+    constexpr std::size_t longest = 256;  // tokens; what the model was trained for
+    std::size_t tokens = 0;
+    for (const std::string& sentence : sentences) {
+        tokens += job.ids.emplace_back(tokenizer.encode(sentence, longest)).size();
+    }
+
+    std::error_code ignored;  // the timeline cannot be written then, which says so
+    std::filesystem::create_directories(std::filesystem::path{settings.timeline}.parent_path(), ignored);
+    const Results results = on_gpu ? run_cuda(job) : run_simulated(job);
+    const auto& catalog = results.model.catalog;
+    const auto& streamed = results.streamed;
+    const auto& statistics = streamed.statistics;
+    const auto& embeddings = results.resident.passes.front();
+
+    std::printf("model     %s\n", source.text.c_str());
+    std::printf("          %s: %s of tables on the host, read a row at a time, %s that stream; loaded in %.2f s\n",
+                text_of_bytes(catalog.total_bytes()).c_str(),
+                text_of_bytes(catalog.bytes_placed(residency::Placement::host)).c_str(),
+                text_of_bytes(catalog.streamed_bytes()).c_str(), results.load_seconds);
+    std::printf("device    %s%s\n", results.device.c_str(), why_not.empty() ? "" : (" (" + why_not + ")").c_str());
+    std::printf("budget    %s\n", streamed.budget.text.c_str());
+    std::printf("batch     %zu sentences, %zu tokens\n\n", sentences.size(), tokens);
+    print_similarities(sentences, embeddings);
+
+    std::printf("\n");
+    Checks checks;
+    checks.check(equal_bits(streamed.passes, embeddings),
+                 "the embeddings of " + std::to_string(streamed.passes.size()) +
+                     " streamed passes equal those of the resident run bit for bit");
+    const float published = difference(embeddings, reference_published),
+                generated = difference(embeddings, reference_generated);
+    if (!is_known) {
+        std::printf("  - no reference for sentences of your own\n");
+    } else if (!settings.model.empty() && !((std::min)(published, generated) <= tolerance)) {
+        std::printf("  - no reference for a model of your own\n");
+    } else {
+        const float apart = source.generated         ? generated
+                            : settings.model.empty() ? published
+                                                     : (std::min)(published, generated);
+        checks.check(apart <= tolerance, "they equal those of the reference implementation within " +
+                                             text_of(double(tolerance), "%.0e") + " (largest difference " +
+                                             text_of(double(apart), "%.1e") + ")");
+    }
+    const bool fits =
+        statistics.held_bytes <= streamed.budget.bytes && statistics.peak_requested_bytes <= streamed.budget.bytes;
+    checks.check(fits, "the budget was kept: " + text_of_bytes(statistics.held_bytes) + " held of " +
+                           text_of_bytes(streamed.budget.bytes));
+    if (!on_gpu) {
+        checks.check(results.reports.empty(), "the simulated device saw no access out of order" +
+                                                  (results.reports.empty() ? "" : ": " + results.reports.front()));
+    }
+
+    const auto& pass = statistics.last_pass;
+    std::printf(
+        "\nmoved     %s a pass in %llu copies%s; %llu of %llu storages were there, %llu on their way, %llu had to be "
+        "waited for\n",
+        text_of_bytes(pass.fetched_bytes).c_str(), static_cast<unsigned long long>(pass.calls),
+        statistics.streaming ? "" : " (everything is resident)", static_cast<unsigned long long>(pass.hits),
+        static_cast<unsigned long long>(pass.hits + pass.prefetch_hits + pass.demand_misses),
+        static_cast<unsigned long long>(pass.prefetch_hits), static_cast<unsigned long long>(pass.demand_misses));
+    if (statistics.pass_time && statistics.bound) {
+        std::printf(
+            "time      %.3f ms a pass; no plan of copies beats %.3f ms; resident %.3f ms\n",
+            double(statistics.pass_time->count()) / 1e6, double(statistics.bound->count()) / 1e6,
+            results.resident.statistics.pass_time ? double(results.resident.statistics.pass_time->count()) / 1e6 : 0.0);
+    }
+    std::printf("timeline  %s (%s; open it at ui.perfetto.dev)\n", settings.timeline.c_str(), results.timeline.c_str());
+    if (settings.presets) { print_presets(results, checks); }
+    return checks.failed() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace encoder
+
+int main(int argc, char** argv) {
+    encoder::Settings settings;
+    std::error_code error;
+    const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+    settings.cache = error ? "models" : (program.parent_path().parent_path() / "models").string();
+    std::string tokens;
+    bool no_presets = false;
+
+    CLI::App app{"Sentence embeddings with all-MiniLM-L6-v2, its weights streamed inside a byte budget", "encoder"};
+    app.add_option("--model", settings.model,
+                   "folder with model.safetensors, config.json and vocab.txt; otherwise one is fetched");
+    app.add_option("--budget", settings.budget,
+                   "device bytes for weights: 12MiB, 25% (of what streams), 0 (the smallest)")
+        ->capture_default_str();
+    app.add_option("--device", settings.device, "auto, simulated or cuda")
+        ->check(CLI::IsMember({"auto", "simulated", "cuda"}))
+        ->capture_default_str();
+    app.add_option("--cache", settings.cache, "where a fetched or generated model is kept")->capture_default_str();
+    app.add_option("--timeline", settings.timeline, "the file for the timeline; by default in the cache");
+    app.add_option("--text", settings.sentences, "sentences of your own");
+    app.add_option("--tokens", tokens, "only print the token ids of this text");
+    app.add_flag("--offline", settings.offline, "fetch nothing: without a model, generate one");
+    app.add_flag("--no-presets", no_presets, "leave out the table of presets");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& wrong) { return app.exit(wrong) == 0 ? 0 : 2; }
+    settings.presets = !no_presets;
+    if (settings.timeline.empty()) { settings.timeline = settings.cache + "/encoder-timeline.json"; }
+    try {
+        if (!tokens.empty()) {
+            const std::string folder =
+                settings.model.empty()
+                    ? encoder::obtain_model(settings.cache, !settings.offline, encoder::known_sentences).folder
+                    : settings.model;
+            for (const auto id : encoder::Tokenizer::read(folder + "/vocab.txt").encode(tokens, 512)) {
+                std::printf("%d ", id);
+            }
+            std::printf("\n");
+            return 0;
+        }
+        return encoder::encode(settings);
+    } catch (const std::exception& problem) {
+        std::fprintf(stderr, "encoder: %s\n", problem.what());
+        return 2;
+    }
+}

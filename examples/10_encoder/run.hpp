@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bert.hpp"
+#include "residency/budget/budget.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/error.hpp"
+#include "residency/fwd.hpp"
+
+namespace encoder {
+
+/// What to do, whatever the device.
+struct Job {
+    std::string folder;                          ///< of the model
+    std::vector<std::vector<std::int32_t>> ids;  ///< of the sentences
+    residency::Budget budget;
+    bool presets = true;
+    std::string timeline;  ///< the file to write
+};
+
+/// What one composition did with one budget.
+struct Outcome {
+    residency::ResolvedBudget budget;
+    bool is_raised = false;  ///< to the floor: what was asked for is below it
+    residency::Statistics statistics;
+    std::vector<std::vector<float>> passes;  ///< the embeddings, sentence after sentence
+};
+
+struct Results {
+    std::string device;
+    Checkpoint model;
+    double load_seconds = 0;
+    Outcome resident, streamed;
+    std::vector<std::pair<std::string, Outcome>> presets;
+    std::vector<std::string> reports;  ///< of the simulated device's checker
+    std::string timeline;              ///< what is in the file
+};
+
+/// The same job on either device. Throws residency::Exception.
+[[nodiscard]] Results run_simulated(const Job& job);
+[[nodiscard]] Results run_cuda(const Job& job);
+/// Whether there is a GPU and a driver for it, and this program was built for one; otherwise why not.
+[[nodiscard]] bool has_gpu(std::string& why_not);
+
+/// A batch on a device, and where its activations lie.
+template <class Backend>
+struct Workspace {
+    Batch batch;
+    Activations activations;
+    float* result = nullptr;  ///< pinned
+    std::size_t result_count = 0;
+
+    Workspace(Backend& backend, const Config& c, const std::vector<std::vector<std::int32_t>>& ids) {
+        for (const auto& sentence : ids) { batch.tokens += std::uint32_t(sentence.size()); }
+        batch.sentences = std::uint32_t(ids.size());
+        batch.ids = backend.template allocate_host<std::int32_t>(batch.tokens);
+        batch.positions = backend.template allocate_host<std::int32_t>(batch.tokens);
+        batch.starts = backend.template allocate_host<std::int32_t>(batch.sentences + 1);
+        std::int32_t next = 0;
+        for (std::size_t s = 0; s < ids.size(); ++s) {
+            batch.starts[s] = next;
+            for (std::size_t i = 0; i < ids[s].size(); ++i, ++next) {
+                batch.ids[next] = ids[s][i];
+                batch.positions[next] = std::int32_t(i);
+            }
+        }
+        batch.starts[ids.size()] = next;
+        const std::size_t row = std::size_t{batch.tokens} * c.hidden;
+        for (float** each :
+             {&activations.state, &activations.query, &activations.key, &activations.value, &activations.context}) {
+            *each = backend.allocate_device(row);
+        }
+        activations.inner = backend.allocate_device(std::size_t{batch.tokens} * c.inner);
+        result_count = std::size_t{batch.sentences} * c.hidden;
+        activations.sentences = backend.allocate_device(result_count);
+        result = backend.template allocate_host<float>(result_count);
+    }
+};
+
+/// Some passes of one composition. A budget below its floor is raised to it where `may_raise` says so.
+template <class Weights, class Backend>
+Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>& work, const residency::Budget& budget,
+            bool may_raise, int passes, bool record) {
+    Outcome outcome;
+    typename Weights::Options options;
+    options.budget = budget;
+    options.schedule = make_schedule(model, work.batch.tokens, work.batch.sentences);
+    options.learn = true;
+    auto created = Weights::try_create(backend.device(), model.catalog, options);
+    if (!created && may_raise && created.error().kind() == residency::ErrorKind::budget) {
+        outcome.is_raised = true;
+        options.budget = residency::Budget::bytes(0);
+        created = Weights::try_create(backend.device(), model.catalog, options);
+    }
+    Weights weights = residency::unwrap(std::move(created));
+    outcome.budget = weights.budget();
+    for (int i = 0; i < passes; ++i) {
+        if (record && i + 1 == passes) { backend.begin_timeline(); }
+        auto pass = weights.begin(backend.stream());
+        forward(backend, model, weights.schedule(), pass, work.batch, work.activations);
+        pass.end();
+        backend.read_back(work.activations.sentences, work.result, work.result_count);
+        outcome.passes.emplace_back(work.result, work.result + work.result_count);
+    }
+    if (record) { backend.end_timeline(); }
+    weights.drain();
+    outcome.statistics = weights.statistics();
+    if (weights.failure()) { residency::throw_error(*weights.failure()); }
+    return outcome;
+}
+
+/// Loads the model, runs it resident, streamed and through every preset.
+template <class Backend>
+Results run_all(Backend& backend, const Job& job) {
+    using Device = typename Backend::Device;
+    Results results;
+    results.device = backend.device().name();
+    results.model = Checkpoint::read(job.folder);
+    const auto begin = std::chrono::steady_clock::now();
+    Checkpoint model = results.model;  // pinned memory ends before its device
+    model.catalog = backend.load(model.catalog);
+    results.load_seconds = std::chrono::duration<double>{std::chrono::steady_clock::now() - begin}.count();
+    const Config& c = model.config;
+    for (const auto& sentence : job.ids) {
+        for (const std::int32_t id : sentence) {
+            if (std::uint32_t(id) >= c.words || sentence.size() > c.places) {
+                residency::throw_error(
+                    {residency::ErrorKind::mismatch,
+                     job.folder + ": vocab.txt and config.json do not belong together: a token beyond vocab_size"});
+            }
+        }
+    }
+    const Workspace<Backend> work{backend, c, job.ids};
+
+    using Planned = residency::Planned<Device>;
+    const auto everything = residency::Budget::percent_of_weights(1000);
+    results.streamed = run<Planned>(backend, model, work, job.budget, false, 3, true);
+    results.resident = run<Planned>(backend, model, work, everything, false, 2, false);
+    results.timeline = backend.save_timeline(job.timeline);
+    if (job.presets) {
+        results.presets.emplace_back("Planned", results.streamed);
+        results.presets.emplace_back(
+            "Scheduled", run<residency::Scheduled<Device>>(backend, model, work, job.budget, true, 4, false));
+        results.presets.emplace_back("Cached",
+                                     run<residency::Cached<Device>>(backend, model, work, job.budget, true, 4, false));
+        results.presets.emplace_back("Experts",
+                                     run<residency::Experts<Device>>(backend, model, work, job.budget, true, 4, false));
+    }
+    results.reports = backend.reports();
+    return results;
+}
+
+}  // namespace encoder

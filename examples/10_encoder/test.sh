@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+# test.sh PROGRAM FOLDER: the encoder on a generated model, without a network, and what it says to bad input.
+set -uo pipefail
+program=$1 folder=$2 source=$(cd "$(dirname "$0")" && pwd)
+rm -rf "$folder"
+mkdir -p "$folder/cache" "$folder/bin"
+failed=0
+
+cache=$folder/cache
+# expect EXIT PATTERN... -- ARGUMENT...: runs it, and looks for every pattern in what it prints.
+expect() {
+    local exit=$1 patterns=() output status
+    shift
+    while [[ $1 != -- ]]; do patterns+=("$1"); shift; done
+    shift
+    output=$("$program" --device simulated --cache "$cache" "$@" 2>"$folder/stderr")
+    status=$?
+    if [[ $exit -eq 2 && $(wc -l <"$folder/stderr") -ne 1 ]]; then
+        printf 'FAILED: %s: not one line of message\n' "$*"
+        failed=1
+    fi
+    output+=$(cat "$folder/stderr")
+    if [[ $status -ne $exit ]]; then printf 'FAILED: %s: exit %d, expected %d\n%s\n' "$*" "$status" "$exit" "$output"; failed=1; fi
+    for pattern in "${patterns[@]}"; do
+        if ! grep -qE -e "$pattern" <<<"$output"; then
+            printf 'FAILED: %s: no "%s" in\n%s\n' "$*" "$pattern" "$output"
+            failed=1
+        fi
+    done
+    printf 'ran: %s\n' "${*:-without arguments}"
+}
+
+# The main job.
+expect 0 'a generated one of the same shapes' '✓ the embeddings of 3 streamed passes equal' '✓ they equal those of the reference' \
+    '✓ the budget was kept' '✓ the simulated device saw no access out of order' '^moved +[1-9][0-9.]* MB a pass' \
+    '✓ the embeddings of every preset equal' -- --offline
+grep -q '"ph":"X"' "$folder/cache/encoder-timeline.json" || { echo 'FAILED: no timeline'; failed=1; }
+model=$folder/cache/generated
+expect 0 '✓ the embeddings of 3 streamed passes equal' 'everything is resident' -- --model "$model" --budget 200% --no-presets
+expect 0 'means the smallest that works' '✓ they equal those of the reference' -- --model "$model" --budget 0 --no-presets
+expect 0 'no reference for sentences of your own' -- --model "$model" --no-presets --text 'one sentence' 'and another'
+
+# Token ids, against those of an independent tokenizer.
+while IFS= read -r line; do
+    got=$("$program" --model "$model" --tokens "${line#*$'\t'}")
+    if [[ "${got% }" != "${line%%$'\t'*}" ]]; then printf 'FAILED: tokens of %s: %s\n' "$line" "$got"; failed=1; fi
+done <"$source/reference/tokens.txt"
+
+# Bad input.
+bad=$folder/bad
+edited() {  # FILE SED-COMMAND: the generated model with another file
+    rm -rf "$bad"
+    mkdir "$bad"
+    ln -s "$model"/* "$bad"
+    rm "$bad/$1"
+    sed "$2" "$model/$1" >"$bad/$1"
+}
+edited config.json 's/"num_hidden_layers": 6/"num_hidden_layers": 7/'
+expect 2 'encoder.layer.6.attention.self.query.weight" is missing: give the folder' -- --model "$bad"
+edited config.json 's/"num_hidden_layers": 6/"num_hidden_layers": 5/'
+expect 2 'encoder.layer.5.* is not one of a BERT encoder with this config.json: give' -- --model "$bad"
+edited config.json 's/"intermediate_size": 1536/"intermediate_size": 1024/'
+expect 2 'intermediate.dense.weight" is F32\[1536, 384\], and config.json asks for F32\[1024, 384\]: give' -- --model "$bad"
+edited config.json 's/"gelu"/"relu"/'
+expect 2 '"hidden_act" is "relu", and this encoder knows "gelu" only' -- --model "$bad"
+edited config.json 's/"hidden_size": 384/"hidden_size": "wide"/'
+expect 2 '"hidden_size" is not a number' -- --model "$bad"
+edited config.json 's/{/[/'
+expect 2 'config.json: it is not a JSON object' -- --model "$bad"
+edited vocab.txt 's/^\[CLS\]$/[cls]/'
+expect 2 'vocab.txt: it lacks the token \[CLS\]' -- --model "$bad"
+edited vocab.txt ''
+rm "$bad/model.safetensors"
+head -c 1000000 "$model/model.safetensors" >"$bad/model.safetensors"
+expect 2 'beyond the end of the file' -- --model "$bad"
+expect 2 'cannot be opened' -- --model "$folder/none"
+expect 2 'below the smallest that works, [0-9]+ bytes.*give [0-9]+ or more' -- --model "$model" --budget 1
+expect 2 'budget "12XB"' -- --model "$model" --budget 12XB
+expect 2 'not UTF-8|UTF-8' -- --model "$model" --text $'\xff'
+
+# A disk that is full: while it writes a model, and while it fetches one; and a fetch that fails.
+mkdir -p "$folder/full/generated"
+cache=$folder/full
+ln -s /dev/full "$cache/generated/model.safetensors.part"
+expect 2 'No space left on device.*make room, or name another folder with --cache' -- --offline
+python() { printf '#!/bin/sh\necho "%s"\nexit 1\n' "$1" >"$folder/bin/python3" && chmod +x "$folder/bin/python3"; }
+PATH=$folder/bin:$PATH
+python 'ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device'
+expect 2 'the disk is full.*Make room, or name another folder with --cache' --
+cache=$folder/cache
+python 'ERROR: No matching distribution found'
+expect 0 'a generated one.*\(pip cannot fetch .*: ERROR: No matching distribution found\)' -- --no-presets
+if [[ -e $folder/cache/fetching ]]; then echo 'FAILED: something of the fetch is left behind'; failed=1; fi
+exit $failed
