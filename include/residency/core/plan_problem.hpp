@@ -35,7 +35,8 @@ namespace residency::inline RESIDENCY_ABI::core {
         problem.add_step(reads);
         timed = timed && step.compute.has_value();
     }
-    if (timed) {
+    if (schedule.empty()) { problem.add_step({}); }
+    if (timed && !schedule.empty()) {
         for (const Schedule::Step& step : schedule) {
             problem.compute_seconds.push_back(std::chrono::duration<double>(*step.compute).count());
         }

@@ -61,10 +61,18 @@ public:
             make_problem(catalog, schedule, config_.link.value_or(plan::Link{}), pool_.chunk_bytes(device));
         const bool is_written =
             std::ranges::any_of(catalog.storages(), [](const Storage& storage) { return storage.is_mutable; });
-        // What kernels have written cannot be brought again: it stays where it is.
+        // What kernels have written cannot be brought again: the image stays as it is, from the beginning as for the smallest budget.
         if (is_open_ && is_written) { problem.image_offsets = plan_.data().storage_offsets; }
-        const auto sizes = plan::chunk_floor(problem);
+        auto sizes = plan::chunk_floor(problem);
         if (!sizes) { return sizes.error(); }
+        if (!is_open_ && is_written && !config_.plan) {
+            const plan::Image aligned = plan::lay_out(problem, plan::ImageOrder::aligned);
+            const plan::Image grouped = plan::lay_out(problem, plan::ImageOrder::grouped);
+            const auto floor = [&](const plan::Image& image) { return plan::floor_chunks(image, problem.steps()).chunks; };
+            problem.image_offsets = floor(aligned) < floor(grouped) ? aligned.offsets : grouped.offsets;
+            sizes = plan::chunk_floor(problem);
+            if (!sizes) { return sizes.error(); }
+        }
         problem_ = std::move(problem);
         sizes_ = *sizes;
         return {};
@@ -275,7 +283,10 @@ private:
         options.catalog_hash = stage_.catalog.hash();
         if (!config_.plan) {
             auto best = plan::make_plan(problem, options);
-            if (!best || !is_open_ || best->data().storage_offsets == plan_.data().storage_offsets) { return best; }
+            if (!best || !is_open_ || !problem.image_offsets.empty() ||
+                best->data().storage_offsets == plan_.data().storage_offsets) {
+                return best;
+            }
             // The image stays as it is where that is as good: what is at its place need not move.
             problem.image_offsets = plan_.data().storage_offsets;
             const auto sizes = plan::chunk_floor(problem);
@@ -400,12 +411,17 @@ private:
         }
         for (std::size_t i = 1; i < chunk_offsets_.size(); ++i) { chunk_offsets_[i] += chunk_offsets_[i - 1]; }
 
+        const std::vector<std::uint32_t> sharers = count_chunks(slot_);
         call_pieces_.clear();
         call_offsets_.assign(1, 0);
+        has_lonely_.clear();
         for (const plan::Call& call : plan_.calls()) {
+            bool lonely = false;
             for (const plan::Copy& copy : plan_.copies(call)) {
                 append_pieces(copy.image_begin, copy.image_end, call_pieces_);
+                for_each_chunk(copy, [&](std::uint32_t chunk) { lonely = lonely || sharers[slot_[chunk]] == 1; });
             }
+            has_lonely_.push_back(lonely);
             call_offsets_.push_back(call_pieces_.size());
         }
     }
@@ -511,6 +527,8 @@ private:
                 if (!brought) { return brought.error(); }
                 if (!*brought) { return {}; }
             } else {
+                // A chunk that comes back to a slot of its own may be leased out of order.
+                if (has_lonely_[k] && !capturing_ && is_any_leased(plan_.copies(call))) { return {}; }
                 if (waits) {
                     if (auto followed = follow_end(after); !followed) { return followed; }
                 }
@@ -676,6 +694,13 @@ private:
     [[nodiscard]] bool is_leased(std::uint32_t chunk) const noexcept {
         return std::ranges::any_of(storages_on(chunk), [&](std::uint32_t s) { return stage_.tenants[s].leases > 0; });
     }
+    [[nodiscard]] bool is_any_leased(std::span<const plan::Copy> copies) const noexcept {
+        bool is_any = false;
+        for (const plan::Copy& copy : copies) {
+            for_each_chunk(copy, [&](std::uint32_t chunk) { is_any = is_any || is_leased(chunk); });
+        }
+        return is_any;
+    }
     /// Puts the chunks of a copy back where the plan has them.
     [[nodiscard]] Status restore(const plan::Copy& copy) {
         const std::uint64_t chunk_bytes = plan_.chunk_bytes();
@@ -824,6 +849,7 @@ private:
     // By call.
     std::vector<transport::Fetch> call_pieces_;
     std::vector<std::size_t> call_offsets_;
+    std::vector<bool> has_lonely_;  // brings a chunk to a slot of its own
 
     std::uint64_t pass_ = 0;       // passes that ended
     std::uint64_t started_ = 0;    // of a one-shot plan: the pass that runs, plus 1; 0 between passes
