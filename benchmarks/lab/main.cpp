@@ -4,11 +4,13 @@
 #include <CLI/CLI.hpp>
 
 #include "benchmarks/lab/cache.hpp"
+#include "benchmarks/lab/run.hpp"
 
 int main(int argc, char** argv) {
     CLI::App app{"Compares policies on traces, against each other and against the bounds", "residency-lab"};
     app.require_subcommand(1);
     lab::add_cache_command(app);
+    lab::add_run_command(app);
     CLI11_PARSE(app, argc, argv);
     return 0;
 }

@@ -9,8 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/any_policy.hpp"
+#include "benchmarks/lab/run_job.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
+#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/trace/replay.hpp"
 #include "residency/trace/trace.hpp"
 
@@ -30,31 +34,71 @@ struct Evictor {
     std::function<residency::Result<residency::trace::CacheCounts>(const CacheJob&)> cache;
 };
 
+/// Policies that run on the simulated device.
+struct Composition {
+    std::string name;
+    bool knows_future = false;
+    bool needs_order = false;  ///< makes no sense where the order of the steps is not known
+    bool needs_guesses = false;  ///< makes no sense where it is
+    bool is_default = false;   ///< part of the default comparison
+    std::function<residency::Result<RunCounts>(const RunJob&)> run;
+};
+
 /// The evictors of this program by name, in the order in which they were added.
 inline std::vector<Evictor>& evictors() {
     static std::vector<Evictor> all;
     return all;
 }
+inline std::vector<Composition>& compositions() {
+    static std::vector<Composition> all;
+    return all;
+}
 
 enum class Knows { past, future };
+enum class In { default_comparison, when_named };
 
-/// Adds an evictor to the comparison. One line in a source file of your own that is linked into the laboratory:
+/// Adds an evictor to both comparisons: `cache`, and `run` with prefetch::Lookahead<4> and pool::StreamOrdered. One line in a
+/// source file of your own that is linked into the laboratory, such as one in its folder:
 ///
 ///     static const lab::AddEvictor<MyEvictor> mine{"mine"};
 ///
 /// `make` gives it as you would configure it.
 template <residency::evict::EvictionPolicy E>
 struct AddEvictor {
-    explicit AddEvictor(std::string name, Knows knows = Knows::past, std::function<E()> make = [] { return E{}; }) {
+    using Make = std::function<E(const Setting&)>;
+
+    explicit AddEvictor(std::string name, In in = In::default_comparison, Knows knows = Knows::past,
+                        Make make = [](const Setting&) { return E{}; }) {
         const bool knows_future = knows == Knows::future;
-        evictors().push_back(
-            {std::move(name), knows_future, [knows_future, make = std::move(make)](const CacheJob& job) {
-                 E evictor = make();
-                 const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
-                                                         knows_future ? &job.future : nullptr, job.trace.groups};
-                 return residency::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
-             }});
+        evictors().push_back({name, knows_future, [knows_future, make](const CacheJob& job) {
+                                  E evictor = make({job.trace.groups, &job.future});
+                                  const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
+                                                                          knows_future ? &job.future : nullptr, job.trace.groups};
+                                  return residency::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
+                              }});
+        compositions().push_back({std::move(name), knows_future, false, false, in == In::default_comparison,
+                                  [make = std::move(make)](const RunJob& job) {
+                                      return run_online(
+                                          job, [&](const Setting& setting) { return AnyEvictor{make(setting)}; },
+                                          [] { return AnyPrefetcher{residency::prefetch::Lookahead<4>{}}; });
+                                  }});
     }
+};
+
+/// Adds an evictor together with a prefetcher to `run`.
+template <residency::evict::EvictionPolicy E, residency::prefetch::PrefetchPolicy P>
+struct AddComposition {
+    explicit AddComposition(std::string name, In in = In::default_comparison, bool needs_order = false) {
+        compositions().push_back({std::move(name), false, needs_order, false, in == In::default_comparison, [](const RunJob& job) {
+                                      return run_online(
+                                          job, [](const Setting&) { return AnyEvictor{E{}}; }, [] { return AnyPrefetcher{P{}}; });
+                                  }});
+    }
+};
+
+/// Adds any other way to run.
+struct AddRun {
+    explicit AddRun(Composition composition) { compositions().push_back(std::move(composition)); }
 };
 
 }  // namespace lab

@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace lab {
+
+/// Adds the subcommand `run`: compositions × budgets × workloads × cards on the simulated device. Throws CLI::RuntimeError on
+/// failure.
+void add_run_command(CLI::App& app);
+
+}  // namespace lab

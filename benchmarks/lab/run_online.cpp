@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "benchmarks/lab/simulate.hpp"
+#include "residency/pool/stream_ordered.hpp"
+
+namespace lab {
+
+residency::Result<RunCounts> run_online(const RunJob& job, const MakeEvictor& evictor, std::function<AnyPrefetcher()> prefetcher) {
+    using Weights = residency::Residency<AnyEvictor, AnyPrefetcher, residency::pool::StreamOrdered<residency::SimulatedDevice>>;
+    return simulate<Weights>(job, [&](const Setting& setting, Weights::Options& options) {
+        options.policies.evictor = evictor(setting);
+        options.policies.prefetcher = prefetcher();
+    });
+}
+
+}  // namespace lab
