@@ -42,6 +42,8 @@ struct Account {
     std::uint64_t granted_bytes = 0;  ///< counts against the total; the client holds no more than that at any instant
     std::uint64_t used_bytes = 0;     ///< memory: allocated; models: the budget in force, 0 before there is one
 
+    std::uint64_t limit_bytes = UINT64_MAX;  ///< memory: never more than that
+
     /// What others wait for.
     [[nodiscard]] std::uint64_t asked_back_bytes() const noexcept {
         return used_bytes > target_bytes ? used_bytes - target_bytes : 0;
@@ -79,7 +81,7 @@ public:
         client.account.floor_bytes = claim.floor_bytes;
         client.account.wanted_bytes = (std::max)(claim.wanted_bytes, claim.floor_bytes);
         client.headroom_bytes = headroom_bytes;
-        client.limit_bytes = (std::max)(limit_bytes, claim.floor_bytes);
+        client.account.limit_bytes = (std::max)(limit_bytes, claim.floor_bytes);
         clients_[id] = std::move(client);
         settle();
         return static_cast<Id>(id);
@@ -174,13 +176,13 @@ public:
         const std::lock_guard lock{mutex_};
         Client& client = at(id);
         const auto sum = residency::detail::checked_add(client.account.used_bytes, bytes);
-        if (!sum || *sum > client.limit_bytes) {
+        if (!sum || *sum > client.account.limit_bytes) {
             return Error{ErrorKind::budget,
                          "\"" + client.account.name + "\" asks for " + std::to_string(bytes) + " bytes and holds " +
                              std::to_string(client.account.used_bytes) + ": its limit is " +
-                             std::to_string(client.limit_bytes),
-                         BudgetNumbers{bytes, client.limit_bytes, client.account.used_bytes, client.account.floor_bytes,
-                                       UINT32_MAX}};
+                             std::to_string(client.account.limit_bytes),
+                         BudgetNumbers{bytes, client.account.limit_bytes, client.account.used_bytes,
+                                       client.account.floor_bytes, UINT32_MAX}};
         }
         client.refused_bytes = bytes;
         settle();
@@ -238,7 +240,6 @@ private:
     struct Client {
         Account account;
         std::uint64_t headroom_bytes = 0;  // memory: wanted beyond what is used
-        std::uint64_t limit_bytes = UINT64_MAX;
         std::uint64_t asked_bytes = 0;
         std::uint64_t refused_bytes = 0;
         bool started = false;   // model: its budget is in force, grants change with it only
@@ -296,7 +297,7 @@ private:
                 const std::uint64_t more = (std::max)(client->headroom_bytes, client->refused_bytes);
                 account.wanted_bytes =
                     (std::max)(account.floor_bytes,
-                               (std::min)(client->limit_bytes,
+                               (std::min)(account.limit_bytes,
                                           (std::max)(client->asked_bytes, saturating_add(account.used_bytes, more))));
             }
             claims_.push_back({account.priority, account.floor_bytes, account.wanted_bytes});

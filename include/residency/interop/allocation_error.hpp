@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <new>
+#include <utility>
+
+#include "residency/error.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+#if RESIDENCY_EXCEPTIONS
+/// What allocators throw where there is no room, with the numbers.
+class AllocationError : public std::bad_alloc {
+public:
+    explicit AllocationError(Error error) noexcept : error_{std::move(error)} {}
+    [[nodiscard]] const char* what() const noexcept override { return error_.message().c_str(); }
+    [[nodiscard]] const Error& error() const noexcept { return error_; }
+
+private:
+    Error error_;
+};
+#endif
+
+}  // namespace residency::inline RESIDENCY_ABI
