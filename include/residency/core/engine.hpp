@@ -123,6 +123,7 @@ public:
                 status = std::move(timed);
             }
         }
+        if (auto healthy = executor_.transport_status(); !healthy) { status = std::move(healthy); }
         decider_.pass_ended();
         if (!captured_) { step_clock_.pass_ended(); }
         ++counters_.passes;

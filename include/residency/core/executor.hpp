@@ -70,8 +70,16 @@ public:
 
     /// A pass begins: from here on, streams are looked at afresh, since a handle may name a new stream.
     [[nodiscard]] Status begin_pass() {
+        if (auto healthy = transport_status(); !healthy) { return healthy; }
         ++pass_;
         return copies_.poll();
+    }
+    /// What the transport's own threads have failed at; success where it has none.
+    [[nodiscard]] Status transport_status() const {
+        if constexpr (requires { transport_->status(); }) {
+            if (transport_) { return transport_->status(); }
+        }
+        return {};
     }
     /// The reader that stands for a stream. The first time in a pass it is ordered after everything recorded for that handle.
     [[nodiscard]] Result<ReaderId> reader(typename D::Stream stream) {

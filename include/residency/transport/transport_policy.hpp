@@ -31,6 +31,7 @@ struct Fetch {
 ///  3. `t.enqueue(fetches, s)`        they start together; later work of s starts after the last byte is there. Does not block
 ///  4. `t.capturable`                 constexpr bool: enqueue works in a stream capture
 ///  5. `t.close()`                    noexcept; the caller drained s
+///  6. `t.status()`                   optional, const: what threads of its own failed at. A pass neither begins nor ends well after
 ///
 /// Semantic rules.
 ///  T1 After a failed enqueue nothing more of it reaches the device, and what did is ordered on s.
