@@ -1,0 +1,439 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Passes as graphs. Every kernel, eager or replayed, compares every byte under the checker.
+#include "residency/core/captured_pass.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "tests/planned/support.hpp"
+
+using namespace planned;
+using residency::Budget;
+using residency::Error;
+using residency::ErrorKind;
+using residency::Status;
+
+namespace {
+
+/// A body that runs every step on one stream.
+auto plain(Device& device, const Model& model, const Weights& weights, Stream stream) {
+    return [&device, &model, &weights, stream](auto& pass) {
+        for (const auto& step : weights.schedule()) { run_step(device, model, pass, step, stream); }
+    };
+}
+std::uint64_t total_calls(const Device& device) {
+    std::uint64_t total = 0;
+    for (const auto calls : device.statistics().calls) { total += calls; }
+    return total;
+}
+std::uint64_t pass_bytes(const Model& model, const Weights& weights) {
+    std::uint64_t bytes = 0;
+    for (const auto& step : weights.schedule()) {
+        for (const auto id : step.weights) { bytes += model.catalog.weight(id).bytes; }
+    }
+    return bytes;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("planned capture");
+
+TEST_CASE("C23: a graph is a pass: replayed back to back, between eager passes, on other streams, beside another graph") {
+    for (const std::uint64_t chunks : {4U, 7U, 12U, 24U, 40U, 100U}) {
+        for (const double jitter : {1.0, 10.0}) {
+            CAPTURE(chunks);
+            auto config = small_config();
+            config.jitter = jitter;
+            CheckedDevice device{config};
+            const Model model = uniform_model(device, 16, 3 * chunk + 700);
+            const Stream stream = must(device.create_stream()), other = must(device.create_stream());
+            {
+                auto weights = make(device, model, std::max<std::uint64_t>(chunks, 5) * chunk, in_order(model));
+                const auto used = used_bytes(device);
+                const auto body = plain(device, model, weights, stream);
+                const auto verified_before = *model.verified;
+                auto graph = must(weights.try_capture(stream, body));
+                must(device.synchronize());
+                // Nothing of it has run.
+                CHECK(*model.verified == verified_before);
+                CHECK(weights.statistics().total.passes == 0);
+                auto second = must(weights.try_capture(other, plain(device, model, weights, other)));
+                std::uint64_t passes = 0;
+                const auto launch = [&](auto& which, Stream on, int times) {
+                    for (int i = 0; i < times; ++i) { must(which.try_launch(on)); }
+                    passes += static_cast<std::uint64_t>(times);
+                };
+                const auto eager = [&](Stream on) {
+                    run_pass(weights, model, on);
+                    ++passes;
+                };
+                launch(graph, stream, 3);
+                eager(stream);
+                launch(graph, stream, 1);
+                launch(second, other, 2);
+                launch(graph, other, 1);
+                launch(second, stream, 1);
+                eager(other);
+                eager(stream);
+                launch(graph, stream, 4);
+                // An empty pass, and one that goes astray.
+                must(must(weights.try_begin(stream)).try_end());
+                launch(second, other, 1);
+                std::uint64_t astray = 0;
+                {
+                    auto pass = must(weights.try_begin(stream));
+                    for (const std::uint32_t s : {7U, 3U, 3U, 12U, 0U}) {
+                        run_step(device, model, pass, weights.schedule()[s], stream);
+                        astray += model.catalog.weight(weight(s)).bytes;
+                    }
+                }
+                launch(graph, stream, 2);
+                eager(stream);
+                must(weights.try_drain());
+                CHECK(*model.verified - verified_before == passes * pass_bytes(model, weights) + astray);
+                CHECK(*model.wrong == 0);
+                CHECK(weights.statistics().total.passes == passes + 2);
+                CHECK(used_bytes(device) == used);
+                expect_back_on_plan(weights, model, stream);
+                must(graph.try_launch(stream));
+                CHECK(weights.statistics().last_pass.fetched_bytes == bytes_of(weights.plan()));
+                CHECK(weights.statistics().last_pass.acquires == 16);
+                CHECK_FALSE(weights.failure());
+            }
+            must(device.destroy_stream(stream));
+            must(device.destroy_stream(other));
+        }
+    }
+}
+
+TEST_CASE("streams named by use_on, and leases on them, become part of the graph") {
+    for (const std::uint64_t chunks : {9U, 20U, 100U}) {
+        CAPTURE(chunks);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 12, 3 * chunk);
+        const Stream stream = must(device.create_stream()), side = must(device.create_stream());
+        {
+            auto weights = make(device, model, chunks * chunk, in_order(model));
+            auto graph = must(weights.try_capture(stream, [&](auto& pass) {
+                for (std::uint32_t s = 0; s < 12; ++s) {
+                    auto lease = must(pass.try_acquire(weights.schedule()[s], s % 5 == 4 ? side : stream));
+                    verify(device, model, lease, weight(s), s % 5 == 4 ? side : stream);
+                    if (s % 3 != 0) { continue; }
+                    must(lease.try_use_on(side));
+                    verify(device, model, lease, weight(s), side, std::chrono::microseconds{50});
+                    if (s % 2 == 0) {
+                        must(lease.try_use_on(stream));
+                        verify(device, model, lease, weight(s), stream);
+                    }
+                }
+            }));
+            for (int i = 0; i < 3; ++i) { must(graph.try_launch(i == 1 ? side : stream)); }
+            run_pass(weights, model, side);
+            must(graph.try_launch(stream));
+            must(weights.try_drain());
+            CHECK(*model.verified == std::uint64_t{4 * (12 + 4 + 2) + 12} * 3 * chunk);
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+        must(device.destroy_stream(side));
+    }
+}
+
+TEST_CASE("C23: stale after another budget, another schedule or a remapping; refused at once, captured anew it runs") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 12, 4 * chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 12 * chunk, in_order(model));
+        const auto body = plain(device, model, weights, stream);
+        auto graph = must(weights.try_capture(stream, body));
+        const auto expect_stale = [&] {
+            CHECK(graph.is_stale());
+            const auto calls = device.statistics().of(Device::CallKind::launch_graph);
+            const auto refused = graph.try_launch(stream);
+            REQUIRE_FALSE(refused);
+            CHECK(refused.error().kind() == ErrorKind::stale);
+            CHECK(device.statistics().of(Device::CallKind::launch_graph) == calls);
+            run_pass(weights, model, stream);
+            graph = must(weights.try_capture(stream, body));
+            CHECK_FALSE(graph.is_stale());
+            must(graph.try_launch(stream));
+            must(graph.try_launch(stream));
+        };
+        must(graph.try_launch(stream));
+        for (const std::uint64_t chunks : {8U, 20U, 200U, 10U}) {
+            must(weights.try_set_budget(Budget::bytes(chunks * chunk)));
+            expect_stale();
+        }
+        must(weights.try_set_schedule(schedule_of(model, {{5}, {4}, {3}, {2}, {1}, {0}, {6}, {7}, {8}, {9}, {10}, {11}})));
+        expect_stale();
+        must(weights.try_set_budget(Budget::bytes(8 * chunk)));
+        expect_stale();
+        {
+            // All pairs: some share a place.
+            auto pass = must(weights.try_begin(stream));
+            for (std::uint32_t w = 0; w + 1 < 12; ++w) {
+                auto a = must(pass.try_acquire(weight(w)));
+                auto b = must(pass.try_acquire(weight(w + 1)));
+                verify(device, model, a, weight(w), stream);
+                verify(device, model, b, weight(w + 1), stream);
+            }
+        }
+        CHECK(weights.statistics().total.host_waits > 0);
+        expect_stale();
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C19: a body that throws, fails, strays, stays or holds on leaves no graph and everything as before") {
+    for (const std::uint64_t chunks : {8U, 20U, 100U}) {
+        CAPTURE(chunks);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 12, 4 * chunk);
+        const Stream stream = must(device.create_stream()), side = must(device.create_stream());
+        {
+            auto weights = make(device, model, chunks * chunk, in_order(model));
+            const auto body = plain(device, model, weights, stream);
+            auto graph = must(weights.try_capture(stream, body));
+            const auto before = device.statistics().of(Device::CallKind::destroy_graph);
+            Weights::Lease kept;
+            Weights::Pass stolen;
+            Weights::Ticket ticket;
+            const auto step = [&](std::uint32_t s) { return weights.schedule()[s]; };
+            const auto expect_usable = [&] {
+                must(graph.try_launch(stream));
+                run_pass(weights, model, stream);
+                must(graph.try_launch(stream));
+                expect_back_on_plan(weights, model, stream);
+                auto another = must(weights.try_capture(stream, body));
+                must(another.try_launch(stream));
+                must(graph.try_launch(side));
+                CHECK(*model.wrong == 0);
+            };
+            const auto expect_refused = [&](ErrorKind kind, auto&& wrong) {
+                const auto statistics = weights.statistics().total;
+                const auto refused = weights.try_capture(stream, wrong);
+                REQUIRE_FALSE(refused);
+                CHECK(refused.error().kind() == kind);
+                CHECK(weights.statistics().total.passes == statistics.passes);
+                CHECK(weights.statistics().total.fetched_bytes - statistics.fetched_bytes < weights.statistics().held_bytes + 1);
+                CHECK_FALSE(must(device.is_capturing(stream)));
+                expect_usable();
+            };
+            CHECK_THROWS_AS(static_cast<void>(weights.try_capture(stream,
+                                                                  [&](auto& pass) {
+                                                                      run_step(device, model, pass, step(0), stream);
+                                                                      auto open = must(pass.try_acquire(step(1)));
+                                                                      throw std::runtime_error{"no"};
+                                                                  })),
+                            std::runtime_error);
+            expect_usable();
+            expect_refused(ErrorKind::io, [&](auto& pass) -> Status {
+                run_step(device, model, pass, step(0), stream);
+                run_step(device, model, pass, step(1), stream);
+                return Error{ErrorKind::io, "the body's own"};
+            });
+            expect_refused(ErrorKind::divergence, [&](auto& pass) -> Status {
+                run_step(device, model, pass, step(4), stream);
+                auto back = pass.try_acquire(step(2));
+                return back ? Status{} : Status{back.error()};
+            });
+            expect_refused(ErrorKind::divergence, [&](auto& pass) -> Status {
+                auto undeclared = pass.try_acquire({weight(2), weight(7)});
+                return undeclared ? Status{} : Status{undeclared.error()};
+            });
+            expect_refused(ErrorKind::wrong_state, [&](auto& pass) {
+                for (std::uint32_t s = 0; s < 4; ++s) { run_step(device, model, pass, step(s), stream); }
+                kept = must(pass.try_acquire(step(4)));
+            });
+            // What was captured with it is over: its end, late, does nothing.
+            CHECK(kept.try_use_on(side).error().kind() == ErrorKind::wrong_state);
+            kept.end();
+            expect_usable();
+            expect_refused(ErrorKind::wrong_state, [&](auto& pass) { ticket = must(pass.try_request(step(0))); });
+            ticket.drop();
+            expect_refused(ErrorKind::wrong_state, [&](auto& pass) {
+                run_step(device, model, pass, step(0), stream);
+                stolen = std::move(pass);
+            });
+            CHECK(stolen.try_end().error().kind() == ErrorKind::wrong_state);
+            expect_usable();
+            // Two steps at once, where the plan has room for one.
+            if (chunks == 8) {
+                const auto refused = weights.try_capture(stream, [&](auto& pass) -> Status {
+                    Weights::Lease last;
+                    for (std::uint32_t s = 0; s < 12; ++s) {
+                        auto lease = pass.try_acquire(step(s));
+                        if (!lease) { return lease.error(); }
+                        verify(device, model, *lease, weight(s), stream);
+                        last = std::move(*lease);
+                    }
+                    return {};
+                });
+                if (!refused) {
+                    CHECK(refused.error().kind() == ErrorKind::unsupported);
+                    expect_usable();
+                }
+            }
+            CHECK(device.statistics().of(Device::CallKind::destroy_graph) > before);
+            must(weights.try_set_budget(Budget::bytes(9 * chunk)));
+            run_pass(weights, model, stream);
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+        must(device.destroy_stream(side));
+    }
+}
+
+TEST_CASE("a body may skip steps, and take a step weight by weight") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 12, 3 * chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 14 * chunk, schedule_of(model, {{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
+        auto graph = must(weights.try_capture(stream, [&](auto& pass) {
+            for (std::uint32_t s = 0; s < 6; s += 2) {
+                for (const auto id : weights.schedule()[s].weights) {
+                    auto lease = must(pass.try_acquire(id));
+                    verify(device, model, lease, id, stream);
+                }
+            }
+        }));
+        for (int i = 0; i < 3; ++i) {
+            must(graph.try_launch(stream));
+            run_pass(weights, model, stream);
+        }
+        must(weights.try_drain());
+        CHECK(*model.verified == std::uint64_t{3} * 18 * 3 * chunk);
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("a graph and an open pass or lease exclude each other") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 3 * chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 8 * chunk, in_order(model));
+        auto graph = must(weights.try_capture(stream, plain(device, model, weights, stream)));
+        auto pass = must(weights.try_begin(stream));
+        CHECK(graph.try_launch(stream).error().kind() == ErrorKind::wrong_state);
+        auto lease = must(pass.try_acquire(weights.schedule()[3]));
+        must(pass.try_end());
+        CHECK(graph.try_launch(stream).error().kind() == ErrorKind::wrong_state);
+        CHECK(weights.try_capture(stream, [](auto&) {}).error().kind() == ErrorKind::wrong_state);
+        verify(device, model, lease, weight(3), stream);
+        lease.end();
+        must(graph.try_launch(stream));
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C23: a foreign capture is refused where weights stream, at once and unharmed; with everything resident it works") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 3 * chunk);
+    const Stream stream = must(device.create_stream()), eager = must(device.create_stream());
+    {
+        auto weights = make(device, model, 8 * chunk, in_order(model));
+        run_pass(weights, model, stream);
+        must(device.synchronize());
+        must(device.begin_capture(stream));
+        const auto refused = weights.try_begin(stream);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::unsupported);
+        {
+            auto pass = must(weights.try_begin(eager));
+            CHECK(pass.try_acquire(weights.schedule()[0], stream).error().kind() == ErrorKind::unsupported);
+            for (const auto& step : weights.schedule()) { run_step(device, model, pass, step, eager); }
+        }
+        must(device.destroy_graph(must(device.end_capture(stream))));
+        CHECK(*model.wrong == 0);
+
+        must(weights.try_set_budget(Budget::bytes(1000 * chunk)));
+        run_pass(weights, model, stream);
+        must(weights.try_drain());
+        const auto verified = *model.verified;
+        must(device.begin_capture(stream));
+        run_pass(weights, model, stream);
+        const auto graph = must(device.end_capture(stream));
+        CHECK(*model.verified == verified);
+        must(device.launch(graph, stream));
+        must(device.launch(graph, stream));
+        must(device.synchronize());
+        CHECK(*model.verified == verified + std::uint64_t{2} * 8 * 3 * chunk);
+        CHECK(*model.wrong == 0);
+        must(device.destroy_graph(graph));
+    }
+    must(device.destroy_stream(stream));
+    must(device.destroy_stream(eager));
+}
+
+TEST_CASE("whichever call fails while a pass is captured: a whole graph or none, and everything as before") {
+    const Steps steps{{0}, {1, 2}, {3}, {4}, {5, 0}, {6}, {7}};
+    std::uint64_t failures = 0;
+    for (const std::uint64_t chunks : {7U, 12U}) {
+        bool done = false;
+        for (std::uint64_t nth = 1; !done; ++nth) {
+            CAPTURE(nth);
+            CheckedDevice device;
+            const Model model = uniform_model(device, 8, 2 * chunk + 300);
+            const Stream stream = must(device.create_stream());
+            {
+                auto weights = make(device, model, chunks * chunk, schedule_of(model, steps));
+                const auto body = plain(device, model, weights, stream);
+                auto first = must(weights.try_capture(stream, body));
+                if (nth % 2 == 0) { run_pass(weights, model, stream); }
+                const auto calls = total_calls(device);
+                device.fail(Device::CallKind::any, nth);
+                auto graph = weights.try_capture(stream, [&](auto& pass) -> Status {
+                    for (const auto& step : weights.schedule()) {
+                        auto lease = pass.try_acquire(step);
+                        if (!lease) { return lease.error(); }
+                        for (const auto id : step.weights) {
+                            const auto bytes = lease->bytes(id);
+                            const auto* host = model.catalog.host_bytes(model.catalog.storage_of(id));
+                            auto launched = device.launch(
+                                stream, {.name = "read",
+                                         .reads = {{bytes.data(), bytes.size()}},
+                                         .writes = {},
+                                         .body = [at = bytes.data(), count = bytes.size(), host, wrong = model.wrong.get()] {
+                                             *wrong += std::memcmp(at, host, count) == 0 ? 0U : 1U;
+                                         }});
+                            if (!launched) { return launched; }
+                        }
+                    }
+                    return {};
+                });
+                done = total_calls(device) - calls < nth;
+                device.clear_failures();
+                failures += graph ? 0U : 1U;
+                REQUIRE(graph.has_value() >= done);
+                const auto launch = [&](auto& which) {
+                    if (!which.is_stale()) { must(which.try_launch(stream)); }
+                };
+                if (graph) { launch(*graph); }
+                launch(first);
+                run_pass(weights, model, stream);
+                if (graph) { launch(*graph); }
+                launch(first);
+                expect_back_on_plan(weights, model, stream);
+                must(device.synchronize());
+                REQUIRE(*model.wrong == 0);
+                REQUIRE(device.reports().empty());
+            }
+            must(device.destroy_stream(stream));
+        }
+    }
+    CHECK(failures > 60);
+}
+
+TEST_SUITE_END();
