@@ -3,10 +3,8 @@
 // Random programs on compositions of online policies.
 #include <doctest/doctest.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "residency/evict/lru.hpp"
 #include "residency/evict/scheduled.hpp"
@@ -16,6 +14,7 @@
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/scheduled.hpp"
+#include "tests/model_based/guesses.hpp"
 #include "tests/model_based/run.hpp"
 
 using namespace model_based;
@@ -25,35 +24,6 @@ using StreamOrdered = residency::pool::StreamOrdered<Device>;
 using Slab = residency::pool::Slab<Device>;
 
 namespace {
-
-/// Proposes anything, at any moment: whatever it says, results stay right.
-template <bool Interruptible>
-struct Guesses {
-    static constexpr bool interruptible = Interruptible;
-    std::size_t storages = 0;
-    std::uint64_t state = 1;
-    std::vector<std::uint64_t> offered;
-    std::uint64_t call = 0;
-
-    residency::Status attach(const prefetch::Context& context) {
-        storages = context.bytes.size();
-        offered.assign(storages, 0);
-        return {};
-    }
-    template <class Sink>
-    void propose(prefetch::Moment now, Sink&& sink) noexcept {
-        ++call;
-        for (std::size_t i = 0; i < 5 && i < storages; ++i) {
-            state = state * 6364136223846793005U + 1442695040888963407U;
-            const auto id = static_cast<std::uint32_t>((state >> 33U) % storages);
-            if (offered[id] == call) { continue; }
-            offered[id] = call;
-            const auto needed = (state >> 20U) % 4 == 0 ? residency::UseOrder::never : now + (state >> 25U) % 9;
-            if (!sink(StorageId{id}, needed)) { return; }
-        }
-    }
-    void clear() noexcept {}
-};
 
 template <class Evictor, class Prefetcher, class Pool>
 void random_programs(const char* name, Tally& tally, std::uint64_t usual) {
@@ -96,6 +66,18 @@ TEST_CASE("random programs: guesses, whole and in pieces") {
     random_programs<evict::Lru, prefetch::Hinted, StreamOrdered>("Lru, Hinted, StreamOrdered", tally, 2500);
     CHECK(tally.prefetch_hits > tally.cases);
     CHECK(tally.evictions > tally.cases);
+}
+
+TEST_CASE("random programs: guesses of several pieces") {
+    Tally tally;
+    const auto run = [](Scenario scenario, Tally& counts) {
+        for (StorageSpec& storage : scenario.storages) { storage.bytes *= 1500; }  // a piece is 1 MiB
+        return Runner<evict::Lru, Guesses<true>, Slab>::run(scenario, counts);
+    };
+    const std::string failure = run_scenarios("Lru, guesses of several pieces, Slab", first_seed(), cases_each(150), run, tally);
+    CHECK_MESSAGE(failure.empty(), failure);
+    CHECK(tally.prefetch_hits > 0);
+    CHECK(tally.evictions > 0);
 }
 
 TEST_SUITE_END();

@@ -58,7 +58,7 @@ public:
     /// Empty, or what went wrong.
     [[nodiscard]] static std::string run(const Scenario& scenario, Tally& tally) {
         Device::Config config;
-        config.memory_bytes = std::uint64_t{16} << 20U;
+        config.memory_bytes = std::uint64_t{256} << 20U;
         config.allocation_granularity = 256;
         config.pool_granularity = 1024;
         config.chunk_granularity = 4096;

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// The random programs of tests/model_based without a test framework: exits with 1 at the first failure. Built by run.py against
+// headers with a mistake in them.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "residency/evict/lru.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/evict/scheduled.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "tests/model_based/guesses.hpp"
+#include "tests/model_based/run.hpp"
+
+using namespace model_based;
+namespace evict = residency::evict;
+namespace prefetch = residency::prefetch;
+using StreamOrdered = residency::pool::StreamOrdered<Device>;
+using Slab = residency::pool::Slab<Device>;
+
+namespace {
+
+template <class Evictor, class Prefetcher, class Pool>
+void check(const char* name, std::uint64_t cases, std::uint64_t factor = 1) {
+    Tally tally;
+    const auto run = [factor](Scenario scenario, Tally& counts) {
+        for (StorageSpec& storage : scenario.storages) { storage.bytes *= factor; }
+        return Runner<Evictor, Prefetcher, Pool>::run(scenario, counts);
+    };
+    for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+        const std::string failure = run(make_scenario(seed), tally);
+        if (failure.empty()) { continue; }
+        std::printf("%s, scenario %llu: %s\n", name, static_cast<unsigned long long>(seed), failure.c_str());
+        std::exit(1);
+    }
+}
+
+}  // namespace
+
+int main() {
+    check<evict::Lru, prefetch::None, StreamOrdered>("Lru, None, StreamOrdered", 1500);
+    check<evict::Scheduled, prefetch::Lookahead<2>, Slab>("Scheduled, Lookahead, Slab", 1500);
+    check<evict::Lru, Guesses<false>, StreamOrdered>("Lru, guesses, StreamOrdered", 1500);
+    check<evict::Lru, Guesses<true>, Slab>("Lru, guesses of several pieces, Slab", 60, 1500);
+    check<evict::Planned, prefetch::Planned, residency::pool::Virtual<Device>>("Planned", 1500, 6);
+    return 0;
+}

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+"""Plausible mistakes of one line, each put into a copy of the headers, where the random programs have to notice it.
+
+    tests/mutation/run.py [--jobs N] [--only PART] [--cxx COMPILER]
+
+Exits with 1 where a mistake survives, or where the text that it replaces is no longer there exactly once."""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXECUTOR = "core/executor.hpp"
+TIMELINE = "core/timeline.hpp"
+ONLINE = "core/online.hpp"
+ENGINE = "core/engine.hpp"
+PLANNED = "core/planned.hpp"
+SLAB = "pool/slab.hpp"
+ORDERED = "pool/stream_ordered.hpp"
+PINNED = "transport/pinned.hpp"
+
+# name, header, text, what it becomes
+MISTAKES = [
+    ("copies do not wait for uses", EXECUTOR,
+     "        if (auto done = reader.timeline.order_after(point, copy_stream_); !done) { return done; }\n", ""),
+    ("copies take one use more for waited for", EXECUTOR,
+     "if (point <= reader.followed || reader", "if (point <= reader.followed + 1 || reader"),
+    ("readers do not wait for arrivals", EXECUTOR,
+     "            if (auto done = copies_.order_after(arrival, reader.timeline.stream()); !done) { return done; }\n", ""),
+    ("readers take one arrival more for waited for", EXECUTOR,
+     "if (arrival <= reader.arrived) { return {}; }", "if (arrival <= reader.arrived + 1) { return {}; }"),
+    ("the first reader is not followed", EXECUTOR,
+     "        for (ReaderId id = 0; id < readers_.size(); ++id) {\n            if (auto done = follow(id, readers",
+     "        for (ReaderId id = 1; id < readers_.size(); ++id) {\n            if (auto done = follow(id, readers"),
+    ("a use is recorded for the first storage only", EXECUTOR,
+     "for (const StorageId storage : storages) { reader.last_use",
+     "for (const StorageId storage : storages.first(storages.empty() ? 0 : 1)) { reader.last_use"),
+    ("a reader with open leases goes to another stream", EXECUTOR, "reader.pass == pass_ || reader.leases > 0", "reader.pass == pass_"),
+    ("a reader with work outstanding goes to another stream", EXECUTOR,
+     "            if (!reader.timeline.is_idle()) { continue; }\n", ""),
+    ("an arrival is recorded before the copy", EXECUTOR,
+     "        if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }\n"
+     "        auto arrival = copies_.record();\n",
+     "        auto arrival = copies_.record();\n"
+     "        if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }\n"),
+    ("one point too many is known to be complete", TIMELINE,
+     "known_complete(Point point) const noexcept { return point <= complete_; }",
+     "known_complete(Point point) const noexcept { return point <= complete_ + 1; }"),
+    ("recorded is taken for complete", TIMELINE, "if (point <= complete_) { return {}; }", "if (point <= issued_) { return {}; }"),
+    ("an event is recorded over the one before", TIMELINE,
+     "device_->record(event(issued_ + 1), stream_)", "device_->record(event((std::max)(issued_, Point{1})), stream_)"),
+    ("polling takes everything for complete", TIMELINE, "        if (*all) {\n", "        if (*all || issued_ > 3) {\n"),
+    ("a leased storage leaves for a miss", ONLINE,
+     "return stage_.tenants[index(id)].leases == 0 && marks_[index(id)] != epoch_;", "return marks_[index(id)] != epoch_;"),
+    ("what is asked for leaves for the rest of it", ONLINE,
+     "return stage_.tenants[index(id)].leases == 0 && marks_[index(id)] != epoch_;", "return stage_.tenants[index(id)].leases == 0;"),
+    ("a leased storage leaves for a guess", ONLINE, "if (tenant.leases > 0 || tenant.hollow) { return false; }", "if (tenant.hollow) { return false; }"),
+    ("what is about to be sent leaves for a guess", ONLINE,
+     "if (tenant.leases > 0 || tenant.hollow) { return false; }", "if (tenant.leases > 0) { return false; }"),
+    ("what was just brought leaves for a guess", ONLINE,
+     "            for (const StorageId id : wanted) { ++stage_.tenants[index(id)].leases; }\n            pump(now);\n"
+     "            for (const StorageId id : wanted) { --stage_.tenants[index(id)].leases; }\n", "            pump(now);\n"),
+    ("the memory of a victim is given away while it is read", ONLINE,
+     "        if (auto followed = stage_.executor->follow_uses(id); !followed) { return followed; }\n", ""),
+    ("a victim that was half sent is forgotten", ONLINE, "        if (id == partial_.storage) { partial_ = {}; }\n", ""),
+    ("half a storage is taken for all of it", ONLINE,
+     "tenant.hollow = fetch.offset_bytes + fetch.bytes < raw_bytes_[index(fetch.storage)];", "tenant.hollow = false;"),
+    ("the rest of a storage goes to its beginning", ONLINE,
+     "raw_bytes_[index(id)] - from, stage_.tenants[index(id)].address + from}", "raw_bytes_[index(id)] - from, stage_.tenants[index(id)].address}"),
+    ("an arrival is the one before", ONLINE, "        tenant.arrival = arrival;\n", "        tenant.arrival = arrival - 1;\n"),
+    ("what was taken back keeps its address", ONLINE,
+     "stage_.executor->copy_stream())) { continue; }\n            leave(id);\n", "stage_.executor->copy_stream())) { continue; }\n"),
+    ("a lease is not counted", ENGINE,
+     "        for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }\n        if (reader) {",
+     "        if (reader) {"),
+    ("the end of a lease is not counted", ENGINE,
+     "        for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }\n        decider_.released",
+     "        decider_.released"),
+    ("a lease waits for the first arrival only", ENGINE,
+     "arrival = (std::max)(arrival, tenants_[index(storage)].arrival);",
+     "arrival = arrival == 0 ? tenants_[index(storage)].arrival : (std::min)(arrival, tenants_[index(storage)].arrival);"),
+    ("only leases on what never leaves are recorded", ENGINE,
+     "return !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });",
+     "return std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });"),
+    ("one that never leaves stands for all", ENGINE,
+     "return !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });",
+     "return !std::ranges::any_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });"),
+    ("a storage is asked for twice", ENGINE,
+     "if (std::exchange(seen_[index(storage)], epoch_) != epoch_) { wanted_.push_back(storage); }",
+     "wanted_.push_back(storage);"),
+    ("the offset of a weight is lost", ENGINE, "+ weight_offset_[index(weight)];", "+ 0 * weight_offset_[index(weight)];"),
+    ("nobody waits for the residents", ENGINE,
+     "        for (const transport::Fetch& fetch : fetches) { tenants_[index(fetch.storage)].arrival = *arrival; }\n", ""),
+    ("slots lie one too far", SLAB, "free_[i] = first + (slots - 1 - i) * slot;", "free_[i] = first + (slots - i) * slot;"),
+    ("slots overlap", SLAB, "free_[i] = first + (slots - 1 - i) * slot;", "free_[i] = first + (slots - 1 - i) * (slot - 1);"),
+    ("a slot more than the budget has", SLAB, "(cap - padding(needs)) / slot);", "(cap - padding(needs)) / slot + 1);"),
+    ("the cap is rounded up", ORDERED,
+     "cap_ = round_down(cap_bytes, device.pool_granularity());", "cap_ = round_up(cap_bytes + 1, device.pool_granularity());"),
+    ("what comes back is counted without its rounding", ORDERED, "requested_ -= occupied(bytes);", "requested_ -= bytes;"),
+    ("what is handed out is not counted", ORDERED, "        requested_ += taken;\n", ""),
+    ("neighbours on the host are taken for neighbours on the device", PINNED,
+     "== from &&\n                    static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {", "== from) {"),
+    ("pieces come from the beginning of their storage", PINNED,
+     "host_[index(fetch.storage)] + fetch.offset_bytes;", "host_[index(fetch.storage)];"),
+    ("a planned copy does not wait for its step", PLANNED, "(waits && after >= ended_)", "(waits && after > ended_)"),
+    ("a leased chunk is given away", PLANNED, "(marks_[occupant] != epoch_ && !is_leased(occupant))", "(marks_[occupant] != epoch_)"),
+    ("leases off the plan are forgotten", PLANNED, "            ++unplanned_;\n", ""),
+]
+
+
+def prepare(folder, cxx):
+    """A copy of the headers, and what every mutant includes unchanged, compiled once."""
+    shutil.copytree(ROOT / "include", folder / "include")
+    (folder / "common.hpp").write_text('#pragma once\n#include <algorithm>\n#include <functional>\n#include <random>\n'
+                                       '#include <string>\n#include <vector>\n#include "residency/device/simulated.hpp"\n'
+                                       '#include "residency/model/catalog_builder.hpp"\n#include "residency/plan/planner.hpp"\n')
+    subprocess.run([*compiler(folder, cxx), "-x", "c++-header", folder / "common.hpp", "-o", folder / "common.hpp.gch"], check=True)
+
+
+def compiler(folder, cxx):
+    return [cxx, "-std=c++20", "-O1", "-w", f"-I{folder / 'include'}", f"-I{ROOT}"]
+
+
+def build_and_run(folder, cxx):
+    """None: it does not compile. True: the programs pass. Otherwise what they say."""
+    program = folder / "program"
+    built = subprocess.run([*compiler(folder, cxx), "-include", folder / "common.hpp", ROOT / "tests/mutation/program.cpp", "-o", program],
+                           capture_output=True, text=True)
+    if built.returncode != 0:
+        return None, built.stderr
+    try:
+        done = subprocess.run([program], capture_output=True, text=True, timeout=120, errors="replace")
+    except subprocess.TimeoutExpired:
+        return False, "it does not end"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return done.returncode == 0, lines[0] if lines else f"exit status {done.returncode}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", default="", help="mistakes with this in their name or header")
+    parser.add_argument("--cxx", default="g++")
+    arguments = parser.parse_args()
+
+    stale = False
+    for name, header, old, _ in MISTAKES:
+        found = (ROOT / "include/residency" / header).read_text().count(old)
+        if found != 1:
+            print(f"{header}: the text of “{name}” is there {found} times")
+            stale = True
+    if stale:
+        return 1
+    chosen = [each for each in MISTAKES if arguments.only in each[0] or arguments.only in each[1]]
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folders = queue.Queue()
+        for i in range(arguments.jobs):
+            folder = pathlib.Path(temporary) / str(i)
+            prepare(folder, arguments.cxx)
+            folders.put(folder)
+        folder = folders.get()
+        passes, text = build_and_run(folder, arguments.cxx)
+        folders.put(folder)
+        if not passes:
+            print(f"without a mistake: {text}")
+            return 1
+
+        def try_one(mistake):
+            name, header, old, new = mistake
+            folder = folders.get()
+            path = folder / "include/residency" / header
+            right = path.read_text()
+            try:
+                path.write_text(right.replace(old, new))
+                return mistake, *build_and_run(folder, arguments.cxx)
+            finally:
+                path.write_text(right)
+                folders.put(folder)
+
+        survivors = []
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            for (name, header, _, _), passes, text in pool.map(try_one, chosen):
+                verdict = "does not compile" if passes is None else "SURVIVES" if passes else "caught"
+                print(f"{verdict:9} {header}: {name}" + (f"\n          {text[:200]}" if not passes else ""), flush=True)
+                if passes is not False:
+                    survivors.append(name)
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mistakes caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
