@@ -5,6 +5,7 @@
 // Everything that needs the standard library only. Beside it: residency/device/cuda.hpp (the CUDA runtime), residency/format/…
 // (model files) and residency/interop/….
 
+#include "residency/broker/broker.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/device.hpp"
@@ -26,6 +27,7 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/plan/advice.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"

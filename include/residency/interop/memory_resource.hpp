@@ -22,8 +22,9 @@ namespace residency::inline RESIDENCY_ABI {
 /// room fails at once. Room for whole granules of the pool has to be free at that time, even where the pool does not come to grow. A value: copies allocate from the same pool, which ends with the last of them, all deallocated. Thread safe;
 /// the device outlives it.
 ///
-/// In the manner of RMM and of cuda::mr: allocate, deallocate, allocate_async, deallocate_async, in the order of arguments of CCCL
-/// before 3.1; residency/interop/cccl.hpp adds what its concepts ask for. Addresses are aligned to 256 bytes.
+/// Under the names of cuda::mr's resources, before CCCL 3.1 (allocate, allocate_async, …) and since (allocate_sync, and allocate with
+/// a stream first), which RMM takes too; residency/interop/cccl.hpp says where its memory can be read, residency/interop/thrust.hpp is
+/// for Thrust. Addresses are aligned to 256 bytes.
 template <Device D>
 class MemoryResource {
 public:
@@ -113,6 +114,12 @@ public:
     [[nodiscard]] void* allocate_async(std::size_t bytes, Stream stream) {
         return allocate_async(bytes, largest_alignment, stream);
     }
+    [[nodiscard]] void* allocate(Stream stream, std::size_t bytes, std::size_t alignment) {
+        return allocate_async(bytes, alignment, stream);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = largest_alignment) {
+        return allocate(bytes, alignment);
+    }
     void trim() { unwrap(try_trim()); }
 #endif
     /// A failure is kept: failure().
@@ -124,6 +131,12 @@ public:
     }
     void deallocate_async(void* at, std::size_t bytes, Stream stream) noexcept {
         deallocate_async(at, bytes, largest_alignment, stream);
+    }
+    void deallocate(Stream stream, void* at, std::size_t bytes, std::size_t) noexcept {
+        deallocate_async(at, bytes, stream);
+    }
+    void deallocate_sync(void* at, std::size_t bytes, std::size_t = largest_alignment) noexcept {
+        deallocate(at, bytes);
     }
 
     /// What the pool holds of the device, what is handed out of it, and what other clients wait for.
