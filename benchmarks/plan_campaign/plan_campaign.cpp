@@ -99,7 +99,8 @@ int main(int count, char** arguments) {
         campaign::scale_compute(problem, ratio);
         double bytes = 0;
         for (const std::uint64_t b : problem.storage_bytes) { bytes += static_cast<double>(b); }
-        problem.budget_bytes = static_cast<std::uint64_t>(bytes * share);
+        const auto chunk = static_cast<double>(problem.chunk_bytes);
+        problem.budget_bytes = static_cast<std::uint64_t>(bytes * share / chunk) * problem.chunk_bytes;
         const double deficit = bytes - static_cast<double>(problem.budget_bytes);
         Json row{{"schedule", shape.name},
                  {"steps", problem.steps()},
@@ -163,7 +164,8 @@ int main(int count, char** arguments) {
                  {{"bytes_per_second", plan::Link{}.bytes_per_second},
                   {"latency_seconds", plan::Link{}.latency_seconds},
                   {"node_latency_seconds", plan::Link{}.node_latency_seconds}}},
-                {"reference", "max(exact bound, latency floor)"}};
+                {"reference", "max(exact bound, latency floor)"},
+                {"budgets", "25 to 95 % of the weights, in whole chunks, as a pool rounds them"}};
     for (const Series& series : all) { report[series.name] = summary(series); }
 
     if (!skip_scaling) {
