@@ -59,6 +59,8 @@ std::string run_pip(const fs::path& temporary) {
                                    "--target",
                                    target,
                                    "--disable-pip-version-check",
+                                   "--retries",
+                                   "1",
                                    package};
     std::vector<char*> arguments;
     for (std::string& word : words) { arguments.push_back(word.data()); }

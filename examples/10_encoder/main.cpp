@@ -123,10 +123,10 @@ void print_presets(const Results& results, Checks& checks) {
         table.row({name, text_of_bytes(outcome.budget.bytes) + (outcome.is_raised ? "*" : " "),
                    text_of_bytes(statistics.held_bytes), text_of_bytes(pass.fetched_bytes), std::to_string(pass.hits),
                    std::to_string(pass.prefetch_hits), std::to_string(pass.demand_misses),
-                   statistics.pass_time ? time(*statistics.pass_time) : "?",
+                   statistics.pass_time ? time(*statistics.pass_time) : "–",
                    has_times
                        ? text_of(double(statistics.pass_time->count()) / double(statistics.bound->count()), "%.2f ×")
-                       : "?"});
+                       : "–"});
     }
     table.print();
     if (raised) { std::printf("  * the smallest that this pool works with\n"); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bert.hpp"
+#include "load.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/error.hpp"
@@ -125,7 +126,7 @@ Results run_all(Backend& backend, const Job& job) {
     results.model = Checkpoint::read(job.folder);
     const auto begin = std::chrono::steady_clock::now();
     Checkpoint model = results.model;  // pinned memory ends before its device
-    model.catalog = backend.load(model.catalog);
+    model.catalog = load_pinned(backend.device(), model.catalog);
     results.load_seconds = std::chrono::duration<double>{std::chrono::steady_clock::now() - begin}.count();
     const Config& c = model.config;
     for (const auto& sentence : job.ids) {

@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulated.hpp"
 
-#include "residency/host/loading.hpp"
 #include "residency/residency.hpp"
 #include "residency/trace/perfetto.hpp"
 #include "run.hpp"
-#include "terminal.hpp"
 
 namespace encoder {
 namespace {
@@ -31,17 +29,6 @@ SimulatedBackend::~SimulatedBackend() {
     static_cast<void>(device_.synchronize().has_value());
     for (void* at : memory_) { static_cast<void>(device_.deallocate(at).has_value()); }
     for (void* at : pinned_) { static_cast<void>(device_.deallocate_host(at).has_value()); }
-}
-
-residency::Catalog SimulatedBackend::load(const residency::Catalog& catalog) {
-    Progress bar{"loading"};
-    residency::host::LoadOptions options;
-    options.tier = residency::host::Tier::pinned;
-    options.progress = [&](const residency::host::LoadProgress& progress) {
-        bar.show(progress.loaded_bytes, progress.total_bytes);
-        return true;
-    };
-    return residency::host::load(device_, catalog, std::move(options)).catalog;
 }
 
 void SimulatedBackend::read_back(const float* from, float* to, std::size_t count) {

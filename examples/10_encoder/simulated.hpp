@@ -27,8 +27,6 @@ public:
     [[nodiscard]] Device& device() noexcept { return device_; }
     [[nodiscard]] Device::Stream stream() const noexcept { return stream_; }
 
-    /// Weights into pinned memory, with a progress bar. Blocks.
-    [[nodiscard]] residency::Catalog load(const residency::Catalog& catalog);
     template <class T>
     [[nodiscard]] T* allocate_host(std::size_t count) {
         return static_cast<T*>(pinned_.emplace_back(residency::unwrap(device_.allocate_host(count * sizeof(T)))));
