@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Thrust and cuda::mr allocate from a broker's total.
+#define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
+
+#include <doctest/doctest.h>
+#include <thrust/device_vector.h>
+#include <thrust/execution_policy.h>
+#include <thrust/mr/allocator.h>
+#include <thrust/sequence.h>
+#include <thrust/sort.h>
+
+#include <cstdint>
+#include <new>
+
+#include "residency/broker/broker.hpp"
+#include "residency/device/cuda.hpp"
+#include "residency/interop/cccl.hpp"
+#include "residency/interop/thrust.hpp"
+#include "tests/gpu/support.hpp"
+
+using gpu::MiB;
+using gpu::must;
+using residency::BudgetBroker;
+using residency::CudaDevice;
+using Resource = residency::MemoryResource<CudaDevice>;
+using ThrustResource = residency::ThrustResource<CudaDevice>;
+
+#if CCCL_VERSION >= 3001000
+static_assert(cuda::mr::resource_with<Resource, cuda::mr::device_accessible>);
+#else
+static_assert(cuda::mr::async_resource_with<Resource, cuda::mr::device_accessible>);
+#endif
+
+TEST_CASE("memory resource: a Thrust vector and the temporary memory of an algorithm come from the broker's total") {
+    CudaDevice device{0};
+    BudgetBroker broker{{.total_bytes = 256 * MiB}};
+    Resource resource{device, must(broker.try_add_memory({.name = "thrust"}))};
+    ThrustResource thrust_resource{resource};
+    using Allocator = thrust::mr::allocator<std::uint32_t, ThrustResource>;
+    {
+        constexpr std::size_t count = 8 << 20;
+        thrust::device_vector<std::uint32_t, Allocator> values(count, Allocator{&thrust_resource});
+        CHECK(resource.requested_bytes() == count * 4);
+        CHECK(resource.held_bytes() >= count * 4);
+        thrust::sequence(thrust::cuda::par(&thrust_resource), values.rbegin(), values.rend());
+        thrust::sort(thrust::cuda::par(&thrust_resource), values.begin(), values.end());
+        for (const std::size_t i : {std::size_t{0}, std::size_t{1}, count / 2, count - 1}) { CHECK(values[i] == i); }
+        CHECK(resource.held_bytes() > count * 4);  // the sort had memory of its own
+        CHECK(broker.statistics().peak_granted_bytes <= 256 * MiB);
+        CHECK_THROWS_AS((thrust::device_vector<std::uint32_t, Allocator>(64 << 20, Allocator{&thrust_resource})),
+                        std::bad_alloc);
+    }
+    CHECK(resource.requested_bytes() == 0);
+    must(resource.try_trim());
+    CHECK(resource.held_bytes() == 0);
+    CHECK(resource.failure() == nullptr);
+}
+
+TEST_CASE("memory resource: in stream order, by cuda::stream_ref") {
+    CudaDevice device{0};
+    BudgetBroker broker{{.total_bytes = 128 * MiB}};
+    Resource resource{device, must(broker.try_add_memory({.name = "stream-ordered"}))};
+    const auto stream = must(device.create_stream());
+    const cuda::stream_ref reference{stream.get()};
+    gpu::Sum sum{device};
+    for (int i = 0; i < 50; ++i) {
+        void* const at = resource.allocate_async(3 * MiB, 256, reference);
+        REQUIRE(cudaMemsetAsync(at, i, 3 * MiB, stream) == cudaSuccess);
+        const std::vector<std::byte> expected(3 * MiB, static_cast<std::byte>(i));
+        CHECK(sum.of(at, 3 * MiB, stream) == gpu::checksum(expected));
+        resource.deallocate_async(at, 3 * MiB, 256, reference);
+    }
+    CHECK(resource.held_bytes() <= 32 * MiB);
+    must(device.synchronize(stream));
+    must(resource.try_trim());
+    CHECK(resource.held_bytes() == 0);
+    must(device.destroy_stream(stream));
+}
