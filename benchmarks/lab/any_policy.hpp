@@ -42,14 +42,18 @@ public:
         requires(!std::same_as<E, AnyEvictor>)
     explicit AnyEvictor(E evictor) : evictor_{std::make_unique<Model<E>>(std::move(evictor))} {}
 
-    [[nodiscard]] residency::Status attach(const residency::evict::Context& context) { return evictor_->attach(context); }
+    [[nodiscard]] residency::Status attach(const residency::evict::Context& context) {
+        return evictor_->attach(context);
+    }
     void inserted(residency::StorageId id, residency::evict::Moment now) noexcept { evictor_->inserted(id, now); }
     void used(residency::StorageId id, residency::evict::Moment now) noexcept { evictor_->used(id, now); }
     void removed(residency::StorageId id) noexcept { evictor_->removed(id); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<residency::StorageId> victim(residency::evict::Moment now, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<residency::StorageId> victim(residency::evict::Moment now,
+                                                             MayLeave&& may_leave) noexcept {
         return evictor_->victim(now, FunctionRef<bool(residency::StorageId)>{may_leave});
     }
+    [[nodiscard]] bool stays(residency::StorageId id) const noexcept { return evictor_->stays(id); }
 
 private:
     struct Concept {
@@ -58,19 +62,29 @@ private:
         virtual void inserted(residency::StorageId id, residency::evict::Moment now) noexcept = 0;
         virtual void used(residency::StorageId id, residency::evict::Moment now) noexcept = 0;
         virtual void removed(residency::StorageId id) noexcept = 0;
-        virtual std::optional<residency::StorageId> victim(residency::evict::Moment now,
-                                                           FunctionRef<bool(residency::StorageId)> may_leave) noexcept = 0;
+        virtual std::optional<residency::StorageId> victim(
+            residency::evict::Moment now, FunctionRef<bool(residency::StorageId)> may_leave) noexcept = 0;
+        virtual bool stays(residency::StorageId id) const noexcept = 0;
     };
     template <class E>
     struct Model final : Concept {
         explicit Model(E evictor) : own{std::move(evictor)} {}
         residency::Status attach(const residency::evict::Context& context) override { return own.attach(context); }
-        void inserted(residency::StorageId id, residency::evict::Moment now) noexcept override { own.inserted(id, now); }
+        void inserted(residency::StorageId id, residency::evict::Moment now) noexcept override {
+            own.inserted(id, now);
+        }
         void used(residency::StorageId id, residency::evict::Moment now) noexcept override { own.used(id, now); }
         void removed(residency::StorageId id) noexcept override { own.removed(id); }
-        std::optional<residency::StorageId> victim(residency::evict::Moment now,
-                                                   FunctionRef<bool(residency::StorageId)> may_leave) noexcept override {
+        std::optional<residency::StorageId> victim(
+            residency::evict::Moment now, FunctionRef<bool(residency::StorageId)> may_leave) noexcept override {
             return own.victim(now, may_leave);
+        }
+        bool stays(residency::StorageId id) const noexcept override {
+            if constexpr (requires { own.stays(id); }) {
+                return own.stays(id);
+            } else {
+                return false;
+            }
         }
         E own;
     };
@@ -88,7 +102,9 @@ public:
         requires(!std::same_as<P, AnyPrefetcher> && !P::interruptible)
     explicit AnyPrefetcher(P prefetcher) : prefetcher_{std::make_unique<Model<P>>(std::move(prefetcher))} {}
 
-    [[nodiscard]] residency::Status attach(const residency::prefetch::Context& context) { return prefetcher_->attach(context); }
+    [[nodiscard]] residency::Status attach(const residency::prefetch::Context& context) {
+        return prefetcher_->attach(context);
+    }
     template <class Sink>
     void propose(residency::prefetch::Moment now, Sink&& sink) noexcept {
         prefetcher_->propose(now, FunctionRef<bool(residency::StorageId, residency::prefetch::Moment)>{sink});

@@ -18,7 +18,8 @@
 namespace lab {
 
 /// What plan/ needs to know of some of a workload's steps.
-inline residency::plan::Problem problem_of(const Workload& work, const Card& card, std::size_t first, std::size_t last) {
+inline residency::plan::Problem problem_of(const Workload& work, const Card& card, std::size_t first,
+                                           std::size_t last) {
     residency::plan::Problem problem;
     problem.link.bytes_per_second = card.link.to_device_bytes_per_second;
     problem.cyclic = work.is_known;
@@ -72,7 +73,8 @@ inline double bound_of(const Workload& work, const Card& card, std::uint64_t bud
     if (!counts) { return compute / passes; }
     const std::uint64_t slots = capacity / size;
     const std::uint64_t brought = counts->misses > slots ? counts->misses - slots : 0;
-    const double copies = static_cast<double>(brought) * static_cast<double>(size) / card.link.to_device_bytes_per_second;
+    const double copies =
+        static_cast<double>(brought) * static_cast<double>(size) / card.link.to_device_bytes_per_second;
     return std::max(compute, copies) / passes;
 }
 

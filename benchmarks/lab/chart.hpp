@@ -42,9 +42,13 @@ public:
         low *= 0.9;
         high *= 1.1;
         const auto at_x = [&](double x) { return margin + (x - left) / (right - left) * plot_width; };
-        const auto at_y = [&](double y) { return top + (std::log(high) - std::log(y)) / (std::log(high) - std::log(low)) * plot_height; };
-        std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 900 520\" font-family=\"sans-serif\" font-size=\"13\">\n"
-                          "<rect width=\"900\" height=\"520\" fill=\"white\"/>\n";
+        const auto at_y = [&](double y) {
+            return top + (std::log(high) - std::log(y)) / (std::log(high) - std::log(low)) * plot_height;
+        };
+        std::string out =
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 900 520\" font-family=\"sans-serif\" "
+            "font-size=\"13\">\n"
+            "<rect width=\"900\" height=\"520\" fill=\"white\"/>\n";
         text(out, margin, 26, "start", title_, 17);
         text(out, margin + plot_width / 2, 508, "middle", horizontal_);
         text(out, margin, top - 8, "start", vertical_);
@@ -56,21 +60,23 @@ public:
                 text(out, margin - 6, at_y(y) + 4, "end", fixed(y, y < 1 ? 2 : y < 10 ? 1 : 0));
             }
         }
-        for (const auto& [x, unused] : lines_.empty() ? std::vector<std::pair<double, double>>{} : lines_.front().points) {
+        for (const auto& [x, unused] :
+             lines_.empty() ? std::vector<std::pair<double, double>>{} : lines_.front().points) {
             line(out, at_x(x), top, at_x(x), top + plot_height, "#eeeeee");
             text(out, at_x(x), top + plot_height + 18, "middle", fixed(x, 0));
         }
-        constexpr std::array colours{"#1b6ca8", "#d1495b", "#2e933c", "#edae49", "#7d4e9e", "#00798c", "#8c5e58",
-                                     "#5f5f5f", "#c26dbc", "#77a400", "#e4572e", "#3a3a9e"};
+        constexpr std::array colours{"#1b6ca8", "#d1495b", "#2e933c", "#edae49", "#7d4e9e", "#00798c",
+                                     "#8c5e58", "#5f5f5f", "#c26dbc", "#77a400", "#e4572e", "#3a3a9e"};
         for (std::size_t i = 0; i < lines_.size(); ++i) {
             const char* colour = lines_[i].dashed ? "#000000" : colours[i % colours.size()];
             const std::string dash = lines_[i].dashed ? " stroke-dasharray=\"6 4\"" : "";
-            out += "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" + std::string{colour} + "\"" + dash + " points=\"";
+            out += "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" + std::string{colour} + "\"" + dash +
+                   " points=\"";
             for (const auto& [x, y] : lines_[i].points) { out += fixed(at_x(x), 1) + "," + fixed(at_y(y), 1) + " "; }
             out += "\"/>\n";
             const double y = top + 14 + 20 * static_cast<double>(i);
-            out += "<line x1=\"700\" x2=\"724\" y1=\"" + fixed(y, 1) + "\" y2=\"" + fixed(y, 1) + "\" stroke-width=\"2\" stroke=\"" + colour +
-                   "\"" + dash + "/>\n";
+            out += "<line x1=\"700\" x2=\"724\" y1=\"" + fixed(y, 1) + "\" y2=\"" + fixed(y, 1) +
+                   "\" stroke-width=\"2\" stroke=\"" + colour + "\"" + dash + "/>\n";
             text(out, 730, y + 4, "start", lines_[i].name);
         }
         return out + "</svg>\n";
@@ -87,17 +93,18 @@ private:
         bool dashed = false;
     };
 
-    static void text(std::string& out, double x, double y, const char* anchor, const std::string& content, int points = 13) {
-        out += "<text x=\"" + fixed(x, 1) + "\" y=\"" + fixed(y, 1) + "\" text-anchor=\"" + anchor + "\" font-size=\"" + std::to_string(points) +
-               "\">";
+    static void text(std::string& out, double x, double y, const char* anchor, const std::string& content,
+                     int points = 13) {
+        out += "<text x=\"" + fixed(x, 1) + "\" y=\"" + fixed(y, 1) + "\" text-anchor=\"" + anchor + "\" font-size=\"" +
+               std::to_string(points) + "\">";
         for (const char c : content) {
             out += c == '<' ? std::string{"&lt;"} : c == '&' ? std::string{"&amp;"} : std::string{c};
         }
         out += "</text>\n";
     }
     static void line(std::string& out, double x1, double y1, double x2, double y2, const char* colour) {
-        out += "<line x1=\"" + fixed(x1, 1) + "\" y1=\"" + fixed(y1, 1) + "\" x2=\"" + fixed(x2, 1) + "\" y2=\"" + fixed(y2, 1) + "\" stroke=\"" +
-               colour + "\"/>\n";
+        out += "<line x1=\"" + fixed(x1, 1) + "\" y1=\"" + fixed(y1, 1) + "\" x2=\"" + fixed(x2, 1) + "\" y2=\"" +
+               fixed(y2, 1) + "\" stroke=\"" + colour + "\"/>\n";
     }
 
     std::string title_, horizontal_, vertical_;

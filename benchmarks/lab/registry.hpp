@@ -38,9 +38,9 @@ struct Evictor {
 struct Composition {
     std::string name;
     bool knows_future = false;
-    bool needs_order = false;  ///< makes no sense where the order of the steps is not known
+    bool needs_order = false;    ///< makes no sense where the order of the steps is not known
     bool needs_guesses = false;  ///< makes no sense where it is
-    bool is_default = false;   ///< part of the default comparison
+    bool is_default = false;     ///< part of the default comparison
     std::function<residency::Result<RunCounts>(const RunJob&)> run;
 };
 
@@ -67,13 +67,15 @@ template <residency::evict::EvictionPolicy E>
 struct AddEvictor {
     using Make = std::function<E(const Setting&)>;
 
-    explicit AddEvictor(std::string name, In in = In::default_comparison, Knows knows = Knows::past,
-                        Make make = [](const Setting&) { return E{}; }) {
+    explicit AddEvictor(
+        std::string name, In in = In::default_comparison, Knows knows = Knows::past,
+        Make make = [](const Setting&) { return E{}; }) {
         const bool knows_future = knows == Knows::future;
         evictors().push_back({name, knows_future, [knows_future, make](const CacheJob& job) {
                                   E evictor = make({job.trace.groups, &job.future});
                                   const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
-                                                                          knows_future ? &job.future : nullptr, job.trace.groups};
+                                                                          knows_future ? &job.future : nullptr,
+                                                                          job.trace.groups};
                                   return residency::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
                               }});
         compositions().push_back({std::move(name), knows_future, false, false, in == In::default_comparison,
@@ -89,10 +91,11 @@ struct AddEvictor {
 template <residency::evict::EvictionPolicy E, residency::prefetch::PrefetchPolicy P>
 struct AddComposition {
     explicit AddComposition(std::string name, In in = In::default_comparison, bool needs_order = false) {
-        compositions().push_back({std::move(name), false, needs_order, false, in == In::default_comparison, [](const RunJob& job) {
-                                      return run_online(
-                                          job, [](const Setting&) { return AnyEvictor{E{}}; }, [] { return AnyPrefetcher{P{}}; });
-                                  }});
+        compositions().push_back(
+            {std::move(name), false, needs_order, false, in == In::default_comparison, [](const RunJob& job) {
+                 return run_online(
+                     job, [](const Setting&) { return AnyEvictor{E{}}; }, [] { return AnyPrefetcher{P{}}; });
+             }});
     }
 };
 

@@ -38,7 +38,7 @@ struct Options {
     std::vector<std::string> workloads, policies;
     std::vector<std::string> cards{"h200_measured"};
     std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
-    std::string model, pictures, timeline;
+    std::string model, trace, format, pictures, timeline;
     std::uint32_t passes = 4;
     unsigned threads = std::max(1U, std::thread::hardware_concurrency());
     bool json = false;
@@ -73,8 +73,32 @@ Workload workload_of_file(const std::string& path) {
     }
     for (std::size_t i = 0; i < model->storages.size(); ++i) {
         const std::string name = names[i].empty() ? "storage " + std::to_string(i) : names[i];
-        const auto id = work.add(name, model->storages[i].bytes, static_cast<std::uint32_t>(i), model->storages[i].is_mutable);
+        const auto id =
+            work.add(name, model->storages[i].bytes, static_cast<std::uint32_t>(i), model->storages[i].is_mutable);
         work.steps.push_back({{id}, static_cast<double>(model->storages[i].bytes)});
+    }
+    generate::end_pass(work);
+    return work;
+}
+
+/// A recorded trace whose order is not known beforehand; a pass ends where the layers begin again, or after 64 steps without layers.
+Workload workload_of_trace(const std::string& path, const std::string& format) {
+    const auto trace = read_trace(path, format);
+    if (!trace) { fail(trace.error()); }
+    Workload work;
+    work.name = std::filesystem::path{path}.filename().string();
+    work.is_known = false;
+    for (std::size_t i = 0; i < trace->bytes.size(); ++i) {
+        work.add(std::to_string(i), trace->bytes[i], trace->groups.empty() ? 0 : trace->groups[i]);
+    }
+    std::uint32_t layer = 0;
+    for (std::size_t i = 0; i < trace->steps(); ++i) {
+        const auto step = trace->step(i);
+        const std::uint32_t next = trace->groups.empty() || step.empty() ? layer : trace->groups[index(step.front())];
+        const bool begins = trace->groups.empty() ? i % 64 == 0 : next < layer;
+        if (begins && !work.steps.empty()) { generate::end_pass(work); }
+        layer = next;
+        work.steps.push_back({{step.begin(), step.end()}, 0});
     }
     generate::end_pass(work);
     return work;
@@ -111,11 +135,12 @@ nlohmann::ordered_json json_of(const Row& row) {
 std::vector<std::string> cells_of(const Row& row, bool is_raw) {
     std::vector<std::string> cells;
     if (is_raw) { cells = {row.work->name, row.card->name}; }
-    cells.push_back(row.composition == nullptr ? "everything resident" : row.composition->name + (row.composition->knows_future ? " *" : ""));
+    cells.push_back(row.composition == nullptr ? "everything resident"
+                                               : row.composition->name + (row.composition->knows_future ? " *" : ""));
     cells.push_back(is_raw ? std::to_string(row.budget_bytes) : human_bytes(row.budget_bytes));
     if (!row.counts) {
         cells.push_back(is_raw ? row.refusal : "-  " + row.refusal);
-        cells.resize(is_raw ? 11 : 8);
+        cells.resize(is_raw ? 12 : 9);
         return cells;
     }
     const RunCounts& counts = *row.counts;
@@ -123,11 +148,17 @@ std::vector<std::string> cells_of(const Row& row, bool is_raw) {
     const int digits = is_raw ? 9 : 2;
     cells.push_back(fixed(scale * counts.pass_seconds, digits));
     cells.push_back(fixed(scale * row.bound_seconds, digits));
-    cells.push_back(fixed(is_raw ? counts.pass_seconds / row.bound_seconds - 1 : 100 * (counts.pass_seconds / row.bound_seconds - 1), is_raw ? 6 : 1));
+    cells.push_back(fixed(
+        is_raw ? counts.pass_seconds / row.bound_seconds - 1 : 100 * (counts.pass_seconds / row.bound_seconds - 1),
+        is_raw ? 6 : 1));
     cells.push_back(fixed(scale * std::max(0.0, counts.pass_seconds - counts.compute_seconds), digits));
-    const double hits = counts.requested_bytes > 0 ? 1 - (counts.missed_bytes + counts.ahead_bytes) / counts.requested_bytes : 1;
+    const double hits =
+        counts.requested_bytes > 0 ? 1 - (counts.missed_bytes + counts.ahead_bytes) / counts.requested_bytes : 1;
+    const double ahead = counts.requested_bytes > 0 ? counts.ahead_bytes / counts.requested_bytes : 0;
     cells.push_back(fixed(is_raw ? hits : 100 * hits, is_raw ? 6 : 1));
-    cells.push_back(is_raw ? fixed(counts.fetched_bytes, 0) : human_bytes(static_cast<std::uint64_t>(counts.fetched_bytes)));
+    cells.push_back(fixed(is_raw ? ahead : 100 * ahead, is_raw ? 6 : 1));
+    cells.push_back(is_raw ? fixed(counts.fetched_bytes, 0)
+                           : human_bytes(static_cast<std::uint64_t>(counts.fetched_bytes)));
     if (is_raw) { cells.push_back(fixed(counts.compute_seconds, 9)); }
     return cells;
 }
@@ -137,14 +168,19 @@ void print_tables(const std::vector<Row>& rows) {
         std::size_t end = begin;
         while (end < rows.size() && rows[end].work == rows[begin].work && rows[end].card == rows[begin].card) { ++end; }
         const Workload& work = *rows[begin].work;
-        std::cout << "\n" << work.name << " on " << rows[begin].card->name << ": " << human_bytes(work.total_bytes()) << " in "
-                  << work.bytes.size() << " storages, " << work.steps.size() / work.pass_ends.size() << " steps a pass\n";
-        Table table{{"policy", "budget", "pass ms", "bound ms", "regret %", "stall ms", "hits % of bytes", "moved"}};
+        std::cout << "\n"
+                  << work.name << " on " << rows[begin].card->name << ": " << human_bytes(work.total_bytes()) << " in "
+                  << work.bytes.size() << " storages, " << work.steps.size() / work.pass_ends.size()
+                  << " steps a pass\n";
+        Table table{
+            {"policy", "budget", "pass ms", "bound ms", "regret %", "stall ms", "hits % of bytes", "ahead %", "moved"}};
         for (; begin < end; ++begin) { table.add(cells_of(rows[begin], false)); }
         std::cout << table.aligned();
     }
-    std::cout << "\nTimes and bytes are of one pass in the steady state. hits: there from before, neither missed nor brought ahead.\n"
-                 "* knows the whole run\n";
+    std::cout
+        << "\nTimes and bytes are of one pass in the steady state. hits: there from before; ahead: brought before\n"
+           "they were asked for; the rest was missed.\n"
+           "* knows the whole run\n";
 }
 
 /// Step time against budget, one picture a workload and card.
@@ -154,7 +190,8 @@ void draw(const std::vector<Row>& rows, const std::string& folder) {
         std::size_t end = begin;
         while (end < rows.size() && rows[end].work == rows[begin].work && rows[end].card == rows[begin].card) { ++end; }
         const double total = static_cast<double>(rows[begin].work->total_bytes());
-        Chart chart{rows[begin].work->name + " on " + rows[begin].card->name, "budget, % of all weights", "time of a pass, ms"};
+        Chart chart{rows[begin].work->name + " on " + rows[begin].card->name, "budget, % of all weights",
+                    "time of a pass, ms"};
         std::vector<std::pair<double, double>> bound;
         for (std::size_t i = begin; i < end;) {
             const Composition* composition = rows[i].composition;
@@ -173,7 +210,9 @@ void draw(const std::vector<Row>& rows, const std::string& folder) {
         chart.add("bound", std::move(bound), true);
         const std::string text = chart.svg();
         const std::string path = folder + "/" + rows[begin].work->name + "." + rows[begin].card->name + ".svg";
-        if (auto written = residency::detail::write_file(path, std::as_bytes(std::span{text})); !written) { fail(written.error()); }
+        if (auto written = residency::detail::write_file(path, std::as_bytes(std::span{text})); !written) {
+            fail(written.error());
+        }
         begin = end;
     }
 }
@@ -194,27 +233,34 @@ void advise(const std::vector<Row>& rows) {
                 continue;
             }
             if (row.composition->knows_future) { continue; }
-            const auto same = std::find_if(best.begin(), best.end(), [&](const Row* each) { return each->budget_bytes == row.budget_bytes; });
+            const auto same = std::find_if(best.begin(), best.end(),
+                                           [&](const Row* each) { return each->budget_bytes == row.budget_bytes; });
             if (same == best.end()) {
                 best.push_back(&row);
             } else if (row.counts->pass_seconds < (*same)->counts->pass_seconds) {
                 *same = &row;
             }
         }
-        std::sort(best.begin(), best.end(), [](const Row* a, const Row* b) { return a->budget_bytes < b->budget_bytes; });
-        std::cout << "\nadvice for " << work.name << " on " << rows[begin].card->name << " (everything resident: "
-                  << human_bytes(work.total_bytes()) << ", " << fixed(1e3 * resident_seconds, 2) << " ms a pass)\n";
+        std::sort(best.begin(), best.end(),
+                  [](const Row* a, const Row* b) { return a->budget_bytes < b->budget_bytes; });
+        std::cout << "\nadvice for " << work.name << " on " << rows[begin].card->name
+                  << " (everything resident: " << human_bytes(work.total_bytes()) << ", "
+                  << fixed(1e3 * resident_seconds, 2) << " ms a pass)\n";
         Table table{{"budget", "composition", "pass ms", "times resident", "above the bound %"}};
         for (const Row* row : best) {
-            table.add({human_bytes(row->budget_bytes), row->composition->name, fixed(1e3 * row->counts->pass_seconds, 2),
+            table.add({human_bytes(row->budget_bytes), row->composition->name,
+                       fixed(1e3 * row->counts->pass_seconds, 2),
                        fixed(row->counts->pass_seconds / resident_seconds, 2),
                        fixed(100 * (row->counts->pass_seconds / row->bound_seconds - 1), 1)});
         }
         std::cout << table.aligned();
         for (const double factor : {1.05, 1.25, 2.0}) {
-            const auto enough = std::find_if(best.begin(), best.end(), [&](const Row* row) { return row->counts->pass_seconds <= factor * resident_seconds; });
+            const auto enough = std::find_if(best.begin(), best.end(), [&](const Row* row) {
+                return row->counts->pass_seconds <= factor * resident_seconds;
+            });
             if (enough == best.end()) { continue; }
-            std::cout << "within " << fixed(factor, 2) << " x of everything resident: " << human_bytes((*enough)->budget_bytes) << " with "
+            std::cout << "within " << fixed(factor, 2)
+                      << " x of everything resident: " << human_bytes((*enough)->budget_bytes) << " with "
                       << (*enough)->composition->name << "\n";
         }
         begin = end;
@@ -223,16 +269,17 @@ void advise(const std::vector<Row>& rows) {
 
 void run(const Options& options) {
     std::vector<Workload> works;
+    works.reserve(generators().size() + 2);
     if (!options.model.empty()) { works.push_back(workload_of_file(options.model)); }
+    if (!options.trace.empty()) { works.push_back(workload_of_trace(options.trace, options.format)); }
+    const bool is_given = !works.empty();
     for (const Generator& each : generators()) {
-        const bool is_chosen = options.workloads.empty() ? each.is_default && options.model.empty()
-                                                         : std::count(options.workloads.begin(), options.workloads.end(), each.name) > 0;
+        const bool is_chosen = options.workloads.empty()
+                                   ? each.is_default && !is_given
+                                   : std::count(options.workloads.begin(), options.workloads.end(), each.name) > 0;
         if (is_chosen) { works.push_back(each.make(each.name)); }
     }
-    const Composition resident{.name = "everything resident", .run = [](const RunJob& job) {
-                                   return run_online(
-                                       job, [](const Setting&) { return AnyEvictor{}; }, [] { return AnyPrefetcher{}; });
-                               }};
+    const Composition resident{.name = "everything resident", .run = run_planned};
     std::vector<Row> rows;
     for (const Workload& work : works) {
         const auto budgets = parse_budgets(options.budgets, work.total_bytes());
@@ -241,13 +288,23 @@ void run(const Options& options) {
             if (std::count(options.cards.begin(), options.cards.end(), card.name) == 0) { continue; }
             for (const Composition& each : compositions()) {
                 const bool is_chosen = options.policies.empty() ? each.is_default
-                                                                : std::count(options.policies.begin(), options.policies.end(), each.name) > 0;
-                if ((!is_chosen && each.name != "belady") || (each.needs_order && !work.is_known) || (each.needs_guesses && work.is_known)) {
+                                                                : std::count(options.policies.begin(),
+                                                                             options.policies.end(), each.name) > 0;
+                if ((!is_chosen && each.name != "belady") || (each.needs_order && !work.is_known) ||
+                    (each.needs_guesses && work.is_known)) {
                     continue;
                 }
-                for (const std::uint64_t budget : *budgets) { rows.push_back({&work, &card, &each, budget, 0, {}, {}}); }
+                for (const std::uint64_t budget : *budgets) {
+                    rows.push_back({&work, &card, &each, budget, 0, {}, {}});
+                }
             }
-            rows.push_back({&work, &card, nullptr, work.total_bytes() + work.total_bytes() / 16 + (std::uint64_t{256} << 20), 0, {}, {}});
+            rows.push_back({&work,
+                            &card,
+                            nullptr,
+                            work.total_bytes() + work.total_bytes() / 16 + (std::uint64_t{256} << 20),
+                            0,
+                            {},
+                            {}});
         }
     }
     residency::trace::Perfetto timeline;
@@ -257,9 +314,16 @@ void run(const Options& options) {
             Row& row = rows[i];
             const Composition& composition = row.composition != nullptr ? *row.composition : resident;
             const bool is_drawn = !options.timeline.empty() && i == 0;
-            auto counts = composition.run({.work = *row.work, .card = *row.card, .budget_bytes = row.budget_bytes, .passes = options.passes,
+            auto counts = composition.run({.work = *row.work,
+                                           .card = *row.card,
+                                           .budget_bytes = row.budget_bytes,
+                                           .passes = options.passes,
                                            .timeline = is_drawn ? &timeline : nullptr});
-            if (counts) { row.counts = *counts; } else { row.refusal = reason(counts.error()) + (": " + counts.error().message()); }
+            if (counts) {
+                row.counts = *counts;
+            } else {
+                row.refusal = reason(counts.error()) + (": " + counts.error().message());
+            }
             progress.add(1);
         });
         // The bound of a budget is the same for every composition.
@@ -267,7 +331,8 @@ void run(const Options& options) {
         std::vector<std::size_t> first_of(rows.size());
         for (std::size_t i = 0; i < rows.size(); ++i) {
             const auto same = std::find_if(firsts.begin(), firsts.end(), [&](std::size_t other) {
-                return rows[other].work == rows[i].work && rows[other].card == rows[i].card && rows[other].budget_bytes == rows[i].budget_bytes;
+                return rows[other].work == rows[i].work && rows[other].card == rows[i].card &&
+                       rows[other].budget_bytes == rows[i].budget_bytes;
             });
             first_of[i] = same == firsts.end() ? i : *same;
             if (same == firsts.end()) { firsts.push_back(i); }
@@ -287,8 +352,9 @@ void run(const Options& options) {
         for (const Row& row : rows) { out.push_back(json_of(row)); }
         std::cout << out.dump(1) << "\n";
     } else if (options.csv) {
-        Table table{{"workload", "card", "policy", "budget_bytes", "pass_seconds", "bound_seconds", "regret", "stall_seconds",
-                     "hit_share_of_bytes", "fetched_bytes", "compute_seconds"}};
+        Table table{{"workload", "card", "policy", "budget_bytes", "pass_seconds", "bound_seconds", "regret",
+                     "stall_seconds", "hit_share_of_bytes", "ahead_share_of_bytes", "fetched_bytes",
+                     "compute_seconds"}};
         for (const Row& row : rows) { table.add(cells_of(row, true)); }
         std::cout << table.comma_separated();
     } else if (options.advise) {
@@ -309,15 +375,33 @@ void add_run_command(CLI::App& app) {
     for (const Composition& each : compositions()) { policies.push_back(each.name); }
     for (const Card& each : cards()) { card_names.push_back(each.name); }
     CLI::App* command = app.add_subcommand("run", "compositions on the simulated device, against the bound");
-    command->add_option("--workload", options->workloads, "several with commas; a selection by default")->delimiter(',')->check(CLI::IsMember(workloads));
-    command->add_option("--model", options->model, "a model file: its weights in order, once a pass")->check(CLI::ExistingFile);
-    command->add_option("--policy", options->policies, "several with commas; a selection by default")->delimiter(',')->check(CLI::IsMember(policies));
-    command->add_option("--card", options->cards, "a GPU and its link")->delimiter(',')->check(CLI::IsMember(card_names))->capture_default_str();
-    command->add_option("--budget", options->budgets, "8GiB, or 25% of all weights; several with commas")->delimiter(',')->capture_default_str();
-    command->add_option("--passes", options->passes, "to measure, where the order is known")->check(CLI::PositiveNumber)->capture_default_str();
+    command->add_option("--workload", options->workloads, "several with commas; a selection by default")
+        ->delimiter(',')
+        ->check(CLI::IsMember(workloads));
+    command->add_option("--model", options->model, "a model file: its weights in order, once a pass")
+        ->check(CLI::ExistingFile);
+    auto* format = command->add_option("--format", options->format, "of the trace")
+                       ->check(CLI::IsMember({"route", "oracle", "csv", "residency"}));
+    command->add_option("--trace", options->trace, "a recorded trace, its order not known beforehand")
+        ->check(CLI::ExistingFile)
+        ->needs(format);
+    command->add_option("--policy", options->policies, "several with commas; a selection by default")
+        ->delimiter(',')
+        ->check(CLI::IsMember(policies));
+    command->add_option("--card", options->cards, "a GPU and its link")
+        ->delimiter(',')
+        ->check(CLI::IsMember(card_names))
+        ->capture_default_str();
+    command->add_option("--budget", options->budgets, "8GiB, or 25% of all weights; several with commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--passes", options->passes, "to measure, where the order is known")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     command->add_option("--threads", options->threads)->check(CLI::PositiveNumber)->capture_default_str();
     command->add_option("--pictures", options->pictures, "a folder for SVG pictures of pass time against budget");
-    command->add_option("--timeline", options->timeline, "a file for the last pass of the first row, for ui.perfetto.dev");
+    command->add_option("--timeline", options->timeline,
+                        "a file for the last pass of the first row, for ui.perfetto.dev");
     command->add_flag("--advise", options->advise, "which composition and which budget, and what to expect");
     auto* json = command->add_flag("--json", options->json, "print JSON");
     command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);

@@ -7,8 +7,10 @@
 namespace lab {
 
 residency::Result<RunCounts> run_hinted(const RunJob& job, const MakeEvictor& evictor) {
-    using Weights = residency::Residency<AnyEvictor, residency::prefetch::Hinted, residency::pool::Slab<residency::SimulatedDevice>>;
-    return simulate<Weights>(job, [&](const Setting& setting, Weights::Options& options) { options.policies.evictor = evictor(setting); });
+    using Weights = residency::Residency<AnyEvictor, residency::prefetch::Hinted,
+                                         residency::pool::Slab<residency::SimulatedDevice>>;
+    return simulate<Weights>(
+        job, [&](const Setting& setting, Weights::Options& options) { options.policies.evictor = evictor(setting); });
 }
 
 }  // namespace lab

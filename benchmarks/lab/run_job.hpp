@@ -35,9 +35,9 @@ struct RunCounts {
     double pass_seconds = 0;
     double compute_seconds = 0;
     double fetched_bytes = 0;
-    double requested_bytes = 0;  ///< of streamed storages, step by step
-    double missed_bytes = 0;     ///< brought on demand
-    double ahead_bytes = 0;      ///< used, and brought ahead
+    double requested_bytes = 0;    ///< of streamed storages, step by step
+    double missed_bytes = 0;       ///< brought on demand
+    double ahead_bytes = 0;        ///< used, and brought ahead
     std::uint64_t held_bytes = 0;  ///< device memory, at the end
     std::uint64_t host_waits = 0;  ///< of the host for the device, in all measured passes
 };
@@ -45,7 +45,8 @@ struct RunCounts {
 using MakeEvictor = std::function<AnyEvictor(const Setting&)>;
 
 /// Through the real core on the simulated device: decisions as accesses come, in a stream-ordered pool.
-residency::Result<RunCounts> run_online(const RunJob& job, const MakeEvictor& evictor, std::function<AnyPrefetcher()> prefetcher);
+residency::Result<RunCounts> run_online(const RunJob& job, const MakeEvictor& evictor,
+                                        std::function<AnyPrefetcher()> prefetcher);
 /// The same with a router's guesses a layer ahead, in equal slots.
 residency::Result<RunCounts> run_hinted(const RunJob& job, const MakeEvictor& evictor);
 /// Moves planned beforehand, in one address range.

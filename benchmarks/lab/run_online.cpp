@@ -6,8 +6,10 @@
 
 namespace lab {
 
-residency::Result<RunCounts> run_online(const RunJob& job, const MakeEvictor& evictor, std::function<AnyPrefetcher()> prefetcher) {
-    using Weights = residency::Residency<AnyEvictor, AnyPrefetcher, residency::pool::StreamOrdered<residency::SimulatedDevice>>;
+residency::Result<RunCounts> run_online(const RunJob& job, const MakeEvictor& evictor,
+                                        std::function<AnyPrefetcher()> prefetcher) {
+    using Weights =
+        residency::Residency<AnyEvictor, AnyPrefetcher, residency::pool::StreamOrdered<residency::SimulatedDevice>>;
     return simulate<Weights>(job, [&](const Setting& setting, Weights::Options& options) {
         options.policies.evictor = evictor(setting);
         options.policies.prefetcher = prefetcher();

@@ -45,7 +45,8 @@ inline residency::Result<residency::Catalog> catalog_of(const Workload& work, re
         residency::StorageOptions options;
         options.placement = work.resident[i] ? residency::Placement::resident : residency::Placement::streamed;
         options.source = residency::HostSource{bytes, offsets[i]};
-        builder.add_weight(work.names[i], residency::dtype::u8, {work.bytes[i]}, builder.add_storage(work.bytes[i], options));
+        builder.add_weight(work.names[i], residency::dtype::u8, {work.bytes[i]},
+                           builder.add_storage(work.bytes[i], options));
     }
     return builder.try_build();
 }
@@ -57,7 +58,8 @@ inline std::vector<residency::WeightId> weights_of(const Workload::Step& step) {
 }
 
 /// The schedule of a workload whose order is known; without steps otherwise.
-inline residency::Result<residency::Schedule> schedule_of(const Workload& work, const residency::Catalog& catalog, const Card& card) {
+inline residency::Result<residency::Schedule> schedule_of(const Workload& work, const residency::Catalog& catalog,
+                                                          const Card& card) {
     if (!work.is_known) { return residency::Schedule{}; }
     residency::ScheduleBuilder builder{catalog};
     for (const Workload::Step& step : work.steps) {
@@ -153,11 +155,15 @@ residency::Result<RunCounts> simulate(const RunJob& job, Configure configure) {
             if (!lease) { return lease.error(); }
             if constexpr (requires { weights->prefetcher().hint({}); }) {
                 if (i + 1 < work.steps.size()) {
-                    if (auto hinted = weights->prefetcher().hint(guesser.guess(work.steps[i + 1])); !hinted) { return hinted; }
+                    if (auto hinted = weights->prefetcher().hint(guesser.guess(work.steps[i + 1])); !hinted) {
+                        return hinted;
+                    }
                 }
             }
             SimulatedDevice::Kernel kernel;
-            kernel.name = work.steps[i].storages.empty() ? "kernel" : std::string_view{work.names[index(work.steps[i].storages.back())]};
+            kernel.name = work.steps[i].storages.empty()
+                              ? "kernel"
+                              : std::string_view{work.names[index(work.steps[i].storages.back())]};
             kernel.duration = times[i];
             if (auto launched = device.launch(*stream, std::move(kernel)); !launched) { return launched; }
         }
@@ -179,7 +185,9 @@ residency::Result<RunCounts> simulate(const RunJob& job, Configure configure) {
         if (pass + 1 == passes && job.timeline != nullptr) {
             device.observe([&, pass_begin](const SimulatedDevice::ExecutedOperation& operation) {
                 using residency::simulation::OperationKind;
-                if (operation.kind != OperationKind::kernel && operation.kind != OperationKind::copy_to_device) { return; }
+                if (operation.kind != OperationKind::kernel && operation.kind != OperationKind::copy_to_device) {
+                    return;
+                }
                 const bool is_kernel = operation.kind == OperationKind::kernel;
                 job.timeline->event(is_kernel ? "kernels" : "copies", is_kernel ? operation.name : "to the device",
                                     std::chrono::nanoseconds{operation.start_ns} - pass_begin,

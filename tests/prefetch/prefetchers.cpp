@@ -84,7 +84,7 @@ TEST_CASE("without an order there is nothing to propose; one of another model is
 
 TEST_CASE("Scheduled goes on where it was refused, and offers the nearest steps again") {
     const UseOrder order = order_of({{0}, {1}, {2}, {3}, {4}}, 5);
-    prefetch::Scheduled scheduled{{.near_steps = 1}};
+    prefetch::Scheduled scheduled{{.most_steps = UINT32_MAX, .near_steps = 1}};
     REQUIRE(scheduled.attach({bytes, 30, &order}));
     CHECK(proposals(scheduled, 0, 3) == Proposals{{1, 1}, {2, 2}, {3, 3}});
     CHECK(proposals(scheduled, 1) == Proposals{{2, 2}, {3, 3}, {4, 4}, {0, 5}, {1, 6}});

@@ -427,6 +427,9 @@ private:
         return [this, needed_by, now](StorageId id) {
             const Tenant& tenant = stage_.tenants[index(id)];
             if (tenant.leases > 0 || tenant.hollow) { return false; }  // hollow: about to be sent
+            if constexpr (requires { evictor_.stays(id); }) {
+                if (evictor_.stays(id)) { return false; }
+            }
             if (stage_.order == nullptr || needed_by == UseOrder::never) {
                 return !tenant.fresh || tenant.needed_by < now;
             }

@@ -41,6 +41,9 @@ struct AnyMayLeave {
 ///  5. `e.victim(now, may_leave)` noexcept; the storage to leave next among those on the device for which may_leave(id), or
 ///                               none; O(1) or O(log n) beside the storages passed over
 ///
+/// Optional:
+///  6. `e.stays(id)`             noexcept; whether only a demand miss may take `id`'s place, never something brought ahead
+///
 /// Semantic rules; the conformance suite cites them.
 ///  E1 A victim is on the device (inserted and not removed) and may leave.
 ///  E2 If any storage on the device may leave, there is a victim.

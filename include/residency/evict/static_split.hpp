@@ -57,36 +57,28 @@ public:
     [[nodiscard]] bool stays(StorageId id) const noexcept { return stays_[index(id)] != 0; }
 
 private:
+    struct Candidate {
+        std::uint32_t item;
+        std::uint32_t uses;   // a pass
+        std::uint32_t first;  // step
+    };
+
     void choose(const Context& context, const UseOrder* order) {
-        struct Candidate {
-            std::uint32_t item;
-            std::uint32_t uses;   // a pass
-            std::uint32_t first;  // step
-        };
         const std::span<const std::uint64_t> bytes = context.bytes;
         std::vector<Candidate> candidates;
-        std::uint64_t largest_step = 0;
         for (std::uint32_t item = 0; item < bytes.size(); ++item) {
             if (bytes[item] == 0) { continue; }
             if (order == nullptr) {
                 candidates.push_back({item, 1, item});
-                largest_step = (std::max)(largest_step, bytes[item]);
             } else if (item < order->storage_count() && !order->uses(StorageId{item}).empty()) {
                 const auto uses = order->uses(StorageId{item});
                 candidates.push_back({item, static_cast<std::uint32_t>(uses.size()), uses.front()});
             }
         }
-        for (std::uint32_t step = 0; order != nullptr && step < order->steps(); ++step) {
-            std::uint64_t sum = 0;
-            for (const StorageId id : order->storages_at(step)) {
-                sum += index(id) < bytes.size() ? bytes[index(id)] : 0;
-            }
-            largest_step = (std::max)(largest_step, sum);
-        }
-        const std::uint64_t ring = largest_step > context.capacity_bytes / (std::max)(config_.ring_steps, 1U)
-                                       ? context.capacity_bytes
-                                       : largest_step * config_.ring_steps;
-        std::uint64_t left = context.capacity_bytes - ring;
+        std::uint64_t left = context.capacity_bytes;
+        const std::uint64_t ring = keep_what_widens_the_ring(context, order, left);
+        left -= (std::min)(left, ring);
+        std::erase_if(candidates, [&](const Candidate& candidate) { return stays_[candidate.item] != 0; });
         // What is read more often in a pass saves more by staying.
         std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
             if (a.uses != b.uses) { return a.uses > b.uses; }
@@ -111,6 +103,47 @@ private:
                 }
             }
         }
+    }
+
+    /// The ring is as many times the largest step as asked for. A step so large that its storages cost less than the ring would
+    /// grow for it stays. Returns the bytes of the ring; what stays is taken from `left`.
+    [[nodiscard]] std::uint64_t keep_what_widens_the_ring(const Context& context, const UseOrder* order,
+                                                          std::uint64_t& left) {
+        struct Step {
+            std::uint64_t bytes;
+            std::uint32_t number;
+        };
+        const std::span<const std::uint64_t> bytes = context.bytes;
+        const auto storages = [&](std::uint32_t step) {
+            return order != nullptr ? order->storages_at(step) : std::span<const StorageId>{};
+        };
+        std::vector<Step> steps;
+        const std::uint32_t count = order != nullptr ? order->steps() : static_cast<std::uint32_t>(bytes.size());
+        for (std::uint32_t step = 0; step < count; ++step) {
+            std::uint64_t sum = order == nullptr ? bytes[step] : 0;
+            for (const StorageId id : storages(step)) { sum += index(id) < bytes.size() ? bytes[index(id)] : 0; }
+            steps.push_back({sum, step});
+        }
+        std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
+            return a.bytes != b.bytes ? a.bytes > b.bytes : a.number < b.number;
+        });
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+            const std::uint64_t next = i + 1 < steps.size() ? steps[i + 1].bytes : 0;
+            const std::uint64_t narrower = saturating_ring(steps[i].bytes - next);
+            if (steps[i].bytes > narrower || steps[i].bytes + saturating_ring(next) > left) {
+                return saturating_ring(steps[i].bytes);
+            }
+            if (order == nullptr) { stays_[steps[i].number] = 1; }
+            for (const StorageId id : storages(steps[i].number)) {
+                if (index(id) < bytes.size()) { stays_[index(id)] = 1; }
+            }
+            left -= steps[i].bytes;
+        }
+        return 0;
+    }
+    [[nodiscard]] std::uint64_t saturating_ring(std::uint64_t step_bytes) const noexcept {
+        const std::uint64_t times = (std::max)(config_.ring_steps, 1U);
+        return step_bytes > UINT64_MAX / 4 / times ? UINT64_MAX / 4 : step_bytes * times;
     }
 
     Config config_;

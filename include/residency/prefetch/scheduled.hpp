@@ -11,15 +11,17 @@
 
 namespace residency::inline RESIDENCY_ABI::prefetch {
 
-/// What the schedule reads next, as far ahead as there is room: the core refuses what would need something to leave that is used
-/// sooner, and the next call goes on there. The nearest steps are offered again each time, since a miss may have thrown out what
-/// had been brought. Without a schedule it proposes nothing.
+/// What the schedule reads next, as far ahead as there is room, but not further than some steps: the core refuses what would need
+/// something to leave that is used sooner, and the next call goes on there. Further ahead is not better: decisions are made
+/// before the link gets to them, and a run that looks a whole pass ahead gives up each storage after its use and moves all of them
+/// in every pass. The nearest steps are offered again each time, since a miss may have thrown out what had been brought. Without
+/// a schedule it proposes nothing.
 class Scheduled {
 public:
     static constexpr bool interruptible = false;
     struct Config {
-        std::uint32_t most_steps = UINT32_MAX;  ///< ahead, at most; a pass is enough. Fewer steps move fewer bytes
-        std::uint32_t near_steps = 4;           ///< offered again in each call
+        std::uint32_t most_steps = 4;  ///< ahead, at most; a pass is the most that is of use
+        std::uint32_t near_steps = 2;  ///< offered again in each call
     };
 
     Scheduled() noexcept : Scheduled{Config{}} {}
