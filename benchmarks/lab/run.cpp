@@ -139,7 +139,7 @@ std::vector<std::string> cells_of(const Row& row, bool is_raw) {
                                                : row.composition->name + (row.composition->knows_future ? " *" : ""));
     cells.push_back(is_raw ? std::to_string(row.budget_bytes) : human_bytes(row.budget_bytes));
     if (!row.counts) {
-        cells.push_back(is_raw ? row.refusal : "-  " + row.refusal);
+        cells.push_back(row.refusal.substr(0, row.refusal.find(':')));
         cells.resize(is_raw ? 12 : 9);
         return cells;
     }

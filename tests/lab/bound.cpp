@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The bounds that the laboratory compares with: no policy goes below them, and they can be reached.
+
+#include "benchmarks/lab/bound.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/lab/simulate.hpp"
+#include "residency/evict/belady.hpp"
+#include "residency/evict/expected_use.hpp"
+#include "residency/evict/lfu.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/s3_fifo.hpp"
+#include "residency/evict/scheduled.hpp"
+#include "residency/evict/static_split.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/scheduled.hpp"
+
+using namespace residency;
+
+namespace {
+
+lab::Workload random_workload(std::uint32_t seed) {
+    std::mt19937 random{seed};
+    const auto below = [&](std::uint32_t bound) { return static_cast<std::uint32_t>(random() % bound); };
+    lab::Workload work;
+    work.is_known = seed % 2 == 0;
+    const std::uint32_t storages = 4 + below(12);
+    for (std::uint32_t i = 0; i < storages; ++i) {
+        const std::uint64_t bytes = work.is_known ? (1 + below(16)) * std::uint64_t{100000} : 1000000;
+        work.add("w" + std::to_string(i), bytes, i * 4 / storages);
+    }
+    const std::uint32_t passes = work.is_known ? 1 : 9;
+    for (std::uint32_t pass = 0; pass < passes; ++pass) {
+        for (std::uint32_t i = 0; i < storages; ++i) {
+            const std::uint32_t own = work.is_known && below(5) != 0 ? i : below(storages);
+            // The card below computes a step in flops / 1e12 + 2 µs: up to the time of two copies.
+            work.steps.push_back({{StorageId{own}}, 1e6 * below(40)});
+        }
+        work.pass_ends.push_back(work.steps.size());
+    }
+    return work;
+}
+
+using Weights = Residency<lab::AnyEvictor, lab::AnyPrefetcher, pool::Slab<SimulatedDevice>>;
+
+}  // namespace
+
+TEST_CASE("no policy is faster than the bound") {
+    lab::Card card{"test", 1e15, 1e12, links::pcie5};
+    card.link.call_latency = {};
+    std::uint32_t ran = 0;
+    for (std::uint32_t seed = 1; seed <= 24; ++seed) {
+        const lab::Workload work = random_workload(seed);
+        std::uint64_t largest = 0;
+        for (const std::uint64_t bytes : work.bytes) { largest = std::max(largest, bytes); }
+        const std::uint64_t budget = (std::uint64_t{4} << 20) + seed % 5 * (std::uint64_t{2} << 20);
+        const double bound = lab::bound_of(work, card, budget);
+        const lab::RunJob job{.work = work, .card = card, .budget_bytes = budget, .passes = 12};
+        const std::vector<std::pair<std::string, std::function<lab::AnyEvictor(const lab::Setting&)>>> evictors{
+            {"lru", [](const lab::Setting&) { return lab::AnyEvictor{evict::Lru{}}; }},
+            {"lfu", [](const lab::Setting&) { return lab::AnyEvictor{evict::Lfu{}}; }},
+            {"s3fifo", [](const lab::Setting&) { return lab::AnyEvictor{evict::S3Fifo{}}; }},
+            {"expecteduse", [](const lab::Setting&) { return lab::AnyEvictor{evict::ExpectedUse{}}; }},
+            {"staticsplit", [](const lab::Setting&) { return lab::AnyEvictor{evict::StaticSplit{}}; }},
+            {"scheduled", [](const lab::Setting&) { return lab::AnyEvictor{evict::Scheduled{}}; }},
+            {"belady", [](const lab::Setting& setting) {
+                 return lab::AnyEvictor{evict::Belady{{.recorded = *setting.future}}};
+             }}};
+        for (const auto& [name, make] : evictors) {
+            CAPTURE(seed);
+            CAPTURE(name);
+            const auto counts =
+                lab::simulate<Weights>(job, [&](const lab::Setting& setting, Weights::Options& options) {
+                    options.policies.evictor = make(setting);
+                    options.policies.prefetcher = seed % 3 == 0 ? lab::AnyPrefetcher{prefetch::Lookahead<3>{}}
+                                                                : lab::AnyPrefetcher{prefetch::Scheduled{}};
+                });
+            if (!counts) {
+                CHECK(counts.error().kind() == ErrorKind::budget);
+                continue;
+            }
+            ++ran;
+            // What is on the device when the measured passes begin may be more than at their end.
+            const double passes = work.is_known ? 12 : 6;
+            const double slack =
+                work.is_known ? static_cast<double>(budget) / card.link.to_device_bytes_per_second / passes : 0;
+            CHECK(counts->pass_seconds >= bound - slack);
+            CHECK(counts->pass_seconds >= counts->compute_seconds);
+            CHECK(counts->held_bytes <= budget);
+        }
+    }
+    CHECK(ran > 50);
+}
+
+TEST_CASE("with equal sizes Belady reaches the fewest misses that there are") {
+    for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+        CAPTURE(seed);
+        std::mt19937 random{seed};
+        const std::uint32_t storages = 2 + static_cast<std::uint32_t>(random() % 5);
+        const std::uint32_t capacity = 1 + static_cast<std::uint32_t>(random() % 4);
+        std::vector<StorageId> accesses;
+        std::vector<std::uint64_t> offsets{0};
+        for (std::uint32_t i = 0; i < 14; ++i) {
+            accesses.push_back(StorageId{static_cast<std::uint32_t>(random() % storages)});
+            offsets.push_back(accesses.size());
+        }
+        const UseOrder order = *UseOrder::try_from(offsets, accesses, storages, Cycle::one_shot);
+        const std::vector<std::uint64_t> bytes(storages, 10);
+        evict::Belady belady;
+        const auto counts = trace::replay_cache(accesses, {bytes, std::uint64_t{10} * capacity, &order}, belady);
+        REQUIRE(counts);
+
+        // Every set of storages that can be there, with the fewest misses that lead to it.
+        std::map<std::uint32_t, std::uint64_t> reached{{0, 0}};
+        for (const StorageId id : accesses) {
+            std::map<std::uint32_t, std::uint64_t> next;
+            const auto reach = [&](std::uint32_t set, std::uint64_t misses) {
+                const auto [found, is_new] = next.try_emplace(set, misses);
+                if (!is_new) { found->second = std::min(found->second, misses); }
+            };
+            const std::uint32_t bit = 1U << index(id);
+            for (const auto& [set, misses] : reached) {
+                if ((set & bit) != 0) {
+                    reach(set, misses);
+                } else if (static_cast<std::uint32_t>(std::popcount(set)) < capacity) {
+                    reach(set | bit, misses + 1);
+                } else {
+                    for (std::uint32_t i = 0; i < storages; ++i) {
+                        if ((set >> i & 1U) != 0) { reach((set & ~(1U << i)) | bit, misses + 1); }
+                    }
+                }
+            }
+            reached = std::move(next);
+        }
+        std::uint64_t fewest = UINT64_MAX;
+        for (const auto& [set, misses] : reached) { fewest = std::min(fewest, misses); }
+        CHECK(counts->misses == fewest);
+    }
+}
