@@ -343,12 +343,15 @@ private:
         torn_ = true;
         ++generation_;
         if (!is_same_image) {
-            close();
+            if (is_open_) {
+                if (auto closed = pool_.try_close(); !closed) { return closed; }
+                is_open_ = false;
+            }
             if (auto opened = pool_.open(*stage_.device, plan.image_bytes()); !opened) { return opened; }
             is_open_ = true;
         }
         if (auto arranged = pool_.arrange(plan.slots_held(), table); !arranged) {
-            if (!is_same_image) { close(); }
+            if (!is_same_image) { close(); }  // its addresses are not those of the plan in force
             return arranged;
         }
         torn_ = false;

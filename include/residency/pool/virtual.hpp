@@ -31,6 +31,7 @@ concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_in
                           { c.slot_of(slots) } -> std::same_as<std::uint32_t>;
                           { c.base() } -> std::same_as<std::byte*>;
                           { c.held_bytes() } -> std::same_as<std::uint64_t>;
+                          { p.try_close() } -> std::same_as<Status>;
                           { p.close() } noexcept;
                           { p.abandon() } noexcept;
                       };
@@ -160,17 +161,29 @@ public:
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return slots_.size() * chunk_bytes_; }
     [[nodiscard]] std::uint32_t slot_of(std::uint32_t chunk) const noexcept { return table_[chunk]; }
 
-    /// Precondition: every stream is drained.
-    void close() noexcept {
-        if (device_ == nullptr) { return; }
+    /// Gives everything back. On failure nothing is lost track of: arrange() or try_close() go on from there. Precondition: every
+    /// stream is drained.
+    [[nodiscard]] Status try_close() {
+        if (device_ == nullptr) { return {}; }
         for (std::size_t chunk = 0; chunk < table_.size();) {
             std::size_t end = chunk;
             while (end < table_.size() && table_[end] != none) { ++end; }
             if (end > chunk) {
-                static_cast<void>(device_->unmap(address(chunk), (end - chunk) * chunk_bytes_).has_value());
+                if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
             }
-            chunk = end + 1;
+            for (; chunk < end; ++chunk) { table_[chunk] = none; }
+            ++chunk;
         }
+        if (auto done = shrink(0); !done) { return done; }
+        if (base_ != nullptr) {
+            if (auto done = device_->release(base_, table_.size() * chunk_bytes_); !done) { return done; }
+        }
+        abandon();
+        return {};
+    }
+    /// The same; what fails twice is left behind.
+    void close() noexcept {
+        if (try_close() || try_close()) { return; }
         for (const auto slot : slots_) { static_cast<void>(device_->destroy_chunk(slot).has_value()); }
         if (base_ != nullptr) { static_cast<void>(device_->release(base_, table_.size() * chunk_bytes_).has_value()); }
         abandon();
