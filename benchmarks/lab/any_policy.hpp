@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -38,8 +38,8 @@ private:
 class AnyEvictor {
 public:
     AnyEvictor() : AnyEvictor{residency::evict::Lru{}} {}
-    template <residency::evict::EvictionPolicy E>
-        requires(!std::same_as<E, AnyEvictor>)
+    template <class E>
+        requires(!std::same_as<E, AnyEvictor> && residency::evict::EvictionPolicy<E>)
     explicit AnyEvictor(E evictor) : evictor_{std::make_unique<Model<E>>(std::move(evictor))} {}
 
     [[nodiscard]] residency::Status attach(const residency::evict::Context& context) {
@@ -98,8 +98,8 @@ public:
     static constexpr bool interruptible = false;
 
     AnyPrefetcher() : AnyPrefetcher{residency::prefetch::None{}} {}
-    template <residency::prefetch::PrefetchPolicy P>
-        requires(!std::same_as<P, AnyPrefetcher> && !P::interruptible)
+    template <class P>
+        requires(!std::same_as<P, AnyPrefetcher> && residency::prefetch::PrefetchPolicy<P> && !P::interruptible)
     explicit AnyPrefetcher(P prefetcher) : prefetcher_{std::make_unique<Model<P>>(std::move(prefetcher))} {}
 
     [[nodiscard]] residency::Status attach(const residency::prefetch::Context& context) {
