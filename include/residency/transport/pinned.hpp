@@ -46,7 +46,7 @@ public:
         copies_.clear();
         for (const Fetch& fetch : fetches) {
             const std::byte* from = host_[index(fetch.storage)] + fetch.offset_bytes;
-            if (!copies_.empty()) {
+            if (!copies_.empty() && !fetch.begins_allocation) {
                 Copy& last = copies_.back();
                 if (static_cast<const std::byte*>(last.from) + last.bytes == from &&
                     static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {

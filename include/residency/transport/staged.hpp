@@ -123,7 +123,7 @@ private:
                 const Source& source = sources_[index(fetch.storage)];
                 if (goes_straight(source, fetch.storage)) {
                     const std::byte* from = source.memory + fetch.offset_bytes;
-                    if (!straight_.empty()) {
+                    if (!straight_.empty() && !fetch.begins_allocation) {
                         Copy& last = straight_.back();
                         if (static_cast<const std::byte*>(last.from) + last.bytes == from &&
                             static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {

@@ -20,6 +20,8 @@ struct Fetch {
     std::uint64_t offset_bytes = 0;
     std::uint64_t bytes = 0;
     void* to = nullptr;
+    /// An allocation begins there. CUDA refuses a copy across two allocations, even where they are neighbours.
+    bool begins_allocation = false;
 };
 
 /// How the bytes travel: enqueues them on the copy stream.
