@@ -131,7 +131,7 @@ public:
                 constants.emplace_back();
                 folded.push_back(false);
             }
-            if (number + 1 != constants.size()) {
+            if (constants.empty() || number != constants.size() - 1) {
                 return broken("entry " + std::to_string(number) + " is out of order");
             }
             AotiConstant& constant = constants.back();
