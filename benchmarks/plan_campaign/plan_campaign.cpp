@@ -168,6 +168,33 @@ int main(int count, char** arguments) {
                 {"budgets", "25 to 95 % of the weights, in whole chunks, as a pool rounds them"}};
     for (const Series& series : all) { report[series.name] = summary(series); }
 
+    // Decode of Llama-3-8B on a card that reads weights at 4 TB/s and takes no less than 2 us a step.
+    Json decode = Json::array();
+    campaign::Shape llama = campaign::llama("llama-3-8b", 32, 4096, 1024, 14336, 128256);
+    std::uint64_t weights = 0;
+    for (std::uint32_t i = 0; i < llama.problem.steps(); ++i) {
+        const std::uint64_t bytes = llama.problem.storage_bytes[i];
+        llama.problem.compute_seconds[i] = (std::max)(2e-6, static_cast<double>(bytes) / 4e12);
+        weights += bytes;
+    }
+    for (const int percent : {10, 25, 50, 75, 90, 95}) {
+        plan::Problem problem = llama.problem;
+        problem.budget_bytes = weights / 100 * static_cast<std::uint64_t>(percent);
+        Json row{{"budget_percent", percent}};
+        for (const bool captured : {false, true}) {
+            const auto made = plan::make_plan(problem, {.captured = captured});
+            if (!made) { return 1; }
+            const double floor = plan::latency_floor(problem, made->budget_bytes(), problem.link.latency_seconds);
+            row[captured ? "captured" : "eager"] = {
+                {"over_bound", made->predicted_seconds() / made->bound_seconds()},
+                {"over_reference", made->predicted_seconds() / (std::max)(made->bound_seconds(), floor)},
+                {"calls", made->calls().size()},
+                {"cut", made->cut()}};
+        }
+        decode.push_back(std::move(row));
+    }
+    report["llama_3_8b_decode"] = std::move(decode);
+
     if (!skip_scaling) {
         Json scaling = Json::array();
         for (const std::uint32_t steps : {100u, 400u, 1000u, 10000u, 100000u}) {

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/plan/token_ring.hpp"
+
+#include <doctest/doctest.h>
+
+#include "residency/plan/bounds.hpp"
+#include "residency/plan/check.hpp"
+#include "residency/plan/draft.hpp"
+#include "residency/plan/simulate.hpp"
+#include "tests/support/planning.hpp"
+
+namespace plan = residency::plan;
+using residency::testing::Dice;
+using residency::testing::total_bytes;
+
+namespace {
+
+/// Steps of one storage of whole chunks; `share` of the weights fits.
+plan::Problem ring_problem(Dice& dice, std::uint32_t steps, double ratio, double share) {
+    plan::Problem problem;
+    for (std::uint32_t i = 0; i < steps; ++i) {
+        problem.storage_bytes.push_back(dice(2, 40) * problem.chunk_bytes);
+        problem.add_step({&i, 1});
+    }
+    const auto bytes = static_cast<double>(total_bytes(problem));
+    for (std::uint32_t i = 0; i < steps; ++i) {
+        problem.compute_seconds.push_back(ratio * bytes / problem.link.bytes_per_second / steps * (0.5 + dice.real()));
+    }
+    problem.budget_bytes = static_cast<std::uint64_t>(bytes * share) / problem.chunk_bytes * problem.chunk_bytes;
+    return problem;
+}
+
+}  // namespace
+
+TEST_CASE("a ring streams the deficit and itself, and is as fast as it says") {
+    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        const plan::Problem problem = ring_problem(dice, 60, 0.01 + dice.real(), 0.3 + 0.6 * dice.real());
+        const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
+        const std::vector<bool> hold(image.cells.size(), false);
+        for (const bool thorough : {false, true}) {
+            plan::TokenRing ring{
+                problem, image, hold, problem.budget_bytes / problem.chunk_bytes, {.thorough = thorough}};
+            REQUIRE(ring.deficit() == (total_bytes(problem) - problem.budget_bytes) / problem.chunk_bytes);
+            const plan::RingSolution found = ring.search();
+            REQUIRE(found.found);
+            CHECK(found.streamed == ring.deficit() + found.slots);
+            std::uint64_t chunks = 0;
+            for (const plan::RingSolution::Piece& piece : found.pieces) { chunks += piece.chunks; }
+            CHECK(chunks == found.streamed);
+
+            plan::PlanData data = plan::assemble(problem, image, ring.draft(found), false);
+            data.budget_bytes = problem.budget_bytes;
+            CHECK(data.held_bytes == problem.budget_bytes);
+            CHECK(data.bytes_per_pass == found.streamed * problem.chunk_bytes);
+            CHECK(plan::check(plan::Plan{data}, problem).has_value());
+            const double seconds = plan::simulate(data, problem.link, problem.compute_seconds);
+            CHECK(seconds == doctest::Approx(found.seconds).epsilon(1e-4));
+            const double reference =
+                std::max(plan::exact_bound(problem, problem.budget_bytes),
+                         plan::latency_floor(problem, problem.budget_bytes, problem.link.latency_seconds));
+            CHECK(seconds <= reference * (thorough ? 1.03 : 1.05));
+        }
+    }
+}
+
+TEST_CASE("a thorough search is no slower than a quick one") {
+    for (std::uint64_t seed = 20; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        const plan::Problem problem = ring_problem(dice, 40, dice.real(), 0.4 + 0.5 * dice.real());
+        const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
+        const std::vector<bool> hold(image.cells.size(), false);
+        const std::uint64_t budget = problem.budget_bytes / problem.chunk_bytes;
+        const double quick = plan::TokenRing{problem, image, hold, budget, {.thorough = false}}.search().seconds;
+        const double thorough = plan::TokenRing{problem, image, hold, budget, {.thorough = true}}.search().seconds;
+        CHECK(thorough <= quick * (1 + 3e-3));
+    }
+}
