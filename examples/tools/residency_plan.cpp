@@ -125,18 +125,16 @@ plan::Problem read_problem(const Json& in) {
 std::uint64_t read_budget(const std::string& text, const plan::Problem& problem) {
     const auto budget = residency::Budget::try_parse(text);
     if (!budget) { throw Refused{budget.error().message()}; }
-    std::uint64_t total = 0;
-    for (const std::uint64_t b : problem.storage_bytes) { total += b; }
-    switch (budget->kind()) {
-        case residency::BudgetKind::bytes: return budget->amount();
-        case residency::BudgetKind::percent_of_weights: {
-            const double share = static_cast<double>(budget->amount()) / 100;
-            return static_cast<std::uint64_t>(share * static_cast<double>(total));
-        }
-        default:
-            throw Refused{"budget \"" + text +
-                          "\": there is no device here, give bytes or a percentage of the weights"};
+    if (budget->kind() == residency::BudgetKind::automatic ||
+        budget->kind() == residency::BudgetKind::percent_of_free) {
+        throw Refused{"budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
     }
+    residency::BudgetContext context;
+    for (const std::uint64_t b : problem.storage_bytes) { context.streamed_bytes += b; }
+    const auto resolved = budget->try_resolve(context);
+    if (!resolved) { throw Refused{resolved.error().message()}; }
+    // A share that rounds to nothing is not the zero that asks for the floor.
+    return budget->amount() == 0 ? 0 : std::max<std::uint64_t>(resolved->asked_bytes, 1);
 }
 
 // One entry for each storage that a copy holds bytes of, with the device ranges that they come to.
@@ -233,7 +231,8 @@ int main(int count, char** arguments) {
     CLI::App app{"Plans what stays on the device and what streams, and when.", "residency-plan"};
     std::string file, budget;
     app.add_option("FILE", file, "the problem as JSON; - reads standard input")->required();
-    app.add_option("--budget", budget, "in place of the problem's budget_bytes: bytes, 8GiB, 60%; 0 is the floor");
+    const auto* const said =
+        app.add_option("--budget", budget, "in place of the problem's budget_bytes: bytes, 8GiB, 60%; 0 is the floor");
     try {
         app.parse(count, arguments);
     } catch (const CLI::ParseError& error) {
@@ -253,7 +252,7 @@ int main(int count, char** arguments) {
             return true;
         };
         plan::Problem problem = read_problem(Json::parse(read_all(file), no_duplicates));
-        if (!budget.empty()) { problem.budget_bytes = read_budget(budget, problem); }
+        if (said->count() != 0) { problem.budget_bytes = read_budget(budget, problem); }
         const residency::Result<plan::Plan> made = plan::make_plan(problem, {.fixed_slots = false});
         if (!made) { throw Refused{made.error().message()}; }
         std::cout << print_plan(problem, *made).dump(1) << '\n';

@@ -217,6 +217,8 @@ private:
             return {};
         }
         [[nodiscard]] Status trim() {
+            // What was deallocated without a stream is complete, once this stream has been there.
+            if (auto there = device->synchronize(stream); !there) { return there; }
             if (auto trimmed = device->trim(pool); !trimmed) { return trimmed; }
             return settle();
         }
