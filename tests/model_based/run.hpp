@@ -81,7 +81,14 @@ private:
     Runner(const Scenario& scenario, Device& device) : scenario_{scenario}, device_{device} {}
 
     std::string run_all(Tally& tally) {
-        if (!prepare()) { return failure_; }
+        if (prepare()) { run_operations(tally); }
+        weights_.reset();
+        catalog_ = {};
+        schedules_ = {};
+        for (const auto stream : streams_) { static_cast<void>(device_.destroy_stream(stream).has_value()); }
+        return failure_;
+    }
+    void run_operations(Tally& tally) {
         for (const Op& op : scenario_.ops) {
             apply(op);
             ++tally.operations;
@@ -108,11 +115,6 @@ private:
             tally.leases += statistics.total.acquires;
             if (*verified_ != launched_) { fail("a kernel did not run"); }
         }
-        weights_.reset();
-        catalog_ = {};
-        schedules_ = {};
-        for (const auto stream : streams_) { static_cast<void>(device_.destroy_stream(stream).has_value()); }
-        return failure_;
     }
 
     void fail(const std::string& what) {

@@ -47,7 +47,7 @@ int main() {
     check<evict::Lru, prefetch::None, StreamOrdered>("Lru, None, StreamOrdered", 1500);
     check<evict::Scheduled, prefetch::Lookahead<2>, Slab>("Scheduled, Lookahead, Slab", 1500);
     check<evict::Lru, Guesses<false>, StreamOrdered>("Lru, guesses, StreamOrdered", 1500);
-    check<evict::Lru, Guesses<true>, Slab>("Lru, guesses of several pieces, Slab", 60, 1500);
-    check<evict::Planned, prefetch::Planned, residency::pool::Virtual<Device>>("Planned", 1500, 6);
+    check<evict::Lru, Guesses<true>, Slab>("Lru, guesses of several pieces, Slab", 40, 1500);
+    check<evict::Planned, prefetch::Planned, residency::pool::Virtual<Device>>("Planned", 250, 6);
     return 0;
 }

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: who leaves: the first parameter has to model evict::EvictionPolicy, or be evict::Planned
+#include "residency/core/residency.hpp"
+#include "residency/device/simulated.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/planned.hpp"
+
+using namespace residency;
+
+#ifdef SHOULD_FAIL
+using Weights = Residency<prefetch::None, prefetch::None, pool::Slab<SimulatedDevice>>;
+#else
+using Weights = Residency<evict::Lru, prefetch::None, pool::Slab<SimulatedDevice>>;
+#endif
+
+int main() {
+    SimulatedDevice device;
+    return Weights::try_create(device, {}) ? 0 : 1;
+}
