@@ -152,6 +152,28 @@ TEST_CASE("C23: a foreign capture is refused with the reason, at the pass and at
     must(device.destroy_stream(captured));
 }
 
+TEST_CASE("C23: residents that have arrived are known to be there when a foreign capture of another stream begins") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, 4096);
+    const Stream stream = must(device.create_stream()), captured = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 1 << 20, in_order(model));
+        run_pass(weights, model, stream);
+        must(device.synchronize());
+        must(device.begin_capture(captured));
+        run_pass(weights, model, captured);
+        const auto graph = must(device.end_capture(captured));
+        const auto verified = *model.verified;
+        must(device.launch(graph, captured));
+        must(device.synchronize());
+        CHECK(*model.verified == verified + std::uint64_t{4} * 4096);
+        CHECK(*model.wrong == 0);
+        must(device.destroy_graph(graph));
+    }
+    must(device.destroy_stream(stream));
+    must(device.destroy_stream(captured));
+}
+
 TEST_CASE("C23: where everything is resident and has arrived, a capture works and its replay reads the right bytes") {
     CheckedDevice device;
     const Model model = uniform_model(device, 4, 4096);

@@ -377,6 +377,27 @@ TEST_CASE("C23: a foreign capture is refused where weights stream, at once and u
     must(device.destroy_stream(eager));
 }
 
+TEST_CASE("C23: a graph launched on a stream that somebody captures is refused, and that capture is unharmed") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 3 * chunk);
+    const Stream stream = must(device.create_stream()), captured = must(device.create_stream());
+    {
+        auto weights = make(device, model, 8 * chunk, in_order(model));
+        auto graph = must(weights.try_capture(stream, plain(device, model, weights, stream)));
+        must(graph.try_launch(stream));
+        must(device.begin_capture(captured));
+        const auto refused = graph.try_launch(captured);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::unsupported);
+        must(device.destroy_graph(must(device.end_capture(captured))));
+        must(graph.try_launch(captured));
+        run_pass(weights, model, captured);
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+    must(device.destroy_stream(captured));
+}
+
 TEST_CASE("whichever call fails while a pass is captured: a whole graph or none, and everything as before") {
     const Steps steps{{0}, {1, 2}, {3}, {4}, {5, 0}, {6}, {7}};
     std::uint64_t failures = 0;

@@ -37,7 +37,7 @@ public:
     ~CapturedPass() { destroy(); }
 
     /// One pass on a stream, after everything that this Residency did before. Does not block. Errors: stale, wrong_state (a pass is
-    /// open), or the device's own.
+    /// open), unsupported (the stream is being captured), or the device's own.
     [[nodiscard]] Status try_launch(Stream stream) {
         RESIDENCY_ASSERT(engine_ != nullptr, "launch a graph that was captured");
         return engine_->launch(graph_, generation_, stream);

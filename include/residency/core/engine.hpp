@@ -90,6 +90,8 @@ public:
             if (auto resumed = resume(); !resumed) { return resumed; }
             if (auto learned = learn(); !learned) { return learned; }
             if (auto polled = executor_.begin_pass(); !polled) { return polled; }
+        } else if (auto polled = executor_.poll_arrivals(); !polled) {
+            return polled;
         }
         auto primary = executor_.reader(stream);
         if (!primary) { return primary.error(); }
@@ -277,6 +279,13 @@ public:
             return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
         }
         if (executor_.is_broken()) { return broken(); }
+        const auto capturing = device_->is_capturing(stream);
+        if (!capturing) { return capturing.error(); }
+        if (*capturing) {
+            return Error{ErrorKind::unsupported,
+                         "the stream is being captured: a captured pass is launched by itself, not as part of another "
+                         "graph"};
+        }
         if (lost_graph_) {
             if (auto drained = executor_.drain_device(); !drained) { return drained; }
             lost_graph_ = false;
@@ -358,6 +367,10 @@ public:
             adopt_order();
             if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
             static_cast<void>(set_order().has_value());
+        } else if (step_clock_.is_open()) {
+            // The steps to be measured are others now; without events they are not.
+            step_clock_.close(*device_);
+            if (auto opened = step_clock_.open(*device_, schedule_.size()); !opened) { fail(opened.error()); }
         }
         return ordered;
     }

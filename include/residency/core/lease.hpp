@@ -118,7 +118,10 @@ public:
     [[nodiscard]] explicit operator bool() const noexcept { return engine_ != nullptr; }
 
     /// The lease on a stream, by default the pass's own. The ticket is spent, also on failure.
-    [[nodiscard]] Result<Lease<Engine>> try_lease() { return try_lease(engine_->pass_stream()); }
+    [[nodiscard]] Result<Lease<Engine>> try_lease() {
+        RESIDENCY_ASSERT(engine_ != nullptr, "the ticket is spent");
+        return try_lease(engine_->pass_stream());
+    }
     [[nodiscard]] Result<Lease<Engine>> try_lease(Stream stream) {
         RESIDENCY_ASSERT(engine_ != nullptr, "the ticket is spent");
         Lease<Engine> lease{std::exchange(engine_, nullptr), id_};

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <initializer_list>
 #include <optional>
@@ -102,8 +103,10 @@ private:
             return engine_->acquire_weights(std::span{&what, 1}, stream);
         } else if constexpr (std::same_as<What, Schedule::Step>) {
             const Schedule& own = engine_->schedule();
-            // A step of another schedule is what it reads, not where it stands.
-            if (what.position < own.size() && own[what.position].weights.data() == what.weights.data()) {
+            // A step of another schedule is what it reads, not where it stands, unless both are the same.
+            if (what.position < own.size() &&
+                (own[what.position].weights.data() == what.weights.data() ||
+                 std::ranges::equal(own[what.position].weights, what.weights))) {
                 return engine_->acquire_step(what.position, stream);
             }
             return engine_->acquire_weights(what.weights, stream);

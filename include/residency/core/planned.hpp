@@ -334,6 +334,7 @@ private:
         if (!is_same_image) {
             there_.assign(table.size(), false);
         } else {
+            there_.resize(table.size(), false);  // a failed change of the image leaves the length of another
             const std::vector<std::uint32_t> shared = count_chunks(slot_);
             for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
                 there_[chunk] =
@@ -543,6 +544,7 @@ private:
     }
     /// Residents, and calls [0, cut) of the pass, in their places.
     [[nodiscard]] Status reach_cut() {
+        if (auto awaited = await_lost_uses(); !awaited) { return awaited; }
         if (auto brought = bring_residents(none); !brought) { return brought; }
         for (std::size_t i = displaced_.size(); i-- > 0;) {
             const std::uint32_t chunk = displaced_[i];

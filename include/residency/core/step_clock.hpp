@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "residency/device/device.hpp"
@@ -30,7 +31,7 @@ public:
                 events_.push_back(*created);
             }
         }
-        passes_ = 0;
+        passes_ = attempts_ = 0;
         return {};
     }
     void close(D& device) noexcept {
@@ -39,16 +40,23 @@ public:
         marks_.clear();
     }
 
+    [[nodiscard]] bool is_open() const noexcept { return !marks_.empty(); }
     [[nodiscard]] bool is_running() const noexcept { return !marks_.empty() && passes_ < passes_wanted; }
     [[nodiscard]] bool has_passes() const noexcept { return !marks_.empty() && passes_ >= passes_wanted; }
 
     [[nodiscard]] Status start(D& device, std::uint32_t step, typename D::Stream stream) {
-        marks_[step].is_set = false;
-        return device.record(marks_[step].from, stream);
+        Mark& mark = marks_[step];
+        mark.is_set = false;
+        auto done = device.record(mark.from, stream);
+        mark.is_started = static_cast<bool>(done);
+        return done;
     }
+    /// Nothing where the step was not started, as one whose lease was a ticket.
     [[nodiscard]] Status stop(D& device, std::uint32_t step, typename D::Stream stream) {
-        auto done = device.record(marks_[step].to, stream);
-        marks_[step].is_set = static_cast<bool>(done);
+        Mark& mark = marks_[step];
+        if (!std::exchange(mark.is_started, false)) { return {}; }
+        auto done = device.record(mark.to, stream);
+        mark.is_set = static_cast<bool>(done);
         return done;
     }
     void pass_ended() noexcept { ++passes_; }
@@ -75,6 +83,7 @@ public:
 private:
     struct Mark {
         typename D::Event from{}, to{};
+        bool is_started = false;
         bool is_set = false;
     };
     static constexpr std::uint32_t passes_wanted = 2;

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Steps measured on the device, and the plan made of them.
+#include "residency/core/step_clock.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "tests/planned/support.hpp"
+
+using namespace planned;
+
+namespace {
+
+Weights make_learning(Device& device, const Model& model, std::uint64_t budget, Schedule schedule) {
+    auto learning = options(budget, std::move(schedule));
+    learning.learn = learning.strict = true;
+    return must(Weights::try_create(device, model.catalog, std::move(learning)));
+}
+/// A pass over the steps of a schedule that need not be the one in force.
+void run_steps(Weights& weights, Device& device, const Model& model, const Schedule& schedule, Stream stream) {
+    auto pass = must(weights.try_begin(stream));
+    for (const auto& step : schedule) { run_step(device, model, pass, step, stream); }
+    must(pass.try_end());
+    must(weights.try_drain());
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("planned learning");
+
+TEST_CASE("the steps of the declared schedule are the same steps after others were measured") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 2 * chunk);
+    const Stream stream = must(device.create_stream());
+    const auto declared = schedule_of(model, {{0}, {0}, {1}, {2}, {2, 3}, {4}, {5}}, residency::Cycle::cyclic,
+                                      std::chrono::milliseconds{900});
+    {
+        auto weights = make_learning(device, model, 6 * chunk, declared);
+        for (int pass = 0; pass < 6; ++pass) { run_steps(weights, device, model, declared, stream); }
+        CHECK(weights.schedule()[0].compute < declared[0].compute);
+        CHECK(weights.statistics().total.divergences == 0);
+        CHECK(*model.wrong == 0);
+        CHECK_FALSE(weights.failure().has_value());
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("steps that are requested ahead are not measured, and passes go on") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 2 * chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make_learning(device, model, 6 * chunk, in_order(model));
+        for (int i = 0; i < 24; ++i) {
+            auto pass = must(weights.try_begin(stream));
+            for (const auto& step : weights.schedule()) {
+                auto ticket = must(pass.try_request(step));
+                auto lease = must(ticket.try_lease());
+                for (const auto id : step.weights) { verify(device, model, lease, id, stream); }
+            }
+            must(pass.try_end());
+            must(weights.try_drain());
+        }
+        CHECK(*model.wrong == 0);
+        CHECK_FALSE(weights.failure().has_value());
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("another schedule before the measured passes are over is measured instead") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 2 * chunk);
+    const Stream stream = must(device.create_stream());
+    Steps longer;
+    for (std::uint32_t i = 0; i < 600; ++i) { longer.push_back({i / 100}); }
+    for (const Steps& next : {longer, Steps{{0}, {1, 2}}}) {
+        const auto schedule = schedule_of(model, next, residency::Cycle::cyclic, std::chrono::milliseconds{900});
+        auto weights = make_learning(device, model, 12 * chunk, in_order(model));
+        run_pass(weights, model, stream);
+        must(weights.try_set_schedule(schedule));
+        for (int pass = 0; pass < 4; ++pass) { run_steps(weights, device, model, schedule, stream); }
+        CHECK(weights.schedule().size() == next.size());
+        CHECK(weights.schedule()[0].compute < schedule[0].compute);
+        CHECK(*model.wrong == 0);
+        CHECK_FALSE(weights.failure().has_value());
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_SUITE_END();
