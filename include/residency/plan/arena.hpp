@@ -38,9 +38,9 @@ public:
                 total_ += room_of(s);
             }
         }
-        std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
+        std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
             if (image.first_use[a] != image.first_use[b]) { return image.first_use[a] < image.first_use[b]; }
-            return image.last_use[a] < image.last_use[b];
+            return image.last_use[a] != image.last_use[b] ? image.last_use[a] < image.last_use[b] : a < b;
         });
         everything_streams();
     }
@@ -262,8 +262,9 @@ private:
         for (const std::uint32_t s : order_) {
             if (best_[s] == 0) { residents.push_back(s); }
         }
-        std::stable_sort(residents.begin(), residents.end(),
-                         [&](std::uint32_t a, std::uint32_t b) { return image_.first_use[a] < image_.first_use[b]; });
+        std::sort(residents.begin(), residents.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return image_.first_use[a] != image_.first_use[b] ? image_.first_use[a] < image_.first_use[b] : a < b;
+        });
         for (const std::uint32_t s : residents) {
             data.residents.push_back(copy_of(s, at));
             at += room_of(s);

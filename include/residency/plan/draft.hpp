@@ -166,8 +166,9 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
     std::uint32_t slot = draft.slots_used;
     if (draft.explicit_residents) {
         std::vector<Draft::Move> residents = draft.residents;
-        std::stable_sort(residents.begin(), residents.end(),
-                         [](const Draft::Move& a, const Draft::Move& b) { return a.needed_by < b.needed_by; });
+        std::sort(residents.begin(), residents.end(), [](const Draft::Move& a, const Draft::Move& b) {
+            return a.needed_by != b.needed_by ? a.needed_by < b.needed_by : a.chunk_begin < b.chunk_begin;
+        });
         for (const Draft::Move& move : residents) {
             for (std::uint32_t c = move.chunk_begin; c < move.chunk_end; ++c) {
                 place(c, draft.slots[move.slots_begin + (c - move.chunk_begin)]);
@@ -192,7 +193,8 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
             }
         }
     }
-    std::stable_sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.first < b.first; });
+    std::sort(kept.begin(), kept.end(),
+              [](const Kept& a, const Kept& b) { return a.first != b.first ? a.first < b.first : a.begin < b.begin; });
     for (const Kept& run : kept) {
         for (std::uint32_t c = run.begin; c < run.end; ++c) {
             if (vacant.empty()) {

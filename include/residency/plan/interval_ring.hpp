@@ -25,9 +25,10 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
     for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
         if (!hold[c]) { cells.push_back(c); }
     }
-    std::stable_sort(cells.begin(), cells.end(), [&](std::uint32_t a, std::uint32_t b) {
+    std::sort(cells.begin(), cells.end(), [&](std::uint32_t a, std::uint32_t b) {
         const Cell &x = image.cells[a], &y = image.cells[b];
-        return x.first != y.first ? x.first < y.first : x.last < y.last;
+        if (x.first != y.first) { return x.first < y.first; }
+        return x.last != y.last ? x.last < y.last : a < b;
     });
     using Free =
         std::tuple<std::int64_t, std::uint32_t, std::uint32_t>;  // released after (−1: before this pass), order, slot
@@ -65,11 +66,11 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
         for (std::size_t k = 0; k < opened.size(); ++k) {
             draft.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1};
         }
-        std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
             const auto rank = [&](std::uint32_t slot) {  // never read: first
                 return last_reader[slot] == none ? std::int64_t{-1} : std::int64_t{last_reader[slot]};
             };
-            return rank(a) < rank(b);
+            return rank(a) != rank(b) ? rank(a) < rank(b) : a < b;
         });
     }
     // A wait never goes back, so that calls that could start together do.

@@ -143,9 +143,10 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
             u = (std::max)(u, reads[s]);
         }
     }
-    std::stable_sort(apart.begin(), apart.end(), [&](std::uint32_t a, std::uint32_t b) {
+    std::sort(apart.begin(), apart.end(), [&](std::uint32_t a, std::uint32_t b) {
         if (uses[a] != uses[b]) { return uses[a] > uses[b]; }
-        return image.cells[a].last - image.cells[a].first > image.cells[b].last - image.cells[b].first;
+        const Cell &x = image.cells[a], &y = image.cells[b];
+        return x.last - x.first != y.last - y.first ? x.last - x.first > y.last - y.first : a < b;
     });
     const auto with = [&](std::size_t count) {
         std::vector<bool> hold = kept;

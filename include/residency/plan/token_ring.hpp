@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,7 @@ public:
     /// `hold`: cells of the image that stay (kept ones, and repeatedly read ones); the others may stream. `budget_chunks` counts all.
     TokenRing(const Problem& problem, const Image& image, const std::vector<bool>& hold, std::uint64_t budget_chunks,
               Config config)
-        : problem_{problem}, config_{config} {
+        : config_{config} {
         const std::uint32_t n = problem.steps();
         rate_ = problem.link.bytes_per_second / static_cast<double>(image.chunk_bytes);  // chunks a second
         latency_ = config.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
@@ -79,9 +80,10 @@ public:
             if (cell.chunk_begin < end) { parts_.push_back({cell.first, cell.last, cell.chunk_begin, end, 0}); }
             total += cell.chunks();
         }
-        std::stable_sort(parts_.begin(), parts_.end(), [](const RingPart& a, const RingPart& b) {
+        std::sort(parts_.begin(), parts_.end(), [](const RingPart& a, const RingPart& b) {
             if (a.first != b.first) { return a.first < b.first; }
-            return a.last != b.last ? a.last < b.last : a.missing > b.missing;
+            if (a.last != b.last) { return a.last < b.last; }
+            return a.missing != b.missing ? a.missing > b.missing : a.chunk_begin < b.chunk_begin;
         });
         part_offsets_.assign(n + 1, 0);
         capacity_.assign(n, 0.0);
@@ -158,8 +160,11 @@ public:
             }
         }
         // From the best few, one change at a time for as long as it helps.
-        const auto better = [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; };
-        std::stable_sort(seeds.begin(), seeds.end(), better);
+        const auto better = [](const Choice& a, const Choice& b) {
+            return std::tie(a.seconds, a.slots, a.blocks, a.kind, a.phase) <
+                   std::tie(b.seconds, b.slots, b.blocks, b.kind, b.phase);
+        };
+        std::sort(seeds.begin(), seeds.end(), better);
         const std::size_t starts = (std::min<std::size_t>)(seeds.size(), config_.thorough ? 3 : 1);
         std::vector<Choice> found;
         for (std::size_t k = 0; k < starts; ++k) {
@@ -220,7 +225,7 @@ public:
         // Refine it and, where the link or the steps leave something to gain, some others that are nearly as fast.
         double compute = 0;
         for (const double c : compute_) { compute += c; }
-        std::stable_sort(done_.begin(), done_.end(), better);
+        std::sort(done_.begin(), done_.end(), better);
         std::vector<Choice> starts_from{chosen};
         for (const Choice& choice : done_) {
             if (!config_.thorough || starts_from.size() > 2 || choice.seconds > best_.seconds * 1.02) { break; }
@@ -521,7 +526,6 @@ private:
         return true;
     }
 
-    const Problem& problem_;
     Config config_;
     double rate_ = 0, latency_ = 0;
     std::vector<double> compute_, capacity_, want_;
