@@ -218,12 +218,12 @@ TEST_CASE("broker: two models and a growing KV cache under one total, by the dri
                               << free.samples() << " samples: " << (free_before - free.least_bytes()) / MiB
                               << " MiB of a total of " << total / MiB);
         CHECK(free.samples() > 10);
-        CHECK(free_before - free.least_bytes() <= total);
+        CHECK(free_before - free.least_bytes() <= total + gpu::driver_own_bytes);
         CHECK(free_before - free.least_bytes() > total / 2);
     }
     CHECK(wrong == 0);
     CHECK(grown == 80);
-    CHECK(must(device->memory()).free_bytes == free_before);
+    CHECK(must(device->memory()).free_bytes + gpu::driver_own_bytes >= free_before);
     must(device->deallocate(a.sums));
     must(device->deallocate(b.sums));
     must(device->destroy_stream(stream));

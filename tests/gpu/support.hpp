@@ -18,6 +18,10 @@ namespace gpu {
 
 inline constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB, GiB = 1024 * MiB;
 
+/// What the driver takes of the device for streams and events of its own accord, a page of 2 MiB at a time, in a test; a
+/// sanitizer keeps its records there too. What the library holds is checked exactly where nothing else allocates.
+inline constexpr std::uint64_t driver_own_bytes = 4 * MiB;
+
 /// The value of a Result, or the end of the test case with its error.
 template <class R>
 decltype(auto) must(R&& result) {
