@@ -59,13 +59,15 @@ Counters run(const char* name, std::uint32_t places, bool& right) {
     using Weights = Residency<Evictor, prefetch::None, pool::Slab<SimulatedDevice>>;
     SimulatedDevice device;
     auto* const host = static_cast<std::byte*>(unwrap(device.allocate_host(layers * layer_bytes)));
-    for (std::uint64_t i = 0; i < layers * layer_bytes; ++i) { host[i] = static_cast<std::byte>(i * 0x9E3779B1U >> 24U); }
+    for (std::uint64_t i = 0; i < layers * layer_bytes; ++i) {
+        host[i] = static_cast<std::byte>(i * 0x9E3779B1U >> 24U);
+    }
     Counters counters;
     {
         CatalogBuilder builder;
         for (std::uint32_t i = 0; i < layers; ++i) {
-            builder.add("layer." + std::to_string(i), dtype::u8, {layer_bytes}, std::span{host + i * layer_bytes, layer_bytes},
-                        HostMemory::pinned);
+            builder.add("layer." + std::to_string(i), dtype::u8, {layer_bytes},
+                        std::span{host + i * layer_bytes, layer_bytes}, HostMemory::pinned);
         }
         typename Weights::Options options;
         options.budget = Budget::bytes(places * layer_bytes);

@@ -69,7 +69,8 @@ Weights make_weights(Device& device, std::int64_t storages, std::int64_t places,
 }
 
 using Cached = residency::Residency<residency::evict::Lru, residency::prefetch::None, residency::pool::Slab<Device>>;
-using Ahead = residency::Residency<residency::evict::Scheduled, residency::prefetch::Scheduled, residency::pool::Slab<Device>>;
+using Ahead =
+    residency::Residency<residency::evict::Scheduled, residency::prefetch::Scheduled, residency::pool::Slab<Device>>;
 
 /// The device calls of one acquire + end.
 void device_calls(benchmark::State& state) {

@@ -20,8 +20,8 @@ using CallKind = Device::CallKind;
 
 namespace {
 
-using InPieces = residency::Residency<residency::evict::Lru, residency::prefetch::Hinted,
-                                      residency::pool::StreamOrdered<Device>>;
+using InPieces =
+    residency::Residency<residency::evict::Lru, residency::prefetch::Hinted, residency::pool::StreamOrdered<Device>>;
 using Planned =
     residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
 
@@ -73,12 +73,16 @@ Outcome program(Device& device, const Model& model, Stream stream, Stream second
             if (!seen(lease)) { continue; }
             for (const auto id : step.weights) { verify(device, model, *lease, id, stream); }
             if (step.position % 3 == 1 && seen(lease->try_use_on(second))) {
-                for (const auto id : step.weights) { verify(device, model, *lease, id, second, std::chrono::microseconds{80}); }
+                for (const auto id : step.weights) {
+                    verify(device, model, *lease, id, second, std::chrono::microseconds{80});
+                }
             }
             if (step.position % 2 == 0) { last = std::move(*lease); }
         }
         if (auto ticket = pass->try_request(weight(0)); seen(ticket)) {
-            if (auto lease = ticket->try_lease(second); seen(lease)) { verify(device, model, *lease, weight(0), second); }
+            if (auto lease = ticket->try_lease(second); seen(lease)) {
+                verify(device, model, *lease, weight(0), second);
+            }
         }
         last.reset();
         seen(pass->try_end());
@@ -125,11 +129,18 @@ void every_failure() {
                 std::uint64_t left = 0;
                 std::uint64_t calls = 0;
                 {
-                    const Model model = make_model(
-                        device, {{4096}, {4096}, {3000}, {4096}, {4096}, {4096}, {4000}, {256, residency::Placement::resident}});
+                    const Model model = make_model(device, {{4096},
+                                                            {4096},
+                                                            {3000},
+                                                            {4096},
+                                                            {4096},
+                                                            {4096},
+                                                            {4000},
+                                                            {256, residency::Placement::resident}});
                     const auto before = device.statistics().of(kind);
                     device.fail(kind, nth, error);
-                    const std::string where = std::string{residency::simulation::name(kind)} + " " + std::to_string(nth);
+                    const std::string where =
+                        std::string{residency::simulation::name(kind)} + " " + std::to_string(nth);
                     CAPTURE(where);
                     const Outcome outcome = program<Weights>(device, model, stream, second);
                     calls = device.statistics().of(kind) - before;
@@ -140,7 +151,8 @@ void every_failure() {
                     CHECK(*model.wrong == 0);
                     for (const auto& report : device.reports()) {
                         // A pool that could not be given something back cannot be destroyed either.
-                        const bool follows = gives_back(kind) && report.kind == residency::simulation::ReportKind::misuse;
+                        const bool follows =
+                            gives_back(kind) && report.kind == residency::simulation::ReportKind::misuse;
                         CHECK_MESSAGE(follows, report.text);
                     }
                 }
@@ -150,7 +162,9 @@ void every_failure() {
                 // What could not be given back is still there; nothing else is.
                 for (const auto& leak : device.leaks()) {
                     ++left;
-                    if (!gives_back(kind)) { FAIL_CHECK(residency::simulation::name(kind) << " " << nth << " left: " << leak.what); }
+                    if (!gives_back(kind)) {
+                        FAIL_CHECK(residency::simulation::name(kind) << " " << nth << " left: " << leak.what);
+                    }
                 }
                 CHECK(left <= 2);
             }

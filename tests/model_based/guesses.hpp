@@ -38,6 +38,7 @@ struct Guesses {
     }
     void clear() noexcept {}
 };
-static_assert(residency::prefetch::PrefetchPolicy<Guesses<false>> && residency::prefetch::PrefetchPolicy<Guesses<true>>);
+static_assert(residency::prefetch::PrefetchPolicy<Guesses<false>> &&
+              residency::prefetch::PrefetchPolicy<Guesses<true>>);
 
 }  // namespace model_based

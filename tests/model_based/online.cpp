@@ -74,7 +74,8 @@ TEST_CASE("random programs: guesses of several pieces") {
         for (StorageSpec& storage : scenario.storages) { storage.bytes *= 1500; }  // a piece is 1 MiB
         return Runner<evict::Lru, Guesses<true>, Slab>::run(scenario, counts);
     };
-    const std::string failure = run_scenarios("Lru, guesses of several pieces, Slab", first_seed(), cases_each(150), run, tally);
+    const std::string failure =
+        run_scenarios("Lru, guesses of several pieces, Slab", first_seed(), cases_each(150), run, tally);
     CHECK_MESSAGE(failure.empty(), failure);
     CHECK(tally.prefetch_hits > 0);
     CHECK(tally.evictions > 0);

@@ -153,13 +153,15 @@ private:
             options.placement = static_cast<residency::Placement>(spec.placement);
             options.is_mutable = spec.is_mutable;
             options.source = residency::HostSource{host, offset};
-            builder.add_weight("w" + std::to_string(i), residency::dtype::u8, {spec.bytes}, builder.add_storage(spec.bytes, options));
+            builder.add_weight("w" + std::to_string(i), residency::dtype::u8, {spec.bytes},
+                               builder.add_storage(spec.bytes, options));
             offset += (spec.bytes + 255) / 256 * 256;
         }
         for (std::uint32_t i = 0; i < scenario_.storages.size(); ++i) {
             if (!scenario_.storages[i].tied) { continue; }
             const std::uint64_t half = scenario_.storages[i].bytes / 2;
-            builder.add_weight("t" + std::to_string(i), residency::dtype::u8, {scenario_.storages[i].bytes - half}, StorageId{i}, half);
+            builder.add_weight("t" + std::to_string(i), residency::dtype::u8, {scenario_.storages[i].bytes - half},
+                               StorageId{i}, half);
         }
         auto catalog = builder.try_build();
         if (!expect(catalog, "the catalog")) { return false; }
@@ -219,7 +221,8 @@ private:
     }
     /// Some policies refuse to work without a schedule.
     [[nodiscard]] bool needs_schedule(const residency::Error& error) const {
-        return error.kind() == residency::ErrorKind::invalid_argument && (schedules_[0].empty() || schedules_[1].empty());
+        return error.kind() == residency::ErrorKind::invalid_argument &&
+               (schedules_[0].empty() || schedules_[1].empty());
     }
 
     [[nodiscard]] Device::Stream stream(std::uint32_t i) const { return streams_[i % streams_.size()]; }
@@ -253,7 +256,9 @@ private:
         if constexpr (is_slab<Pool>) {
             std::uint64_t slot = 0, streamed = 0, resident = 0;
             for (const auto& storage : catalog_.storages()) {
-                if (storage.placement == residency::Placement::resident) { resident = (resident + 255) / 256 * 256 + storage.bytes; }
+                if (storage.placement == residency::Placement::resident) {
+                    resident = (resident + 255) / 256 * 256 + storage.bytes;
+                }
                 if (storage.placement != residency::Placement::streamed || storage.bytes == 0) { continue; }
                 slot = std::max(slot, (storage.bytes + 255) / 256 * 256);
                 ++streamed;
@@ -356,15 +361,19 @@ private:
             case Do::lease_ticket: {
                 if (tickets_.empty() || !in_pass) { return; }
                 const std::size_t i = op.b % tickets_.size();
-                auto lease = op.a % 2 == 0 ? tickets_[i].ticket.try_lease(stream(op.a)) : tickets_[i].ticket.try_lease();
+                auto lease =
+                    op.a % 2 == 0 ? tickets_[i].ticket.try_lease(stream(op.a)) : tickets_[i].ticket.try_lease();
                 if (expect(lease, "lease of a ticket")) {
-                    keep(std::move(*lease), std::move(tickets_[i].weights), op.a % 2 == 0 ? stream(op.a) : pass_stream_);
+                    keep(std::move(*lease), std::move(tickets_[i].weights),
+                         op.a % 2 == 0 ? stream(op.a) : pass_stream_);
                 }
                 tickets_.erase(tickets_.begin() + static_cast<std::ptrdiff_t>(i));
                 return;
             }
             case Do::drop_ticket:
-                if (!tickets_.empty()) { tickets_.erase(tickets_.begin() + static_cast<std::ptrdiff_t>(op.b % tickets_.size())); }
+                if (!tickets_.empty()) {
+                    tickets_.erase(tickets_.begin() + static_cast<std::ptrdiff_t>(op.b % tickets_.size()));
+                }
                 return;
             case Do::verify: {
                 if (leases_.empty()) { return; }
@@ -379,7 +388,9 @@ private:
                 return;
             }
             case Do::end_lease:
-                if (!leases_.empty()) { leases_.erase(leases_.begin() + static_cast<std::ptrdiff_t>(op.b % leases_.size())); }
+                if (!leases_.empty()) {
+                    leases_.erase(leases_.begin() + static_cast<std::ptrdiff_t>(op.b % leases_.size()));
+                }
                 return;
             case Do::move_lease:
                 if (!leases_.empty()) { std::swap(leases_[op.b % leases_.size()], leases_[op.c % leases_.size()]); }
@@ -402,8 +413,9 @@ private:
             kernel.name = weight.name;
             kernel.duration = std::chrono::nanoseconds{duration * duration * 10 + 1};
             kernel.reads = {{bytes.data(), bytes.size()}};
-            kernel.body = [at = bytes.data(), count = bytes.size(), host = catalog_.host_bytes(weight.storage) + weight.offset_bytes,
-                           wrong = wrong_.get(), verified = verified_.get()] {
+            kernel.body = [at = bytes.data(), count = bytes.size(),
+                           host = catalog_.host_bytes(weight.storage) + weight.offset_bytes, wrong = wrong_.get(),
+                           verified = verified_.get()] {
                 *wrong += std::memcmp(at, host, count) == 0 ? 0U : 1U;
                 ++*verified;
             };
@@ -416,10 +428,14 @@ private:
         const residency::Schedule was = schedule();
         const auto set = weights_->try_set_schedule(wanted);
         if (pass_is_open_ || !leases_.empty() || !tickets_.empty()) {
-            if (set || set.error().kind() != residency::ErrorKind::wrong_state) { fail("a schedule was set while leases were open"); }
+            if (set || set.error().kind() != residency::ErrorKind::wrong_state) {
+                fail("a schedule was set while leases were open");
+            }
         } else if (!set) {
             const auto kind = set.error().kind();
-            if (kind != residency::ErrorKind::budget && kind != residency::ErrorKind::invalid_argument) { fail(set.error().message()); }
+            if (kind != residency::ErrorKind::budget && kind != residency::ErrorKind::invalid_argument) {
+                fail(set.error().message());
+            }
             if (!(schedule() == was)) { fail("refused, and yet another schedule"); }
         }
     }
@@ -428,7 +444,9 @@ private:
         const std::uint64_t wanted = floor + (weights_->budget().total_bytes - floor) * (share % 12) / 10;
         const auto set = weights_->try_set_budget(residency::Budget::bytes(wanted));
         if (pass_is_open_ || !leases_.empty() || !tickets_.empty()) {
-            if (set || set.error().kind() != residency::ErrorKind::wrong_state) { fail("a budget was set while leases were open"); }
+            if (set || set.error().kind() != residency::ErrorKind::wrong_state) {
+                fail("a budget was set while leases were open");
+            }
         } else if (expect(set, "set_budget")) {
             peak_before_ = std::max(peak_before_, budget_);
             budget_ = weights_->budget().bytes;
@@ -438,7 +456,8 @@ private:
         if constexpr (requires(Prefetcher p) { p.hint({}); }) {
             using Hint = residency::prefetch::Hint;
             const auto n = static_cast<std::uint32_t>(catalog_.storages().size());
-            const Hint hints[] = {{StorageId{op.b % n}, 0.5F, residency::UseOrder::never}, {StorageId{op.c % n}, 0.25F, op.a}};
+            const Hint hints[] = {{StorageId{op.b % n}, 0.5F, residency::UseOrder::never},
+                                  {StorageId{op.c % n}, 0.25F, op.a}};
             expect(weights_->prefetcher().hint(hints), "hint");
         }
     }
@@ -450,7 +469,8 @@ private:
         const auto statistics = weights_->statistics();
         const std::uint64_t peak = std::max(budget_, peak_before_);
         if (device_.peak_used_bytes() > peak) {
-            return fail("the device held " + std::to_string(device_.peak_used_bytes()) + " bytes of a budget of " + std::to_string(peak));
+            return fail("the device held " + std::to_string(device_.peak_used_bytes()) + " bytes of a budget of " +
+                        std::to_string(peak));
         }
         if (statistics.held_bytes > budget_) { return fail("held_bytes is above the budget"); }
         const auto memory = device_.memory();
@@ -460,7 +480,9 @@ private:
         }
         if (statistics.requested_bytes > statistics.held_bytes) { return fail("requested_bytes is above held_bytes"); }
         const auto& total = statistics.total;
-        if (total.passes != passes_ || total.acquires != acquires_) { return fail("passes or acquires are miscounted"); }
+        if (total.passes != passes_ || total.acquires != acquires_) {
+            return fail("passes or acquires are miscounted");
+        }
         if (total.hits + total.prefetch_hits + total.demand_misses < accesses_ ||
             total.hit_bytes + total.prefetch_hit_bytes + total.missed_bytes < accessed_bytes_) {
             return fail("accesses are miscounted");
