@@ -44,7 +44,8 @@ std::uint64_t pass_bytes(const Model& model, const Weights& weights) {
 
 TEST_SUITE_BEGIN("planned capture");
 
-TEST_CASE("C23: a graph is a pass: replayed back to back, between eager passes, on other streams, beside another graph") {
+TEST_CASE(
+    "C23: a graph is a pass: replayed back to back, between eager passes, on other streams, beside another graph") {
     for (const std::uint64_t chunks : {4U, 7U, 12U, 24U, 40U, 100U}) {
         for (const double jitter : {1.0, 10.0}) {
             CAPTURE(chunks);
@@ -171,7 +172,8 @@ TEST_CASE("C23: stale after another budget, another schedule or a remapping; ref
             must(weights.try_set_budget(Budget::bytes(chunks * chunk)));
             expect_stale();
         }
-        must(weights.try_set_schedule(schedule_of(model, {{5}, {4}, {3}, {2}, {1}, {0}, {6}, {7}, {8}, {9}, {10}, {11}})));
+        must(weights.try_set_schedule(
+            schedule_of(model, {{5}, {4}, {3}, {2}, {1}, {0}, {6}, {7}, {8}, {9}, {10}, {11}})));
         expect_stale();
         must(weights.try_set_budget(Budget::bytes(8 * chunk)));
         expect_stale();
@@ -223,7 +225,8 @@ TEST_CASE("C19: a body that throws, fails, strays, stays or holds on leaves no g
                 REQUIRE_FALSE(refused);
                 CHECK(refused.error().kind() == kind);
                 CHECK(weights.statistics().total.passes == statistics.passes);
-                CHECK(weights.statistics().total.fetched_bytes - statistics.fetched_bytes < weights.statistics().held_bytes + 1);
+                CHECK(weights.statistics().total.fetched_bytes - statistics.fetched_bytes <
+                      weights.statistics().held_bytes + 1);
                 CHECK_FALSE(must(device.is_capturing(stream)));
                 expect_usable();
             };
@@ -297,7 +300,8 @@ TEST_CASE("a body may skip steps, and take a step weight by weight") {
     const Model model = uniform_model(device, 12, 3 * chunk);
     const Stream stream = must(device.create_stream());
     {
-        auto weights = make(device, model, 14 * chunk, schedule_of(model, {{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
+        auto weights =
+            make(device, model, 14 * chunk, schedule_of(model, {{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
         auto graph = must(weights.try_capture(stream, [&](auto& pass) {
             for (std::uint32_t s = 0; s < 6; s += 2) {
                 for (const auto id : weights.schedule()[s].weights) {
@@ -338,7 +342,8 @@ TEST_CASE("a graph and an open pass or lease exclude each other") {
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("C23: a foreign capture is refused where weights stream, at once and unharmed; with everything resident it works") {
+TEST_CASE(
+    "C23: a foreign capture is refused where weights stream, at once and unharmed; with everything resident it works") {
     CheckedDevice device;
     const Model model = uniform_model(device, 8, 3 * chunk);
     const Stream stream = must(device.create_stream()), eager = must(device.create_stream());
@@ -423,12 +428,13 @@ TEST_CASE("whichever call fails while a pass is captured: a whole graph or none,
                             const auto bytes = lease->bytes(id);
                             const auto* host = model.catalog.host_bytes(model.catalog.storage_of(id));
                             auto launched = device.launch(
-                                stream, {.name = "read",
-                                         .reads = {{bytes.data(), bytes.size()}},
-                                         .writes = {},
-                                         .body = [at = bytes.data(), count = bytes.size(), host, wrong = model.wrong.get()] {
-                                             *wrong += std::memcmp(at, host, count) == 0 ? 0U : 1U;
-                                         }});
+                                stream,
+                                {.name = "read",
+                                 .reads = {{bytes.data(), bytes.size()}},
+                                 .writes = {},
+                                 .body = [at = bytes.data(), count = bytes.size(), host, wrong = model.wrong.get()] {
+                                     *wrong += std::memcmp(at, host, count) == 0 ? 0U : 1U;
+                                 }});
                             if (!launched) { return launched; }
                         }
                     }

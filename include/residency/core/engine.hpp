@@ -342,6 +342,7 @@ public:
             return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
         }
         if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
+        if (auto drained = drain(); !drained) { return drained; }
         const pool::Needs needs = storage_needs();
         if (auto prepared = decider_.prepare(*device_, catalog_, schedule, needs); !prepared) { return prepared; }
         const std::uint64_t floor = resident_held_ + decider_.floor_bytes();
@@ -350,7 +351,6 @@ public:
             if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
             return error;
         }
-        if (auto drained = drain(); !drained) { return drained; }
         Schedule schedule_before = std::exchange(schedule_, std::move(schedule));
         const pool::Needs needs_before = std::exchange(needs_, needs);
         const std::uint64_t floor_before = std::exchange(floor_, floor);

@@ -150,8 +150,9 @@ public:
         if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }
         auto arrival = copies_.record();
         if (!arrival) {
-            // Without a record nobody could wait for these bytes: let them land before their places are given to others.
-            if (!device_->synchronize(copy_stream_)) { broken_ = true; }
+            // Without a record nobody could wait for these bytes: let them land before their places are given to others. What is
+            // captured does not run.
+            if (!in_capture_ && !device_->synchronize(copy_stream_)) { broken_ = true; }
         }
         return arrival;
     }

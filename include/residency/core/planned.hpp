@@ -68,7 +68,9 @@ public:
         if (!is_open_ && is_written && !config_.plan) {
             const plan::Image aligned = plan::lay_out(problem, plan::ImageOrder::aligned);
             const plan::Image grouped = plan::lay_out(problem, plan::ImageOrder::grouped);
-            const auto floor = [&](const plan::Image& image) { return plan::floor_chunks(image, problem.steps()).chunks; };
+            const auto floor = [&](const plan::Image& image) {
+                return plan::floor_chunks(image, problem.steps()).chunks;
+            };
             problem.image_offsets = floor(aligned) < floor(grouped) ? aligned.offsets : grouped.offsets;
             sizes = plan::chunk_floor(problem);
             if (!sizes) { return sizes.error(); }
