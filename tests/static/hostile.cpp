@@ -15,6 +15,16 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 #endif
+#if __has_include(<thrust/mr/memory_resource.h>) && __has_include(<cuda/memory_resource>)
+#include <thrust/device_ptr.h>
+#include <thrust/mr/memory_resource.h>
+#include <cuda/stream_ref>
+#include <cuda/version>
+#ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
+#define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
+#endif
+#include <cuda/memory_resource>
+#endif
 #if __has_include(<nlohmann/json.hpp>)
 #include <nlohmann/json.hpp>
 #endif

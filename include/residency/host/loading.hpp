@@ -262,7 +262,7 @@ private:
                 new_run(i, true);
             }
             Run& run = runs_.back();
-            run.bytes = std::max(run.bytes, offset + storages[i].bytes - run.offset);
+            run.bytes = (std::max)(run.bytes, offset + storages[i].bytes - run.offset);
             blocks_.back().bytes = run.at + run.bytes;
             places_[i] = {static_cast<std::uint32_t>(runs_.size() - 1), offset - run.offset};
         }
@@ -322,7 +322,7 @@ private:
             first_of[r] = pieces_.size();
             for (std::uint64_t done = 0; done < run.bytes; done += options_.piece_bytes) {
                 pieces_.push_back({run.file, run.block, run.offset + done,
-                                   std::min(options_.piece_bytes, run.bytes - done), run.at + done});
+                                   (std::min)(options_.piece_bytes, run.bytes - done), run.at + done});
                 blocks_[run.block].pieces_left.fetch_add(1, std::memory_order_relaxed);
             }
         }
