@@ -14,7 +14,8 @@ using Device = residency::SimulatedDevice;
 #ifdef SHOULD_FAIL
 using Weights = residency::Residency<residency::evict::Lru, residency::prefetch::None, residency::pool::Slab<Device>>;
 #else
-using Weights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
+using Weights =
+    residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
 #endif
 bool capture(Weights& weights, Device::Stream stream) {
     return weights.try_capture(stream, [](Weights::Pass&) {}).has_value();

@@ -23,20 +23,36 @@ class UncountedDevice : public CheckedDevice {
 
 public:
     using CheckedDevice::CheckedDevice;
-    auto record(Event event, Stream stream) { return uncounted([&] { return Device::record(event, stream); }); }
-    auto wait(Stream stream, Event event) { return uncounted([&] { return Device::wait(stream, event); }); }
-    auto is_complete(Event event) { return uncounted([&] { return Device::is_complete(event); }); }
+    auto record(Event event, Stream stream) {
+        return uncounted([&] { return Device::record(event, stream); });
+    }
+    auto wait(Stream stream, Event event) {
+        return uncounted([&] { return Device::wait(stream, event); });
+    }
+    auto is_complete(Event event) {
+        return uncounted([&] { return Device::is_complete(event); });
+    }
     auto copy(std::span<const residency::Copy> copies, Stream stream) {
         return uncounted([&] { return Device::copy(copies, stream); });
     }
-    auto is_capturing(Stream stream) { return uncounted([&] { return Device::is_capturing(stream); }); }
-    auto launch(Graph graph, Stream stream) { return uncounted([&] { return Device::launch(graph, stream); }); }
+    auto is_capturing(Stream stream) {
+        return uncounted([&] { return Device::is_capturing(stream); });
+    }
+    auto launch(Graph graph, Stream stream) {
+        return uncounted([&] { return Device::launch(graph, stream); });
+    }
     auto launch(Stream stream, Kernel kernel) {
         return uncounted([&] { return Device::launch(stream, std::move(kernel)); });
     }
-    auto synchronize(Stream stream) { return uncounted([&] { return Device::synchronize(stream); }); }
-    auto synchronize(Event event) { return uncounted([&] { return Device::synchronize(event); }); }
-    auto synchronize() { return uncounted([&] { return Device::synchronize(); }); }
+    auto synchronize(Stream stream) {
+        return uncounted([&] { return Device::synchronize(stream); });
+    }
+    auto synchronize(Event event) {
+        return uncounted([&] { return Device::synchronize(event); });
+    }
+    auto synchronize() {
+        return uncounted([&] { return Device::synchronize(); });
+    }
 };
 using OnUncounted = residency::Planned<UncountedDevice>;
 
@@ -69,7 +85,8 @@ TEST_CASE("C18: a steady pass, eager or a graph, allocates nothing and creates n
             auto pass = weights.try_begin(stream);
             for (std::uint32_t s = 0; s < schedule.size(); ++s) {
                 auto lease = pass->try_acquire(schedule[s]);
-                fine = fine && lease.has_value() && lease->try_use_on(side).has_value() && read(*lease, s, stream) && read(*lease, s, side);
+                fine = fine && lease.has_value() && lease->try_use_on(side).has_value() && read(*lease, s, stream) &&
+                       read(*lease, s, side);
             }
             fine = fine && pass->try_end().has_value() && device.synchronize(stream).has_value();
             return fine;
@@ -90,7 +107,9 @@ TEST_CASE("C18: a steady pass, eager or a graph, allocates nothing and creates n
                 REQUIRE(read(lease, s, stream));
             }
         }));
-        const auto replay = [&] { return graph.try_launch(stream).has_value() && device.synchronize(stream).has_value(); };
+        const auto replay = [&] {
+            return graph.try_launch(stream).has_value() && device.synchronize(stream).has_value();
+        };
         for (int i = 0; i < 30; ++i) { REQUIRE(replay()); }
         events = device.statistics().of(Device::CallKind::create_event);
         before = test::allocations();

@@ -25,7 +25,9 @@ TEST_CASE("steps that are skipped cost nothing but what they would have needed; 
         run_pass(weights, model, stream);
         for (const std::uint32_t stride : {2U, 3U, 5U, 15U}) {
             auto pass = must(weights.try_begin(stream));
-            for (std::uint32_t s = 0; s < 16; s += stride) { run_step(device, model, pass, weights.schedule()[s], stream); }
+            for (std::uint32_t s = 0; s < 16; s += stride) {
+                run_step(device, model, pass, weights.schedule()[s], stream);
+            }
             must(pass.try_end());
             CHECK(weights.statistics().last_pass.demand_misses == 0);
             CHECK(weights.statistics().last_pass.divergences > 0);
@@ -37,7 +39,8 @@ TEST_CASE("steps that are skipped cost nothing but what they would have needed; 
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("backwards, at random, and in sets that no step declares: right bytes, counted, and the plan again afterwards") {
+TEST_CASE(
+    "backwards, at random, and in sets that no step declares: right bytes, counted, and the plan again afterwards") {
     for (const std::uint64_t chunks : {4U, 9U, 24U, 40U}) {
         CAPTURE(chunks);
         CheckedDevice device;
@@ -50,17 +53,23 @@ TEST_CASE("backwards, at random, and in sets that no step declares: right bytes,
                 run_pass(weights, model, stream);
                 {
                     auto pass = must(weights.try_begin(stream));
-                    for (std::uint32_t s = 16; s-- > 0;) { run_step(device, model, pass, weights.schedule()[s], stream); }
+                    for (std::uint32_t s = 16; s-- > 0;) {
+                        run_step(device, model, pass, weights.schedule()[s], stream);
+                    }
                 }
                 CHECK(weights.statistics().last_pass.divergences >= 15);
                 {
                     auto pass = must(weights.try_begin(stream));
-                    for (int i = 0; i < 20; ++i) { run_step(device, model, pass, weights.schedule()[static_cast<std::uint32_t>(random() % 16)], stream); }
+                    for (int i = 0; i < 20; ++i) {
+                        run_step(device, model, pass, weights.schedule()[static_cast<std::uint32_t>(random() % 16)],
+                                 stream);
+                    }
                 }
                 {
                     auto pass = must(weights.try_begin(stream));
                     for (int i = 0; i < 20; ++i) {
-                        const auto a = weight(static_cast<std::uint32_t>(random() % 16)), b = weight(static_cast<std::uint32_t>(random() % 16));
+                        const auto a = weight(static_cast<std::uint32_t>(random() % 16)),
+                                   b = weight(static_cast<std::uint32_t>(random() % 16));
                         auto lease = pass.try_acquire({a, b});
                         if (!lease) {
                             CHECK(lease.error().kind() == ErrorKind::budget);
@@ -143,7 +152,10 @@ TEST_CASE("C17: two storages of one place needed together are told apart; where 
                 moved += weights.statistics().total.host_waits - waits;
 
                 const auto before = weights.statistics().total;
-                const auto refused = pass.try_acquire(weight((first + second + 1) % 12 == first || (first + second + 1) % 12 == second ? (first + second + 4) % 12 : (first + second + 1) % 12));
+                const auto refused =
+                    pass.try_acquire(weight((first + second + 1) % 12 == first || (first + second + 1) % 12 == second
+                                                ? (first + second + 4) % 12
+                                                : (first + second + 1) % 12));
                 if (refused) { continue; }
                 CHECK(refused.error().kind() == ErrorKind::budget);
                 const auto* numbers = refused.error().detail<residency::BudgetNumbers>();

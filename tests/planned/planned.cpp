@@ -108,12 +108,15 @@ TEST_CASE("everything resident: brought once, never again, and nothing is record
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("C24: in the steady state every access is a hit or a prefetch hit, and the plan's bytes are what is fetched") {
+TEST_CASE(
+    "C24: in the steady state every access is a hit or a prefetch hit, and the plan's bytes are what is fetched") {
     CheckedDevice device;
     const Model model = uniform_model(device, 16, 4 * chunk);
     const Stream stream = must(device.create_stream());
     {
-        auto weights = make(device, model, 32 * chunk, schedule_of(model, {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {15}}));
+        auto weights = make(
+            device, model, 32 * chunk,
+            schedule_of(model, {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {15}}));
         CHECK(weights.plan().bytes_per_pass() >= 32 * chunk);
         CHECK_FALSE(weights.statistics().regret());
         const auto first = counted_pass(weights, model, stream);
@@ -137,7 +140,8 @@ TEST_CASE("C24: in the steady state every access is a hit or a prefetch hit, and
         must(weights.try_drain());
         const auto statistics = weights.statistics();
         REQUIRE(statistics.bound);
-        CHECK(std::chrono::duration<double>(*statistics.bound).count() == doctest::Approx(weights.plan().bound_seconds()).epsilon(1e-4));
+        CHECK(std::chrono::duration<double>(*statistics.bound).count() ==
+              doctest::Approx(weights.plan().bound_seconds()).epsilon(1e-4));
         REQUIRE(statistics.regret());
         CHECK(*statistics.regret() >= -0.01);
         CHECK(statistics.requested_bytes == statistics.held_bytes);
@@ -149,9 +153,18 @@ TEST_CASE("C24: in the steady state every access is a hit or a prefetch hit, and
 
 TEST_CASE("residents, mutable, host-placed, empty and tied storages, many of them in one chunk") {
     CheckedDevice device;
-    std::vector<Spec> specs{{700, Placement::resident}, {900, Placement::streamed, true}, {0},      {5000, Placement::host},
-                            {3 * chunk},                {200},                            {300},    {2 * chunk + 77},
-                            {chunk, Placement::host},   {5 * chunk},                      {1},      {4 * chunk},
+    std::vector<Spec> specs{{700, Placement::resident},
+                            {900, Placement::streamed, true},
+                            {0},
+                            {5000, Placement::host},
+                            {3 * chunk},
+                            {200},
+                            {300},
+                            {2 * chunk + 77},
+                            {chunk, Placement::host},
+                            {5 * chunk},
+                            {1},
+                            {4 * chunk},
                             {chunk - 1}};
     const Model model = make_model(device, specs, true);
     const Stream stream = must(device.create_stream());
@@ -198,7 +211,9 @@ TEST_CASE("C6: what kernels wrote to a mutable storage outlives streaming, budge
             auto pass = must(weights.try_begin(stream));
             auto lease = must(pass.try_acquire(weight(4)));
             auto* const at = lease.writable<unsigned char>(weight(4));
-            must(device.launch(stream, {.name = "write", .reads = {}, .writes = {{at, 600}}, .body = [at] { std::memset(at, 7, 600); }}));
+            must(device.launch(stream, {.name = "write", .reads = {}, .writes = {{at, 600}}, .body = [at] {
+                                            std::memset(at, 7, 600);
+                                        }}));
         }
         const auto check = [&] {
             auto pass = must(weights.try_begin(stream));
@@ -312,7 +327,8 @@ TEST_CASE("C2: a plan that was saved is replayed; one for something else is refu
             CHECK(counted_pass(weights, model, stream).fetched_bytes == bytes_of(made));
             expect_back_on_plan(weights, model, stream);
         }
-        const auto refuse = [&](const residency::plan::Plan& plan, std::uint64_t bytes_held, std::uint64_t chunk_bytes = chunk) {
+        const auto refuse = [&](const residency::plan::Plan& plan, std::uint64_t bytes_held,
+                                std::uint64_t chunk_bytes = chunk) {
             auto chosen = with(plan, bytes_held);
             chosen.policies.pool.chunk_bytes = chunk_bytes;
             const auto refused = Weights::try_create(device, model.catalog, std::move(chosen));
@@ -324,7 +340,9 @@ TEST_CASE("C2: a plan that was saved is replayed; one for something else is refu
         CHECK(refuse(made, 24 * chunk, 2 * chunk).find(std::to_string(2 * chunk)) != std::string::npos);
         const auto foreign = make(device, other, budget, in_order(other)).plan();
         CHECK(refuse(foreign, budget).find(std::to_string(other.catalog.hash())) != std::string::npos);
-        const auto reversed = make(device, model, budget, schedule_of(model, {{11}, {10}, {9}, {8}, {7}, {6}, {5}, {4}, {3}, {2}, {1}, {0}})).plan();
+        const auto reversed = make(device, model, budget,
+                                   schedule_of(model, {{11}, {10}, {9}, {8}, {7}, {6}, {5}, {4}, {3}, {2}, {1}, {0}}))
+                                  .plan();
         refuse(reversed, budget);
         CHECK_FALSE(residency::plan::load(bytes, {model.catalog.hash(), budget + chunk, chunk}, "plan"));
         CHECK_FALSE(residency::plan::load(bytes, {other.catalog.hash(), budget, chunk}, "plan"));
@@ -478,7 +496,8 @@ TEST_CASE("C19 C20: budgets and schedules change between passes; what stays at i
         REQUIRE_FALSE(refused);
         CHECK(refused.error().kind() == ErrorKind::budget);
         expect_back_on_plan(weights, model, stream);
-        must(weights.try_set_schedule(schedule_of(model, {{11}, {3}, {7}, {0}, {1}, {2}, {6}, {5}, {4}, {8}, {10}, {9}})));
+        must(weights.try_set_schedule(
+            schedule_of(model, {{11}, {3}, {7}, {0}, {1}, {2}, {6}, {5}, {4}, {8}, {10}, {9}})));
         CHECK(weights.schedule()[1].weights[0] == weight(3));
         expect_back_on_plan(weights, model, stream);
         expect_inside_budget(device, weights, before);
@@ -524,7 +543,8 @@ TEST_CASE("C13: the host never waits on the hot path, however late the device is
                 verify(device, model, lease, step.weights[0], stream, std::chrono::milliseconds{5});
             }
         }
-        for (const auto kind : {Device::CallKind::synchronize_event, Device::CallKind::synchronize_stream, Device::CallKind::synchronize_device}) {
+        for (const auto kind : {Device::CallKind::synchronize_event, Device::CallKind::synchronize_stream,
+                                Device::CallKind::synchronize_device}) {
             CHECK(device.statistics().of(kind) == calls.of(kind));
         }
         CHECK(weights.statistics().total.host_waits == 0);

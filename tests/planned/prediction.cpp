@@ -58,7 +58,8 @@ Case random_case(Device& device, std::mt19937_64& random, bool plain) {
         }
         if (!plain && random() % 4 == 0) { step.push_back(WeightId{static_cast<std::uint32_t>(random() % storages)}); }
         const double noise = std::uniform_real_distribution<double>{0.3, 2.0}(random);
-        made.compute.emplace_back(static_cast<std::int64_t>(1e9 * noise * seconds_a_byte * static_cast<double>(bytes)) + 1);
+        made.compute.emplace_back(static_cast<std::int64_t>(1e9 * noise * seconds_a_byte * static_cast<double>(bytes)) +
+                                  1);
         builder.step(std::span<const WeightId>{step}, made.compute.back());
     }
     made.schedule = must(builder.try_build());
@@ -126,7 +127,8 @@ TEST_CASE("eager passes take what the plan predicts, within 0.5 %") {
             const double predicted = weights.plan().predicted_seconds();
             const double error = period / predicted - 1;
             worst = std::max(worst, std::abs(error));
-            CHECK_MESSAGE(std::abs(error) <= 0.005, "measured " << period << ", predicted " << predicted << ", error " << error);
+            CHECK_MESSAGE(std::abs(error) <= 0.005,
+                          "measured " << period << ", predicted " << predicted << ", error " << error);
             CHECK(weights.statistics().total.demand_misses == 0);
             CHECK(weights.plan().bound_seconds() <= period * 1.0001);
         }
@@ -160,8 +162,9 @@ TEST_CASE("graphs take what their plan predicts, within 0.5 %") {
             const double predicted = weights.plan().predicted_seconds();
             const double error = period / predicted - 1;
             worst = std::max(worst, std::abs(error));
-            CHECK_MESSAGE(std::abs(error) <= 0.005, "measured " << period << ", predicted " << predicted << ", error " << error
-                                                                << ", cut " << weights.plan().cut() << " of " << weights.plan().calls().size());
+            CHECK_MESSAGE(std::abs(error) <= 0.005, "measured " << period << ", predicted " << predicted << ", error "
+                                                                << error << ", cut " << weights.plan().cut() << " of "
+                                                                << weights.plan().calls().size());
         }
         must(device.destroy_stream(stream));
     }

@@ -27,8 +27,27 @@ using residency::Placement;
 
 namespace {
 
-enum class Do : std::uint8_t { pass, begin, end, step, weights, request, lease, verify, use_on, release, capture, launch, budget, schedule, drain, fail, count };
-constexpr std::array names{"pass", "begin", "end", "step", "weights", "request", "lease", "verify", "use_on", "release", "capture", "launch", "budget", "schedule", "drain", "fail"};
+enum class Do : std::uint8_t {
+    pass,
+    begin,
+    end,
+    step,
+    weights,
+    request,
+    lease,
+    verify,
+    use_on,
+    release,
+    capture,
+    launch,
+    budget,
+    schedule,
+    drain,
+    fail,
+    count
+};
+constexpr std::array names{"pass",   "begin",   "end",     "step",   "weights", "request",  "lease", "verify",
+                           "use_on", "release", "capture", "launch", "budget",  "schedule", "drain", "fail"};
 static_assert(names.size() == static_cast<std::size_t>(Do::count));
 
 struct Op {
@@ -51,7 +70,9 @@ Program make_program(std::uint64_t seed, bool with_failures) {
     Program program;
     program.seed = seed;
     auto model = random_model(random, 4 + below(10));
-    if (below(3) == 0) { model.specs.assign(model.specs.size(), Spec{chunk * (1 + below(4)) + (below(2) == 0 ? 0 : 300)}); }
+    if (below(3) == 0) {
+        model.specs.assign(model.specs.size(), Spec{chunk * (1 + below(4)) + (below(2) == 0 ? 0 : 300)});
+    }
     program.specs = std::move(model.specs);
     program.schedules[0] = std::move(model.steps);
     if (below(3) != 0) {
@@ -71,21 +92,37 @@ Program make_program(std::uint64_t seed, bool with_failures) {
     for (std::uint32_t i = 20 + below(60); i > 0; --i) {
         const std::uint32_t die = below(100);
         Do what = Do::step;
-        if (die < 8) { what = Do::pass; }
-        else if (die < 20) { what = Do::begin; }
-        else if (die < 50) { what = wild && below(3) == 0 ? Do::weights : Do::step; }
-        else if (die < 55) { what = Do::request; }
-        else if (die < 60) { what = Do::lease; }
-        else if (die < 68) { what = Do::verify; }
-        else if (die < 71) { what = Do::use_on; }
-        else if (die < 82) { what = Do::release; }
-        else if (die < 85) { what = Do::end; }
-        else if (die < 88) { what = Do::capture; }
-        else if (die < 92) { what = Do::launch; }
-        else if (die < 93) { what = Do::budget; }
-        else if (die < 94) { what = Do::schedule; }
-        else if (die < 98) { what = Do::step; }
-        else { what = Do::drain; }
+        if (die < 8) {
+            what = Do::pass;
+        } else if (die < 20) {
+            what = Do::begin;
+        } else if (die < 50) {
+            what = wild && below(3) == 0 ? Do::weights : Do::step;
+        } else if (die < 55) {
+            what = Do::request;
+        } else if (die < 60) {
+            what = Do::lease;
+        } else if (die < 68) {
+            what = Do::verify;
+        } else if (die < 71) {
+            what = Do::use_on;
+        } else if (die < 82) {
+            what = Do::release;
+        } else if (die < 85) {
+            what = Do::end;
+        } else if (die < 88) {
+            what = Do::capture;
+        } else if (die < 92) {
+            what = Do::launch;
+        } else if (die < 93) {
+            what = Do::budget;
+        } else if (die < 94) {
+            what = Do::schedule;
+        } else if (die < 98) {
+            what = Do::step;
+        } else {
+            what = Do::drain;
+        }
         if (with_failures && below(12) == 0) { program.ops.push_back({Do::fail, below(64), below(64)}); }
         program.ops.push_back({what, wild ? below(64) : below(2) == 0 ? 0 : below(64), below(64)});
     }
@@ -93,10 +130,14 @@ Program make_program(std::uint64_t seed, bool with_failures) {
 }
 
 std::string text_of(const Program& program) {
-    std::string text = "seed " + std::to_string(program.seed) + ", budget " + std::to_string(program.budget) + ", jitter " +
-                       std::to_string(program.jitter) + ", link x" + std::to_string(program.link) + (program.one_shot ? ", one shot" : "") + "\n  storages:";
+    std::string text = "seed " + std::to_string(program.seed) + ", budget " + std::to_string(program.budget) +
+                       ", jitter " + std::to_string(program.jitter) + ", link x" + std::to_string(program.link) +
+                       (program.one_shot ? ", one shot" : "") + "\n  storages:";
     for (const auto& spec : program.specs) {
-        text += " " + std::to_string(spec.bytes) + (spec.placement == Placement::resident ? "R" : spec.placement == Placement::host ? "H" : "");
+        text += " " + std::to_string(spec.bytes) +
+                (spec.placement == Placement::resident ? "R"
+                 : spec.placement == Placement::host   ? "H"
+                                                       : "");
     }
     for (const auto& steps : program.schedules) {
         text += "\n  steps:";
@@ -107,13 +148,15 @@ std::string text_of(const Program& program) {
         }
     }
     for (const auto& op : program.ops) {
-        text += std::string{"\n    "} + names[static_cast<std::size_t>(op.what)] + " " + std::to_string(op.a) + " " + std::to_string(op.b);
+        text += std::string{"\n    "} + names[static_cast<std::size_t>(op.what)] + " " + std::to_string(op.a) + " " +
+                std::to_string(op.b);
     }
     return text;
 }
 
 struct Tally {
-    std::uint64_t evictions = 0, misses = 0, refused = 0, launches = 0, stale = 0, remapped = 0, divergences = 0, streaming = 0, verified = 0;
+    std::uint64_t evictions = 0, misses = 0, refused = 0, launches = 0, stale = 0, remapped = 0, divergences = 0,
+                  streaming = 0, verified = 0;
 };
 
 class Run {
@@ -141,13 +184,15 @@ private:
         std::vector<WeightId> weights;
         std::vector<Stream> streams;
     };
-    using Graph = std::remove_cvref_t<decltype(std::declval<Weights&>().try_capture(Stream{}, [](Weights::Pass&) {}).value())>;
+    using Graph =
+        std::remove_cvref_t<decltype(std::declval<Weights&>().try_capture(Stream{}, [](Weights::Pass&) {}).value())>;
 
     Run(const Program& program, Device& device, Tally& tally)
         : program_{program}, device_{device}, tally_{tally}, model_{make_model(device, program.specs)} {
         for (int i = 0; i < 2; ++i) { streams_.push_back(*device.create_stream()); }
         for (std::size_t i = 0; i < 2; ++i) {
-            schedules_[i] = schedule_of(model_, program.schedules[i], program.one_shot ? residency::Cycle::one_shot : residency::Cycle::cyclic);
+            schedules_[i] = schedule_of(model_, program.schedules[i],
+                                        program.one_shot ? residency::Cycle::one_shot : residency::Cycle::cyclic);
         }
     }
 
@@ -158,7 +203,9 @@ private:
         auto made = Weights::try_create(device_, model_.catalog, std::move(chosen));
         if (!made) { return "at the floor: " + made.error().message(); }
         weights_ = std::make_unique<Weights>(std::move(*made));
-        if (auto set = weights_->try_set_budget(budget(program_.budget)); !set) { return "first budget: " + set.error().message(); }
+        if (auto set = weights_->try_set_budget(budget(program_.budget)); !set) {
+            return "first budget: " + set.error().message();
+        }
         for (const Op& op : program_.ops) {
             apply(op);
             check();
@@ -186,7 +233,10 @@ private:
         const auto last = weights_->statistics().last_pass;
         if (!program_.one_shot && wrong_.empty()) {
             if (last.demand_misses != 0) { wrong_ = "misses on the plan"; }
-            if (last.fetched_bytes != bytes_of(weights_->plan())) { wrong_ = "not the plan's bytes: " + std::to_string(last.fetched_bytes) + ", " + std::to_string(bytes_of(weights_->plan())); }
+            if (last.fetched_bytes != bytes_of(weights_->plan())) {
+                wrong_ = "not the plan's bytes: " + std::to_string(last.fetched_bytes) + ", " +
+                         std::to_string(bytes_of(weights_->plan()));
+            }
         }
         for (auto& graph : graphs_) {
             if (!graph.is_stale()) { note(graph.try_launch(streams_[1]), "last launch"); }
@@ -204,7 +254,9 @@ private:
 
     template <class T>
     bool note(const residency::Result<T>& result, const char* what) {
-        if (!result && failing_ == 0 && wrong_.empty()) { wrong_ = std::string{what} + ": " + result.error().message(); }
+        if (!result && failing_ == 0 && wrong_.empty()) {
+            wrong_ = std::string{what} + ": " + result.error().message();
+        }
         return result.has_value();
     }
     void check() {
@@ -214,7 +266,10 @@ private:
         if (failing_ > 0) { return; }
         const auto statistics = weights_->statistics();
         const auto used = used_bytes(device_) - used_before_;
-        if (used != statistics.held_bytes) { wrong_ = "the device counts " + std::to_string(used) + ", the statistics " + std::to_string(statistics.held_bytes); }
+        if (used != statistics.held_bytes) {
+            wrong_ = "the device counts " + std::to_string(used) + ", the statistics " +
+                     std::to_string(statistics.held_bytes);
+        }
         if (used > statistics.budget_bytes) { wrong_ = "over the budget"; }
     }
     void read(Held& held, Stream stream, std::uint32_t duration) {
@@ -226,7 +281,8 @@ private:
             kernel.name = weight.name;
             kernel.duration = std::chrono::nanoseconds{100 + duration * duration * 20};
             kernel.reads = {{bytes.data(), bytes.size()}};
-            kernel.body = [at = bytes.data(), count = bytes.size(), host = model_.catalog.host_bytes(weight.storage) + weight.offset_bytes,
+            kernel.body = [at = bytes.data(), count = bytes.size(),
+                           host = model_.catalog.host_bytes(weight.storage) + weight.offset_bytes,
                            wrong = model_.wrong.get(), verified = model_.verified.get()] {
                 *wrong += std::memcmp(at, host, count) == 0 ? 0U : 1U;
                 ++*verified;
@@ -307,16 +363,21 @@ private:
             case Do::weights: {
                 if (!pass_open_) { return; }
                 std::vector<WeightId> ids{WeightId{static_cast<std::uint32_t>(op.a % program_.specs.size())}};
-                if (op.b % 2 == 0) { ids.push_back(WeightId{static_cast<std::uint32_t>(op.b % program_.specs.size())}); }
+                if (op.b % 2 == 0) {
+                    ids.push_back(WeightId{static_cast<std::uint32_t>(op.b % program_.specs.size())});
+                }
                 return keep(pass_.try_acquire(ids, stream(op.b)), ids, stream(op.b));
             }
             case Do::request: {
                 if (!pass_open_) { return; }
                 const auto& step = schedule[op.a == 0 ? next_ % schedule.size() : op.b % schedule.size()];
                 auto ticket = pass_.try_request(step);
-                if (!ticket && ticket.error().kind() == ErrorKind::budget && !(held_.empty() && tickets_.empty())) { return; }
+                if (!ticket && ticket.error().kind() == ErrorKind::budget && !(held_.empty() && tickets_.empty())) {
+                    return;
+                }
                 if (!note(ticket, "request")) { return; }
-                tickets_.emplace_back(std::move(*ticket), std::vector<WeightId>{step.weights.begin(), step.weights.end()});
+                tickets_.emplace_back(std::move(*ticket),
+                                      std::vector<WeightId>{step.weights.begin(), step.weights.end()});
                 return;
             }
             case Do::lease: {
@@ -372,7 +433,9 @@ private:
                 const auto launched = graph.try_launch(stream(op.a));
                 if (stale) {
                     ++tally_.stale;
-                    if (launched || launched.error().kind() != ErrorKind::stale) { wrong_ = "a stale graph was not refused"; }
+                    if (launched || launched.error().kind() != ErrorKind::stale) {
+                        wrong_ = "a stale graph was not refused";
+                    }
                 } else {
                     note(launched, "launch");
                     ++tally_.launches;
@@ -383,7 +446,9 @@ private:
                 quieten();
                 const auto before = weights_->statistics().budget_bytes;
                 const auto changed = weights_->try_set_budget(budget((op.a * 64 + op.b) % 1050));
-                if (!note(changed, "set_budget") && weights_->statistics().budget_bytes != before) { wrong_ = "a failed change changed the budget"; }
+                if (!note(changed, "set_budget") && weights_->statistics().budget_bytes != before) {
+                    wrong_ = "a failed change changed the budget";
+                }
                 return;
             }
             case Do::schedule: {
@@ -452,8 +517,9 @@ Tally run_programs(std::uint64_t count, bool with_failures) {
         Tally ignored;
         FAIL(Run::of(small, ignored) << "\n" << text_of(small));
     }
-    MESSAGE(tally.verified << " reads, " << tally.evictions << " evictions, " << tally.misses << " misses, " << tally.refused << " refusals, "
-                           << tally.launches << " launches, " << tally.stale << " stale, " << tally.remapped << " host waits, " << tally.divergences << " divergences, "
+    MESSAGE(tally.verified << " reads, " << tally.evictions << " evictions, " << tally.misses << " misses, "
+                           << tally.refused << " refusals, " << tally.launches << " launches, " << tally.stale
+                           << " stale, " << tally.remapped << " host waits, " << tally.divergences << " divergences, "
                            << tally.streaming << " programs that stream at their end");
     return tally;
 }

@@ -20,7 +20,8 @@ namespace planned {
 using namespace streaming;
 using residency::Schedule;
 using residency::WeightId;
-using Weights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
+using Weights =
+    residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
 
 inline constexpr std::uint64_t chunk = 4096;
 
@@ -109,7 +110,8 @@ struct Random {
     std::vector<Spec> specs;
     Steps steps;
 };
-inline Random random_model(std::mt19937_64& random, std::size_t most_storages = 14, std::uint64_t most_bytes = 6 * chunk) {
+inline Random random_model(std::mt19937_64& random, std::size_t most_storages = 14,
+                           std::uint64_t most_bytes = 6 * chunk) {
     Random result;
     const std::size_t storages = 1 + random() % most_storages;
     for (std::size_t i = 0; i < storages; ++i) {

@@ -216,9 +216,18 @@ public:
     [[nodiscard]] auto end_capture()
         requires CapturingDevice<D>
     {
-        auto joined = device_->record(join_, copy_stream_);
-        if (joined) { joined = device_->wait(captured_stream_, join_); }
+        // Every stream that was forked comes back, whatever failed before: a capture that is left open harms its streams.
+        auto joined = join_capture(copy_stream_);
+        for (const auto& reader : readers_) {
+            if (reader->timeline.stream() == captured_stream_) { continue; }
+            if (auto back = join_capture(reader->timeline.stream()); !back) { joined = std::move(back); }
+        }
         auto graph = device_->end_capture(captured_stream_);
+        if (const auto open = device_->is_capturing(captured_stream_); !graph && open && *open) {
+            if (const auto ended = device_->end_capture(captured_stream_)) {
+                static_cast<void>(device_->destroy_graph(*ended).has_value());
+            }
+        }
         copies_.swap(outside_copies_);
         outside_copies_.close();
         readers_.swap(outside_readers_);
@@ -334,6 +343,16 @@ private:
         return Point{0};
     }
 
+    /// A failure is kept, but tried once more, so that the capture can end.
+    [[nodiscard]] Status join_capture(typename D::Stream stream) {
+        const auto attempt = [&] {
+            auto done = device_->record(join_, stream);
+            return done ? device_->wait(captured_stream_, join_) : std::move(done);
+        };
+        auto joined = attempt();
+        if (!joined) { static_cast<void>(attempt().has_value()); }
+        return joined;
+    }
     void release_capture_events() noexcept {
         for (const auto event : capture_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
         capture_events_.clear();
