@@ -254,13 +254,11 @@ private:
         for (const std::uint32_t i : order) {
             const std::uint64_t offset = offset_of(i);
             const auto end_of = [](const Run& run) { return run.offset + run.bytes; };
-            if (runs_.empty()) {
-                new_run(i, true);
-            } else if (const Run& last = runs_.back(); last.file != file_of[i] || offset > end_of(last) + widest_gap) {
-                new_run(i, blocks_.back().bytes >= block_bytes);
-            } else if (offset >= end_of(last) && blocks_.back().bytes >= block_bytes) {
-                new_run(i, true);
-            }
+            const bool first = runs_.empty();
+            const bool apart =
+                !first && (runs_.back().file != file_of[i] || offset > end_of(runs_.back()) + widest_gap);
+            const bool full = !first && blocks_.back().bytes >= block_bytes;
+            if (first || apart || (full && offset >= end_of(runs_.back()))) { new_run(i, first || full); }
             Run& run = runs_.back();
             run.bytes = (std::max)(run.bytes, offset + storages[i].bytes - run.offset);
             blocks_.back().bytes = run.at + run.bytes;

@@ -77,7 +77,7 @@ namespace detail {
 /// The smallest budgets with which a pass takes no longer than `wanted_seconds`. Makes a plan for each halving of the range, of some
 /// milliseconds each. Errors: those of make_plan for a malformed problem; budget, where no budget is enough.
 [[nodiscard]] inline Result<SpeedBudget> budget_for(Problem problem, double wanted_seconds,
-                                                    Options options = {.effort = Effort::quick}) {
+                                                    const Options& options = {.effort = Effort::quick}) {
     const auto ends = chunk_floor(problem);
     if (!ends) { return ends.error(); }
     const std::uint64_t chunk = problem.chunk_bytes;
@@ -114,7 +114,7 @@ namespace detail {
 /// What to expect at problem.budget_bytes, and whether a pass can take no longer than `wanted_seconds` there. A budget below the floor
 /// is a verdict, not an error. Errors: those of make_plan for a malformed problem.
 [[nodiscard]] inline Result<Advice> advise(Problem problem, std::optional<double> wanted_seconds = std::nullopt,
-                                           Options options = {}) {
+                                           const Options& options = {}) {
     using detail::in_bytes;
     using detail::milliseconds;
     const auto ends = chunk_floor(problem);
