@@ -11,10 +11,13 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "../support/fixtures.hpp"
+#include "../support/files.hpp"
 #include "residency/format/model_file.hpp"
 
 namespace support {
+
+/// A file of tests/fixtures.
+inline std::string fixture(const std::string& name) { return RESIDENCY_FIXTURES_DIR "/" + name; }
 
 inline std::string hex(std::string_view bytes) {
     constexpr char digits[] = "0123456789abcdef";

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "../support/fixtures.hpp"
+#include "../support/files.hpp"
 
 using namespace residency;
 

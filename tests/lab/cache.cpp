@@ -32,11 +32,15 @@ using namespace residency;
 namespace {
 
 /// A file of the recorded traces; empty, with a message, where it is not there.
-std::string shared(const char* name) {
-    const char* given = std::getenv("RESIDENCY_TRACES");
-    const std::string path = std::string{given != nullptr ? given : RESIDENCY_TRACES_DIR} + "/" + name;
+std::string recorded(const char* name) {
+    const char* folder = std::getenv("RESIDENCY_TRACES");
+    if (folder == nullptr) {
+        MESSAGE("SKIPPED: needs " << name << "; set RESIDENCY_TRACES to a folder of recorded traces");
+        return {};
+    }
+    const std::string path = std::string{folder} + "/" + name;
     if (std::filesystem::exists(path)) { return path; }
-    MESSAGE("SKIPPED: there is no " << path << "; set RESIDENCY_TRACES to the folder of the recorded traces");
+    MESSAGE("SKIPPED: there is no " << path << " in RESIDENCY_TRACES");
     return {};
 }
 
@@ -89,8 +93,8 @@ trace::Trace beginning(trace::Trace trace, std::size_t accesses) {
 }  // namespace
 
 TEST_CASE("LRU, FIFO and LFU miss what libCacheSim says they miss") {
-    const std::string path = shared("block/cloudPhysicsIO.oracleGeneral.bin.gz");
-    const std::string goldens = shared("block/goldens.json");
+    const std::string path = recorded("block/cloudPhysicsIO.oracleGeneral.bin.gz");
+    const std::string goldens = recorded("block/goldens.json");
     if (path.empty() || goldens.empty()) { return; }
     const auto trace = lab::read_trace(path, "oracle");
     REQUIRE_MESSAGE(trace, trace.error().message());
@@ -120,7 +124,7 @@ TEST_CASE("LRU, FIFO and LFU miss what libCacheSim says they miss") {
 }
 
 TEST_CASE("on block requests of uneven size every evictor is its reference") {
-    const std::string path = shared("block/cloudPhysicsIO.oracleGeneral.bin.gz");
+    const std::string path = recorded("block/cloudPhysicsIO.oracleGeneral.bin.gz");
     if (path.empty()) { return; }
     const auto trace = lab::read_trace(path, "oracle");
     REQUIRE(trace);
@@ -129,7 +133,7 @@ TEST_CASE("on block requests of uneven size every evictor is its reference") {
 }
 
 TEST_CASE("on a router's choices every evictor is its reference") {
-    const std::string path = shared("router/qwen.route.csv.gz");
+    const std::string path = recorded("router/qwen.route.csv.gz");
     if (path.empty()) { return; }
     const auto trace = lab::read_trace(path, "route");
     REQUIRE_MESSAGE(trace, trace.error().message());

@@ -13,7 +13,7 @@
 
 #include <doctest/doctest.h>
 
-#include "../support/fixtures.hpp"
+#include "../support/files.hpp"
 #include "residency/device/simulated.hpp"
 #include "residency/model/catalog_builder.hpp"
 

@@ -15,7 +15,7 @@
 
 #include "residency/core/residency.hpp"
 #include "residency/transport/staged.hpp"
-#include "tests/support/fixtures.hpp"
+#include "tests/support/files.hpp"
 #include "tests/support/streaming.hpp"
 
 namespace staged_streaming {

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -12,14 +10,6 @@
 #include "temporary_folder.hpp"
 
 namespace support {
-
-/// tests/fixtures: from the environment (RESIDENCY_FIXTURES), or beside this source file.
-inline std::string fixture(const std::string& name) {
-    const char* given = std::getenv("RESIDENCY_FIXTURES");
-    const auto folder = given != nullptr ? std::filesystem::path{given}
-                                         : std::filesystem::path{__FILE__}.parent_path().parent_path() / "fixtures";
-    return (folder / name).string();
-}
 
 inline std::string read_all(const std::string& path) {
     std::ifstream in{path, std::ios::binary};
