@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Every evictor with one prefetcher. Each pair has one of the two pools, so that every two policies meet; with
-// RESIDENCY_ALL_COMBINATIONS it has both, one after the other.
+// Evictors with one prefetcher, by RESIDENCY_TEST_COMBINATIONS of CMake:
+//   few    every evictor with one of the four prefetchers
+//   pairs  every evictor with every prefetcher, on one of the two pools: every two policies meet
+//   all    the same on both pools, one after the other
 
 #include <doctest/doctest.h>
 
@@ -26,10 +28,12 @@
 
 namespace model_based {
 
-#ifdef RESIDENCY_ALL_COMBINATIONS
-inline constexpr bool all_combinations = true;
+#if defined(RESIDENCY_TEST_COMBINATIONS_FEW)
+inline constexpr bool on_both_pools = false, with_every_prefetcher = false;
+#elif defined(RESIDENCY_TEST_COMBINATIONS_ALL)
+inline constexpr bool on_both_pools = true, with_every_prefetcher = true;
 #else
-inline constexpr bool all_combinations = false;
+inline constexpr bool on_both_pools = false, with_every_prefetcher = true;
 #endif
 
 template <class Evictor, class Prefetcher, class Pool>
@@ -43,24 +47,30 @@ void try_one(const char* evictor) {
 }
 template <class Evictor, class Prefetcher, bool on_slab>
 void try_pair(const char* evictor) {
-    if constexpr (all_combinations || on_slab) { try_one<Evictor, Prefetcher, residency::pool::Slab<Device>>(evictor); }
-    if constexpr (all_combinations || !on_slab) {
+    if constexpr (on_both_pools || on_slab) { try_one<Evictor, Prefetcher, residency::pool::Slab<Device>>(evictor); }
+    if constexpr (on_both_pools || !on_slab) {
         try_one<Evictor, Prefetcher, residency::pool::StreamOrdered<Device>>(evictor);
     }
 }
-template <class Prefetcher, bool first_on_slab>
-void try_with_every_evictor() {
+/// `prefetcher`: its number of the four.
+template <class Prefetcher, unsigned prefetcher>
+void try_with_evictors() {
     namespace evict = residency::evict;
-    try_pair<evict::Lru, Prefetcher, first_on_slab>("Lru");
-    try_pair<evict::Fifo, Prefetcher, !first_on_slab>("Fifo");
-    try_pair<evict::Lfu, Prefetcher, first_on_slab>("Lfu");
-    try_pair<evict::Sieve, Prefetcher, !first_on_slab>("Sieve");
-    try_pair<evict::S3Fifo, Prefetcher, first_on_slab>("S3Fifo");
-    try_pair<evict::Gdsf, Prefetcher, !first_on_slab>("Gdsf");
-    try_pair<evict::ExpectedUse, Prefetcher, first_on_slab>("ExpectedUse");
-    try_pair<evict::StaticSplit, Prefetcher, !first_on_slab>("StaticSplit");
-    try_pair<evict::Scheduled, Prefetcher, first_on_slab>("Scheduled");
-    try_pair<evict::Belady, Prefetcher, !first_on_slab>("Belady");
+    const auto numbered = [&]<class Evictor, unsigned number>(const char* name) {
+        if constexpr (with_every_prefetcher || number % 4 == prefetcher) {
+            try_pair<Evictor, Prefetcher, (number / 2 + prefetcher) % 2 == 0>(name);
+        }
+    };
+    numbered.template operator()<evict::Lru, 0>("Lru");
+    numbered.template operator()<evict::Fifo, 1>("Fifo");
+    numbered.template operator()<evict::Lfu, 2>("Lfu");
+    numbered.template operator()<evict::Sieve, 3>("Sieve");
+    numbered.template operator()<evict::S3Fifo, 4>("S3Fifo");
+    numbered.template operator()<evict::Gdsf, 5>("Gdsf");
+    numbered.template operator()<evict::ExpectedUse, 6>("ExpectedUse");
+    numbered.template operator()<evict::StaticSplit, 7>("StaticSplit");
+    numbered.template operator()<evict::Scheduled, 8>("Scheduled");
+    numbered.template operator()<evict::Belady, 9>("Belady");
 }
 
 }  // namespace model_based

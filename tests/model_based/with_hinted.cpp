@@ -7,8 +7,8 @@
 
 TEST_SUITE_BEGIN("model based");
 
-TEST_CASE("random programs: prefetch::Hinted with every evictor") {
-    model_based::try_with_every_evictor<residency::prefetch::Hinted, false>();
+TEST_CASE("random programs: prefetch::Hinted and evictors") {
+    model_based::try_with_evictors<residency::prefetch::Hinted, 3>();
 }
 
 TEST_SUITE_END();

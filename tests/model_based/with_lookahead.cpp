@@ -7,8 +7,8 @@
 
 TEST_SUITE_BEGIN("model based");
 
-TEST_CASE("random programs: prefetch::Lookahead with every evictor") {
-    model_based::try_with_every_evictor<residency::prefetch::Lookahead<2>, false>();
+TEST_CASE("random programs: prefetch::Lookahead and evictors") {
+    model_based::try_with_evictors<residency::prefetch::Lookahead<2>, 1>();
 }
 
 TEST_SUITE_END();

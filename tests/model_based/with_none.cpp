@@ -7,8 +7,8 @@
 
 TEST_SUITE_BEGIN("model based");
 
-TEST_CASE("random programs: prefetch::None with every evictor") {
-    model_based::try_with_every_evictor<residency::prefetch::None, true>();
+TEST_CASE("random programs: prefetch::None and evictors") {
+    model_based::try_with_evictors<residency::prefetch::None, 0>();
 }
 
 TEST_SUITE_END();

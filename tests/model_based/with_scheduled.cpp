@@ -7,8 +7,8 @@
 
 TEST_SUITE_BEGIN("model based");
 
-TEST_CASE("random programs: prefetch::Scheduled with every evictor") {
-    model_based::try_with_every_evictor<residency::prefetch::Scheduled, true>();
+TEST_CASE("random programs: prefetch::Scheduled and evictors") {
+    model_based::try_with_evictors<residency::prefetch::Scheduled, 2>();
 }
 
 TEST_SUITE_END();
