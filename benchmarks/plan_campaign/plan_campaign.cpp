@@ -99,8 +99,7 @@ int main(int count, char** arguments) {
         campaign::scale_compute(problem, ratio);
         double bytes = 0;
         for (const std::uint64_t b : problem.storage_bytes) { bytes += static_cast<double>(b); }
-        const auto chunk = static_cast<double>(problem.chunk_bytes);
-        problem.budget_bytes = static_cast<std::uint64_t>(bytes * share / chunk) * problem.chunk_bytes;
+        problem.budget_bytes = static_cast<std::uint64_t>(bytes * share);
         const double deficit = bytes - static_cast<double>(problem.budget_bytes);
         Json row{{"schedule", shape.name},
                  {"steps", problem.steps()},
@@ -165,7 +164,7 @@ int main(int count, char** arguments) {
                   {"latency_seconds", plan::Link{}.latency_seconds},
                   {"node_latency_seconds", plan::Link{}.node_latency_seconds}}},
                 {"reference", "max(exact bound, latency floor)"},
-                {"budgets", "25 to 95 % of the weights, in whole chunks, as a pool rounds them"}};
+                {"budgets", "25 to 95 % of the weights"}};
     for (const Series& series : all) { report[series.name] = summary(series); }
 
     // Decode of Llama-3-8B on a card that reads weights at 4 TB/s and takes no less than 2 us a step.

@@ -5,6 +5,8 @@
 //
 // in:  {"link": {"bytes_per_second", "latency_seconds"}, "budget_bytes", "chunk_bytes", "cyclic",
 //       "storages": [{"name", "bytes"}], "steps": [{"compute_seconds", "storages": [indices]}]}
+//      All of them are needed but compute_seconds, and budget_bytes where --budget says it; 0 is the floor. Other keys are ignored,
+//      a key that is there twice is refused.
 // out: see print_plan. Device ranges are [from, to) in [0, held_bytes). Errors: one line on standard error, exit code 2.
 
 #include <algorithm>
@@ -74,23 +76,24 @@ double real(const Json& value, const std::string& where) {
     return value.get<double>();
 }
 
-plan::Problem read_problem(const Json& in) {
+plan::Problem read_problem(const Json& in, bool has_budget) {
     plan::Problem problem;
     problem.alignment_bytes = 1;
     const Json& link = member(in, "link", "the problem");
     problem.link.bytes_per_second = real(member(link, "bytes_per_second", "link"), "link.bytes_per_second");
-    problem.link.latency_seconds =
-        link.contains("latency_seconds") ? real(link["latency_seconds"], "link.latency_seconds") : 0.0;
-    if (in.contains("budget_bytes")) { problem.budget_bytes = whole(in["budget_bytes"], "budget_bytes"); }
-    if (in.contains("chunk_bytes")) { problem.chunk_bytes = whole(in["chunk_bytes"], "chunk_bytes"); }
-    if (in.contains("cyclic")) {
-        if (!in["cyclic"].is_boolean()) { throw Refused{"cyclic: expected true or false"}; }
-        problem.cyclic = in["cyclic"].get<bool>();
+    problem.link.latency_seconds = real(member(link, "latency_seconds", "link"), "link.latency_seconds");
+    if (!has_budget || in.contains("budget_bytes")) {
+        problem.budget_bytes = whole(member(in, "budget_bytes", "the problem"), "budget_bytes");
     }
+    problem.chunk_bytes = whole(member(in, "chunk_bytes", "the problem"), "chunk_bytes");
+    const Json& cyclic = member(in, "cyclic", "the problem");
+    if (!cyclic.is_boolean()) { throw Refused{"cyclic: expected true or false"}; }
+    problem.cyclic = cyclic.get<bool>();
     const Json& storages = member(in, "storages", "the problem");
     if (!storages.is_array()) { throw Refused{"storages: expected an array"}; }
     for (std::size_t s = 0; s < storages.size(); ++s) {
         const std::string where = "storages[" + std::to_string(s) + "]";
+        if (!member(storages[s], "name", where).is_string()) { throw Refused{where + ".name: expected a text"}; }
         problem.storage_bytes.push_back(whole(member(storages[s], "bytes", where), where + ".bytes"));
     }
     const Json& steps = member(in, "steps", "the problem");
@@ -201,10 +204,16 @@ Json print_plan(const plan::Problem& problem, const plan::Plan& plan) {
              {"held_bytes", plan.held_bytes()},
              {"resident", Json::array()},
              {"copies", Json::array()}};
-    std::vector<std::uint32_t> first(problem.storages(), plan::none);
-    for (std::uint32_t i = problem.steps(); i-- > 0;) {
-        for (const std::uint32_t s : problem.reads(i)) { first[s] = i; }
+    // The first step from `step` on that reads a storage; where none does, the step for which its neighbour comes.
+    std::vector<std::vector<std::uint32_t>> readers(problem.storages());
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) { readers[s].push_back(i); }
     }
+    const auto first_reader = [&](std::uint32_t storage, std::uint32_t step) {
+        const auto& steps = readers[storage];
+        const auto found = std::lower_bound(steps.begin(), steps.end(), step);
+        return found == steps.end() ? step : *found;
+    };
     const Ranges ranges{plan};
     for (const plan::Copy& copy : plan.residents()) {
         ranges.each_storage(copy, "at",
@@ -217,12 +226,21 @@ Json print_plan(const plan::Problem& problem, const plan::Plan& plan) {
                 entry["call"] = k;
                 entry["waits_for"] =
                     call.wait.exists() ? Json{{"pass", call.wait.pass}, {"step", call.wait.step}} : Json(nullptr);
-                entry["needed_by"] = plan.is_cyclic() ? first[storage] : copy.needed_by;
+                entry["needed_by"] = first_reader(storage, plan.is_cyclic() ? 0 : copy.needed_by);
                 out["copies"].push_back(std::move(entry));
             });
         }
     }
     return out;
+}
+
+// One line, whatever a file is called.
+int refuse(std::string what) {
+    for (char& c : what) {
+        if (static_cast<unsigned char>(c) < ' ') { c = ' '; }
+    }
+    std::cerr << "residency-plan: " << what << '\n';
+    return 2;
 }
 
 }  // namespace
@@ -237,8 +255,7 @@ int main(int count, char** arguments) {
         app.parse(count, arguments);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) { return app.exit(error); }
-        std::cerr << "residency-plan: " << error.what() << '\n';
-        return 2;
+        return refuse(error.what());
     }
     try {
         // A duplicate key would silently win over the first one.
@@ -251,7 +268,7 @@ int main(int count, char** arguments) {
             }
             return true;
         };
-        plan::Problem problem = read_problem(Json::parse(read_all(file), no_duplicates));
+        plan::Problem problem = read_problem(Json::parse(read_all(file), no_duplicates), said->count() != 0);
         if (said->count() != 0) { problem.budget_bytes = read_budget(budget, problem); }
         const residency::Result<plan::Plan> made = plan::make_plan(problem, {.fixed_slots = false});
         if (!made) { throw Refused{made.error().message()}; }
@@ -260,7 +277,6 @@ int main(int count, char** arguments) {
         if (!std::cout) { throw Refused{"standard output: cannot be written"}; }
         return 0;
     } catch (const Json::exception& error) {
-        std::cerr << "residency-plan: not JSON: " << error.what() << '\n';
-    } catch (const std::exception& error) { std::cerr << "residency-plan: " << error.what() << '\n'; }
-    return 2;
+        return refuse(std::string{"not JSON: "} + error.what());
+    } catch (const std::exception& error) { return refuse(error.what()); }
 }

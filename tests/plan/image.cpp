@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "residency/plan/floor.hpp"
+#include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
 namespace plan = residency::plan;
@@ -15,7 +17,8 @@ TEST_CASE("cells say who reads each chunk first and last") {
         CAPTURE(seed);
         Dice dice{seed};
         const plan::Problem problem = random_problem(dice);
-        for (const plan::ImageOrder order : {plan::ImageOrder::grouped, plan::ImageOrder::aligned}) {
+        for (const plan::ImageOrder order :
+             {plan::ImageOrder::grouped, plan::ImageOrder::aligned, plan::ImageOrder::packed}) {
             const plan::Image image = plan::lay_out(problem, order);
             std::vector<std::uint32_t> first(image.chunks(), plan::none), last(image.chunks(), plan::none);
             std::vector<bool> keep(image.chunks(), false), filled(image.chunks(), false);
@@ -81,4 +84,23 @@ TEST_CASE("the aligned layout has the smallest floor that steps of one storage c
         const auto floor = plan::floor_chunks(plan::lay_out(problem, plan::ImageOrder::aligned), problem.steps());
         CHECK(floor.chunks == (largest + 4095) / 4096);
     }
+}
+
+TEST_CASE("the packed layout has no gaps, so that what is read at steps apart fits in its own bytes") {
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    for (std::uint32_t s = 0; s < 20; ++s) { problem.storage_bytes.push_back(5120); }
+    for (int lap = 0; lap < 2; ++lap) {
+        for (std::uint32_t s = 0; s < 20; ++s) { problem.add_step({&s, 1}); }
+    }
+    CHECK(plan::lay_out(problem, plan::ImageOrder::grouped).filled_chunks() == 40);
+    CHECK(plan::lay_out(problem, plan::ImageOrder::packed).filled_chunks() == 25);
+    CHECK(plan::candidate_images(problem).size() == 3);
+    problem.budget_bytes = 25 * 4096;
+    const auto made = plan::make_plan(problem);
+    REQUIRE(made.has_value());
+    CHECK(made->copies().empty());
+    const auto ends = plan::chunk_floor(problem);
+    REQUIRE(ends.has_value());
+    CHECK(ends->everything_bytes == 25 * 4096);
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "residency/error.hpp"
@@ -21,18 +22,15 @@ struct ChunkFloor {
 /// Errors: what make_plan says of a malformed problem.
 inline Result<ChunkFloor> chunk_floor(const Problem& problem) {
     if (Status status = validate(problem); !status) { return status.error(); }
-    const auto measure = [&](ImageOrder order) {
-        const Image image = lay_out(problem, order);
-        std::uint64_t chunks = 0;
-        for (const Cell& cell : image.cells) { chunks += cell.chunks(); }
-        const FloorChunks floor = floor_chunks(image, problem.steps());
-        return ChunkFloor{floor.chunks * problem.chunk_bytes, chunks * problem.chunk_bytes, floor.step};
-    };
-    if (!problem.image_offsets.empty()) { return measure(ImageOrder::given); }
-    const ChunkFloor grouped = measure(ImageOrder::grouped);
-    const ChunkFloor aligned = measure(ImageOrder::aligned);
-    ChunkFloor floor = aligned.floor_bytes < grouped.floor_bytes ? aligned : grouped;
-    floor.everything_bytes = grouped.everything_bytes;
+    ChunkFloor floor{UINT64_MAX, UINT64_MAX};
+    for (const Image& image : candidate_images(problem)) {
+        const FloorChunks least = floor_chunks(image, problem.steps());
+        if (least.chunks * problem.chunk_bytes < floor.floor_bytes) {
+            floor.floor_bytes = least.chunks * problem.chunk_bytes;
+            floor.step = least.step;
+        }
+        floor.everything_bytes = (std::min)(floor.everything_bytes, image.filled_chunks() * problem.chunk_bytes);
+    }
     return floor;
 }
 

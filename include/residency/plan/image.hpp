@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -14,8 +15,10 @@ namespace residency::inline RESIDENCY_ABI::plan {
 
 /// How storages follow each other in an image that the planner lays out.
 enum class ImageOrder : std::uint8_t {
-    given,    ///< Problem::image_offsets
-    grouped,  ///< small, pinned, unread and repeatedly read storages first, then the rest in the order of first use
+    given,  ///< Problem::image_offsets
+    grouped,  ///< small, pinned, unread and repeatedly read storages first, then the rest in the order of first use; what steps
+              ///< apart read starts a chunk of its own
+    packed,   ///< the same without a gap
     aligned,  ///< in the order of first use; what a step reads first starts a chunk where that saves the step a chunk
 };
 
@@ -38,6 +41,12 @@ struct Image {
 
     [[nodiscard]] std::uint32_t chunks() const noexcept {
         return static_cast<std::uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes);
+    }
+    /// Chunks that hold something.
+    [[nodiscard]] std::uint64_t filled_chunks() const noexcept {
+        std::uint64_t sum = 0;
+        for (const Cell& cell : cells) { sum += cell.chunks(); }
+        return sum;
     }
 };
 
@@ -97,7 +106,8 @@ inline Image lay_out(const Problem& problem, ImageOrder order) {
             if (order == ImageOrder::grouped) {
                 if (group(s) == 1 || (at_group == 1 && group(s) != 1)) { at = up(at, g); }
                 at_group = group(s);
-            } else if (k == 0 || image.first_use[s] != image.first_use[sequence[k - 1]]) {
+            } else if (order == ImageOrder::aligned &&
+                       (k == 0 || image.first_use[s] != image.first_use[sequence[k - 1]])) {
                 std::uint64_t bytes = 0;
                 for (std::size_t j = k; j < sequence.size() && image.first_use[sequence[j]] == image.first_use[s];
                      ++j) {
@@ -135,6 +145,15 @@ inline Image lay_out(const Problem& problem, ImageOrder order) {
         if (cell.chunk_begin < cell.chunk_end) { image.cells.push_back(cell); }
     }
     return image;
+}
+
+/// The images that a planner may choose from: the given one, or one in each order that makes a difference.
+inline std::vector<Image> candidate_images(const Problem& problem) {
+    if (!problem.image_offsets.empty()) { return {lay_out(problem, ImageOrder::given)}; }
+    std::vector<Image> images{lay_out(problem, ImageOrder::grouped), lay_out(problem, ImageOrder::aligned)};
+    Image packed = lay_out(problem, ImageOrder::packed);
+    if (packed.bytes != images[0].bytes) { images.push_back(std::move(packed)); }
+    return images;
 }
 
 /// Chunks that must be held at once: the kept ones, and those between their first and their last reader at the worst step.

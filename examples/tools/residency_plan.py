@@ -1,0 +1,522 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+"""What residency-plan prints, checked from the printed text alone; and how it refuses what it cannot plan.
+
+    residency_plan.py PROGRAM FOLDER [--seed N] [--problems N]
+
+Knows nothing of the library: covers, waits and device ranges are replayed byte range by byte range under timings of its own, the
+period comes from a simulation of calls in order, the bound from a linear program of its own."""
+
+import argparse
+import copy
+import json
+import os
+import random
+import subprocess
+import sys
+
+
+class Trouble(Exception):
+    pass
+
+
+def demand(holds, *what):
+    if not holds:
+        raise Trouble(" ".join(str(x) for x in what))
+
+
+def close(a, b, relative, absolute=1e-15):
+    return abs(a - b) <= relative * max(abs(a), abs(b)) + absolute
+
+
+# ---- The model ------------------------------------------------------------------------------------------------------
+
+
+class Printed:
+    """A problem and its printed plan."""
+
+    def __init__(self, problem, plan, budget):
+        self.plan, self.cyclic = plan, problem["cyclic"]
+        self.bytes = [s["bytes"] for s in problem["storages"]]
+        self.reads = [sorted(set(s["storages"])) for s in problem["steps"]]
+        self.compute = [s.get("compute_seconds", 0.0) for s in problem["steps"]]
+        self.rate = problem["link"]["bytes_per_second"]
+        self.latency = problem["link"]["latency_seconds"]
+        self.budget = budget if budget else plan["floor_bytes"]
+        self.steps = len(self.reads)
+        self.readers = [[i for i in range(self.steps) if s in self.reads[i]] for s in range(len(self.bytes))]
+        self.calls = []
+        for entry in plan["copies"]:
+            if entry["call"] == len(self.calls):
+                self.calls.append([])
+            demand(entry["call"] == len(self.calls) - 1, "calls do not count up:", entry)
+            self.calls[-1].append(entry)
+
+    def run(self, passes, step_factor=lambda: 1.0, copy_factor=lambda: 1.0):
+        """Times of every step and every call: [pass][step] → (start, end), [pass][call] → (start, end)."""
+        link = compute = 0.0
+        steps, calls = [], []
+        for p in range(passes):
+            steps.append([])
+            calls.append([])
+            for i in range(self.steps):
+                while len(calls[p]) < len(self.calls):
+                    call = self.calls[len(calls[p])]
+                    if min(c["needed_by"] for c in call) > i:
+                        break
+                    start, wait = link, call[0]["waits_for"]
+                    if wait is not None and p + wait["pass"] >= 0:
+                        demand(wait["pass"] < 0 or wait["step"] < i, "a call waits for a step that waits for it:", call)
+                        start = max(start, steps[p + wait["pass"]][wait["step"]][1])
+                    moved = sum(c["end"] - c["begin"] for c in call)
+                    link = start + (self.latency + moved / self.rate) * copy_factor()
+                    calls[p].append((start, link))
+                start = max(compute, calls[p][-1][1] if calls[p] else 0.0)
+                compute = start + self.compute[i] * step_factor()
+                steps[p].append((start, compute))
+        return steps, calls
+
+    def seconds(self):
+        if not self.cyclic:
+            return self.run(1)[0][0][-1][1]
+        steps, _ = self.run(120)
+        return (steps[119][-1][1] - steps[59][-1][1]) / 60
+
+
+def check_shape(it):
+    plan, n = it.plan, it.steps
+    demand(set(plan) == {"bound_seconds", "usual_bound_seconds", "floor_bytes", "predicted_seconds", "compute_seconds",
+                         "bytes_per_pass", "held_bytes", "resident", "copies"}, "other keys:", list(plan))
+    demand(plan["held_bytes"] <= it.budget, "holds", plan["held_bytes"], "of", it.budget)
+    for entry in plan["resident"] + plan["copies"]:
+        is_copy = "call" in entry
+        keys = {"storage", "begin", "end", "to", "call", "waits_for", "needed_by"} if is_copy else {"storage", "begin", "end", "at"}
+        demand(set(entry) == keys, "other keys:", entry)
+        demand(0 <= entry["begin"] < entry["end"] <= it.bytes[entry["storage"]], "not a range of the storage:", entry)
+        ranges = entry["to" if is_copy else "at"]
+        demand(all(0 <= a < b <= plan["held_bytes"] for a, b in ranges), "not ranges of what is held:", entry)
+        demand(sum(b - a for a, b in ranges) == entry["end"] - entry["begin"], "ranges of another length:", entry)
+    for s, size in enumerate(it.bytes):
+        entries = sorted((e["begin"], e["end"]) for e in plan["resident"] + plan["copies"] if e["storage"] == s)
+        if it.cyclic:
+            at = 0
+            for begin, end in entries:
+                demand(begin == at, "storage", s, "is not covered once at", at)
+                at = end
+            demand(at == size, "storage", s, "is not covered at", at)
+        if not it.readers[s]:
+            demand(all(e["storage"] != s for e in plan["copies"]), "storage", s, "streams and nobody reads it")
+            demand(sum(end - begin for begin, end in entries) == size, "unread storage", s, "is not resident")
+    for call in it.calls:
+        wait = call[0]["waits_for"]
+        demand(all(c["waits_for"] == wait for c in call), "copies of one call wait for different steps:", call)
+        if wait is not None:
+            demand(set(wait) == {"pass", "step"} and wait["pass"] in (0, -1) and 0 <= wait["step"] < n, "waits for", wait)
+            demand(it.cyclic or wait["pass"] == 0, "a one-shot plan waits for a pass before")
+            demand(wait["pass"] < 0 or wait["step"] < min(c["needed_by"] for c in call), "waits for its own reader:", call)
+        for c in call:
+            readers = it.readers[c["storage"]]
+            demand(c["needed_by"] in readers or (not it.cyclic and c["needed_by"] > readers[-1]), "not needed by step", c["needed_by"], c)
+            demand(not it.cyclic or c["needed_by"] == readers[0], "not needed by its first reader:", c)
+    needed = [min(c["needed_by"] for c in call) for call in it.calls]
+    demand(needed == sorted(needed), "calls are out of order")
+
+
+def check_bytes(it, dice, passes):
+    """Under any timing a step finds all its bytes, and they stay until it has ended."""
+    def spread(entry, ranges):
+        at, out = entry["begin"], []
+        for a, b in ranges:
+            out.append((entry["storage"], at, a, b))
+            at += b - a
+        return out
+
+    for kind in range(3):
+        factor = (lambda: 1.0) if kind == 0 else (lambda: 10 ** dice.uniform(-1, 1))
+        steps, calls = it.run(passes, factor, factor)
+        writes = []  # start, end, needed_by, pieces
+        for entry in it.plan["resident"]:
+            writes.append((-2.0, -1.0, spread(entry, entry["at"])))
+        for p in range(passes):
+            for k, call in enumerate(it.calls):
+                start, end = calls[p][k]
+                writes.append((start, end, [x for c in call for x in spread(c, c["to"])]))
+        # By device byte: every write in the order of the copy stream, and what it leaves there.
+        cuts = sorted({x for _, _, ps in writes for _, _, a, b in ps for x in (a, b)})
+        index = {x: k for k, x in enumerate(cuts)}
+        history = [[] for _ in cuts]
+        where = {}  # storage → [(begin, end, cell)]
+        for start, end, ps in writes:
+            seen = set()
+            for s, at, a, b in ps:
+                for cell in range(index[a], index[b]):
+                    demand(cell not in seen, "a call writes a byte twice")
+                    seen.add(cell)
+                    offset = at + cuts[cell] - a
+                    history[cell].append((start, end, s, offset))
+                    where.setdefault(s, {}).setdefault((offset, offset + cuts[cell + 1] - cuts[cell]), set()).add(cell)
+        resident = set()
+        for _, _, ps in writes[:len(it.plan["resident"])]:
+            for _, _, a, b in ps:
+                for cell in range(index[a], index[b]):
+                    demand(cell not in resident, "two residents share a byte")
+                    resident.add(cell)
+        for p in range(passes):
+            for i in range(it.steps):
+                start, end = steps[p][i]
+                for s in it.reads[i]:
+                    good = []
+                    for (low, high), cells in where.get(s, {}).items():
+                        for cell in cells:
+                            last = None  # the last write that began before the step ended: it must be ours, and complete
+                            for w in history[cell]:
+                                if w[0] < end or (w[0] <= start and w[1] <= start):
+                                    last = w
+                            if last is not None and last[2] == s and last[3] == low and last[1] <= start * (1 + 1e-12):
+                                good.append((low, high))
+                    at = 0
+                    for low, high in sorted(good):
+                        if low <= at:
+                            at = max(at, high)
+                    demand(at >= it.bytes[s], "pass", p, "step", i, "misses storage", s, "from byte", at)
+
+
+def check_times(it):
+    plan = it.plan
+    compute = sum(it.compute)
+    total = sum(it.bytes)
+    deficit = max(0, total - it.budget)
+    demand(close(plan["compute_seconds"], compute, 1e-9), "compute_seconds", plan["compute_seconds"], "is", compute)
+    demand(plan["bytes_per_pass"] == sum(c["end"] - c["begin"] for c in plan["copies"]), "bytes_per_pass")
+    demand(plan["bytes_per_pass"] >= deficit, "moves less than the deficit")
+    usual = max(compute, deficit / it.rate)
+    demand(close(plan["usual_bound_seconds"], usual, 1e-9), "usual bound", plan["usual_bound_seconds"], "is", usual)
+    demand(plan["bound_seconds"] >= usual * (1 - 1e-9), "the bound is below the usual one")
+    demand(plan["predicted_seconds"] >= plan["bound_seconds"] * (1 - 1e-9), "beats the bound")
+    seconds = it.seconds()
+    demand(close(plan["predicted_seconds"], seconds, 1e-6), "predicted", plan["predicted_seconds"], "takes", seconds)
+
+
+# ---- The bound ------------------------------------------------------------------------------------------------------
+
+
+def greatest(rows, limits, gains):
+    """max gains·x for rows·x <= limits, x >= 0; limits >= 0. Dense simplex, Bland's rule once it could cycle."""
+    count, width = len(rows), len(gains)
+    table = [row[:] + [1.0 if k == j else 0.0 for j in range(count)] + [limit] for k, (row, limit) in enumerate(zip(rows, limits))]
+    top = [-g for g in gains] + [0.0] * (count + 1)
+    basis = [width + k for k in range(count)]
+    for turn in range(20000):
+        if turn < 500:
+            column = min(range(width + count), key=lambda j: top[j])
+        else:
+            column = next((j for j in range(width + count) if top[j] < -1e-9), 0)
+        if top[column] >= -1e-9:
+            return top[-1]
+        pivot, least = None, None
+        for k in range(count):
+            if table[k][column] > 1e-9:
+                ratio = table[k][-1] / table[k][column]
+                if pivot is None or ratio < least - 1e-12 or (ratio <= least + 1e-12 and basis[k] < basis[pivot]):
+                    pivot, least = k, ratio
+        demand(pivot is not None, "the linear program is unbounded")
+        scale = table[pivot][column]
+        table[pivot] = [x / scale for x in table[pivot]]
+        for row in [top] + table[:pivot] + table[pivot + 1:]:
+            f = row[column]
+            if f != 0.0:
+                row[:] = [x - f * y for x, y in zip(row, table[pivot])]
+        basis[pivot] = column
+    raise Trouble("the linear program does not end")
+
+
+def exact_bound(it):
+    """Seconds. A storage, between a reader and the next, keeps some bytes and fetches the rest: beside the steps between, or in
+    stalls before them. Slot 2 i is the stall before step i, slot 2 i + 1 the step."""
+    n, unit = it.steps, float(max(1, sum(it.bytes)))
+    room = it.budget - sum(b for b, readers in zip(it.bytes, it.readers) if not readers)
+    gaps = []  # storage, slots in order; the last one is the stall before the reader
+    for s, readers in enumerate(it.readers):
+        if it.bytes[s] == 0:
+            continue
+        for k, v in enumerate(readers):
+            if k == 0 and not it.cyclic:
+                gaps.append((s, list(range(0, 2 * v + 1))))
+                continue
+            u = readers[k - 1]
+            stop = v if v > u else v + n
+            gaps.append((s, [t % (2 * n) for t in range(2 * u + 2, 2 * stop + 1)]))
+    kept, fetched, width = [], [], 0
+    for s, slots in gaps:
+        kept.append(width)
+        fetched.append({t: width + 1 + k for k, t in enumerate(slots[:-1])})
+        width += len(slots)
+    rows, limits = [], []
+
+    def row(entries, limit):
+        out = [0.0] * width
+        for column in entries:
+            out[column] += 1.0
+        rows.append(out)
+        limits.append(limit / unit)
+
+    for (s, _), h, x in zip(gaps, kept, fetched):
+        row([h] + list(x.values()), it.bytes[s])
+    for i in range(n):
+        row([x[2 * i + 1] for x in fetched if 2 * i + 1 in x], it.rate * it.compute[i])
+    for t in range(2 * n):
+        full = sum(it.bytes[s] for s in it.reads[t // 2])
+        entries = []
+        for (s, slots), h, x in zip(gaps, kept, fetched):
+            if t in x:
+                entries += [h] + [x[y] for y in slots[:slots.index(t) + 1]]
+        row(entries, room - full)
+    gains = [0.0] * width
+    for h, x in zip(kept, fetched):
+        gains[h] = 1.0
+        for t, column in x.items():
+            if t % 2 == 1:
+                gains[column] = 1.0
+    stalled = sum(it.bytes[s] for s, _ in gaps) - unit * greatest(rows, limits, gains)
+    return sum(it.compute) + max(0.0, stalled) / it.rate
+
+
+# ---- Problems -------------------------------------------------------------------------------------------------------
+
+
+def random_problem(dice, small):
+    n = dice.randint(1, 5 if small else 24)
+    kind = dice.choice(["one each", "several each", "neighbours", "anything", "repeats"])
+    count = n if kind == "one each" else dice.randint(1, 5 if small else 30)
+    chunk = dice.choice([1, 64, 4096, 8192, 1 << 21]) if not small else dice.choice([256, 4096])
+    most = {1: 400, 64: 20000}.get(chunk, 100000 if chunk < 1 << 21 else 10**7)
+    size = lambda: dice.choice([0, dice.randint(1, 1 + most // 300)] + [dice.randint(1, most)] * 6)
+    steps = []
+    for i in range(n):
+        near = [min(count - 1, i * count // n + k) for k in range(dice.randint(0, 3))]
+        reads = {"one each": [i], "several each": list(range(i, count, n)), "neighbours": near,
+                 "anything": dice.sample(range(count), min(count, dice.randint(0, 3))),
+                 "repeats": dice.sample(range(count), min(count, dice.randint(1, 2)))}[kind]
+        steps.append({"compute_seconds": 0.0, "storages": reads})
+    storages = [{"name": "layer.%d \u00e4\"" % s, "bytes": size()} for s in range(count)]
+    rate = dice.choice([1e9, 55.5e9])
+    scale = sum(s["bytes"] for s in storages) / rate / n * 10 ** dice.uniform(-2, 0.5)
+    timed = dice.choice(["all", "all", "all", "none", "some"])
+    for step in steps:
+        if timed == "none" or (timed == "some" and dice.random() < 0.5):
+            del step["compute_seconds"]
+        else:
+            step["compute_seconds"] = scale * dice.choice([0.0, dice.random(), dice.random(), 3 * dice.random()])
+    return {"link": {"bytes_per_second": rate, "latency_seconds": dice.choice([0, 1e-7, 2.4e-6])}, "budget_bytes": 0,
+            "chunk_bytes": chunk, "cyclic": dice.random() < 0.65, "storages": storages, "steps": steps}
+
+
+class Program:
+    def __init__(self, path):
+        self.path = path
+
+    def run(self, text, arguments=("-",)):
+        data = text if isinstance(text, bytes) else text.encode()
+        return subprocess.run([self.path, *arguments], input=data, capture_output=True, timeout=300)
+
+    def plan(self, problem, arguments=()):
+        done = self.run(json.dumps(problem), ("-", *arguments))
+        demand(done.returncode == 0 and not done.stderr, "exit", done.returncode, done.stderr.decode(errors="replace"))
+        return json.loads(done.stdout)
+
+    def refuses(self, text, part, arguments=("-",)):
+        done = self.run(text, arguments)
+        said = done.stderr.decode(errors="replace")
+        demand(done.returncode == 2, "exit", done.returncode, "where", part, "is wrong:", said)
+        demand(not done.stdout, "prints something where", part, "is wrong")
+        demand(said.count("\n") == 1 and said.endswith("\n"), "not one line:", repr(said))
+        demand(part in said, "no", repr(part), "in", repr(said))
+
+
+def check_problem(program, problem, dice, small):
+    floor = program.plan(problem)["floor_bytes"]
+    total = sum(s["bytes"] for s in problem["storages"])
+    chunk = problem["chunk_bytes"]
+    budgets = [0, floor, floor + 1, floor + dice.randint(0, max(1, total)), (floor + total) // 2, total, total + 3 * chunk + 1]
+    for budget in budgets if small else dice.sample(budgets, 4):
+        if (budget == 0 and floor == 0) or 0 < budget < floor:
+            continue
+        problem["budget_bytes"] = budget
+        plan = program.plan(problem)
+        it = Printed(problem, plan, budget)
+        demand(plan["floor_bytes"] == floor, "another floor at another budget")
+        live = max(sum(it.bytes[s] for s in reads) for reads in it.reads)
+        unread = sum(b for b, readers in zip(it.bytes, it.readers) if not readers)
+        demand(floor >= live + unread and floor % chunk == 0, "floor", floor)
+        check_shape(it)
+        check_times(it)
+        check_bytes(it, dice, 3 if it.cyclic else 1)
+        if budget > total + 2 * chunk and not it.cyclic:
+            demand(not plan["copies"] or plan["held_bytes"] < total, "everything fits and something streams")
+        if small:
+            bound, step = exact_bound(it), it.steps / it.rate
+            demand(abs(plan["bound_seconds"] - bound) <= 1e-6 * bound + step, "bound", plan["bound_seconds"], "is", bound)
+    if floor > 1:
+        problem["budget_bytes"] = floor - 1
+        program.refuses(json.dumps(problem), str(floor))
+
+
+def base():
+    return {"link": {"bytes_per_second": 1e9, "latency_seconds": 1e-6}, "budget_bytes": 0, "chunk_bytes": 4096, "cyclic": True,
+            "storages": [{"name": "a", "bytes": 10000}, {"name": "b", "bytes": 20000}, {"name": "c", "bytes": 5000}],
+            "steps": [{"compute_seconds": 1e-6, "storages": [i]} for i in range(3)]}
+
+
+def check_refusals(program, folder):
+    program.plan(base())
+
+    def edited(path, value):
+        problem = copy.deepcopy(base())
+        at = problem
+        for key in path[:-1]:
+            at = at[key]
+        if value is KeyError:
+            del at[path[-1]]
+        else:
+            at[path[-1]] = value
+        return json.dumps(problem)
+
+    def name(path):
+        out = ""
+        for key in path:
+            out += "[%d]" % key if isinstance(key, int) else ("." if out else "") + key
+        return out
+
+    number_fields = [("link", "bytes_per_second"), ("link", "latency_seconds"), ("steps", 1, "compute_seconds")]
+    whole_fields = [("budget_bytes",), ("chunk_bytes",), ("storages", 1, "bytes")]
+    others = [("link",), ("cyclic",), ("storages",), ("steps",), ("storages", 1, "name"), ("steps", 2, "storages")]
+    for path in number_fields + whole_fields + others:
+        if path[-1] != "compute_seconds":
+            program.refuses(edited(path, KeyError), '"%s" is missing' % path[-1])
+        wrong = ["1", None, [], {"x": 1}, True] if path in number_fields + whole_fields else [7, None, "x"]
+        for value in wrong:
+            if path[-1] == "name" and value == "x":
+                continue
+            program.refuses(edited(path, value), name(path))
+    for path in number_fields:
+        program.refuses(edited(path, -1e-3), path[-1])
+        for word in ("NaN", "Infinity", "1e400", "-1e400"):
+            program.refuses(edited(path, "@").replace('"@"', word), "not JSON")
+    for path in whole_fields:
+        for value in (-1, 0.5, 1e300, 2**64, -2**70):
+            program.refuses(edited(path, value), name(path))
+    program.refuses(edited(("link", "bytes_per_second"), 0), "bytes_per_second")
+    program.refuses(edited(("chunk_bytes",), 0), "chunk_bytes")
+    program.refuses(edited(("chunk_bytes",), 5000), "chunk_bytes is 5000")
+    program.refuses(edited(("storages", 2, "bytes"), 2**63), "storage 2")
+    program.refuses(edited(("steps", 1, "storages"), [3]), "steps[1].storages: 3 is not one of the 3 storages")
+    program.refuses(edited(("steps", 1, "storages"), [-1]), "steps[1].storages")
+    program.refuses(edited(("steps", 1, "storages"), ["a"]), "steps[1].storages")
+    program.refuses(edited(("steps", 1, "storages"), [2**32]), "steps[1].storages")
+    program.refuses(edited(("steps", 1), []), "steps[1]: expected an object")
+    program.refuses(edited(("storages", 0), 4), "storages[0]: expected an object")
+    program.refuses(edited(("steps",), []), "no steps")
+    program.refuses(edited(("budget_bytes",), 5), "below the floor of 20480 bytes, which step 1 sets")
+    text = json.dumps(base())
+    program.refuses(text.replace('"cyclic"', '"chunk_bytes"'), '"chunk_bytes" is there twice')
+    for bad in ("", " ", "[", text[:-1], text + "x", "nonsense\nof two lines", "\0", "[" * 100000):
+        program.refuses(bad, "not JSON")
+    program.refuses(b'{"link": "\xff\xfe"}', "not JSON")
+    for value in ("7", "[]", "null", '"text"'):
+        program.refuses(value, "the problem: expected an object")
+
+    # Other keys are for others; a storage that a step names twice is read once.
+    same = copy.deepcopy(base())
+    same["comment"] = "x"
+    same["steps"][0]["storages"] = [0, 0]
+    demand(program.plan(same) == program.plan(base()), "another plan for the same problem")
+
+    # --budget
+    problem = base()
+    del problem["budget_bytes"]
+    text = json.dumps(problem)
+    program.refuses(text, '"budget_bytes" is missing')
+    for words, expected in (("24576", 24576), ("24KiB", 24576), ("0", 0), ("80%", 28000)):
+        expected = program.plan(dict(problem, budget_bytes=expected))
+        demand(program.plan(problem, ("--budget", words)) == expected, "--budget", words)
+    demand(program.plan(base(), ("--budget=24KiB",)) == program.plan(dict(problem, budget_bytes=24576)), "--budget before the file's")
+    for words, part in (("", "budget"), ("12 apples", "apples"), ("-5", "-5"), ("auto", "no device"), ("1KiB", "below the floor")):
+        program.refuses(text, part, ("-", "--budget=" + words))
+    program.refuses("", "FILE", ())
+    program.refuses("", "--nonsense", ("-", "--nonsense"))
+    program.refuses("", "cannot be opened", (os.path.join(folder, "nothing there"),))
+    program.refuses("", folder, (folder,))
+    program.refuses("", "cannot be opened", ("two\nlines",))
+    file = os.path.join(folder, "problem.json")
+    with open(file, "w") as out:
+        json.dump(base(), out)
+    done = program.run("", (file,))
+    demand(done.returncode == 0 and json.loads(done.stdout) == program.plan(base()), "a file is read like standard input")
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([program.path, file], stdout=full, stderr=subprocess.PIPE)
+        demand(done.returncode == 2 and b"standard output" in done.stderr, "a full disk goes unnoticed")
+
+
+def check_the_checks(program):
+    """Every check is able to fail."""
+    problem = dict(base(), budget_bytes=24576)
+    plan = program.plan(problem)
+    dice = random.Random(1)
+
+    def trips(change):
+        spoilt = copy.deepcopy(plan)
+        change(spoilt)
+        try:
+            it = Printed(problem, spoilt, 24576)
+            check_shape(it)
+            check_times(it)
+            check_bytes(it, dice, 3)
+            demand(close(spoilt["bound_seconds"], exact_bound(it), 1e-4), "bound")
+        except Trouble:
+            return True
+        return False
+
+    demand(not trips(lambda p: None), "the plan itself is refused")
+    changes = [lambda p: p["resident"].pop(), lambda p: p["copies"].pop(), lambda p: p["resident"].append(p["resident"][0]),
+               lambda p: p.update(predicted_seconds=p["predicted_seconds"] * 1.01), lambda p: p.update(held_bytes=4096),
+               lambda p: p.update(bound_seconds=p["bound_seconds"] * 1.01),
+               lambda p: p.update(usual_bound_seconds=p["usual_bound_seconds"] * 1.01),
+               lambda p: p["copies"][0].update(to=p["copies"][-1]["to"][:1]),
+               lambda p: [c.update(waits_for=None) for c in p["copies"]],
+               lambda p: [c.update(needed_by=2) for c in p["copies"]],
+               lambda p: p["copies"][0].update(call=5)]
+    for k, change in enumerate(changes):
+        demand(trips(change), "change", k, "goes unnoticed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("folder")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--problems", type=int, default=72)
+    options = parser.parse_args()
+    program = Program(os.path.abspath(options.program))
+    os.makedirs(options.folder, exist_ok=True)
+    check_the_checks(program)
+    check_refusals(program, options.folder)
+    for seed in range(options.seed, options.seed + options.problems):
+        dice = random.Random(seed)
+        problem = random_problem(dice, small=seed % 3 != 0)
+        try:
+            check_problem(program, problem, dice, small=seed % 3 != 0)
+        except (Trouble, subprocess.SubprocessError) as trouble:
+            print(f"seed {seed}: {trouble}\n{json.dumps(problem)}", file=sys.stderr)
+            return 1
+    print(f"residency-plan: fine, seeds {options.seed} to {options.seed + options.problems - 1}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Trouble as trouble:
+        print(trouble, file=sys.stderr)
+        sys.exit(1)
