@@ -86,6 +86,7 @@ BENCHMARK_CAPTURE(make_plan, full, plan::Options{})
     ->Arg(400)
     ->Arg(1000)
     ->Arg(10000)
+    ->Arg(100000)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(make_plan, quick, plan::Options{.effort = plan::Effort::quick})
     ->Arg(100)

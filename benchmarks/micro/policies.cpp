@@ -41,8 +41,7 @@ struct Workload {
     std::uint64_t capacity = 0;
 
     /// `in_layers`: each layer's storages in turn, 8 accesses a layer.
-    Workload(std::uint32_t storages, bool in_layers) {
-        constexpr std::size_t count = std::size_t{1} << 20;
+    Workload(std::uint32_t storages, std::size_t count, bool in_layers) {
         constexpr std::uint32_t layer_count = 48;
         std::mt19937_64 random{storages};
         std::vector<double> cumulated(storages);
@@ -74,7 +73,8 @@ struct Workload {
 
 template <class E>
 void evictor(benchmark::State& state) {
-    const Workload work{static_cast<std::uint32_t>(state.range(0)), std::is_same_v<E, evict::ExpectedUse>};
+    const Workload work{static_cast<std::uint32_t>(state.range(0)), static_cast<std::size_t>(state.range(1)),
+                        std::is_same_v<E, evict::ExpectedUse>};
     std::uint64_t misses = 0;
     for (auto _ : state) {
         E policy;
@@ -118,16 +118,17 @@ void prefetcher(benchmark::State& state) {
 }
 
 void by_storages(benchmark::internal::Benchmark* it) {
-    it->RangeMultiplier(10)->Range(1000, 1000000)->Unit(benchmark::kMillisecond);
+    it->ArgsProduct({{1000, 10000, 100000, 1000000}, {1000000}})->Unit(benchmark::kMillisecond);
 }
+void long_trace(benchmark::internal::Benchmark* it) { it->Args({10000, 10000000})->Unit(benchmark::kMillisecond); }
 
 }  // namespace
 
-BENCHMARK(evictor<evict::Lru>)->Apply(by_storages);
+BENCHMARK(evictor<evict::Lru>)->Apply(by_storages)->Apply(long_trace);
 BENCHMARK(evictor<evict::Fifo>)->Apply(by_storages);
 BENCHMARK(evictor<evict::Lfu>)->Apply(by_storages);
-BENCHMARK(evictor<evict::Sieve>)->Apply(by_storages);
-BENCHMARK(evictor<evict::S3Fifo>)->Apply(by_storages);
+BENCHMARK(evictor<evict::Sieve>)->Apply(by_storages)->Apply(long_trace);
+BENCHMARK(evictor<evict::S3Fifo>)->Apply(by_storages)->Apply(long_trace);
 BENCHMARK(evictor<evict::Gdsf>)->Apply(by_storages);
 BENCHMARK(evictor<evict::ExpectedUse>)->Apply(by_storages);
 BENCHMARK(evictor<evict::StaticSplit>)->Apply(by_storages);
