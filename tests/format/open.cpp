@@ -4,11 +4,16 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
+#include <filesystem>
 #include <string>
+#include <variant>
 
 #include <doctest/doctest.h>
 
 #include "expected.hpp"
+#include "residency/format/equal_storages.hpp"
+#include "residency/host/weight_file.hpp"
 
 using namespace residency;
 using support::fixture;
@@ -76,4 +81,31 @@ TEST_CASE("text: UTF-8 is told from what is not") {
     }
     CHECK(format::detail::shown("a\n\"") == "\"a\\x0a\\\"\"");
     CHECK(format::detail::shown("\xff\x01") == "bytes ff 01");
+}
+
+TEST_CASE("open: a catalog knows the file it was read from, and who reads the weights later refuses any other") {
+    const support::TemporaryFolder folder;
+    const std::string header = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                               R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})";
+    const std::string prefix = std::string{static_cast<char>(header.size())} + std::string(7, '\0');
+    const std::string path = folder.write("m.safetensors", prefix + header + "abcdabcd");
+    std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours{1});
+    const auto model = format::try_read_model(path);
+    REQUIRE(model);
+    REQUIRE(model->files[0].identity);
+    const auto catalog = model->try_catalog();
+    REQUIRE(catalog);
+    const auto& source = std::get<FileSource>(catalog->storage(StorageId{1}).source);
+    CHECK(source.file->identity == model->files[0].identity);
+    CHECK(host::WeightFile::try_open(*source.file, host::FileAccess::cached));
+    CHECK(format::try_find_equal_storages(*model)->size() == 1);
+
+    support::write_all(path, prefix + header + "abcdabcX");
+    const auto opened = host::WeightFile::try_open(*source.file, host::FileAccess::cached);
+    REQUIRE_FALSE(opened);
+    CHECK(opened.error().kind() == ErrorKind::mismatch);
+    const auto equal = format::try_find_equal_storages(*model);
+    REQUIRE_FALSE(equal);
+    CHECK(equal.error().kind() == ErrorKind::mismatch);
+    CHECK(equal.error().message().find("changed since its header was read") != std::string::npos);
 }

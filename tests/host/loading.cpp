@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/host/loading.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "../support/files.hpp"
 #include "residency/device/simulated.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/model/schedule_builder.hpp"
 
 using namespace residency;
 
@@ -165,6 +169,119 @@ TEST_CASE("loading: storages become ready one by one, in the order asked for") {
                           model.expected[i].size()} == model.expected[i]);
     }
     CHECK((*loading)->wait());
+}
+
+TEST_CASE("loading: the order of the schedule is that of loading, and of the memory") {
+    std::mt19937 random{9};
+    const support::TemporaryFolder folder;
+    const std::string bytes = random_bytes(random, 40 * 10000);
+    const auto file = std::make_shared<const SourceFile>(SourceFile{folder.write("f", bytes), bytes.size()});
+    CatalogBuilder builder;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+        builder.add("w" + std::to_string(i), dtype::u8, {10000}, FileSource{file, 10000 * i});
+    }
+    const Catalog catalog = builder.try_build().value();
+    std::vector<std::uint32_t> steps(39);  // the last one is not read
+    std::iota(steps.begin(), steps.end(), 0U);
+    std::shuffle(steps.begin(), steps.end(), random);
+    ScheduleBuilder schedule{catalog};
+    for (const std::uint32_t step : steps) { schedule.step({WeightId{step}, WeightId{steps.front()}}); }
+    SimulatedDevice device{};
+    host::LoadOptions options;
+    options.threads = 1;
+    options.piece_bytes = 4096;
+    options.order = {StorageId{steps.back()}};
+    options.schedule = schedule.try_build().value();
+    std::vector<std::uint32_t> expected{steps.back()};
+    expected.insert(expected.end(), steps.begin(), steps.end() - 1);
+    expected.push_back(39);
+    // Told after every piece: what is there by then is a beginning of the order.
+    std::shared_ptr<host::Loading> loading;
+    std::mutex mutex;
+    std::uint64_t told = 0;
+    options.progress = [&](const host::LoadProgress&) {
+        const std::lock_guard lock{mutex};
+        std::size_t there = 0;
+        while (there < expected.size() && loading->is_loaded(StorageId{expected[there]})) { ++there; }
+        for (std::size_t i = there; i < expected.size(); ++i) {
+            // A piece may end in the next one of the file.
+            if (expected[i] != expected[there > 0 ? there - 1 : 0] + 1) {
+                CHECK_FALSE(loading->is_loaded(StorageId{expected[i]}));
+            }
+        }
+        ++told;
+        return true;
+    };
+    {
+        const std::lock_guard lock{mutex};
+        loading = host::Loading::try_start(device, catalog, options).value();
+    }
+    REQUIRE(loading->wait());
+    CHECK(told > 40);
+    for (std::size_t i = 1; i < expected.size(); ++i) {
+        CHECK(loading->catalog().host_bytes(StorageId{expected[i]}) >
+              loading->catalog().host_bytes(StorageId{expected[i - 1]}));
+    }
+    CatalogBuilder other;
+    other.add("w", dtype::u8, {4}, FileSource{file, 0});
+    CHECK(host::try_load(device, other.try_build().value(), options).error().kind() == ErrorKind::mismatch);
+}
+
+TEST_CASE("loading: pinned after loading, nothing is pinned before all is read, and all is then") {
+    std::mt19937 random{10};
+    const Model model{random, 2, 30, 100000};
+    SimulatedDevice device{};
+    host::LoadOptions options;
+    options.threads = 2;
+    options.piece_bytes = 4096;
+    options.pinning = host::Pinning::after_loading;
+    std::uint64_t early = 0, told = 0;
+    options.progress = [&](const host::LoadProgress& progress) {
+        if (progress.loaded_bytes < progress.total_bytes) {
+            early += device.statistics().of(simulation::CallKind::pin);
+            ++told;
+        }
+        return true;
+    };
+    const auto loaded = host::try_load(device, model.catalog, options);
+    REQUIRE(loaded);
+    CHECK(told > 0);
+    CHECK(early == 0);
+    CHECK(device.statistics().of(simulation::CallKind::pin) > 0);
+    CHECK(loaded->report.tier == host::Tier::pinned);
+    model.check(loaded->catalog, HostMemory::pinned);
+    device.fail(simulation::CallKind::pin, 1, ErrorKind::out_of_memory);
+    options.tier = host::Tier::pinned;
+    CHECK(host::try_load(device, model.catalog, options).error().kind() == ErrorKind::out_of_memory);
+}
+
+TEST_CASE("loading: the limits that bind are told with their numbers when memory cannot be pinned") {
+    std::mt19937 random{11};
+    const Model model{random};
+    SimulatedDevice device{};
+    host::LoadOptions options;
+    options.limits = host::MemoryLimits{};
+    options.limits->available_bytes = std::uint64_t{1} << 40;
+    options.limits->locked_bytes = 65536;
+    device.fail(simulation::CallKind::pin, 1, ErrorKind::out_of_memory);
+    const auto pageable = host::try_load(device, model.catalog, options);
+    REQUIRE(pageable);
+    CHECK(pageable->report.tier == host::Tier::pageable);
+    CHECK(pageable->report.reason.find("RLIMIT_MEMLOCK is 65536") != std::string::npos);
+    CHECK(pageable->report.limits.locked_bytes == 65536);
+    options.tier = host::Tier::pinned;
+    device.fail(simulation::CallKind::pin, 1, ErrorKind::out_of_memory);
+    const auto refused = host::try_load(device, model.catalog, options);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("RLIMIT_MEMLOCK is 65536") != std::string::npos);
+    // A limit on locked memory alone decides nothing: drivers need not count what they pin against it.
+    options.limits->group_limit_bytes = 100;
+    options.limits->group = "/some/group";
+    const auto too_small = host::try_load(device, model.catalog, options);
+    REQUIRE_FALSE(too_small);
+    CHECK(too_small.error().message().find("/some/group has used 0 of its limit of 100") != std::string::npos);
+    REQUIRE(too_small.error().detail<DeviceFailure>() != nullptr);
+    CHECK(device.statistics().of(simulation::CallKind::pin) == 2);  // it was not tried
 }
 
 TEST_CASE("loading: progress is told, and can stop it") {

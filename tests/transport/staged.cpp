@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/transport/staged.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -13,9 +14,7 @@
 
 #include <doctest/doctest.h>
 
-#include "../support/files.hpp"
-#include "residency/device/simulated.hpp"
-#include "residency/model/catalog_builder.hpp"
+#include "tests/transport/staged_model.hpp"
 
 using namespace residency;
 using Simulated = SimulatedDevice;
@@ -25,46 +24,8 @@ static_assert(transport::TransportPolicy<Staged, Simulated>);
 
 namespace {
 
-constexpr std::size_t storage_count = 24;
-
-/// One file, and its storages by every kind of source.
-struct Model {
-    enum class Source : std::uint8_t { file, pageable, pinned };
-
-    support::TemporaryFolder folder;
-    std::string contents;
-    std::shared_ptr<const SourceFile> file;
-    std::vector<std::pair<std::size_t, std::size_t>> ranges;
-    Catalog catalog;
-
-    Model(std::mt19937& random, Simulated& device, std::vector<Source> kinds, std::size_t largest = 50000) {
-        contents.resize(4 * largest);
-        for (char& c : contents) { c = static_cast<char>(random()); }
-        file = std::make_shared<const SourceFile>(SourceFile{folder.write("weights", contents), contents.size()});
-        std::vector<std::byte> memory(contents.size());
-        std::memcpy(memory.data(), contents.data(), contents.size());
-        const auto pageable = HostBytes::own(std::move(memory));
-        auto* const at = static_cast<std::byte*>(device.allocate_host(contents.size()).value());
-        std::memcpy(at, contents.data(), contents.size());
-        const auto pinned = HostBytes::adopt(at, contents.size(), HostMemory::pinned, [&device](std::byte* p) {
-            static_cast<void>(device.deallocate_host(p).has_value());
-        });
-        CatalogBuilder builder;
-        for (std::size_t i = 0; i < storage_count; ++i) {
-            const std::size_t bytes = i == 5 ? 0 : 1 + random() % largest;
-            const std::size_t offset = random() % (contents.size() - bytes);
-            ranges.emplace_back(offset, bytes);
-            StorageSource source;
-            switch (kinds[random() % kinds.size()]) {
-                case Source::file: source = FileSource{file, offset}; break;
-                case Source::pageable: source = HostSource{pageable, offset}; break;
-                case Source::pinned: source = HostSource{pinned, offset}; break;
-            }
-            builder.add("w" + std::to_string(i), dtype::u8, {bytes}, source);
-        }
-        catalog = builder.try_build().value();
-    }
-};
+using staged_model::Model;
+using staged_model::storage_count;
 
 /// Sends random pieces to the device and reads them back in the order of the stream.
 void exercise(std::mt19937& random, Simulated& device, const Model& model, Staged& staged, int rounds,
@@ -241,6 +202,28 @@ TEST_CASE("staged: a file that is changed or truncated while it is streamed is a
     }
 }
 
+TEST_CASE(
+    "staged: files are read past the page cache where memory has no room for them, by the limits of the process") {
+    std::mt19937 random{6};
+    Simulated device{};
+    const Model model{random, device, {Model::Source::file}};
+    std::uint64_t bytes = 0;
+    for (const auto& range : model.ranges) { bytes += range.second; }
+    for (const bool is_enough : {true, false}) {
+        Staged::Config config;
+        config.limits = host::MemoryLimits{};
+        config.limits->group_limit_bytes = bytes + 1000;
+        config.limits->group_used_bytes = is_enough ? 1000 : 1001;
+        Staged staged{config};
+        REQUIRE(staged.open(device, model.catalog));
+        // Where the file system has no direct reads, what was read is dropped from the cache instead.
+        const bool can_be_direct =
+            host::WeightFile::try_open(*model.file, host::FileAccess::direct).value().is_direct();
+        CHECK(staged.statistics().direct_io == (!is_enough && can_be_direct));
+        staged.close();
+    }
+}
+
 TEST_CASE("staged: a load that is cancelled is an error for who streams from it") {
     std::mt19937 random{3};
     Simulated device{};
@@ -284,6 +267,22 @@ TEST_CASE("staged: what it cannot stream is refused when it is opened") {
     CHECK(Staged{}.open(device, model.catalog).error().kind() == ErrorKind::mismatch);
     std::filesystem::remove(model.file->path);
     CHECK(Staged{}.open(device, model.catalog).error().kind() == ErrorKind::io);
+
+    // Of the same size, but not the file that the catalog was made from.
+    const std::string path = model.folder.write("same", "contents");
+    std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours{1});
+    const auto opened = host::WeightFile::try_open({path, 8}, host::FileAccess::cached);
+    REQUIRE(opened);
+    CatalogBuilder known;
+    known.add("w", dtype::u8, {8},
+              FileSource{std::make_shared<const SourceFile>(SourceFile{path, 8, opened->identity()}), 0});
+    const auto catalog = known.try_build().value();
+    CHECK(Staged{}.open(device, catalog));
+    support::write_all(path, "CONTENTS");
+    const Status changed = Staged{}.open(device, catalog);
+    REQUIRE_FALSE(changed);
+    CHECK(changed.error().kind() == ErrorKind::mismatch);
+    CHECK(changed.error().message().find("changed since the catalog was made") != std::string::npos);
 }
 
 TEST_CASE("staged: calls that the device fails leave it usable, and nothing behind") {

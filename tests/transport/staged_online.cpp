@@ -19,3 +19,7 @@ TEST_CASE("staged, decided online: passes from a file") {
 TEST_CASE("staged, decided online: a file that is truncated fails the pass, and the object can be destroyed") {
     staged_streaming::change_while_streaming<OnDemand>(6 * 20480, 20000);
 }
+
+TEST_CASE("staged, decided online: whichever read fails, nothing wrong is used unnoticed") {
+    staged_streaming::fail_every_read<OnDemand>(4 * 20480, 20000, 8192);
+}

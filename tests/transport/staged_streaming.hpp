@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -107,6 +109,75 @@ void change_while_streaming(std::uint64_t budget, std::uint64_t bytes) {
         CHECK(failed);
     }
     must(device.destroy_stream(stream));
+}
+
+/// A read that fails, whichever it is, never leaves wrong bytes that nothing tells of: what kernels read is the model's or all
+/// ones, and after the stream was synchronized the Residency says so if there was any of the latter.
+template <class Weights>
+void fail_every_read(std::uint64_t budget, std::uint64_t bytes, std::uint64_t slot_bytes) {
+    struct Seen {
+        std::uint64_t equal = 0, ones = 0, other = 0;
+    };
+    bool was_reached = true;
+    for (std::uint64_t nth = 1; was_reached; ++nth) {
+        CAPTURE(nth);
+        std::atomic<std::uint64_t> reads = 0;
+        Seen seen;
+        streaming::CheckedDevice device;
+        const auto model = streaming::uniform_model(device, 6, bytes);
+        const InFile in_file{model};
+        const auto stream = must(device.create_stream());
+        {
+            auto settings = options<Weights>(model, budget);
+            settings.transport.slot_bytes = slot_bytes;
+            settings.transport.ring_bytes = 4 * slot_bytes;
+            settings.transport.before_read = [&](StorageId, std::uint64_t, std::uint64_t) -> Status {
+                if (++reads == nth) { return Error{ErrorKind::io, "a bad sector"}; }
+                return {};
+            };
+            auto weights = must(Weights::try_create(device, in_file.catalog, std::move(settings)));
+            bool refused = false;
+            for (int pass = 0; pass < 2 && !refused; ++pass) {
+                auto begun = weights.try_begin(stream);
+                refused = !begun;
+                for (const Schedule::Step& step : weights.schedule()) {
+                    if (!begun) { break; }
+                    auto lease = begun->try_acquire(step);
+                    if (!lease) {
+                        CHECK(lease.error().message() == "a bad sector");
+                        refused = true;
+                        break;
+                    }
+                    const auto id = step.weights.front();
+                    const auto got = lease->bytes(id);
+                    streaming::Device::Kernel kernel;
+                    kernel.reads = {{got.data(), got.size()}};
+                    kernel.body = [got, &seen, host = model.catalog.host_bytes(StorageId{index(id)})] {
+                        for (std::size_t i = 0; i < got.size(); ++i) {
+                            ++(got[i] == host[i] ? seen.equal : got[i] == std::byte{0xff} ? seen.ones : seen.other);
+                        }
+                    };
+                    must(device.launch(stream, std::move(kernel)));
+                }
+                if (begun && !begun->try_end()) { refused = true; }
+                must(device.synchronize(stream));
+                // What a user asks before the results of the pass are used.
+                if (seen.ones > 0) { REQUIRE_FALSE(weights.try_transport_status()); }
+                if (weights.try_transport_status()) { CHECK(seen.ones == 0); }
+            }
+            CHECK(seen.other == 0);
+            const Status drained = weights.try_drain();
+            was_reached = reads >= nth;
+            CHECK(drained.has_value() != was_reached);
+            if (was_reached) {
+                CHECK(drained.error().message() == "a bad sector");
+                CHECK(weights.try_begin(stream).error().message() == "a bad sector");
+            } else {
+                CHECK(seen.equal == 2 * model.catalog.total_bytes());
+            }
+        }
+        must(device.destroy_stream(stream));
+    }
 }
 
 }  // namespace staged_streaming

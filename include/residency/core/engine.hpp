@@ -381,11 +381,13 @@ public:
         return Schedule::try_recorded(catalog_, recorded_, cycle);
     }
 
-    /// Blocks until every recorded use and every copy is complete.
+    /// Blocks until every recorded use and every copy is complete, then says whether the transport failed at any.
     [[nodiscard]] Status drain() {
         ++counters_.host_waits;
-        return drain_all();
+        auto drained = drain_all();
+        return drained ? transport_status() : std::move(drained);
     }
+    [[nodiscard]] Status transport_status() const { return executor_.transport_status(); }
 
     [[nodiscard]] Statistics statistics() const {
         Statistics result;

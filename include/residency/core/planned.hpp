@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -345,6 +346,7 @@ private:
         }
         torn_ = true;
         ++generation_;
+        forget_ahead();
         if (!is_same_image) {
             if (is_open_) {
                 if (auto closed = pool_.try_close(); !closed) { return closed; }
@@ -507,9 +509,15 @@ private:
     void try_pump() noexcept {
         if (auto pumped = pump(); !pumped && capturing_) { trouble_ = pumped.error(); }
     }
-    /// Enqueues every call whose step has ended. Stops, without an error, at the first whose step has not.
+    /// Enqueues every call whose step has ended. Stops, without an error, at the first whose step has not; what comes from there
+    /// on the transport may read already.
     [[nodiscard]] Status pump() {
         if (torn_) { return {}; }
+        Status pumped = enqueue_calls();
+        if (pumped) { read_ahead(); }
+        return pumped;
+    }
+    [[nodiscard]] Status enqueue_calls() {
         if (auto awaited = await_lost_uses(); !awaited) { return awaited; }
         if (next_call_ >= calls_ && (plan_.is_cyclic() || pass_ < started_)) {
             if (auto brought = bring_residents(none); !brought) { return brought; }
@@ -544,6 +552,31 @@ private:
         }
         return {};
     }
+    static constexpr bool reads_ahead = requires(Transport& transport, std::span<const transport::Fetch> pieces) {
+        { transport.read_ahead(pieces) } -> std::same_as<bool>;
+        transport.forget_ahead();
+    };
+    /// Tells the transport what the next calls bring, at most a pass of them. A one-shot plan: of the pass that runs.
+    void read_ahead() {
+        if constexpr (reads_ahead) {
+            if (calls_ == 0 || capturing_ || unplanned_ > 0) { return; }
+            if (is_cautious()) {
+                forget_ahead();
+                return;
+            }
+            announced_ = (std::max)(announced_, next_call_);
+            const std::uint64_t end = plan_.is_cyclic() ? next_call_ + calls_ : started_ * calls_;
+            Transport& transport = stage_.executor->transport();
+            while (announced_ < end &&
+                   transport.read_ahead(pieces_of(static_cast<std::uint32_t>(announced_ % calls_)))) {
+                ++announced_;
+            }
+        }
+    }
+    void forget_ahead() {
+        if constexpr (reads_ahead) { stage_.executor->transport().forget_ahead(); }
+        announced_ = 0;
+    }
     /// Residents, and calls [0, cut) of the pass, in their places.
     [[nodiscard]] Status reach_cut() {
         if (auto awaited = await_lost_uses(); !awaited) { return awaited; }
@@ -567,10 +600,12 @@ private:
         next_call_ = pass_ * calls_ + plan_.cut();
         return {};
     }
+    [[nodiscard]] std::span<const transport::Fetch> pieces_of(std::uint32_t k) const noexcept {
+        return std::span<const transport::Fetch>{call_pieces_}.subspan(call_offsets_[k],
+                                                                       call_offsets_[k + 1] - call_offsets_[k]);
+    }
     [[nodiscard]] Status send_call(std::uint32_t k) {
-        const auto pieces = std::span<const transport::Fetch>{call_pieces_}.subspan(
-            call_offsets_[k], call_offsets_[k + 1] - call_offsets_[k]);
-        auto sent = send(pieces);
+        auto sent = send(pieces_of(k));
         for (const plan::Copy& copy : plan_.copies(plan_.calls()[k])) {
             for_each_chunk(copy, [&](std::uint32_t chunk) { occupy(chunk, sent); });
         }
@@ -756,6 +791,7 @@ private:
             reserved_by_[slot_[chunk]] = chunk;
         }
         if (auto followed = follow_all(); !followed) { return followed; }
+        forget_ahead();  // these come first
         std::ranges::sort(missing_);
         fetches_.clear();
         for (std::size_t i = 0; i < missing_.size();) {
@@ -863,6 +899,7 @@ private:
     std::uint64_t current_ = 0;    // the step that runs, counted across passes: those before it take no more leases
     std::uint64_t ended_ = 0;      // steps before this one have ended, and their ends are recorded
     std::uint64_t next_call_ = 0;  // counted across passes
+    std::uint64_t announced_ = 0;  // calls up to this one are known to the transport
     std::uint64_t cautious_until_ = 0;  // a call
     std::uint64_t unplanned_ = 0;       // open leases that no step accounts for
     std::size_t next_resident_ = 0;

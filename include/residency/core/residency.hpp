@@ -130,8 +130,11 @@ public:
     [[nodiscard]] Result<Schedule> try_recorded_schedule(Cycle cycle = Cycle::cyclic) const {
         return engine_->recorded_schedule(cycle);
     }
-    /// Blocks until all uses and copies so far are complete.
+    /// Blocks until all uses and copies so far are complete; then as try_transport_status().
     [[nodiscard]] Status try_drain() { return engine_->drain(); }
+    /// What threads of the transport failed at so far; always success for a transport without any. Does not block. Success after
+    /// the stream of a pass was synchronized says that every byte that the pass read arrived as its source has it.
+    [[nodiscard]] Status try_transport_status() const { return engine_->transport_status(); }
 #if RESIDENCY_EXCEPTIONS
     template <class Body>
     [[nodiscard]] CapturedPass<Engine> capture(Stream stream, Body&& body)

@@ -63,7 +63,8 @@ private:
 }  // namespace detail
 
 /// The storages of a model that have the same bytes: groups of two or more, each in order. Reads only what has the size of
-/// another one; mutable and empty storages are left out, storages on one range of a file need no reading. Blocks.
+/// another one; mutable and empty storages are left out, storages on one range of a file need no reading. Errors: io;
+/// mismatch where a file is no longer the one that the model was read from; cancelled. Blocks.
 [[nodiscard]] inline Result<std::vector<std::vector<std::uint32_t>>> try_find_equal_storages(
     const ModelFile& model, const EqualStoragesOptions& options = {}) {
     constexpr std::uint64_t block = std::uint64_t{4} << 20;
@@ -71,6 +72,7 @@ private:
     for (const SourceFile& file : model.files) {
         auto input = Input::try_open(file.path);
         if (!input) { return input.error(); }
+        if (Status same = input->check(file); !same) { return same.error(); }
         inputs.push_back(std::move(*input));
     }
     std::map<std::uint64_t, std::vector<std::uint32_t>> by_size;
@@ -170,6 +172,9 @@ private:
         same[p] = 1;
     });
     if (error) { return *error; }
+    for (const Input& input : inputs) {
+        if (Status unchanged = input.check(); !unchanged) { return unchanged.error(); }
+    }
     std::vector<std::vector<std::uint32_t>> equal(groups.size());
     for (std::size_t g = 0; g < groups.size(); ++g) { equal[g].push_back(groups[g][0]); }
     for (std::size_t p = 0; p < pairs.size(); ++p) {

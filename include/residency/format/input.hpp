@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -21,6 +22,7 @@
 #include "residency/error.hpp"
 #include "residency/format/text.hpp"
 #include "residency/model/checked.hpp"
+#include "residency/model/file_identity.hpp"
 #include "residency/model/storage.hpp"
 
 namespace residency::inline RESIDENCY_ABI::format {
@@ -46,6 +48,7 @@ public:
                          Place{path, 0, {}, "a regular file"}};
         }
         input.bytes_ = static_cast<std::uint64_t>(status.st_size);
+        input.identity_ = residency::detail::identity_of(status);
         return input;
     }
     /// Bytes that the caller keeps. `name` stands for them in errors.
@@ -60,12 +63,14 @@ public:
         : fd_{std::exchange(other.fd_, -1)},
           path_{std::move(other.path_)},
           memory_{other.memory_},
-          bytes_{other.bytes_} {}
+          bytes_{other.bytes_},
+          identity_{other.identity_} {}
     Input& operator=(Input&& other) noexcept {
         std::swap(fd_, other.fd_);
         std::swap(path_, other.path_);
         std::swap(memory_, other.memory_);
         std::swap(bytes_, other.bytes_);
+        std::swap(identity_, other.identity_);
         return *this;
     }
     ~Input() {
@@ -75,7 +80,21 @@ public:
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     /// Its size when it was opened.
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-    [[nodiscard]] SourceFile source() const { return {path_, bytes_}; }
+    /// With the identity that the file had when it was opened.
+    [[nodiscard]] SourceFile source() const { return {path_, bytes_, identity_}; }
+    /// An error where the file was changed since it was opened.
+    [[nodiscard]] Status check() const {
+        struct stat status = {};
+        if (fd_ < 0) { return {}; }
+        if (::fstat(fd_, &status) != 0) { return system_error(path_, 0, "cannot be examined"); }
+        const FileIdentity now = residency::detail::identity_of(status);
+        return now == *identity_ ? Status{} : Status{changed(*identity_, now, "while it was read")};
+    }
+    /// An error where it is not the file that `source` stands for.
+    [[nodiscard]] Status check(const SourceFile& source) const {
+        if (!source.identity || !identity_ || *source.identity == *identity_) { return {}; }
+        return changed(*source.identity, *identity_, "since its header was read");
+    }
 
     /// Fills `out` from `offset` on. An error where the file ends before that, or the system refuses. Blocks.
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
@@ -128,10 +147,17 @@ private:
                 Place{path, offset, std::generic_category().message(code), {}}};
     }
 
+    [[nodiscard]] Error changed(const FileIdentity& before, const FileIdentity& now, const char* when) const {
+        const std::string how = residency::detail::difference(before, now);
+        return {ErrorKind::mismatch, detail::shown(path_) + ": the file was changed " + when + ": " + how,
+                Place{path_, 0, how, std::to_string(before.bytes) + " bytes"}};
+    }
+
     int fd_;
     std::string path_;
     std::span<const std::byte> memory_;
     std::uint64_t bytes_ = 0;
+    std::optional<FileIdentity> identity_;  // none of bytes in memory
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::format

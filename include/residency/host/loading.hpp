@@ -13,7 +13,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +30,7 @@
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
+#include "residency/model/schedule.hpp"
 
 namespace residency::inline RESIDENCY_ABI::host {
 
@@ -41,12 +41,20 @@ struct LoadProgress {
     std::chrono::nanoseconds elapsed{};
 };
 
+/// When memory is pinned. A driver lets nobody else in while it pins.
+enum class Pinning : std::uint8_t {
+    as_loaded,      ///< each block when it is full, while others are read: the whole is loaded and pinned soonest
+    after_loading,  ///< when all is read: for a first pass that runs meanwhile, through transport::Staged
+};
+
 struct LoadOptions {
     Tier tier = Tier::automatic;
     unsigned threads = 0;                                ///< that read; 0: as many as the machine has, at most 8
     std::uint64_t piece_bytes = std::uint64_t{8} << 20;  ///< of one read
     bool huge_pages = true;
-    std::vector<StorageId> order;  ///< loaded first, in this order: that of the first pass; the rest follows
+    Pinning pinning = Pinning::as_loaded;
+    std::vector<StorageId> order;  ///< loaded first, in this order
+    Schedule schedule;             ///< then what it reads, in the order of first uses; then the rest
     /// Called now and then, by one thread at a time, not the caller's; false cancels. Must not throw.
     std::function<bool(const LoadProgress&)> progress;
     std::optional<MemoryLimits> limits;  ///< instead of those of this process
@@ -65,9 +73,10 @@ struct LoadReport {
 };
 
 /// Brings the storages of a catalog that lie in files into host memory: several threads read straight into place. The memory is
-/// taken in blocks of whole storages, and each block is pinned as soon as it is full, while others are read: a driver pins one
-/// range at a time, and copies may not cross the ranges. What is loaded can be used while the rest is still coming: wait(id),
-/// or transport::Staged, which asks by itself. Thread safe. Destroying it cancels and joins; the bytes live as long as a
+/// taken in blocks of whole storages, in the order of loading, and each block is pinned as soon as it is full, while others are
+/// read: a driver pins one range at a time, and copies may not cross the ranges. What is loaded can be used while the rest is
+/// still coming: wait(id), or transport::Staged, which asks by itself, so that a step of the first pass starts as soon as its
+/// own bytes, and those that the schedule reads before, are there. Thread safe. Destroying it cancels and joins; the bytes live as long as a
 /// catalog with them.
 class Loading {
     struct Key {};
@@ -83,7 +92,8 @@ public:
 
     /// Starts, and returns at once. The device pins and unpins: it has to outlive every catalog with the bytes. Errors: io and
     /// mismatch for files that are not what the catalog says; out_of_memory with the numbers where an explicit tier does not
-    /// fit; unsupported where a storage has no source. Reads the limits of the process first.
+    /// fit; unsupported where a storage has no source; mismatch for a schedule of another catalog. Reads the limits of the
+    /// process first.
     template <Device D>
     [[nodiscard]] static Result<std::shared_ptr<Loading>> try_start(D& device, const Catalog& catalog,
                                                                     LoadOptions options = {}) {
@@ -107,21 +117,19 @@ public:
         return status();
     }
     /// Blocks until a storage is loaded; an error where it will not be. Precondition: an id of the catalog.
-    [[nodiscard]] Status wait(StorageId id) {
-        if (is_loaded(id)) { return {}; }
-        std::unique_lock lock{mutex_};
-        changed_.wait(lock, [&] { return is_loaded(id) || finished_; });
-        if (is_loaded(id)) { return {}; }
-        return status();
+    [[nodiscard]] Status wait(StorageId id) { return wait(pieces_of_[index(id)]); }
+    /// The same for bytes [offset, offset + bytes) of it. Precondition: they lie in it.
+    [[nodiscard]] Status wait(StorageId id, std::uint64_t offset, std::uint64_t bytes) {
+        auto [first, last] = pieces_of_[index(id)];
+        if (first == last || bytes == 0) { return {}; }
+        const auto [run, at] = places_[index(id)];
+        const auto piece_of = [&](std::uint64_t byte) {
+            return first_piece_[run] + static_cast<std::size_t>((at + byte) / options_.piece_bytes);
+        };
+        return wait(std::pair{piece_of(offset), piece_of(offset + bytes - 1) + 1});
     }
     /// Whether the bytes of a storage are there. Precondition: an id of the catalog.
-    [[nodiscard]] bool is_loaded(StorageId id) const noexcept {
-        const auto [first, last] = pieces_of_[index(id)];
-        for (std::size_t piece = first; piece < last; ++piece) {
-            if (loaded_[piece].load(std::memory_order_acquire) == 0) { return false; }
-        }
-        return true;
-    }
+    [[nodiscard]] bool is_loaded(StorageId id) const noexcept { return are_loaded(pieces_of_[index(id)]); }
     /// Whether the bytes of a storage are there and pinned. Precondition: an id of the catalog.
     [[nodiscard]] bool is_pinned(StorageId id) const noexcept {
         if (places_.empty()) { return false; }
@@ -168,11 +176,29 @@ private:
         std::atomic<bool> pinned = false;
     };
 
+    using Pieces = std::pair<std::size_t, std::size_t>;  // from the first up to the second
+
+    [[nodiscard]] bool are_loaded(Pieces pieces) const noexcept {
+        for (std::size_t piece = pieces.first; piece < pieces.second; ++piece) {
+            if (loaded_[piece].load(std::memory_order_acquire) == 0) { return false; }
+        }
+        return true;
+    }
+    [[nodiscard]] Status wait(Pieces pieces) {
+        if (are_loaded(pieces)) { return {}; }
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [&] { return are_loaded(pieces) || finished_; });
+        return are_loaded(pieces) ? Status{} : status();
+    }
+
     [[nodiscard]] Status start(const Catalog& catalog, LoadOptions options) {
         start_ = std::chrono::steady_clock::now();
         options_ = std::move(options);
         options_.piece_bytes = std::max<std::uint64_t>(options_.piece_bytes, 4096);
         catalog_ = catalog;
+        if (!options_.schedule.empty() && options_.schedule.catalog_hash() != catalog.hash()) {
+            return Error{ErrorKind::mismatch, "the schedule was made for another catalog than the one to be loaded"};
+        }
         report_.limits = options_.limits ? *options_.limits : read_memory_limits();
         pieces_of_.assign(catalog.storages().size(), {0, 0});
         if (Status planned = plan(); !planned) { return planned; }
@@ -209,8 +235,25 @@ private:
         return {};
     }
 
+    /// Of every storage: when it is loaded. Those of one step together.
+    [[nodiscard]] std::vector<std::uint64_t> ranks() const {
+        std::vector<std::uint64_t> ranks(catalog_.storages().size(), UINT64_MAX);
+        std::uint64_t next = 0;
+        const auto take = [&](StorageId id) {
+            if (catalog_.contains(id)) { ranks[index(id)] = (std::min)(ranks[index(id)], next); }
+        };
+        for (const StorageId id : options_.order) {
+            take(id);
+            ++next;
+        }
+        for (const Schedule::Step& step : options_.schedule) {
+            for (const StorageId id : step.storages) { take(id); }
+            ++next;
+        }
+        return ranks;
+    }
     /// Opens the files, joins the storages' ranges where they are neighbours, so that small ones cost no read each, and lays the
-    /// ranges out in blocks.
+    /// ranges out in blocks, in the order of loading.
     [[nodiscard]] Status plan() {
         const auto storages = catalog_.storages();
         places_.assign(storages.size(), {});
@@ -237,9 +280,10 @@ private:
             order.push_back(i);
         }
         const auto offset_of = [&](std::uint32_t i) { return std::get<FileSource>(storages[i].source).offset_bytes; };
+        const std::vector<std::uint64_t> rank = ranks();
         std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-            return std::array{std::uint64_t{file_of[a]}, offset_of(a), std::uint64_t{a}} <
-                   std::array{std::uint64_t{file_of[b]}, offset_of(b), std::uint64_t{b}};
+            return std::array{rank[a], std::uint64_t{file_of[a]}, offset_of(a), std::uint64_t{a}} <
+                   std::array{rank[b], std::uint64_t{file_of[b]}, offset_of(b), std::uint64_t{b}};
         });
         constexpr std::uint64_t widest_gap = 64;  // bytes between neighbours that are read along
         constexpr std::uint64_t alignment = 64;   // of a run
@@ -255,8 +299,8 @@ private:
             const std::uint64_t offset = offset_of(i);
             const auto end_of = [](const Run& run) { return run.offset + run.bytes; };
             const bool first = runs_.empty();
-            const bool apart =
-                !first && (runs_.back().file != file_of[i] || offset > end_of(runs_.back()) + widest_gap);
+            const bool apart = !first && (runs_.back().file != file_of[i] || offset < runs_.back().offset ||
+                                          offset > end_of(runs_.back()) + widest_gap);
             const bool full = !first && blocks_.back().bytes >= block_bytes;
             if (first || apart || (full && offset >= end_of(runs_.back()))) { new_run(i, first || full); }
             Run& run = runs_.back();
@@ -314,10 +358,10 @@ private:
     }
 
     void make_pieces() {
-        std::vector<std::size_t> first_of(runs_.size());
+        first_piece_.resize(runs_.size());
         for (std::size_t r = 0; r < runs_.size(); ++r) {
             const Run& run = runs_[r];
-            first_of[r] = pieces_.size();
+            first_piece_[r] = pieces_.size();
             for (std::uint64_t done = 0; done < run.bytes; done += options_.piece_bytes) {
                 pieces_.push_back({run.file, run.block, run.offset + done,
                                    (std::min)(options_.piece_bytes, run.bytes - done), run.at + done});
@@ -328,38 +372,23 @@ private:
         for (std::size_t i = 0; i < places_.size(); ++i) {
             const auto [run, offset] = places_[i];
             if (run == no_run) { continue; }
-            pieces_of_[i] = {
-                first_of[run] + static_cast<std::size_t>(offset / options_.piece_bytes),
-                first_of[run] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.piece_bytes) + 1};
+            pieces_of_[i] = {first_piece_[run] + static_cast<std::size_t>(offset / options_.piece_bytes),
+                             first_piece_[run] +
+                                 static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.piece_bytes) + 1};
         }
         loaded_ = std::make_unique<std::atomic<std::uint8_t>[]>(pieces_.size());
-        std::vector<bool> taken(pieces_.size(), false);
-        order_.reserve(pieces_.size());
-        const auto take = [&](std::size_t piece) {
-            if (!taken[piece]) {
-                taken[piece] = true;
-                order_.push_back(piece);
-            }
-        };
-        for (const StorageId id : options_.order) {
-            if (!catalog_.contains(id)) { continue; }
-            for (std::size_t piece = pieces_of_[index(id)].first; piece < pieces_of_[index(id)].second; ++piece) {
-                take(piece);
-            }
-        }
-        for (std::size_t piece = 0; piece < pieces_.size(); ++piece) { take(piece); }
     }
 
     void work() {
         for (;;) {
             const std::size_t turn = next_.fetch_add(1, std::memory_order_relaxed);
-            if (turn >= order_.size() || failed_.load(std::memory_order_relaxed)) { break; }
+            if (turn >= pieces_.size() || failed_.load(std::memory_order_relaxed)) { break; }
             if (cancelled_.load(std::memory_order_relaxed)) {
                 fail(Error{ErrorKind::cancelled,
                            "loading was cancelled after " + std::to_string(loaded_bytes_.load()) + " bytes"});
                 break;
             }
-            const Piece& piece = pieces_[order_[turn]];
+            const Piece& piece = pieces_[turn];
             const std::span<std::byte> place = blocks_[piece.block].region->span().subspan(
                 static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.bytes));
             if (Status read = files_[piece.file].try_read(piece.offset, place); !read) {
@@ -367,12 +396,13 @@ private:
                 break;
             }
             loaded_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
-            loaded_[order_[turn]].store(1, std::memory_order_release);
+            loaded_[turn].store(1, std::memory_order_release);
             {
                 const std::lock_guard lock{mutex_};  // so that no waiter misses it
             }
             changed_.notify_all();
-            if (blocks_[piece.block].pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            if (blocks_[piece.block].pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1 &&
+                options_.pinning == Pinning::as_loaded) {
                 pin(blocks_[piece.block]);
             }
             if (options_.progress) {
@@ -424,6 +454,9 @@ private:
 
     /// Runs once, in the thread that is done last.
     void finish() {
+        if (options_.pinning == Pinning::after_loading) {
+            for (Block& block : blocks_) { pin(block); }
+        }
         if (!failed_.load() && options_.progress) {
             const std::lock_guard lock{progress_mutex_};
             static_cast<void>(options_.progress(progress()));
@@ -448,10 +481,10 @@ private:
     std::chrono::steady_clock::time_point start_;
     std::vector<WeightFile> files_;
     std::deque<Block> blocks_;
-    std::vector<Piece> pieces_;
-    std::vector<std::size_t> order_;                              // of reading
-    std::vector<std::pair<std::size_t, std::size_t>> pieces_of_;  // of each storage
-    std::unique_ptr<std::atomic<std::uint8_t>[]> loaded_;         // each piece
+    std::vector<Piece> pieces_;                            // in the order of reading
+    std::vector<std::size_t> first_piece_;                 // of each run
+    std::vector<Pieces> pieces_of_;                        // of each storage
+    std::unique_ptr<std::atomic<std::uint8_t>[]> loaded_;  // each piece
     std::vector<Run> runs_;
     std::vector<PlaceInRun> places_;  // of each storage
     Catalog sources_;

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,7 @@
 #include <utility>
 
 #include "residency/error.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/model/file_identity.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/storage.hpp"
 
@@ -28,13 +29,16 @@ enum class FileAccess : std::uint8_t {
     direct,  ///< past it (O_DIRECT); where the file system cannot, through it, dropping what was read
 };
 
-/// A file of a catalog, open for reading from any thread, that notices when it is no longer the file that was opened.
+/// A file of a catalog, open for reading from any thread, that notices when it is no longer the file that the catalog was made
+/// from: when it is opened, and after every read, of which the bytes count only if the file is still unchanged after it. A
+/// file that another takes the place of (as by a rename) stays open, and as it was.
 class WeightFile {
 public:
     /// Offsets, sizes and addresses of direct reads are multiples of it.
     static constexpr std::size_t direct_alignment_bytes = 4096;
 
-    /// An error where the file has another size than the catalog says. Blocks.
+    /// ErrorKind::mismatch where it is not the file that the catalog was made from: another size, or, where the catalog knows
+    /// the identity, another file, or the same one written to since. Blocks.
     [[nodiscard]] static Result<WeightFile> try_open(const SourceFile& source, FileAccess access) {
         int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
         WeightFile file;
@@ -55,6 +59,13 @@ public:
                 residency::detail::quoted(source.path) + ": it has " + std::to_string(file.identity_.bytes) +
                     " bytes now, and had " + std::to_string(source.bytes) + " when the catalog was made",
                 Place{source.path, 0, std::to_string(file.identity_.bytes) + " bytes", std::to_string(source.bytes)}};
+        }
+        if (source.identity && *source.identity != file.identity_) {
+            const std::string how = residency::detail::difference(*source.identity, file.identity_);
+            return Error{
+                ErrorKind::mismatch,
+                residency::detail::quoted(source.path) + ": the file was changed since the catalog was made: " + how,
+                Place{source.path, 0, how, "the file that the catalog was made from"}};
         }
         return file;
     }
@@ -79,6 +90,7 @@ public:
 
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     [[nodiscard]] std::uint64_t bytes() const noexcept { return identity_.bytes; }
+    [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
     /// Whether reads go past the page cache, and so have to be aligned.
     [[nodiscard]] bool is_direct() const noexcept { return is_direct_; }
 
@@ -90,7 +102,9 @@ public:
             const ssize_t got = ::pread(fd_, out.data() + have, out.size() - have, static_cast<off_t>(offset + have));
             if (got < 0) {
                 if (errno == EINTR) { continue; }
-                return system_error(offset + have, "cannot be read");
+                Error error = system_error(offset + have, "cannot be read");
+                if (Status same = check(); !same) { return same; }  // an aligned read may not end at the new end
+                return error;
             }
             if (got == 0) { return changed(offset + have, "it ends here"); }
             have += static_cast<std::size_t>(got);
@@ -104,36 +118,25 @@ public:
         return try_read(offset, out, out.size());
     }
 
-    /// An error where the file's size or time of change is no longer that of the time it was opened.
+    /// An error where the file was changed since it was opened.
     [[nodiscard]] Status check() const {
         const auto now = identify();
         if (!now) { return now.error(); }
-        if (now->bytes != identity_.bytes) {
-            return changed(now->bytes, "its size is now " + std::to_string(now->bytes) + " bytes");
-        }
-        if (*now != identity_) { return changed(0, "it was written to"); }
-        return {};
+        if (*now == identity_) { return {}; }
+        return changed((std::min)(now->bytes, identity_.bytes), residency::detail::difference(identity_, *now));
     }
 
 private:
-    struct Identity {
-        std::uint64_t bytes = 0;
-        std::int64_t seconds = 0;
-        std::int64_t nanoseconds = 0;
-        friend bool operator==(const Identity&, const Identity&) = default;
-    };
-
     WeightFile() = default;
 
-    [[nodiscard]] Result<Identity> identify() const {
+    [[nodiscard]] Result<FileIdentity> identify() const {
         struct stat status = {};
         if (::fstat(fd_, &status) != 0) { return system_error(0, "cannot be examined"); }
         if (!S_ISREG(status.st_mode)) {
             return Error{ErrorKind::io, residency::detail::quoted(path_) + ": not a regular file",
                          Place{path_, 0, {}, {}}};
         }
-        return Identity{static_cast<std::uint64_t>(status.st_size), std::int64_t{status.st_mtim.tv_sec},
-                        std::int64_t{status.st_mtim.tv_nsec}};
+        return residency::detail::identity_of(status);
     }
     [[nodiscard]] Error changed(std::uint64_t offset, const std::string& how) const {
         return {ErrorKind::io,
@@ -150,7 +153,7 @@ private:
 
     int fd_ = -1;
     std::string path_;
-    Identity identity_;
+    FileIdentity identity_;
     bool is_direct_ = false;
     bool drops_cache_ = false;
 };

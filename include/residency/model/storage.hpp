@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
+#include "residency/model/file_identity.hpp"
 #include "residency/model/host_bytes.hpp"
 
 namespace residency::inline RESIDENCY_ABI {
@@ -22,6 +24,8 @@ enum class Placement : std::uint8_t {
 struct SourceFile {
     std::string path{};
     std::uint64_t bytes = 0;  ///< its size
+    /// Of the file that the catalog was read from: who opens the path later refuses any other. Without it the size has to do.
+    std::optional<FileIdentity> identity{};
 };
 
 /// Bytes in host memory, from `offset_bytes` on.

@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,8 +36,15 @@ namespace residency::inline RESIDENCY_ABI::transport {
 /// a flag that the worker raises when the slot is full; a slot is filled again once its copy is over. Bytes that are pinned
 /// already go straight.
 ///
-/// A worker's failure (a file that was changed or truncated, a load that was cancelled) cannot be told to the stream: the
-/// bytes become all ones, which are not numbers in every floating type, and status() and every later enqueue return the error.
+/// Reads run ahead of the copies: what read_ahead() announces is read into free slots at once, so that its copy, when it is
+/// enqueued, finds its bytes there. A deciding policy that knows its calls beforehand does that by itself.
+///
+/// A thread's failure (a file that was changed or truncated, a read error, a load that was cancelled) cannot be told to the
+/// stream. Before the flag rises, the error is kept and the bytes that it concerns become all ones, which are not numbers in
+/// every floating type; so do all that are filled later. From then on status(), every enqueue, the beginning and the end of
+/// every pass return the error. A pass can end, on the host, before its bytes are read: who must not use results of such bytes
+/// asks Residency::try_transport_status() (or try_drain()) after the pass's stream has been synchronized, and before the
+/// results are used. Success then says that every byte that the pass read arrived as its source has it.
 template <FlagDevice D>
 class Staged {
 public:
@@ -47,6 +56,10 @@ public:
         std::optional<host::FileAccess> file_access;
         /// What is still loading the catalog: storages are waited for, and go straight once they are pinned.
         std::shared_ptr<host::Loading> loading;
+        /// Called before bytes [offset, offset + bytes) of a storage are brought into the ring, by any thread, several at once.
+        /// An error is taken as that of the read. Must not throw.
+        std::function<Status(StorageId, std::uint64_t offset, std::uint64_t bytes)> before_read;
+        std::optional<host::MemoryLimits> limits;  ///< instead of those of this process
     };
     struct Statistics {
         host::Tier tier = host::Tier::pinned;  ///< of the slowest source of the catalog
@@ -55,6 +68,8 @@ public:
         std::uint64_t staged_bytes = 0;        ///< copied through the ring
         std::uint64_t file_bytes = 0;          ///< of those, read from files
         std::uint64_t slots_filled = 0;
+        std::uint64_t ahead_bytes = 0;  ///< of those staged, handed to the threads before their copies were enqueued
+        std::uint64_t withdrawn_bytes = 0;  ///< of those, never enqueued
     };
     static constexpr bool capturable = false;
 
@@ -72,6 +87,14 @@ public:
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
         RESIDENCY_ASSERT(core_ != nullptr, "open the transport before it is used");
         return core_->enqueue(fetches, stream);
+    }
+    /// What later calls of enqueue() will bring, one call at a time and in their order: the threads begin to read at once. Those
+    /// calls then only enqueue copies; others may come between. False: the ring is full of what will come, or a thread has
+    /// failed; nothing was taken note of, ask again later. Does not block.
+    [[nodiscard]] bool read_ahead(std::span<const Fetch> fetches) { return core_->read_ahead(fetches); }
+    /// What was announced is not going to be enqueued. Does not block.
+    void forget_ahead() {
+        if (core_) { core_->forget_ahead(); }
     }
     void close() noexcept { core_.reset(); }
 
@@ -100,7 +123,10 @@ private:
             auto ring = device_.allocate_host(slots * stride_);
             if (!ring) { return ring.error().in("a ring of " + std::to_string(slots) + " slots"); }
             ring_ = static_cast<std::byte*>(*ring);
-            slots_.resize(static_cast<std::size_t>(slots));
+            slots_ = std::vector<Slot>(static_cast<std::size_t>(slots));
+            free_slots_.resize(slots_.size());
+            std::iota(free_slots_.begin(), free_slots_.end(), std::uint32_t{0});
+            free_count_ = slots_.size();
             for (Slot& slot : slots_) {
                 auto flag = device_.create_flag();
                 if (!flag) { return flag.error(); }
@@ -118,48 +144,30 @@ private:
 
         [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
             if (Status healthy = status(); !healthy) { return healthy; }
-            straight_.clear();
-            for (const Fetch& fetch : fetches) {
-                const Source& source = sources_[index(fetch.storage)];
-                if (goes_straight(source, fetch.storage)) {
-                    const std::byte* from = source.memory + fetch.offset_bytes;
-                    if (!straight_.empty() && !fetch.begins_allocation) {
-                        Copy& last = straight_.back();
-                        if (static_cast<const std::byte*>(last.from) + last.bytes == from &&
-                            static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {
-                            last.bytes += fetch.bytes;
-                            continue;
-                        }
-                    }
-                    straight_.push_back({fetch.to, from, fetch.bytes});
-                    continue;
-                }
-                for (std::uint64_t done = 0; done < fetch.bytes;) {
-                    const std::uint64_t offset = fetch.offset_bytes + done;
-                    std::uint64_t room = 0;
-                    Layout layout = place(source, offset, fetch.bytes - done, room);
-                    if (room == 0) {
-                        if (Status sent = send(stream); !sent) { return sent; }
-                        continue;
-                    }
-                    Job& job = *building_;
-                    job.segments.push_back({fetch.storage, offset, room, layout.at, layout.skip, layout.window});
-                    job.copies.push_back(
-                        {static_cast<std::byte*>(fetch.to) + done, slot_memory(turn_) + layout.at + layout.skip, room});
-                    used_ = layout.at + layout.window;
-                    done += room;
-                }
+            std::unique_ptr<Group> group = take_announced(fetches);
+            if (!group) { group = make_group(fetches); }
+            Status sent = enqueue(*group, stream);
+            withdraw(*group);  // nothing, where all went well
+            give_back(std::move(group));
+            return sent;
+        }
+        [[nodiscard]] bool read_ahead(std::span<const Fetch> fetches) {
+            if (failed_.load(std::memory_order_relaxed)) { return false; }
+            if (last_ahead_ != nullptr && !prepare_ahead(*last_ahead_)) { return false; }
+            if (free_count_ <= reserved_slots()) { return false; }
+            std::unique_ptr<Group> group = make_group(fetches);
+            static_cast<void>(prepare_ahead(*group));
+            Group* const last = group.get();
+            (ahead_ ? last_ahead_->next : ahead_) = std::move(group);
+            last_ahead_ = last;
+            return true;
+        }
+        void forget_ahead() {
+            while (ahead_) {
+                std::unique_ptr<Group> group = take_first();
+                withdraw(*group);
+                give_back(std::move(group));
             }
-            if (!straight_.empty()) {
-                std::uint64_t bytes = 0;
-                for (const Copy& copy : straight_) { bytes += copy.bytes; }
-                if (Status copied = device_.copy(straight_, stream); !copied) {
-                    drop();
-                    return copied;
-                }
-                straight_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-            }
-            return send(stream);
         }
 
         [[nodiscard]] Status status() const {
@@ -173,7 +181,9 @@ private:
                     straight_bytes_.load(std::memory_order_relaxed),
                     staged_bytes_.load(std::memory_order_relaxed),
                     file_bytes_.load(std::memory_order_relaxed),
-                    slots_filled_.load(std::memory_order_relaxed)};
+                    slots_filled_.load(std::memory_order_relaxed),
+                    ahead_bytes_.load(std::memory_order_relaxed),
+                    withdrawn_bytes_.load(std::memory_order_relaxed)};
         }
 
     private:
@@ -194,19 +204,38 @@ private:
             std::uint64_t offset = 0, bytes = 0;  ///< in the storage
             std::uint64_t at = 0, skip = 0, window = 0;
         };
+        /// A slot to be filled.
         struct Job {
             std::uint32_t slot = 0;
             std::uint32_t value = 0;                   ///< that the flag gets
             std::optional<typename D::Event> follows;  ///< the copy out of the slot before
             std::vector<Segment> segments;
-            std::vector<Copy> copies;
             std::unique_ptr<Job> next;  ///< in the queue, or in the list of free ones
+        };
+        /// A slot that the workers fill, and the copies out of it that are still to be enqueued.
+        struct Prepared {
+            std::uint32_t slot = 0;
+            std::uint32_t value = 0;
+            std::uint64_t bytes = 0;
+            std::vector<Copy> copies;
+        };
+        /// What one call enqueues: as far as it is prepared, in slots.
+        struct Group {
+            std::vector<Fetch> fetches;
+            std::vector<std::uint8_t> is_straight;  ///< each
+            std::size_t next_fetch = 0;             ///< to be prepared
+            std::uint64_t done_bytes = 0;           ///< of it
+            std::vector<Prepared> prepared;         ///< those from count on are kept for their memory
+            std::size_t count = 0, sent = 0;
+            std::unique_ptr<Group> next;
         };
         struct Slot {
             typename D::Flag flag{};
             bool has_flag = false;
-            std::uint32_t generation = 0;
-            std::optional<typename D::Event> copied;  ///< the last copy out of it
+            std::uint32_t generation = 0;              // handed to the workers
+            std::optional<typename D::Event> copied;   // the last copy out of it
+            std::uint32_t filled = 0;                  // of the generations; under mutex_
+            std::atomic<std::uint32_t> withdrawn = 0;  // generations up to this one need no bytes
         };
 
         [[nodiscard]] Status find_sources() {
@@ -220,7 +249,7 @@ private:
             host::FileAccess access = host::FileAccess::cached;
             if (config_.file_access) {
                 access = *config_.file_access;
-            } else if (file_bytes > host::read_memory_limits().room_bytes()) {
+            } else if (file_bytes > (config_.limits ? *config_.limits : host::read_memory_limits()).room_bytes()) {
                 access = host::FileAccess::direct;
             }
             sources_.resize(storages.size());
@@ -262,34 +291,169 @@ private:
             return source.pinned ||
                    (source.memory != nullptr && config_.loading != nullptr && config_.loading->is_pinned(id));
         }
-        [[nodiscard]] std::byte* slot_memory(std::uint64_t turn) const noexcept {
-            return ring_ + turn % slots_.size() * stride_;
+        [[nodiscard]] std::byte* slot_memory(std::uint32_t slot) const noexcept { return ring_ + slot * stride_; }
+        /// Slots that what was not announced can count on.
+        [[nodiscard]] std::size_t reserved_slots() const noexcept {
+            return std::max<std::size_t>(1, slots_.size() / 8);
         }
 
-        /// Where the next bytes go in the slot that is being filled; `room`: how many, 0 where it is full.
-        [[nodiscard]] Layout place(const Source& source, std::uint64_t offset, std::uint64_t wanted,
-                                   std::uint64_t& room) {
-            if (!building_) { begin(); }
+        /// Where the next bytes go in a slot of which `used` bytes are taken; `room`: how many, 0 where it is full.
+        [[nodiscard]] Layout place(const Source& source, std::uint64_t offset, std::uint64_t wanted, std::uint64_t used,
+                                   std::uint64_t& room) const noexcept {
             const bool is_direct = source.file != UINT32_MAX && files_[source.file].is_direct();
             const std::uint64_t alignment = is_direct ? page : 64;
             Layout layout;
-            layout.at = (used_ + alignment - 1) / alignment * alignment;
+            layout.at = (used + alignment - 1) / alignment * alignment;
             layout.skip = is_direct ? (source.file_offset + offset) % page : 0;
-            if (layout.at + layout.skip >= config_.slot_bytes + page) { return layout; }
             // With its last page a direct read reaches at most two pages beyond slot_bytes.
-            room = (std::min)(wanted,
-                              config_.slot_bytes + (is_direct ? page : 0) -
-                                  (std::min)(layout.at + layout.skip, config_.slot_bytes + (is_direct ? page : 0)));
+            const std::uint64_t end = config_.slot_bytes + (is_direct ? page : 0);
+            room = (std::min)(wanted, end - (std::min)(layout.at + layout.skip, end));
             layout.window = is_direct ? (layout.skip + room + page - 1) / page * page : room;
             return layout;
         }
-        void begin() {
-            building_ = take_job();
-            used_ = 0;
+
+        [[nodiscard]] std::unique_ptr<Group> make_group(std::span<const Fetch> fetches) {
+            auto group = std::move(free_groups_);
+            if (group) {
+                free_groups_ = std::move(group->next);
+            } else {
+                group = std::make_unique<Group>();
+            }
+            group->fetches.assign(fetches.begin(), fetches.end());
+            group->is_straight.clear();
+            for (const Fetch& fetch : fetches) {
+                const bool straight = goes_straight(sources_[index(fetch.storage)], fetch.storage);
+                group->is_straight.push_back(straight ? 1 : 0);
+            }
+            group->next_fetch = group->count = group->sent = 0;
+            group->done_bytes = 0;
+            return group;
         }
-        void drop() noexcept {
-            if (building_) { give_back(std::move(building_)); }
-            used_ = 0;
+        void give_back(std::unique_ptr<Group> group) noexcept {
+            group->next = std::move(free_groups_);
+            free_groups_ = std::move(group);
+        }
+        /// The group that was announced for these, if any: what was announced before it has been left out.
+        [[nodiscard]] std::unique_ptr<Group> take_announced(std::span<const Fetch> fetches) {
+            const Group* announced = ahead_.get();
+            while (announced != nullptr && !std::ranges::equal(announced->fetches, fetches)) {
+                announced = announced->next.get();
+            }
+            if (announced == nullptr) { return nullptr; }
+            while (ahead_.get() != announced) {
+                std::unique_ptr<Group> left_out = take_first();
+                withdraw(*left_out);
+                give_back(std::move(left_out));
+            }
+            return take_first();
+        }
+        [[nodiscard]] std::unique_ptr<Group> take_first() noexcept {
+            std::unique_ptr<Group> group = std::move(ahead_);
+            ahead_ = std::move(group->next);
+            if (!ahead_) { last_ahead_ = nullptr; }
+            return group;
+        }
+
+        /// Prepares as many slots as may be taken ahead; whether that was all.
+        [[nodiscard]] bool prepare_ahead(Group& group) {
+            while (has_unprepared(group)) {
+                if (free_count_ <= reserved_slots()) { return false; }
+                prepare(group);
+                ahead_bytes_.fetch_add(group.prepared[group.count - 1].bytes, std::memory_order_relaxed);
+            }
+            return true;
+        }
+        [[nodiscard]] bool has_unprepared(Group& group) const noexcept {
+            while (group.next_fetch < group.fetches.size() && group.is_straight[group.next_fetch] != 0) {
+                ++group.next_fetch;
+            }
+            return group.next_fetch < group.fetches.size();
+        }
+        /// Hands the slot that has been free for longest to the workers, with what of the group comes next. Preconditions: there
+        /// is some, and a free slot.
+        void prepare(Group& group) {
+            if (group.count == group.prepared.size()) { group.prepared.emplace_back(); }
+            Prepared& prepared = group.prepared[group.count];
+            prepared.copies.clear();
+            prepared.bytes = 0;
+            prepared.slot = free_slots_[first_free_];
+            Slot& slot = slots_[prepared.slot];
+            std::unique_ptr<Job> job = take_job();
+            for (std::uint64_t used = 0; has_unprepared(group);) {
+                const Fetch& fetch = group.fetches[group.next_fetch];
+                const std::uint64_t offset = fetch.offset_bytes + group.done_bytes;
+                std::uint64_t room = 0;
+                const Layout layout =
+                    place(sources_[index(fetch.storage)], offset, fetch.bytes - group.done_bytes, used, room);
+                if (room == 0) { break; }
+                job->segments.push_back({fetch.storage, offset, room, layout.at, layout.skip, layout.window});
+                prepared.copies.push_back({static_cast<std::byte*>(fetch.to) + group.done_bytes,
+                                           slot_memory(prepared.slot) + layout.at + layout.skip, room});
+                prepared.bytes += room;
+                used = layout.at + layout.window;
+                group.done_bytes += room;
+                if (group.done_bytes == fetch.bytes) {
+                    group.done_bytes = 0;
+                    ++group.next_fetch;
+                }
+            }
+            ++group.count;
+            first_free_ = (first_free_ + 1) % free_slots_.size();
+            --free_count_;
+            job->slot = prepared.slot;
+            job->value = prepared.value = ++slot.generation;
+            job->follows = std::exchange(slot.copied, std::nullopt);
+            {
+                const std::lock_guard lock{mutex_};
+                Job* const last = job.get();
+                (queue_ ? last_->next : queue_) = std::move(job);
+                last_ = last;
+            }
+            ready_.notify_one();
+        }
+        void release(std::uint32_t slot) noexcept {
+            free_slots_[(first_free_ + free_count_) % free_slots_.size()] = slot;
+            ++free_count_;
+        }
+        /// Gives back the slots of a group whose copies will not be enqueued.
+        void withdraw(Group& group) {
+            for (; group.sent < group.count; ++group.sent) {
+                const Prepared& prepared = group.prepared[group.sent];
+                slots_[prepared.slot].withdrawn.store(prepared.value, std::memory_order_relaxed);
+                withdrawn_bytes_.fetch_add(prepared.bytes, std::memory_order_relaxed);
+                release(prepared.slot);
+            }
+        }
+
+        [[nodiscard]] Status enqueue(Group& group, typename D::Stream stream) {
+            straight_.clear();
+            std::uint64_t straight_bytes = 0;
+            for (std::size_t i = 0; i < group.fetches.size(); ++i) {
+                if (group.is_straight[i] == 0) { continue; }
+                const Fetch& fetch = group.fetches[i];
+                const std::byte* from = sources_[index(fetch.storage)].memory + fetch.offset_bytes;
+                straight_bytes += fetch.bytes;
+                if (!straight_.empty() && !fetch.begins_allocation) {
+                    Copy& last = straight_.back();
+                    if (static_cast<const std::byte*>(last.from) + last.bytes == from &&
+                        static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {
+                        last.bytes += fetch.bytes;
+                        continue;
+                    }
+                }
+                straight_.push_back({fetch.to, from, fetch.bytes});
+            }
+            if (!straight_.empty()) {
+                if (Status copied = device_.copy(straight_, stream); !copied) { return copied; }
+                straight_bytes_.fetch_add(straight_bytes, std::memory_order_relaxed);
+            }
+            for (;;) {
+                if (group.sent == group.count) {
+                    if (!has_unprepared(group)) { return {}; }
+                    prepare(group);
+                }
+                if (Status sent = send(group, stream); !sent) { return sent; }
+            }
         }
         [[nodiscard]] std::unique_ptr<Job> take_job() {
             {
@@ -304,7 +468,6 @@ private:
         }
         void give_back(std::unique_ptr<Job> job) {
             job->segments.clear();
-            job->copies.clear();
             const std::lock_guard lock{mutex_};
             if (job->follows) { free_events_.push_back(*std::exchange(job->follows, std::nullopt)); }
             job->next = std::move(free_jobs_);
@@ -322,47 +485,31 @@ private:
             return device_.create_event(Timing::off);
         }
 
-        /// Hands the slot that is being filled to the workers, and its copies to the stream behind the flag.
-        [[nodiscard]] Status send(typename D::Stream stream) {
-            if (!building_) { return {}; }
-            Slot& slot = slots_[static_cast<std::size_t>(turn_ % slots_.size())];
+        /// Enqueues the copies out of the group's next slot behind its flag. On failure the slot is the group's still, or free.
+        [[nodiscard]] Status send(Group& group, typename D::Stream stream) {
+            const Prepared& prepared = group.prepared[group.sent];
+            Slot& slot = slots_[prepared.slot];
             const auto event = take_event();
-            if (!event) {
-                drop();
-                return event.error();
-            }
+            if (!event) { return event.error(); }
             const auto keep_event = [&] {
                 const std::lock_guard lock{mutex_};
                 free_events_.push_back(*event);
             };
-            Job& job = *building_;
-            job.slot = static_cast<std::uint32_t>(turn_ % slots_.size());
-            job.value = slot.generation + 1;
-            if (Status waits = device_.wait_flag(stream, slot.flag, job.value); !waits) {
+            if (Status waits = device_.wait_flag(stream, slot.flag, prepared.value); !waits) {
                 keep_event();
-                drop();
                 return waits;
             }
-            // From here on the flag has to rise: the worker raises it whatever happens.
-            ++slot.generation;
-            ++turn_;
-            job.follows = std::exchange(slot.copied, std::nullopt);
-            sent_.assign(job.copies.begin(), job.copies.end());
-            {
-                const std::lock_guard lock{mutex_};
-                (queue_ ? last_->next : queue_) = std::move(building_);
-                last_ = &job;
-            }
-            ready_.notify_one();
-            used_ = 0;
-            Status copied = device_.copy(sent_, stream);
+            Status copied = device_.copy(prepared.copies, stream);
+            ++group.sent;
             // Recorded even if there is no copy: the next job of this slot has to follow the flag, so that it follows this one.
             if (Status recorded = device_.record(*event, stream); !recorded) {
                 keep_event();
                 if (Status drained = device_.synchronize(stream); !drained) { fail(drained.error()); }
+                release(prepared.slot);
                 return copied ? std::move(recorded) : std::move(copied);
             }
             slot.copied = *event;
+            release(prepared.slot);
             return copied;
         }
 
@@ -382,15 +529,24 @@ private:
                     }
                     free = is_free(*job);
                 }
-                if (free) { fill(*job); }
-                if (Status raised = device_.raise_flag(slots_[job->slot].flag, job->value); !raised) {
-                    fail(raised.error());
+                Slot& slot = slots_[job->slot];
+                if (free && slot.withdrawn.load(std::memory_order_relaxed) < job->value) { fill(*job); }
+                if (Status raised = device_.raise_flag(slot.flag, job->value); !raised) { fail(raised.error()); }
+                {
+                    const std::lock_guard lock{mutex_};
+                    slot.filled = job->value;
                 }
+                filled_.notify_all();
                 give_back(std::move(job));
             }
         }
         /// Waits until the slot may be written; false where it may still be read, and has to be left as it is.
         [[nodiscard]] bool is_free(const Job& job) {
+            {
+                // One that was withdrawn has no copy to wait for.
+                std::unique_lock lock{mutex_};
+                filled_.wait(lock, [&] { return slots_[job.slot].filled + 1 == job.value; });
+            }
             if (!job.follows) { return true; }
             Status free = device_.synchronize(*job.follows);
             if (!free) { fail(free.error()); }
@@ -414,9 +570,17 @@ private:
         }
         [[nodiscard]] Status fill(const Segment& segment, std::byte* to) {
             const Source& source = sources_[index(segment.storage)];
+            if (config_.before_read) {
+                if (Status may = config_.before_read(segment.storage, segment.offset, segment.bytes); !may) {
+                    return may;
+                }
+            }
             if (source.memory != nullptr) {
                 if (config_.loading) {
-                    if (Status loaded = config_.loading->wait(segment.storage); !loaded) { return loaded; }
+                    if (Status loaded = config_.loading->wait(segment.storage, segment.offset, segment.bytes);
+                        !loaded) {
+                        return loaded;
+                    }
                 }
                 std::memcpy(to, source.memory + segment.offset, static_cast<std::size_t>(segment.bytes));
                 return {};
@@ -434,6 +598,7 @@ private:
 
         /// The caller has drained the streams, so no worker waits for one.
         void close() noexcept {
+            forget_ahead();
             {
                 const std::lock_guard lock{mutex_};
                 stopping_ = true;
@@ -460,21 +625,26 @@ private:
         std::vector<Slot> slots_;
 
         // Of the thread that enqueues.
-        std::uint64_t turn_ = 0;         // slots handed out
-        std::unique_ptr<Job> building_;  // the slot that is being filled, if any
-        std::uint64_t used_ = 0;         // bytes of it
-        std::vector<Copy> straight_, sent_;
+        std::vector<std::uint32_t> free_slots_;  // a ring: those whose copies are enqueued, longest ago first
+        std::size_t first_free_ = 0, free_count_ = 0;
+        std::unique_ptr<Group> ahead_;  // what will be enqueued, in that order; only the last is not prepared wholly
+        Group* last_ahead_ = nullptr;   // of a list that is not empty
+        std::unique_ptr<Group> free_groups_;
+        std::vector<Copy> straight_;
 
         std::atomic<bool> failed_ = false;
         std::atomic<std::uint64_t> straight_bytes_ = 0;
         std::atomic<std::uint64_t> staged_bytes_ = 0;
         std::atomic<std::uint64_t> file_bytes_ = 0;
         std::atomic<std::uint64_t> slots_filled_ = 0;
+        std::atomic<std::uint64_t> ahead_bytes_ = 0;
+        std::atomic<std::uint64_t> withdrawn_bytes_ = 0;
 
         std::mutex turn_mutex_;     // taken before mutex_
         mutable std::mutex mutex_;  // what follows
         std::condition_variable ready_;
-        std::unique_ptr<Job> queue_;  // in the order of the streams' waits
+        std::condition_variable filled_;
+        std::unique_ptr<Job> queue_;  // in the order in which slots come free
         Job* last_ = nullptr;         // of a queue that is not empty
         std::unique_ptr<Job> free_jobs_;
         std::vector<typename D::Event> free_events_;

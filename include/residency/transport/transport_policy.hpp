@@ -22,6 +22,7 @@ struct Fetch {
     void* to = nullptr;
     /// An allocation begins there. CUDA refuses a copy across two allocations, even where they are neighbours.
     bool begins_allocation = false;
+    friend bool operator==(const Fetch&, const Fetch&) = default;
 };
 
 /// How the bytes travel: enqueues them on the copy stream.
@@ -33,7 +34,9 @@ struct Fetch {
 ///  3. `t.enqueue(fetches, s)`        they start together; later work of s starts after the last byte is there. Does not block
 ///  4. `t.capturable`                 constexpr bool: enqueue works in a stream capture
 ///  5. `t.close()`                    noexcept; the caller drained s
-///  6. `t.status()`                   optional, const: what threads of its own failed at. A pass neither begins nor ends well after
+///  6. `t.read_ahead(fetches)`, `t.forget_ahead()`    optional: exactly what the next calls of enqueue will bring, one call at a
+///                                    time (false: not now), and that this will not come. Neither blocks
+///  7. `t.status()`                   optional, const: what threads of its own failed at. A pass neither begins nor ends well after
 ///
 /// Semantic rules.
 ///  T1 After a failed enqueue nothing more of it reaches the device, and what did is ordered on s.
