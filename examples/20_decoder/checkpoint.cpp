@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint.hpp"
+
+#include <filesystem>
+#include <string_view>
+#include <unordered_map>
+
+#include "residency/error.hpp"
+#include "residency/format/open.hpp"
+
+namespace decoder {
+namespace {
+
+using residency::ErrorKind;
+using residency::Placement;
+using residency::WeightId;
+namespace format = residency::format;
+
+/// Goes through the names of a model in the order of a pass: `visit(name, shape)`, where the configuration asks for it.
+template <class Visit>
+void visit_tensors(const Config& c, Visit&& visit) {
+    const std::uint64_t hidden = c.hidden, inner = c.inner, width = c.width;
+    const std::uint64_t queries = width * c.heads, keys = width * c.cache_heads;
+    visit("model.embed_tokens.weight", residency::Shape{c.words, hidden});
+    for (std::uint32_t i = 0; i < c.layers; ++i) {
+        const std::string layer = "model.layers." + std::to_string(i) + ".";
+        const auto matrix = [&](const char* name, std::uint64_t to, std::uint64_t from, bool bias) {
+            visit(layer + name + ".weight", residency::Shape{to, from});
+            if (bias) { visit(layer + name + ".bias", residency::Shape{to}); }
+        };
+        const auto norm = [&](const char* name, std::uint64_t extent) {
+            visit(layer + name + ".weight", residency::Shape{extent});
+        };
+        norm("input_layernorm", hidden);
+        matrix("self_attn.q_proj", queries, hidden, c.input_biases);
+        matrix("self_attn.k_proj", keys, hidden, c.input_biases);
+        matrix("self_attn.v_proj", keys, hidden, c.input_biases);
+        if (c.head_norms) {
+            norm("self_attn.q_norm", width);
+            norm("self_attn.k_norm", width);
+        }
+        matrix("self_attn.o_proj", hidden, queries, c.output_bias);
+        norm("post_attention_layernorm", hidden);
+        matrix("mlp.gate_proj", inner, hidden, false);
+        matrix("mlp.up_proj", inner, hidden, false);
+        matrix("mlp.down_proj", hidden, inner, false);
+    }
+    visit("model.norm.weight", residency::Shape{hidden});
+    if (!c.tied) { visit("lm_head.weight", residency::Shape{c.words, hidden}); }
+}
+
+/// What some published checkpoints have and nobody reads.
+bool is_unused(std::string_view name, const Config& config) {
+    return name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight");
+}
+
+[[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& advice) {
+    residency::throw_error({ErrorKind::mismatch, where + ": " + what + ": " + advice});
+}
+
+std::string path_in(const std::string& folder) {
+    for (const char* name : {"/model.safetensors", "/model.safetensors.index.json"}) {
+        std::error_code ignored;
+        if (std::filesystem::exists(folder + name, ignored)) { return folder + name; }
+    }
+    residency::throw_error({ErrorKind::io, folder +
+                                               ": neither model.safetensors nor model.safetensors.index.json is there: "
+                                               "give a folder as Hugging Face publishes it, or --generate-model"});
+}
+
+}  // namespace
+
+std::vector<Tensor> tensors_of(const Config& config) {
+    std::vector<Tensor> tensors;
+    visit_tensors(config, [&](std::string name, residency::Shape shape) {
+        tensors.push_back({std::move(name), std::move(shape)});
+    });
+    return tensors;
+}
+
+Checkpoint Checkpoint::read(const std::string& folder) {
+    Checkpoint result;
+    result.config = Config::read(folder + "/config.json");
+    const Config& config = result.config;
+    const std::string path = path_in(folder);
+    const auto model = residency::unwrap(format::try_read_model(path));
+
+    std::unordered_map<std::string_view, const format::ModelFile::WeightEntry*> found;
+    for (const auto& weight : model.weights) { found.emplace(weight.name, &weight); }
+    for (const Tensor& tensor : tensors_of(config)) {
+        const auto at = found.find(tensor.name);
+        if (at == found.end()) {
+            refuse(path, "the tensor \"" + tensor.name + "\" is missing",
+                   "give all files of the checkpoint, and the config.json that belongs to them");
+        }
+        const auto& weight = *at->second;
+        if (weight.shape != tensor.shape) {
+            refuse(path,
+                   "the tensor \"" + tensor.name + "\" has the shape " + format::detail::shape_text(weight.shape) +
+                       ", and config.json asks for " + format::detail::shape_text(tensor.shape),
+                   "give the config.json that belongs to the checkpoint");
+        }
+        if (weight.type != residency::dtype::bf16) {
+            refuse(path, "the tensor \"" + tensor.name + "\" is " + weight.dtype + ", and this engine reads BF16 only",
+                   "convert the checkpoint, with .to(torch.bfloat16).save_pretrained(…)");
+        }
+        found.erase(at);
+    }
+    std::vector<std::string_view> on_host;
+    for (const auto& weight : model.weights) {
+        if (!found.contains(weight.name)) { continue; }
+        if (!is_unused(weight.name, config)) {
+            refuse(path,
+                   "the tensor \"" + weight.name + "\" is not one of a " + config.family +
+                       " decoder with this config.json",
+                   "the engine would leave it out and give other results; give the config.json that belongs to the "
+                   "checkpoint");
+        }
+        on_host.push_back(weight.name);
+    }
+    if (!config.tied) { on_host.push_back("model.embed_tokens.weight"); }
+    result.catalog = model.catalog().with_placement(on_host, Placement::host);
+
+    const auto id = [&](const std::string& name) { return residency::unwrap(result.catalog.try_find(name)); };
+    result.words = id("model.embed_tokens.weight");
+    result.norm = id("model.norm.weight");
+    result.head = config.tied ? result.words : id("lm_head.weight");
+    for (std::uint32_t i = 0; i < config.layers; ++i) {
+        const std::string name = "model.layers." + std::to_string(i) + ".";
+        const auto matrix = [&](const char* part, bool bias) {
+            Matrix made{id(name + part + ".weight"), std::nullopt};
+            if (bias) { made.bias = id(name + part + ".bias"); }
+            return made;
+        };
+        Layer layer;
+        layer.input_norm = id(name + "input_layernorm.weight");
+        layer.query = matrix("self_attn.q_proj", config.input_biases);
+        layer.key = matrix("self_attn.k_proj", config.input_biases);
+        layer.value = matrix("self_attn.v_proj", config.input_biases);
+        if (config.head_norms) {
+            layer.query_norm = id(name + "self_attn.q_norm.weight");
+            layer.key_norm = id(name + "self_attn.k_norm.weight");
+        }
+        layer.output = matrix("self_attn.o_proj", config.output_bias);
+        layer.inner_norm = id(name + "post_attention_layernorm.weight");
+        layer.gate = matrix("mlp.gate_proj", false);
+        layer.up = matrix("mlp.up_proj", false);
+        layer.down = matrix("mlp.down_proj", false);
+        result.layers.push_back(layer);
+    }
+    return result;
+}
+
+}  // namespace decoder

@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// A Llama-style decoder whose weights and KV cache share a byte budget: decoder [--model DIR] [--tokens 1,2,3] [--budget 50%] [--help].
+// Token ids in, token ids out. Exits with 0 if every check holds, 1 if one does not, 2 for bad input.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint.hpp"
+#include "examples/10_encoder/terminal.hpp"
+#include "generate.hpp"
+#include "residency/error.hpp"
+#include "residency/model/file.hpp"
+#include "run.hpp"
+
+namespace decoder {
+#ifndef WITH_CUDA
+Results run_cuda(const Job&, const Checkpoint&) {
+    residency::throw_error({residency::ErrorKind::unsupported, "built without CUDA"});
+}
+bool has_gpu(std::string& why_not) { return why_not = "this program was built without CUDA", false; }
+#endif
+
+namespace {
+
+using encoder::text_of_bytes;
+
+struct Settings {
+    std::string model, generate, tokens, device = "auto", logits, expect, timeline, cache;
+    std::vector<std::string> budgets{"50%"};
+    std::uint32_t layers = 0, prompt_length = 0, new_tokens = 16;
+    bool no_graph = false, verify = false;
+};
+
+class Checks {
+public:
+    void check(bool holds, const std::string& what) {
+        std::printf("  %s %s\n", holds ? "✓" : "✗ FAILED:", what.c_str());
+        failed_ += !holds;
+    }
+    [[nodiscard]] int failed() const noexcept { return failed_; }
+
+private:
+    int failed_ = 0;
+};
+
+[[noreturn]] void refuse(const std::string& what) {
+    residency::throw_error({residency::ErrorKind::invalid_argument, what});
+}
+
+std::string text_of(double value, const char* format) {
+    char text[40];
+    std::snprintf(text, sizeof text, format, value);
+    return text;
+}
+std::string text_of(std::chrono::nanoseconds time) { return text_of(double(time.count()) / 1e6, "%.3f ms"); }
+template <class T>
+std::string joined(const std::vector<T>& values) {
+    std::string text;
+    for (const T& value : values) { text += (text.empty() ? "" : ",") + std::to_string(value); }
+    return text;
+}
+
+/// The folder of the model; generated first where that was asked for and it is not there yet.
+std::string obtain_model(const Settings& settings) {
+    if (settings.generate.empty() && !settings.model.empty()) { return settings.model; }
+    const std::string name = settings.generate.empty() ? "tiny" : settings.generate;
+    Config config = shape(name);
+    if (settings.layers != 0) { config.layers = settings.layers; }
+    const std::string folder =
+        !settings.model.empty() ? settings.model
+                                : settings.cache + "/" + name +
+                                      (settings.layers != 0 ? "-" + std::to_string(settings.layers) + "-layers" : "");
+    if (std::filesystem::exists(folder + "/config.json")) {
+        if (Config::read(folder + "/config.json").text() != config.text()) {
+            refuse(folder + " holds another model than --generate-model asks for: name another folder with --model");
+        }
+        return folder;
+    }
+    encoder::Progress bar{"writing"};
+    try {
+        generate(folder, config, [&](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
+    } catch (const std::exception& problem) {
+        residency::throw_error({residency::ErrorKind::io,
+                                std::string{problem.what()} + ": make room, or name another folder with --model"});
+    }
+    return folder;
+}
+
+/// That of the reference, where there is one.
+std::vector<std::uint64_t> prompt_of(const Settings& settings, std::vector<std::uint64_t> ids, const Config& config) {
+    if (settings.prompt_length != 0) {
+        for (std::uint64_t i = 0; i < settings.prompt_length; ++i) { ids.push_back((i * 7919 + 13) % config.words); }
+    }
+    if (ids.empty()) {
+        std::istringstream list{settings.tokens};
+        for (std::string each; std::getline(list, each, ',');) {
+            const bool is_number =
+                !each.empty() && each.size() < 10 && each.find_first_not_of("0123456789") == std::string::npos;
+            if (!is_number || std::stoull(each) >= config.words) {
+                refuse("--tokens: \"" + each + "\" is no token of this model: give numbers below its vocab_size, " +
+                       std::to_string(config.words) + ", with commas between them");
+            }
+            ids.push_back(std::stoull(each));
+        }
+        if (ids.empty()) { refuse("--tokens: there is no token: give one at least"); }
+    }
+    if (ids.size() + settings.new_tokens > config.places) {
+        refuse(std::to_string(ids.size()) + " tokens and " + std::to_string(settings.new_tokens) +
+               " new ones are more than the model's max_position_embeddings, " + std::to_string(config.places) +
+               ": give fewer, or a smaller --new");
+    }
+    return ids;
+}
+
+bool equal_bits(const Outcome& a, const Outcome& b) {
+    return a.tokens == b.tokens && a.logits.size() == b.logits.size() &&
+           std::equal(a.logits.begin(), a.logits.end(), b.logits.begin(), [](const auto& x, const auto& y) {
+               return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
+           });
+}
+
+void print_table(const Results& results) {
+    encoder::Table table;
+    table.row({"budget", "bytes", "KV cache", "its weights moved", "prompt", "a token", "the bound", "over it",
+               "of the device's time", "copied a token", "copies"});
+    for (const Outcome& outcome : results.outcomes) {
+        const auto& statistics = outcome.statistics;
+        const auto& pass = statistics.last_pass;
+        const bool has_bound = statistics.bound && statistics.bound->count() > 0;
+        table.row(
+            {outcome.asked, text_of_bytes(outcome.budget.bytes), text_of_bytes(outcome.cache_bytes),
+             std::to_string(outcome.budget_changes) + " ×", text_of(outcome.prefill_time), text_of(outcome.step_time),
+             has_bound ? text_of(*statistics.bound) : "–",
+             has_bound ? text_of(double(outcome.step_time.count()) / double(statistics.bound->count()), "%.3f ×") : "–",
+             statistics.regret() ? text_of(1 + *statistics.regret(), "%.3f ×") : "–", text_of_bytes(pass.fetched_bytes),
+             std::to_string(pass.calls)});
+    }
+    table.print();
+}
+
+/// A reference: a prompt in one line, the tokens that follow it in another, then the logits after the prompt, one a line.
+struct Reference {
+    std::vector<std::uint64_t> prompt, tokens;
+    std::vector<float> logits;
+
+    [[nodiscard]] static Reference read(const std::string& path) {
+        std::ifstream file{path};
+        Reference reference;
+        for (std::string line; std::getline(file, line);) {
+            if (line.starts_with('#')) { continue; }
+            std::istringstream values{line};
+            auto& ids = reference.prompt.empty() ? reference.prompt : reference.tokens;
+            if (reference.tokens.empty()) {
+                for (std::uint64_t id = 0; values >> id;) { ids.push_back(id); }
+            } else if (float value = 0; values >> value) {
+                reference.logits.push_back(value);
+            }
+        }
+        if (reference.logits.empty()) { refuse(path + ": it holds no reference: give a file that reference.py wrote"); }
+        return reference;
+    }
+};
+
+void check_reference(const Outcome& outcome, const Reference& reference, Checks& checks) {
+    const std::vector<float>& logits = outcome.logits.front();
+    if (reference.logits.size() != logits.size()) {
+        refuse("the reference has " + std::to_string(reference.logits.size()) + " logits, and the model " +
+               std::to_string(logits.size()) + ": give the one that reference.py wrote for this model");
+    }
+    double largest = 0, error = 0, square = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const double apart = std::abs(double(logits[i]) - double(reference.logits[i]));
+        largest = apart > largest || std::isnan(apart) ? apart : largest;
+        error += apart * apart;
+        square += double(reference.logits[i]) * double(reference.logits[i]);
+    }
+    // 2⁻⁹ is half a unit in the last place of bf16; dozens of roundings follow one another.
+    constexpr double tolerance = 0.02;
+    const double relative = std::sqrt(error / square);
+    checks.check(relative <= tolerance, "the logits after the prompt are " + text_of(100 * relative, "%.2f %%") +
+                                            " from those of the reference implementation (largest difference " +
+                                            text_of(largest, "%.3f") + "; bf16 allows 2 %)");
+    const std::size_t count = (std::min)(reference.tokens.size(), outcome.tokens.size());
+    checks.check(
+        std::equal(outcome.tokens.begin(), outcome.tokens.begin() + std::ptrdiff_t(count), reference.tokens.begin()),
+        "the " + std::to_string(count) + " tokens equal those of the reference implementation");
+}
+
+int decode(const Settings& settings) {
+    Job job;
+    for (const std::string& budget : settings.budgets) { job.budgets.push_back(residency::Budget::parse(budget)); }
+    job.new_tokens = settings.new_tokens;
+    job.graphs = !settings.no_graph;
+    job.timeline = settings.timeline;
+    std::string why_not;
+    const bool on_gpu = settings.device != "simulated" && has_gpu(why_not);
+    if (settings.device == "cuda" && !on_gpu) {
+        residency::throw_error(
+            {residency::ErrorKind::unsupported, why_not + ": leave --device out to run on the simulated device"});
+    }
+    const std::string folder = obtain_model(settings);
+    const Checkpoint model = Checkpoint::read(folder);
+    const Reference reference = settings.expect.empty() ? Reference{} : Reference::read(settings.expect);
+    job.prompt = prompt_of(settings, reference.prompt, model.config);
+    constexpr std::uint64_t small = std::uint64_t{1}
+                                    << 30U;  // bytes of weights that are run once more without being asked
+    job.with_resident = settings.verify || model.catalog.streamed_bytes() <= small;
+    job.keep_logits = job.with_resident || !settings.logits.empty() || !settings.expect.empty();
+
+    std::error_code ignored;  // the timeline cannot be written then, which says so
+    std::filesystem::create_directories(std::filesystem::path{settings.timeline}.parent_path(), ignored);
+    const Results results = on_gpu ? run_cuda(job, model) : run_simulated(job, model);
+    const Outcome& first = results.outcomes.front();
+    const Outcome& last = results.outcomes.back();
+
+    std::printf("model     %s: %s, %u layers\n", folder.c_str(), model.config.family.c_str(), model.config.layers);
+    std::printf("          %s of embeddings on the host, read a row at a time%s, %s that stream; loaded in %.2f s\n",
+                text_of_bytes(model.catalog.weight(model.words).bytes).c_str(),
+                model.config.tied ? " (and streamed for the last matrix)" : "",
+                text_of_bytes(model.catalog.streamed_bytes()).c_str(), results.load_seconds);
+    std::printf("device    %s%s; %s of activations and tables beside the budget\n", results.device.c_str(),
+                why_not.empty() ? "" : (" (" + why_not + ")").c_str(), text_of_bytes(results.workspace_bytes).c_str());
+    std::printf("budget    of weights and KV cache: %s; the smallest that works is %s\n", last.budget.text.c_str(),
+                text_of_bytes(last.budget.floor_bytes).c_str());
+    const bool is_long = job.prompt.size() > 32;
+    std::printf("prompt    %s\n",
+                is_long ? (std::to_string(job.prompt.size()) + " tokens").c_str() : joined(job.prompt).c_str());
+    std::printf("tokens    %s\n\n", joined(first.tokens).c_str());
+    print_table(results);
+
+    std::printf("\n");
+    Checks checks;
+    for (const Outcome& outcome : results.outcomes) {
+        if (job.with_resident && &outcome != &first) {
+            checks.check(equal_bits(outcome, first),
+                         outcome.asked + ": tokens and logits of all " + std::to_string(outcome.tokens.size()) +
+                             " passes equal those of the resident run bit for bit; " +
+                             std::to_string(outcome.graph_steps) + " were launched as a graph");
+        }
+        const auto& statistics = outcome.statistics;
+        checks.check(outcome.peak_bytes <= outcome.budget.bytes &&
+                         statistics.held_bytes + outcome.cache_bytes <= outcome.budget.bytes,
+                     outcome.asked + ": the budget was kept: " + text_of_bytes(statistics.held_bytes) +
+                         " of weights and " + text_of_bytes(outcome.cache_bytes) + " of KV cache in " +
+                         text_of_bytes(outcome.budget.bytes));
+    }
+    if (!job.with_resident) { std::printf("  - not compared with a resident run: --verify does that\n"); }
+    if (!settings.expect.empty()) { check_reference(first, reference, checks); }
+    if (!on_gpu) {
+        checks.check(results.reports.empty(), "the simulated device saw no access out of order" +
+                                                  (results.reports.empty() ? "" : ": " + results.reports.front()));
+    }
+    if (!settings.logits.empty()) {
+        std::vector<float> all;
+        for (const auto& each : first.logits) { all.insert(all.end(), each.begin(), each.end()); }
+        residency::unwrap(residency::detail::write_file(settings.logits, std::as_bytes(std::span{all})));
+        std::printf("\nlogits    %s: float32, %zu passes of %u, each of its last position\n", settings.logits.c_str(),
+                    first.logits.size(), model.config.words);
+    }
+    std::printf("\ntimeline  %s (%s; open it at ui.perfetto.dev)\n", settings.timeline.c_str(),
+                results.timeline.c_str());
+    return checks.failed() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace decoder
+
+int main(int argc, char** argv) {
+    decoder::Settings settings;
+    std::error_code error;
+    const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+    settings.cache = error ? "models" : (program.parent_path().parent_path() / "models").string();
+    settings.tokens = "1,17,200,3,44,90,128,5,77,31";
+
+    CLI::App app{"A Llama-style decoder, its weights and its KV cache inside one byte budget", "decoder"};
+    app.add_option("--model", settings.model,
+                   "folder with config.json and model.safetensors, or its shards and their index; otherwise a small "
+                   "one is generated");
+    std::string shapes;
+    for (const std::string& each : decoder::shapes()) { shapes += (shapes.empty() ? "" : ", ") + each; }
+    app.add_option("--generate-model", settings.generate,
+                   "write a model with random weights to --model, or into the cache, if it is not there: " + shapes);
+    app.add_option("--layers", settings.layers, "of the generated model, instead of its shape's own");
+    app.add_option("--tokens", settings.tokens, "the prompt")->capture_default_str();
+    app.add_option("--prompt-length", settings.prompt_length, "a prompt of so many tokens, instead of --tokens");
+    app.add_option("--new", settings.new_tokens, "tokens to write")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
+    app.add_option("--budget", settings.budgets,
+                   "device bytes for weights and KV cache: 12MiB, 25% (of what streams), 0 (the smallest); several are "
+                   "run one after another")
+        ->capture_default_str();
+    app.add_option("--device", settings.device, "auto, simulated or cuda")
+        ->check(CLI::IsMember({"auto", "simulated", "cuda"}))
+        ->capture_default_str();
+    app.add_flag("--no-graph", settings.no_graph, "launch every kernel by itself");
+    app.add_flag("--verify", settings.verify, "compare with everything resident; small models always are");
+    app.add_option("--logits", settings.logits, "write the logits of every pass to this file, as float32");
+    app.add_option("--expect", settings.expect, "a prompt, and what has to come of it, as reference.py writes it");
+    app.add_option("--timeline", settings.timeline, "the file for the timeline; by default in the cache");
+    app.add_option("--cache", settings.cache, "where generated models are kept")->capture_default_str();
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& wrong) { return app.exit(wrong) == 0 ? 0 : 2; }
+    if (settings.timeline.empty()) { settings.timeline = settings.cache + "/decoder-timeline.json"; }
+    try {
+        return decoder::decode(settings);
+    } catch (const std::exception& problem) {
+        std::fprintf(stderr, "decoder: %s\n", problem.what());
+        return 2;
+    }
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+# test.sh PROGRAM FOLDER: the decoder on generated models against references, within every budget, and what it says to bad input.
+set -uo pipefail
+program=$1 folder=$2 source=$(cd "$(dirname "$0")" && pwd)
+rm -rf "$folder"
+mkdir -p "$folder"
+cache=$folder failed=0
+
+# expect EXIT PATTERN... -- ARGUMENT...: runs it, and looks for every pattern in what it prints.
+expect() {
+    local exit=$1 patterns=() output status
+    shift
+    while [[ $1 != -- ]]; do patterns+=("$1"); shift; done
+    shift
+    output=$("$program" --device simulated --cache "$cache" "$@" 2>"$folder/stderr")
+    status=$?
+    if [[ $exit -eq 2 && $(wc -l <"$folder/stderr") -ne 1 ]]; then
+        printf 'FAILED: %s: not one line of message\n' "$*"
+        failed=1
+    fi
+    output+=$(cat "$folder/stderr")
+    if [[ $status -ne $exit ]]; then printf 'FAILED: %s: exit %d, expected %d\n%s\n' "$*" "$status" "$exit" "$output"; failed=1; fi
+    for pattern in "${patterns[@]}"; do
+        if ! grep -qE -e "$pattern" <<<"$output"; then
+            printf 'FAILED: %s: no "%s" in\n%s\n' "$*" "$pattern" "$output"
+            failed=1
+        fi
+    done
+    printf 'ran: %s\n' "${*:-without arguments}"
+}
+
+# The main job: every kind of checkpoint, resident and within 75, 50 and 25 % of the weights and the smallest budget, launched as
+# graphs, the cache growing all the while.
+for shape in tiny tiny-llama3 tiny-bias tiny-qwen2 tiny-qwen3; do
+    expect 0 '✓ the logits after the prompt are' '✓ the 24 tokens equal' '✓ 75%: tokens and logits of all 90 passes equal' \
+        '✓ 50%: tokens and logits of all 90 passes equal.*; 8[0-9] were launched as a graph' '✓ 25%: tokens and logits' \
+        '✓ 0: tokens and logits' '✓ 0: the budget was kept' '✓ the simulated device saw no access out of order' \
+        '^  25% .* [1-9][0-9]* × .* [1-9][0-9.]* (kB|MB) +[1-9][0-9]*$' \
+        -- --generate-model "$shape" --expect "$source/reference/$shape.txt" --budget 75% 50% 25% 0 --new 90
+    grep -q '"ph":"X"' "$folder/decoder-timeline.json" || { echo 'FAILED: no timeline'; failed=1; }
+done
+expect 0 '^tokens +[0-9]+(,[0-9]+){15}$' '; 0 were launched as a graph' -- --no-graph
+expect 0 'is clamped to the [0-9]+ bytes' -- --budget 300% --new 4 --logits "$folder/logits"
+if [[ $(wc -c <"$folder/logits") -ne $((4 * 256 * 4)) ]]; then echo 'FAILED: the file of logits has another size'; failed=1; fi
+expect 0 'prompt +300 tokens' '✓ 0: tokens and logits of all 20 passes' -- --prompt-length 300 --new 20 --budget 40% 0
+expect 1 '✗ FAILED: the logits' -- --generate-model tiny --expect "$source/reference/tiny-bias.txt"
+
+# The same model in shards, and one with an end of the text.
+if command -v python3 >/dev/null; then
+    mkdir "$folder/shards" "$folder/ending"
+    python3 - "$folder/tiny" "$folder/shards" <<'PYTHON' || failed=1
+import json, struct, sys
+data = open(sys.argv[1] + "/model.safetensors", "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
+names, index = sorted(header), {}
+for shard in range(2):
+    part, bytes_ = {}, b""
+    for name in names[shard::2]:
+        begin, end = header[name]["data_offsets"]
+        part[name] = {**header[name], "data_offsets": [len(bytes_), len(bytes_) + end - begin]}
+        bytes_ += body[begin:end]
+        index[name] = f"model-{shard}.safetensors"
+    text = json.dumps(part).encode()
+    open(f"{sys.argv[2]}/model-{shard}.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + bytes_)
+json.dump({"weight_map": index}, open(sys.argv[2] + "/model.safetensors.index.json", "w"))
+PYTHON
+    cp "$folder/tiny/config.json" "$folder/shards"
+    expect 0 '✓ the 24 tokens equal' '✓ 50%: tokens and logits' -- --model "$folder/shards" --expect "$source/reference/tiny.txt" --new 24
+    rm "$folder/shards/model-1.safetensors"
+    expect 2 'model-1.safetensors' -- --model "$folder/shards"
+fi
+second=$(sed -n 4p "$source/reference/tiny.txt" | cut -d' ' -f2)
+ln -s "$folder/tiny/model.safetensors" "$folder/ending"
+sed "s/\"eos_token_id\": null/\"eos_token_id\": [7, $second]/" "$folder/tiny/config.json" >"$folder/ending/config.json"
+expect 0 "^tokens +[0-9]+,$second\$" '✓ 50%: tokens and logits of all 2 passes' -- --model "$folder/ending" --expect "$source/reference/tiny.txt"
+
+# Bad input.
+model=$folder/tiny bad=$folder/bad
+edited() {  # SED-COMMAND [MODEL]: the generated model with another config.json
+    rm -rf "$bad"
+    mkdir "$bad"
+    ln -s "${2:-$model}/model.safetensors" "$bad"
+    sed "$1" "${2:-$model}/config.json" >"$bad/config.json"
+}
+edited 's/"num_hidden_layers": 4/"num_hidden_layers": 5/'
+expect 2 'model.layers.4.input_layernorm.weight" is missing: give all files' -- --model "$bad"
+edited 's/"num_hidden_layers": 4/"num_hidden_layers": 3/'
+expect 2 'model.layers.3.* is not one of a llama decoder with this config.json: ' -- --model "$bad"
+edited 's/"intermediate_size": 352/"intermediate_size": 360/'
+expect 2 'mlp.gate_proj.weight" has the shape \[352, 128\], and config.json asks for \[360, 128\]: give' -- --model "$bad"
+edited 's/"model_type": "llama"/"model_type": "gpt2"/'
+expect 2 '"model_type" is "gpt2", and this engine knows "llama", "qwen2" and "qwen3" only: give' -- --model "$bad"
+edited 's/"silu"/"gelu"/'
+expect 2 '"hidden_act" is "gelu", and this engine knows "silu" only' -- --model "$bad"
+edited 's/"llama3"/"yarn"/' "$folder/tiny-llama3"
+expect 2 'rope_scaling: "rope_type" is "yarn", and this engine knows "default" and "llama3" only' -- --model "$bad"
+edited 's/"factor": 8.0/"factor": -8.0/' "$folder/tiny-llama3"
+expect 2 'rope_scaling: "factor" is not a positive number' -- --model "$bad"
+edited 's/"head_dim": 16/"head_dim": 24/'
+expect 2 '"head_dim" is 24, and this engine knows 16, 32, .* only' -- --model "$bad"
+edited 's/"num_key_value_heads": 2/"num_key_value_heads": 3/'
+expect 2 'is not a multiple of "num_key_value_heads"' -- --model "$bad"
+edited 's/"attention_bias"/"use_sliding_window": true, "attention_bias"/'
+expect 2 '"use_sliding_window" is true, and this engine knows false only' -- --model "$bad"
+edited 's/"hidden_size": 128/"hidden_size": "wide"/'
+expect 2 '"hidden_size" is not a number' -- --model "$bad"
+edited 's/{/[/'
+expect 2 'config.json: it is not a JSON object' -- --model "$bad"
+edited ''
+rm "$bad/model.safetensors"
+expect 2 'neither model.safetensors nor model.safetensors.index.json is there: give' -- --model "$bad"
+sed 's/"BF16"/"FP16"/; s/"FP16"/"F16" /' "$model/model.safetensors" >"$bad/model.safetensors"
+expect 2 'embed_tokens.weight" is F16, and this engine reads BF16 only: convert' -- --model "$bad"
+head -c 1000000 "$model/model.safetensors" >"$bad/model.safetensors"
+expect 2 'beyond the end of the file' -- --model "$bad"
+expect 2 'config.json": cannot be opened' -- --model "$folder/none"
+expect 2 'holds another model than --generate-model asks for' -- --model "$model" --generate-model tiny-qwen2
+expect 2 'no shape "huge" is known: give one of' -- --generate-model huge
+expect 2 'below the smallest that works, [0-9]+ bytes.*KV cache of 26 positions.*give [0-9]+ or more' -- --budget 1
+expect 2 'budget "12XB"' -- --budget 12XB
+expect 2 '"256" is no token of this model: give numbers below its vocab_size, 256' -- --tokens 1,256
+expect 2 '"x" is no token' -- --tokens x
+expect 2 'there is no token: give one' -- --tokens ''
+expect 2 'more than the model.s max_position_embeddings, 512' -- --prompt-length 500 --new 13
+expect 2 'it holds no reference' -- --expect "$model/config.json"
+expect 2 'timeline' -- --new 2 --timeline "$folder/none/timeline.json/x/" --budget 50%
+
+# A disk that is full while it writes a model.
+cache=$folder/full
+mkdir -p "$cache/tiny"
+ln -s /dev/full "$cache/tiny/model.safetensors.part"
+expect 2 'No space left on device.*make room, or name another folder with --model' --
+exit $failed

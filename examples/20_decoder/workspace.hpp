@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "checkpoint.hpp"
+#include "kv_cache.hpp"
+#include "llama.hpp"
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+
+namespace decoder {
+
+/// What every run of a model needs beside weights and cache: the activations of the longest pass, and tables. Outside of the budget.
+template <class Backend>
+struct Workspace {
+    Activations activations;
+    Cache cache;
+    std::uint64_t device_bytes = 0;
+
+    /// For passes of up to `tokens` tokens in texts of up to `positions` positions.
+    Workspace(Backend& backend, const Checkpoint& model, std::uint32_t tokens, std::uint32_t positions)
+        : cache{KvCache<typename Backend::Device>::shape(backend.device(), model.config)}, backend_{backend} {
+        const Config& c = model.config;
+        Activations& a = activations;
+        const std::uint64_t rows = tokens;
+        for (Bf16** each : {&a.state, &a.normed}) { *each = device<Bf16>(rows * c.hidden); }
+        for (Bf16** each : {&a.query, &a.context}) { *each = device<Bf16>(rows * c.heads * c.width); }
+        for (Bf16** each : {&a.key, &a.value}) { *each = device<Bf16>(rows * c.cache_heads * c.width); }
+        for (Bf16** each : {&a.gate, &a.up}) { *each = device<Bf16>(rows * c.inner); }
+        a.logits = device<float>(c.words);
+        a.partial = device<float>(partial_floats(c.heads, c.width, positions));
+        const std::uint32_t blocks = KvCache<typename Backend::Device>::blocks(cache, positions);
+        a.host = {backend.template allocate_host<std::uint64_t>(1 + blocks + rows), blocks};
+        a.control = {device<std::uint64_t>(1 + blocks + rows), blocks};
+        a.next = backend.template allocate_host<std::uint64_t>(1);
+        result_ = backend.template allocate_host<float>(c.words);
+
+        const std::byte* table = model.catalog.host_bytes(model.catalog.storage_of(model.words));
+        a.table = static_cast<const Bf16*>(residency::unwrap(backend.device().device_view(table)));
+        a.table += model.catalog.weight(model.words).offset_bytes / sizeof(Bf16);
+        const std::uint64_t angles = std::uint64_t{positions} * c.width / 2;
+        Bf16* const tables = device<Bf16>(2 * angles);
+        upload_angles(c, positions, tables);
+        a.cosines = tables;
+        a.sines = tables + angles;
+    }
+
+    /// The logits of the last pass. Blocks.
+    [[nodiscard]] std::vector<float> logits(const Config& config) const {
+        const residency::Copy copy{result_, activations.logits, config.words * sizeof(float)};
+        residency::unwrap(backend_.device().copy({&copy, 1}, backend_.stream()));
+        residency::unwrap(backend_.device().synchronize(backend_.stream()));
+        return {result_, result_ + config.words};
+    }
+
+private:
+    template <class T>
+    [[nodiscard]] T* device(std::uint64_t count) {
+        device_bytes += count * sizeof(T);
+        return backend_.template allocate_device<T>(count);
+    }
+    void upload_angles(const Config& config, std::uint32_t positions, Bf16* to) {
+        const std::vector<float> frequencies = config.frequencies();
+        const std::uint64_t half = frequencies.size(), angles = positions * half;
+        Bf16* const tables = backend_.template allocate_host<Bf16>(2 * angles);
+        for (std::uint32_t position = 0; position < positions; ++position) {
+            for (std::uint64_t i = 0; i < half; ++i) {
+                const float angle = float(position) * frequencies[i];
+                tables[position * half + i] = to_bf16(std::cos(angle));
+                tables[angles + position * half + i] = to_bf16(std::sin(angle));
+            }
+        }
+        const residency::Copy copy{to, tables, 2 * angles * sizeof(Bf16)};
+        residency::unwrap(backend_.device().copy({&copy, 1}, backend_.stream()));
+        residency::unwrap(backend_.device().synchronize(backend_.stream()));
+    }
+
+    Backend& backend_;
+    float* result_ = nullptr;  ///< pinned
+};
+
+}  // namespace decoder
