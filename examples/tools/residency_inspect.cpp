@@ -29,7 +29,18 @@ using residency::format::ModelFile;
 
 constexpr int exit_bad_file = 2;
 
-/// `text` with everything escaped that a terminal might obey: control bytes, also those of C1 in UTF-8, and what is not UTF-8.
+/// How many bytes a character at the front of UTF-8 has that a terminal might obey: control characters, ends of lines, changes of
+/// the direction of writing. 0: none.
+std::size_t obeyed_bytes(std::string_view text) {
+    const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+    if (at(0) < 0x20 || at(0) == 0x7f) { return 1; }
+    if (at(0) == 0xc2 && at(1) < 0xa0) { return 2; }
+    if (at(0) != 0xe2) { return 0; }
+    const bool is_mark = at(1) == 0x80 && (at(2) == 0x8e || at(2) == 0x8f || (at(2) >= 0xa8 && at(2) <= 0xae));
+    return is_mark || (at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9) ? 3 : 0;
+}
+
+/// `text` with everything escaped that a terminal might obey, and what is not UTF-8.
 std::string escaped(std::string_view text) {
     constexpr char digits[] = "0123456789abcdef";
     std::string out;
@@ -39,17 +50,14 @@ std::string escaped(std::string_view text) {
         out += digits[byte & 15];
     };
     const bool utf8 = residency::format::detail::is_utf8(text);
-    for (std::size_t i = 0; i < text.size(); ++i) {
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t obeyed = utf8 ? obeyed_bytes(text.substr(i)) : 1;
         const auto byte = static_cast<unsigned char>(text[i]);
-        const bool c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-        if (c1) {
-            hex(byte);
-            hex(static_cast<unsigned char>(text[++i]));
-        } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8)) {
-            hex(byte);
-        } else {
-            out += text[i];
+        if (obeyed == 0 || (!utf8 && byte >= 0x20 && byte < 0x7f)) {
+            out += text[i++];
+            continue;
         }
+        for (const std::size_t end = i + obeyed; i < end; ++i) { hex(static_cast<unsigned char>(text[i])); }
     }
     return out;
 }

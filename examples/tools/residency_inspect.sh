@@ -60,6 +60,40 @@ printf '\4\0\0\0\0\0\0\0{\377}\n' >"$folder/bad.safetensors"
 refuses "$folder/bad.safetensors" 'not valid JSON'
 printf '\17\0\0\0\0\0\0\0{"\\u001b[31m":1}' >"$folder/escape.safetensors"
 refuses "$folder/escape.safetensors" '\x1b[31m'
+# A name that is not UTF-8, in either format.
+named() { # NAME: a header with a tensor of that name
+    header="{\"$1\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}"
+    printf "\\x$(printf %02x "${#header}")\0\0\0\0\0\0\0%sx" "$header" >"$folder/named.safetensors"
+}
+LC_ALL=C named "$(printf 'w\377')"
+refuses "$folder/named.safetensors" 'named.safetensors'
+printf 'GGUF\3\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0w\377' >"$folder/named.gguf"
+head -c 100 /dev/zero >>"$folder/named.gguf"
+refuses "$folder/named.gguf" 'byte 32: a tensor'"'"'s name is not UTF-8'
+# In a table nothing is left that a terminal would obey: the escape, a C1 control, a right-to-left override.
+named 'w\u001b[31m\u009b\u202e'
+shows "$folder/named.safetensors" '"name":"w\u001b[31m'
+"$program" "$folder/named.safetensors" | grep -qF 'w\x1b[31m\xc2\x9b\xe2\x80\xae ' || fail "the name is not escaped"
+
+# Exactly the JSON that is promised.
+header='{"t":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}}'
+printf "\\x$(printf %02x "${#header}")\0\0\0\0\0\0\0%sabcd" "$header" >"$folder/exact.safetensors"
+[ "$("$program" "$folder/exact.safetensors" --json | tr -d ' \n')" = "{\"format\":\"safetensors\",\"total_bytes\":4,\"floor_bytes\":4,\"storages\":[{\"bytes\":4,\"offset\":$((8 + ${#header})),\"file\":\"$(printf %s "$folder/exact.safetensors" | tr -d ' ')\"}],\"weights\":[{\"name\":\"t\",\"dtype\":\"F32\",\"shape\":[1,1],\"storage\":0,\"offset_bytes\":0,\"bytes\":4}]}" ] ||
+    fail "not the JSON that is promised: $("$program" "$folder/exact.safetensors" --json)"
+
+# One line that names the file, the place and the reason.
+header='{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U9"}}'
+printf "\\x$(printf %02x "${#header}")\0\0\0\0\0\0\0%sabcd" "$header" >"$folder/place.safetensors"
+refuses "$folder/place.safetensors" 'place.safetensors": byte '
+refuses "$folder/place.safetensors" ': tensor "b": an unknown dtype'
 refuses "$folder/nothing there" 'cannot be opened'
 refuses "$folder" 'not a regular file'
+
+# Against the packages that write these formats, where they are there.
+code=0
+"${RESIDENCY_PYTHON:-python3}" "$(dirname "$0")/residency_inspect.py" "$program" "$folder/reference" >"$folder/reference.txt" 2>&1 || code=$?
+case $code in
+    0 | 77) cat "$folder/reference.txt" ;;
+    *) fail "$(cat "$folder/reference.txt")" ;;
+esac
 echo "residency-inspect: fine"
