@@ -205,9 +205,9 @@ inline bool is_better(const PlanData& a, const PlanData& b) {
     return a.bytes_per_pass < b.bytes_per_pass;
 }
 
-// The best cyclic plan over the chunks of one image. Precondition: budget >= floor_chunks(image).
+// The best cyclic plan over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image).
 inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                            const Options& options) {
+                            const Options& options, double target_seconds) {
     PlanData best;
     if (image.filled_chunks() <= budget) {
         best = assemble(problem, image, {}, options.captured);
@@ -223,7 +223,8 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
     };
     const auto choices = hold_choices(problem, image, budget);
     for (const std::vector<bool>& hold : choices) {
-        TokenRing ring{problem, image, hold, budget, {options.captured, options.effort == Effort::full}};
+        TokenRing ring{
+            problem, image, hold, budget, {options.captured, options.effort == Effort::full, target_seconds}};
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         if (solution.found) { consider(ring.draft(solution)); }
@@ -307,6 +308,24 @@ inline Error below_floor(std::uint64_t budget_bytes, std::uint64_t floor_bytes, 
                  BudgetNumbers{floor_bytes, budget_bytes, 0, floor_bytes, step}};
 }
 
+// What a plan says of its budget, without a plan.
+inline PlanData bounds_at(const Problem& problem, std::uint64_t budget_bytes, const Options& options) {
+    PlanData data;
+    data.budget_bytes = budget_bytes;
+    data.usual_bound_seconds = usual_bound(problem, budget_bytes);
+    data.bound_seconds = (std::max)(data.usual_bound_seconds,
+                                    exact_bound(problem, budget_bytes, options.effort == Effort::full ? 2000 : 200));
+    const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
+    data.latency_floor_seconds = problem.cyclic ? latency_floor(problem, budget_bytes, latency) : data.bound_seconds;
+    return data;
+}
+inline void keep_bounds(PlanData& data, const PlanData& bounds) {
+    data.budget_bytes = bounds.budget_bytes;
+    data.usual_bound_seconds = bounds.usual_bound_seconds;
+    data.bound_seconds = bounds.bound_seconds;
+    data.latency_floor_seconds = bounds.latency_floor_seconds;
+}
+
 inline Result<PlanData> chunks_plan(const Problem& problem, const Options& options) {
     const std::uint64_t g = problem.chunk_bytes;
     const std::vector<Image> images = candidate_images(problem);
@@ -329,6 +348,7 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
         return (std::max<std::int64_t>)(0, static_cast<std::int64_t>(images[k].filled_chunks()) -
                                                static_cast<std::int64_t>(budget));
     };
+    const PlanData bounds = bounds_at(problem, budget_bytes, options);
     PlanData best;
     bool found = false;
     for (std::size_t k = 0; k < images.size(); ++k) {
@@ -337,7 +357,8 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
         if (found && k == 2 && deficit(0) - deficit(2) <= deficit(0) / 50) { continue; }
         PlanData data;
         if (problem.cyclic) {
-            data = cyclic_plan(problem, images[k], budget, floors[k].chunks, options);
+            data = cyclic_plan(problem, images[k], budget, floors[k].chunks, options,
+                               (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds));
         } else {
             Result<PlanData> made = one_shot_plan(problem, images[k], budget, options);
             if (!made) { return made.error(); }
@@ -346,8 +367,8 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
     }
-    best.budget_bytes = budget_bytes;
     best.floor_bytes = floor.chunks * g;
+    keep_bounds(best, bounds);
     return best;
 }
 
@@ -360,8 +381,8 @@ inline Result<PlanData> arena_plan(const Problem& problem, const Options& option
     }
     PlanData data = planner.plan(budget_bytes, options.captured, options.effort == Effort::full);
     settle(data, problem);
-    data.budget_bytes = budget_bytes;
     data.floor_bytes = planner.floor_bytes();
+    keep_bounds(data, bounds_at(problem, budget_bytes, options));
     return data;
 }
 
@@ -378,12 +399,6 @@ inline Result<Plan> make_plan(const Problem& problem, const Options& options = {
     PlanData data = std::move(made).value();
     data.catalog_hash = options.catalog_hash;
     data.compute_seconds = total_compute(problem);
-    data.usual_bound_seconds = usual_bound(problem, data.budget_bytes);
-    data.bound_seconds = (std::max)(
-        data.usual_bound_seconds, exact_bound(problem, data.budget_bytes, options.effort == Effort::full ? 2000 : 200));
-    const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
-    data.latency_floor_seconds =
-        problem.cyclic ? latency_floor(problem, data.budget_bytes, latency) : data.bound_seconds;
     return Plan{std::move(data)};
 }
 

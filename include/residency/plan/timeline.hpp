@@ -40,6 +40,7 @@ public:
         step_waits_.resize(n);
         double link = 0, compute = 0, upper = 0;
         for (int pass = 0; pass < 64; ++pass) {
+            nodes_ += n + m;
             const double link_before = link, compute_before = compute;
             std::size_t k = 0;
             for (std::size_t i = 0; i < n; ++i) {
@@ -71,6 +72,7 @@ public:
             if (pass > 0 && high - low <= tolerance * high) { return high; }
             std::swap(before_, after_);
             if (pass < 1) { continue; }
+            nodes_ += n + m;
             const double mean = jump(line, link, compute);
             if (mean > give_up) { return mean; }
         }
@@ -82,6 +84,7 @@ public:
     double captured(const Timeline& line, std::size_t cut) {
         const std::size_t n = line.compute.size();
         const std::size_t m = line.calls.size();
+        nodes_ += n + m;
         before_.assign(n, 0.0);
         double link = 0, compute = 0;
         std::size_t k = 0;
@@ -122,6 +125,9 @@ public:
         }
         return compute;
     }
+
+    /// Steps and calls simulated so far: a measure of work that is the same on every machine.
+    [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }
 
 private:
     // Nodes of the policy graph: step i is i, call k is n + k. Sets the state to the values of the policy's best cycle.
@@ -227,6 +233,7 @@ private:
     std::vector<std::uint8_t> call_waits_, step_waits_;
     std::vector<std::uint32_t> mark_, stack_, last_call_;
     std::vector<int> shift_;
+    std::uint64_t nodes_ = 0;
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::plan

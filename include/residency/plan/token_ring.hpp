@@ -40,6 +40,7 @@ struct RingSolution {
     std::vector<std::uint32_t> take;   ///< chunks streamed of each step
     std::vector<std::uint32_t> sizes;  ///< chunks of each piece, empty ones too; piece p goes to block p mod blocks
     std::vector<Piece> pieces;
+    std::vector<std::uint8_t> joins;         ///< of each piece: travels in the call of the one before
     std::vector<std::uint32_t> call_pieces;  ///< pieces of each call
     Timeline line;
     std::size_t cut = 0;
@@ -50,8 +51,9 @@ struct RingSolution {
 class TokenRing {
 public:
     struct Config {
-        bool captured = false;  ///< calls are copy nodes: higher latency, a barrier each pass, a cut
-        bool thorough = true;   ///< false: few options
+        bool captured = false;      ///< calls are copy nodes: higher latency, a barrier each pass, a cut
+        bool thorough = true;       ///< false: few options
+        double target_seconds = 0;  ///< what nothing goes below: the search ends near it
     };
 
     /// `hold`: cells of the image that stay (kept ones, and repeatedly read ones); the others may stream. `budget_chunks` counts all.
@@ -103,6 +105,8 @@ public:
     /// What may stream, in the order of the stream.
     [[nodiscard]] const std::vector<RingPart>& parts() const noexcept { return parts_; }
     [[nodiscard]] std::uint64_t evaluations() const noexcept { return evaluations_; }
+    /// Steps, calls and pieces looked at: a measure of time that is the same on every machine.
+    [[nodiscard]] std::uint64_t work() const noexcept { return solver_.nodes() + built_; }
 
     /// The moves of a solution. Slots [0, solution.slots) are the ring.
     [[nodiscard]] Draft draft(const RingSolution& solution) {
@@ -145,7 +149,9 @@ public:
         best_ = {};
         tried_.clear();
         done_.clear();
-        work_ = 0;
+        const std::uint64_t n = compute_.size();
+        most_work_ = work() + (config_.thorough ? (std::max<std::uint64_t>)(4000000, 6000 * n)
+                                                : (std::max<std::uint64_t>)(150000, 400 * n));
         const double piece = (std::max)(1.0, std::sqrt(latency_ * rate_ * static_cast<double>(deficit_) / 2));
         // A coarse grid over rings and pieces.
         std::vector<Choice> seeds;
@@ -234,12 +240,25 @@ public:
         }
         RingSolution answer;
         for (std::size_t k = 0; k < starts_from.size(); ++k) {
-            if (k > 0 && answer.seconds <= compute * (1 + 3e-4)) { break; }
+            if (k > 0 && answer.seconds <= (std::max)(compute, config_.target_seconds) * (1 + 3e-4)) { break; }
             best_.found = false;
             tried_.clear();
             attempt(starts_from[k], found);
-            if (config_.thorough) { refine(k == 0 ? 160000 : 50000); }
+            if (config_.thorough) { refine(k == 0 ? 2000000 : 500000); }
             if (!answer.found || best_.seconds < answer.seconds * (1 - 3e-4)) { answer = best_; }
+        }
+        // A ring of one block, where a step that reads it is shorter than the call that the second block would cost.
+        if (config_.thorough && answer.seconds > config_.target_seconds * 1.01) {
+            const double stop = latency_ + *std::min_element(compute_.begin(), compute_.end());
+            const double middle = (std::max)(1.0, std::sqrt(stop * rate_ * static_cast<double>(deficit_)));
+            for (const double slots :
+                 {std::floor(middle / 1.5), std::floor(middle), std::ceil(middle), std::ceil(middle * 1.5)}) {
+                best_.found = false;
+                alternate(static_cast<std::uint32_t>(slots));
+                if (!best_.found || best_.seconds > answer.seconds * 1.02) { continue; }
+                refine(100000);
+                if (best_.seconds < answer.seconds * (1 - 3e-4)) { answer = best_; }
+            }
         }
         return answer;
     }
@@ -269,44 +288,56 @@ private:
         return (std::clamp)(static_cast<std::uint32_t>(std::lround(slots / size)), (std::min)(2u, slots), slots);
     }
 
-    // Moves pieces and single chunks of the best solution to the next steps before and after, for as long as it helps; a try costs
-    // about a step of simulation for each step.
-    void refine(std::size_t nodes) {
-        const std::size_t n = capacity_.size();
+    // Changes the best solution in small ways for as long as one helps: pieces and single chunks move to the next steps before and
+    // after, neighbouring pieces travel in one call or in two. `most`: of work().
+    void refine(std::uint64_t most) {
         std::vector<std::uint32_t> able;
-        for (std::uint32_t i = 0; i < n; ++i) {
+        for (std::uint32_t i = 0; i < capacity_.size(); ++i) {
             if (capacity_[i] > 0) { able.push_back(i); }
         }
         sizes_ = best_.sizes;
+        joins_ = best_.joins;
+        joins_.resize(best_.pieces.size(), 0);
         std::vector<std::uint32_t> take = best_.take;
-        std::size_t left = (std::clamp<std::size_t>)(nodes / n, 10, 2000), idle = 0;
-        for (std::size_t k = 0; left > 0 && idle <= able.size(); k = (k + 1) % able.size()) {
-            ++idle;
+        const std::uint64_t stop = (std::min)(most_work_, work() + most);
+        const auto ends = [&] { return work() >= stop || best_.seconds <= config_.target_seconds * (1 + 2e-4); };
+        const auto helps = [&] {
+            const double before = best_.seconds;
+            return try_take(best_.slots, best_.rounds, best_.blocks, before) < before * (1 - 1e-7);
+        };
+        const auto join = [&](std::size_t p) {
+            joins_[p] ^= 1;
+            take_ = take;
+            if (helps()) { return true; }
+            joins_[p] ^= 1;
+            return false;
+        };
+        const auto move = [&](std::size_t k) {
             const std::uint32_t a = able[k];
             const std::uint32_t piece = (best_.slots + best_.blocks - 1) / best_.blocks;
-            bool moved = false;
             for (const std::size_t other : {k + 1, k + able.size() - 1, k + 2, k + able.size() - 2}) {
                 const std::uint32_t b = able[other % able.size()];
-                for (const std::uint32_t x : {piece, 1u}) {
-                    if (a == b || take[a] < x || take[b] + x > capacity_[b] || (x == 1 && piece == 1 && moved)) {
-                        continue;
-                    }
+                for (std::uint32_t x = piece; x != 0; x = x > 1 ? 1 : 0) {
+                    if (a == b || take[a] < x || take[b] + x > capacity_[b]) { continue; }
                     take_ = take;
                     take_[a] -= x;
                     take_[b] += x;
-                    --left;
-                    const double before = best_.seconds;
-                    if (try_take(best_.slots, best_.rounds, best_.blocks, before) < before * (1 - 1e-7)) {
+                    if (helps()) {
                         take = best_.take;
-                        idle = 0;
-                        moved = true;
-                        break;
+                        return true;
                     }
-                    if (left == 0) { return; }
+                    if (ends()) { return false; }
                 }
-                if (moved) { break; }
             }
+            return false;
+        };
+        const std::size_t joints = config_.captured ? 0 : joins_.size(), count = able.size() + joints;
+        std::size_t idle = 0;
+        for (std::size_t k = 0; !ends() && idle <= count; k = (k + 1) % count) {
+            const bool helped = k < able.size() ? move(k) : k > able.size() && join(k - able.size());
+            idle = helped ? 0 : idle + 1;
         }
+        joins_.clear();
     }
 
     // Evaluates a choice that was not evaluated before.
@@ -323,7 +354,7 @@ private:
         const std::uint64_t key = (static_cast<std::uint64_t>(choice.slots) << 34) ^
                                   (static_cast<std::uint64_t>(choice.blocks) << 4) ^
                                   static_cast<std::uint64_t>(choice.kind * 4 + choice.phase);
-        if (!tried_.insert(key).second) { return; }
+        if (!tried_.insert(key).second || (best_.found && work() > most_work_)) { return; }
         const double d = static_cast<double>(deficit_);
         if (best_.found && (d + choice.slots) / rate_ > best_.seconds * 1.01) { return; }
         if (choice.kind == 3) {
@@ -343,12 +374,10 @@ private:
         }
     }
 
-    // Rounds want_ to whole pieces, deficit + slots chunks in total, in take_.
-    bool diffuse(std::uint32_t slots, std::uint32_t rounds, std::uint32_t blocks, double phase) {
-        const std::size_t n = want_.size();
-        const std::uint64_t target = deficit_ + slots;
+    // sizes_: as even as whole chunks are, deficit + slots in total.
+    void cut_pieces(std::uint32_t slots, std::uint32_t rounds, std::uint32_t blocks) {
         const std::uint64_t count = static_cast<std::uint64_t>(rounds) * blocks;
-        const std::uint64_t excess = static_cast<std::uint64_t>(rounds) * slots - target;
+        const std::uint64_t excess = static_cast<std::uint64_t>(rounds) * slots - (deficit_ + slots);
         sizes_.clear();
         for (std::uint64_t p = 0; p < count; ++p) {
             const std::uint64_t b = p % blocks;
@@ -356,6 +385,74 @@ private:
             const auto less = static_cast<std::uint32_t>((p + 1) * excess / count - p * excess / count);
             sizes_.push_back(size > less ? size - less : 0);
         }
+    }
+
+    // Everything goes through one block, a piece a step: the steps for which that is fastest, by dynamic programming from the
+    // shortest one. Kept if it is the best.
+    void alternate(std::uint32_t slots) {
+        if (slots == 0 || !fits(slots)) { return; }
+        const auto rounds = static_cast<std::uint32_t>((deficit_ + slots - 1) / slots + 1);
+        slots = slots_for(rounds);
+        if (!fits(slots)) { return; }
+        cut_pieces(slots, rounds, 1);
+        std::size_t pieces = 0;
+        for (const std::uint32_t size : sizes_) { pieces += size != 0; }
+        std::vector<std::uint32_t> able;
+        std::vector<double> ended(1, 0.0);  // compute before each step
+        std::size_t start = 0;
+        for (std::uint32_t i = 0; i < compute_.size(); ++i) {
+            ended.push_back(ended.back() + compute_[i]);
+            if (capacity_[i] < slots) { continue; }
+            if (able.empty() || compute_[i] < compute_[able[start]]) { start = able.size(); }
+            able.push_back(i);
+        }
+        const std::size_t count = able.size();
+        if (pieces == 0 || count < pieces || count * count * pieces > 1500000) { return; }
+        std::rotate(able.begin(), able.begin() + static_cast<std::ptrdiff_t>(start), able.end());
+        const double call = latency_ + slots / rate_;
+        const auto cost = [&](std::size_t from, std::size_t to) {  // from the end of one reader to the end of the next
+            const std::uint32_t a = able[from], b = able[to];
+            const double between = b > a ? ended[b] - ended[a + 1] : ended.back() - ended[a + 1] + ended[b];
+            return (std::max)(call, between) + compute_[b];
+        };
+        std::vector<double> now(count, 1e300), next(count);
+        std::vector<std::vector<std::uint32_t>> from(pieces, std::vector<std::uint32_t>(count, 0));
+        now[0] = 0;
+        for (std::size_t p = 1; p < pieces; ++p) {
+            std::fill(next.begin(), next.end(), 1e300);
+            for (std::size_t b = p; b + (pieces - p) <= count; ++b) {
+                for (std::size_t a = p - 1; a < b; ++a) {
+                    if (now[a] > 1e299) { continue; }
+                    const double seconds = now[a] + cost(a, b);
+                    if (seconds < next[b]) {
+                        next[b] = seconds;
+                        from[p][b] = static_cast<std::uint32_t>(a);
+                    }
+                }
+            }
+            std::swap(now, next);
+        }
+        std::size_t last = pieces - 1;
+        for (std::size_t a = pieces - 1; a < count; ++a) {
+            if (now[a] + cost(a, 0) < now[last] + cost(last, 0)) { last = a; }
+        }
+        std::vector<std::uint32_t> steps;
+        for (std::size_t p = pieces; p-- > 0; last = from[p][last]) { steps.push_back(able[last]); }
+        std::sort(steps.begin(), steps.end());
+        take_.assign(compute_.size(), 0);
+        std::size_t at = 0;
+        for (const std::uint32_t size : sizes_) {
+            if (size != 0) { take_[steps[at++]] = size; }
+        }
+        joins_.clear();
+        static_cast<void>(try_take(slots, rounds, 1, 1e300));
+    }
+
+    // Rounds want_ to whole pieces, deficit + slots chunks in total, in take_.
+    bool diffuse(std::uint32_t slots, std::uint32_t rounds, std::uint32_t blocks, double phase) {
+        const std::size_t n = want_.size();
+        const std::uint64_t target = deficit_ + slots;
+        cut_pieces(slots, rounds, blocks);
         take_.resize(n);
         // Chunks placed when the wish is scaled; stops once all pieces are placed.
         const auto run = [&](double scale) {
@@ -429,6 +526,7 @@ private:
             best_.take = take_;
             best_.sizes = sizes_;
             best_.pieces = pieces_;
+            best_.joins = joins_;
             best_.call_pieces = call_pieces_;
             best_.line = line_;
             best_.cut = cut;
@@ -473,6 +571,7 @@ private:
     // Pieces, and calls: pieces of a step that follow the same release. False where a block's reader is not over in time.
     bool build(std::uint32_t blocks) {
         place();
+        built_ += compute_.size() + sizes_.size();
         pieces_.clear();
         uses_.clear();
         std::size_t at = 0;
@@ -514,7 +613,15 @@ private:
             const double transfer = (pieces_[p].chunks - use.missing) / rate_;
             if (!line_.calls.empty()) {
                 Timeline::Call& back = line_.calls.back();
-                if (back.wait_step == wait && back.wait_previous == previous && back.needed_by == use.first) {
+                const bool joins = p < joins_.size() && joins_[p] != 0;
+                if (joins && (back.wait_step == none || (back.wait_previous && !previous) ||
+                              (back.wait_previous == previous && back.wait_step < wait))) {
+                    if (!previous && wait >= back.needed_by) { return false; }
+                    back.wait_step = wait;
+                    back.wait_previous = previous;
+                }
+                if (joins ||
+                    (back.wait_step == wait && back.wait_previous == previous && back.needed_by == use.first)) {
                     back.seconds += transfer;
                     ++call_pieces_.back();
                     continue;
@@ -530,19 +637,18 @@ private:
     double rate_ = 0, latency_ = 0;
     std::vector<double> compute_, capacity_, want_;
     std::vector<std::uint32_t> part_offsets_, take_, sizes_, block_last_, call_pieces_;
-    std::vector<std::uint8_t> block_pass_;
+    std::vector<std::uint8_t> block_pass_, joins_;
     std::vector<Use> uses_;
     std::vector<RingPart> parts_;
     std::vector<Placed> placed_;
     std::uint32_t short_step_ = none;
-    std::uint64_t streamable_ = 0, budget_ = 0, deficit_ = 0, evaluations_ = 0;
+    std::uint64_t streamable_ = 0, budget_ = 0, deficit_ = 0, evaluations_ = 0, most_work_ = 0, built_ = 0;
     std::vector<RingSolution::Piece> pieces_;
     Timeline line_;
     TimelineSolver solver_;
     RingSolution best_;
     std::set<std::uint64_t> tried_;
     std::vector<Choice> done_;
-    std::uint64_t work_ = 0;  ///< nodes simulated
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::plan
