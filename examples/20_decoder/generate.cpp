@@ -50,23 +50,31 @@ const std::map<std::string, Config>& known() {
         qwen3.width = 32;
         qwen3.tied = true;
         Config small = tiny("llama");
-        small.layers = 32;
-        small.hidden = 4096;
-        small.inner = 14336;
-        small.words = 128256;
+        small.layers = 16;
+        small.hidden = 1024;
+        small.inner = 2816;
+        small.words = 32000;
         small.places = 8192;
-        small.heads = 32;
-        small.cache_heads = 8;
-        small.width = 128;
-        small.theta = 500000;
-        Config large = small;
-        large.layers = 80;
-        large.hidden = 8192;
-        large.inner = 28672;
-        large.heads = 64;
-        return std::map<std::string, Config>{{"tiny", tiny("llama")}, {"tiny-llama3", llama3}, {"tiny-bias", biased},
-                                             {"tiny-qwen2", qwen2},   {"tiny-qwen3", qwen3},   {"llama-3-8b", small},
-                                             {"llama-3-70b", large}};
+        small.heads = 16;
+        small.cache_heads = 4;
+        small.width = 64;
+        Config llama8b = small;
+        llama8b.layers = 32;
+        llama8b.hidden = 4096;
+        llama8b.inner = 14336;
+        llama8b.words = 128256;
+        llama8b.heads = 32;
+        llama8b.cache_heads = 8;
+        llama8b.width = 128;
+        llama8b.theta = 500000;
+        Config llama70b = llama8b;
+        llama70b.layers = 80;
+        llama70b.hidden = 8192;
+        llama70b.inner = 28672;
+        llama70b.heads = 64;
+        return std::map<std::string, Config>{{"tiny", tiny("llama")}, {"tiny-llama3", llama3},  {"tiny-bias", biased},
+                                             {"tiny-qwen2", qwen2},   {"tiny-qwen3", qwen3},    {"small", small},
+                                             {"llama-3-8b", llama8b}, {"llama-3-70b", llama70b}};
     }();
     return shapes;
 }

@@ -70,7 +70,8 @@ Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace
     std::vector<std::uint64_t> tokens = job.prompt;
     const auto& ends = model.config.ends;
     for (std::uint32_t i = 0; i < job.new_tokens; ++i) {
-        const auto step = engine.step(tokens, record && i + 1 == job.new_tokens);
+        const bool is_recorded = record && i + 1 == job.new_tokens;
+        const auto step = engine.step(tokens, is_recorded);
         tokens.assign(1, step.token);
         outcome.tokens.push_back(step.token);
         outcome.graph_steps += step.is_graph ? 1U : 0U;
@@ -80,6 +81,7 @@ Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace
             all.push_back(step.time);
             if (!step.is_disturbed) { undisturbed.push_back(step.time); }
         }
+        if (!is_recorded || i == 0) { outcome.statistics = engine.statistics(); }  // of a pass as they all are
         if (job.keep_logits) { outcome.logits.push_back(work.logits(model.config)); }
         if (std::find(ends.begin(), ends.end(), step.token) != ends.end()) { break; }
     }
@@ -89,7 +91,6 @@ Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace
         std::sort(times.begin(), times.end());
         outcome.step_time = times[times.size() / 2];
     }
-    outcome.statistics = engine.statistics();
     outcome.cache_bytes = engine.cache_bytes();
     outcome.peak_bytes = engine.peak_bytes();
     outcome.budget_changes = engine.budget_changes();

@@ -20,6 +20,7 @@ class SimulatedBackend {
 public:
     using Device = residency::SimulatedDevice;
     static constexpr bool learns = false;  ///< kernels take exactly the times of the schedule
+    static constexpr std::uint64_t scratch_bytes = 0;
 
     /// For a small model the device's memory comes in small pieces, so that there is something to stream.
     explicit SimulatedBackend(std::uint64_t weight_bytes);

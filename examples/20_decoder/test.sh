@@ -6,6 +6,7 @@ set -uo pipefail
 program=$1 folder=$2 source=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$folder"
 mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
 cache=$folder failed=0
 
 # expect EXIT PATTERN... -- ARGUMENT...: runs it, and looks for every pattern in what it prints.

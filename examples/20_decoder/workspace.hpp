@@ -26,6 +26,7 @@ struct Workspace {
     Workspace(Backend& backend, const Checkpoint& model, std::uint32_t tokens, std::uint32_t positions)
         : cache{KvCache<typename Backend::Device>::shape(backend.device(), model.config)}, backend_{backend} {
         const Config& c = model.config;
+        device_bytes = Backend::scratch_bytes;
         Activations& a = activations;
         const std::uint64_t rows = tokens;
         for (Bf16** each : {&a.state, &a.normed}) { *each = device<Bf16>(rows * c.hidden); }

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ void check(cublasStatus_t code, const std::string& what) {
 /// cuBLAS on one stream, with a workspace of its own, so that its work can be captured, and always takes the same way.
 class Multiplier {
 public:
+    static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;  ///< what cuBLAS asks for on Hopper
+
     Multiplier(residency::CudaDevice& device, cudaStream_t stream) : device_{device} {
         check(cublasCreate(&handle_), "cublasCreate");
         try {
@@ -64,8 +67,6 @@ public:
     }
 
 private:
-    static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;  // what cuBLAS asks for on Hopper
-
     void close() noexcept {
         if (handle_ != nullptr) { static_cast<void>(cublasDestroy(handle_)); }
         if (workspace_ != nullptr) { static_cast<void>(device_.deallocate(workspace_).has_value()); }
@@ -81,8 +82,10 @@ class CudaBackend {
 public:
     using Device = residency::CudaDevice;
     static constexpr bool learns = true;  ///< how long the steps take
+    static constexpr std::uint64_t scratch_bytes = Multiplier::workspace_bytes;
 
-    CudaBackend() : device_{0}, stream_{device_, unwrap(device_.create_stream())}, multiplier_{device_, stream_} {
+    CudaBackend() : device_{0}, stream_{unwrap(device_.create_stream())} {
+        multiplier_.emplace(device_, stream_);
         check(prepare_kernels(), "the kernels");
     }
     ~CudaBackend() {
@@ -93,6 +96,8 @@ public:
             static_cast<void>(device_.destroy_event(each.begin).has_value());
             static_cast<void>(device_.destroy_event(each.end).has_value());
         }
+        multiplier_.reset();
+        static_cast<void>(device_.destroy_stream(stream_).has_value());
     }
     CudaBackend(const CudaBackend&) = delete;
     CudaBackend& operator=(const CudaBackend&) = delete;
@@ -115,7 +120,7 @@ public:
                 check(launch_spread(operation.bias, operation.out, operation.tokens, operation.to, stream_),
                       "the bias");
             }
-            multiplier_.multiply(name, operation);
+            multiplier_->multiply(name, operation);
         } else {
             check(decoder::launch(operation, stream_), std::string{"the kernel "} + name);
         }
@@ -140,19 +145,6 @@ private:
         const char* name;
         Device::Event begin, end;
     };
-    /// A stream that ends after what uses it.
-    class OwnStream {
-    public:
-        OwnStream(Device& device, Device::Stream stream) : device_{device}, stream_{stream} {}
-        ~OwnStream() { static_cast<void>(device_.destroy_stream(stream_).has_value()); }
-        OwnStream(const OwnStream&) = delete;
-        OwnStream& operator=(const OwnStream&) = delete;
-        operator Device::Stream() const noexcept { return stream_; }
-
-    private:
-        Device& device_;
-        Device::Stream stream_;
-    };
     void begin(const char* name) {
         timed_.push_back({name, unwrap(device_.create_event(residency::Timing::on)),
                           unwrap(device_.create_event(residency::Timing::on))});
@@ -160,8 +152,8 @@ private:
     }
 
     Device device_;
-    OwnStream stream_;
-    Multiplier multiplier_;
+    Device::Stream stream_;
+    std::optional<Multiplier> multiplier_;
     std::vector<void*> memory_, pinned_;
     std::vector<Timed> timed_;
     bool recording_ = false;
