@@ -57,7 +57,7 @@ public:
         Sizes sizes;
         typename Weights::Options smallest = options_for(backend);
         smallest.budget = residency::Budget::bytes(0);
-        smallest.schedule = make_schedule(model, {1, positions, work.cache});
+        smallest.schedule = make_schedule(model, {1, positions, work.cache}, work.activations);
         sizes.weights = Weights::resolve_budget(backend.device(), model.catalog, std::move(smallest));
         sizes.cache_bytes = KvCache<Device>::bytes(backend.device(), work.cache, positions);
         residency::BudgetContext context;
@@ -94,7 +94,7 @@ public:
         residency::unwrap(cache_.try_grow(prompt, backend.stream()));
         typename Weights::Options options = options_for(backend);
         options.budget = client_.budget();
-        options.schedule = make_schedule(model, batch(prompt));
+        options.schedule = make_schedule(model, batch(prompt), work.activations);
         options.learn = Backend::learns;
         weights_.emplace(backend.device(), model.catalog, std::move(options));
     }
@@ -104,7 +104,9 @@ public:
     /// Blocks until the token is there. `record`: for the timeline, kernel by kernel.
     Step step(std::span<const std::uint64_t> tokens, bool record = false) {
         const auto count = static_cast<std::uint32_t>(tokens.size());
-        if (passes_ == 1) { weights_->set_schedule(make_schedule(model_, batch(1))); }  // from here on, token by token
+        if (passes_ == 1) {
+            weights_->set_schedule(make_schedule(model_, batch(1), work_.activations));
+        }  // from here on, token by token
         Step result;
         result.is_disturbed = grow(position_ + count) || passes_ <= 1;
         const Activations& a = work_.activations;
@@ -139,6 +141,10 @@ public:
 
     [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }
     [[nodiscard]] residency::Statistics statistics() const { return weights_->statistics(); }
+    /// What no token takes less than: the exact bound, or what the latency of the copies makes of it.
+    [[nodiscard]] double latency_floor_seconds() const {
+        return (std::max)(weights_->plan().bound_seconds(), weights_->plan().latency_floor_seconds());
+    }
     [[nodiscard]] std::uint64_t cache_bytes() const { return cache_.held_bytes(); }
     /// How often the weights' budget followed the cache.
     [[nodiscard]] std::uint64_t budget_changes() const noexcept { return changes_; }

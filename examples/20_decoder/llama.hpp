@@ -187,12 +187,13 @@ struct Estimate {
 };
 
 /// The schedule of such a pass, with these times: on a GPU, measured ones replace them.
-[[nodiscard]] inline residency::Schedule make_schedule(const Checkpoint& model, const Batch& batch) {
+[[nodiscard]] inline residency::Schedule make_schedule(const Checkpoint& model, const Batch& batch,
+                                                       const Activations& activations) {
     residency::ScheduleBuilder steps{model.catalog};
     visit_steps(model, [&](const auto& ids, const std::string& name) { steps.step(ids, std::nullopt, name); });
     const residency::Schedule schedule = steps.build();
     Estimate estimate;
-    forward(estimate, model, schedule, estimate, batch, Activations{});
+    forward(estimate, model, schedule, estimate, batch, activations);
     return residency::unwrap(schedule.try_with_compute(estimate.steps));
 }
 

@@ -37,6 +37,7 @@ struct Outcome {
     residency::Statistics statistics;  ///< of the weights
     std::uint64_t cache_bytes = 0, peak_bytes = 0, budget_changes = 0;
     std::chrono::nanoseconds prefill_time{}, step_time{};  ///< step_time: the median
+    std::chrono::nanoseconds latency_floor{};              ///< below which no step is, the latency of copies counted
     std::uint32_t graph_steps = 0;
     std::vector<std::uint64_t> tokens;
     std::vector<std::vector<float>> logits;  ///< after each pass, of the last position
@@ -86,6 +87,7 @@ Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace
         if (std::find(ends.begin(), ends.end(), step.token) != ends.end()) { break; }
     }
     engine.finish();
+    outcome.latency_floor = std::chrono::nanoseconds{std::int64_t(engine.latency_floor_seconds() * 1e9)};
     auto& times = undisturbed.empty() ? all : undisturbed;
     if (!times.empty()) {
         std::sort(times.begin(), times.end());
