@@ -28,7 +28,7 @@ class Scheduled;
 }  // namespace prefetch
 
 namespace pool {
-template <Device D>
+template <VirtualMemoryDevice D>
 class Slab;
 template <Device D>
 class StreamOrdered;
@@ -58,7 +58,7 @@ template <Device D>
 using Cached = Residency<evict::Lru, prefetch::Lookahead<4>, pool::StreamOrdered<D>>;
 
 /// Mixtures of experts: equal slots, experts ranked by expected use, the router's guesses brought ahead.
-template <Device D>
+template <VirtualMemoryDevice D>
 using Experts = Residency<evict::ExpectedUse, prefetch::Hinted, pool::Slab<D>>;
 
 }  // namespace residency::inline RESIDENCY_ABI

@@ -66,7 +66,7 @@ residency::Schedule make_schedule(const residency::Catalog& catalog) {
 template <class Evictor, class Prefetcher, class Pool>
 std::uint64_t allocations_of(std::uint32_t storages, std::uint64_t budget) {
     using Weights = residency::Residency<Evictor, Prefetcher, Pool>;
-    archetype::Device device;
+    typename Pool::Device device;
     const residency::Catalog catalog = make_catalog(storages);
     typename Weights::Options options;
     options.budget = residency::Budget::bytes(budget);
@@ -107,11 +107,10 @@ TEST_CASE("the counter counts") {
 }
 
 TEST_CASE("C18: a steady state allocates nothing, streaming or resident") {
-    using Device = archetype::Device;
     namespace evict = residency::evict;
     namespace prefetch = residency::prefetch;
-    using StreamOrdered = residency::pool::StreamOrdered<Device>;
-    using Slab = residency::pool::Slab<Device>;
+    using StreamOrdered = residency::pool::StreamOrdered<archetype::Device>;
+    using Slab = residency::pool::Slab<archetype::MappingDevice>;
     for (const std::uint64_t budget : {std::uint64_t{16 * 1024}, std::uint64_t{1} << 30}) {
         CHECK(allocations_of<evict::Lru, prefetch::None, StreamOrdered>(64, budget) == 0);
         CHECK(allocations_of<evict::Lru, prefetch::Lookahead<4>, Slab>(64, budget) == 0);

@@ -91,6 +91,62 @@ TEST_CASE("a full pool gives what it has inside; what it holds without use is gi
     }
 }
 
+namespace {
+
+/// Its pools grow by more than their granularity says.
+class GreedyDevice : public SimulatedDevice {
+public:
+    using SimulatedDevice::SimulatedDevice;
+    [[nodiscard]] std::uint64_t pool_granularity() const noexcept {
+        return SimulatedDevice::pool_granularity() / says_less;
+    }
+    static constexpr std::uint64_t says_less = 4;
+};
+
+}  // namespace
+
+TEST_CASE("C8: what a pool comes to hold beyond what was foreseen is counted, or undone") {
+    GreedyDevice device{support::small_device()};
+    constexpr std::uint64_t said = granule / GreedyDevice::says_less;
+    const auto stream = must(device.create_stream());
+    {
+        BudgetBroker broker{{.total_bytes = 3 * granule}};
+        auto other = must(broker.try_add_memory({.name = "other", .priority = 1}));
+        auto resource = must(residency::MemoryResource<GreedyDevice>::try_create(
+            device, must(broker.try_add_memory({.name = "cache"})), {.limit_bytes = 2 * granule}));
+        void* const at = must(resource.try_allocate(said, 256, stream));
+        CHECK(resource.held_bytes() == granule);
+        CHECK(device.peak_used_bytes() == granule);
+        CHECK(broker.statistics().used_bytes == granule);
+        // Others cannot take what is held.
+        CHECK_FALSE(other.try_take(2 * granule + 1));
+        must(other.try_take(2 * granule));
+        must(resource.try_deallocate(at, said, stream));
+        other.give_back(2 * granule);
+    }
+    {
+        // There is room for what was asked, and none for what the pool takes.
+        BudgetBroker broker{{.total_bytes = granule}};
+        auto other = must(broker.try_add_memory({.name = "other", .priority = 1}));
+        must(other.try_take(granule - said));
+        auto resource = must(residency::MemoryResource<GreedyDevice>::try_create(
+            device, must(broker.try_add_memory({.name = "cache"})), {.limit_bytes = granule}));
+        const auto refused = resource.try_allocate(said, 256, stream);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::budget);
+        CHECK(refused.error().message().find("grew to " + std::to_string(granule)) != std::string::npos);
+        CHECK(resource.held_bytes() == 0);
+        CHECK(resource.requested_bytes() == 0);
+        CHECK(broker.statistics().used_bytes == granule - said);
+        CHECK(broker.statistics().granted_bytes <= granule);
+        other.give_back(granule - said);
+        must(resource.try_deallocate(must(resource.try_allocate(said, 256, stream)), said, stream));
+    }
+    must(device.synchronize());
+    must(device.destroy_stream(stream));
+    CHECK(device.report_count() == 0);
+}
+
 TEST_CASE("zero bytes, alignments, equality, copies") {
     support::SimulatedHarness harness;
     auto& device = harness.device();

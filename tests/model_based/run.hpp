@@ -102,6 +102,11 @@ private:
         if (failure_.empty()) {
             check();
             expect(weights_->try_drain(), "drain");
+            if (failure_.empty() && weights_->pending_bytes() != 0) { fail("pending, and everything is complete"); }
+            if (const auto& change = weights_->budget_change();
+                !change.complete_at && change.budget_bytes != 0 && failure_.empty()) {
+                fail("a change is not complete, and everything is");
+            }
             expect(device_.synchronize(), "synchronize");
             check();
             const auto statistics = weights_->statistics();
@@ -209,7 +214,7 @@ private:
                 peak_before_ = made->budget().bytes;
             }
         }
-        budget_ = weights_->budget().bytes;
+        budget_ = allowed_ = weights_->budget().bytes;
         return true;
     }
     [[nodiscard]] typename Weights::Options make_options() const {
@@ -247,7 +252,7 @@ private:
         return storages;
     }
     /// Whether there must be room: a declared step or a single weight alone, or, with slots, whatever has enough of them.
-    [[nodiscard]] bool has_to_fit(std::span<const WeightId> ids, bool declared) const {
+    [[nodiscard]] bool has_to_fit(std::span<const WeightId> ids, bool declared) {
         std::set<StorageId> together = storages_of(ids);
         std::erase_if(together, [&](StorageId id) { return !is_streamed(id); });
         const std::size_t wanted = together.size();
@@ -264,6 +269,12 @@ private:
                 ++streamed;
             }
             if (slot == 0) { return true; }
+            if (changed_under_lease_) {
+                changed_under_lease_ = !leases_.empty() || !tickets_.empty();
+                return false;
+            }
+            const std::uint64_t cap = (budget_ - (resident + 255) / 256 * 256) / 4096 * 4096;
+            if (slot % 4096 != 0) { return together.size() <= std::min(streamed, cap / slot); }
             return together.size() <= std::min(streamed, (budget_ - (resident + 255) / 256 * 256) / slot);
         }
         if constexpr (is_planned) { return leases_.empty() && tickets_.empty() && declared; }
@@ -443,13 +454,23 @@ private:
         const auto floor = weights_->statistics().floor_bytes;
         const std::uint64_t wanted = floor + (weights_->budget().total_bytes - floor) * (share % 12) / 10;
         const auto set = weights_->try_set_budget(residency::Budget::bytes(wanted));
-        if (pass_is_open_ || !leases_.empty() || !tickets_.empty()) {
+        const bool is_leased = !leases_.empty() || !tickets_.empty();
+        if (pass_is_open_) {
             if (set || set.error().kind() != residency::ErrorKind::wrong_state) {
-                fail("a budget was set while leases were open");
+                fail("a budget was set while a pass was open");
             }
+        } else if (!set && is_leased && is_planned && set.error().kind() == residency::ErrorKind::budget) {
+            if (weights_->budget().bytes != budget_) { fail("refused, and yet another budget"); }
         } else if (expect(set, "set_budget")) {
             peak_before_ = std::max(peak_before_, budget_);
             budget_ = weights_->budget().bytes;
+            allowed_ = std::max(budget_, set->held_bytes);
+            changed_under_lease_ = is_leased;
+            if (set->budget_bytes != budget_ || set->held_bytes != weights_->statistics().held_bytes ||
+                set->pending_bytes != allowed_ - budget_ || set->is_complete() != set->complete_at.has_value()) {
+                fail("the report of a change is not what happened");
+            }
+            if (!is_leased && !set->is_complete()) { fail("pending, and no lease is open"); }
         }
     }
     void hint([[maybe_unused]] const Op& op) {
@@ -472,7 +493,9 @@ private:
             return fail("the device held " + std::to_string(device_.peak_used_bytes()) + " bytes of a budget of " +
                         std::to_string(peak));
         }
-        if (statistics.held_bytes > budget_) { return fail("held_bytes is above the budget"); }
+        allowed_ = std::max(budget_, std::min(allowed_, statistics.held_bytes));
+        if (statistics.held_bytes > allowed_) { return fail("held_bytes is above the budget"); }
+        if (statistics.pending_bytes != allowed_ - budget_) { return fail("pending_bytes is not what is above"); }
         const auto memory = device_.memory();
         if (memory && memory->total_bytes - memory->free_bytes != statistics.held_bytes) {
             return fail("held_bytes says " + std::to_string(statistics.held_bytes) + ", the device " +
@@ -521,6 +544,8 @@ private:
     std::unique_ptr<std::uint64_t> verified_ = std::make_unique<std::uint64_t>(0);
     std::uint64_t launched_ = 0;
     std::uint64_t budget_ = 0, peak_before_ = 0;
+    std::uint64_t allowed_ = 0;         // the budget, or what leases kept above it
+    bool changed_under_lease_ = false;  // and places may still be lost to that
     std::optional<Weights> weights_;
     typename Weights::Pass pass_;
     Device::Stream pass_stream_;

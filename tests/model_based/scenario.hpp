@@ -130,6 +130,7 @@ inline Scenario make_scenario(std::uint64_t seed) {
         for (std::uint32_t e = below(4); e > 0; --e) { op(Do::end_lease); }
         op(Do::end_pass);
         if (below(3) == 0) { op(Do::synchronize); }
+        if (below(4) == 0) { op(Do::set_budget); }
         if (below(5) == 0) {
             for (std::uint32_t e = 0; e < 4; ++e) { op(Do::end_lease); }
             op(Do::drop_ticket);

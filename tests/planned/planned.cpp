@@ -520,7 +520,7 @@ TEST_CASE("C1: a bad id, a bad step and an open pass are errors without effect")
         for (const auto& step : weights.schedule()) { run_step(device, model, pass, step, stream); }
         auto kept = must(pass.try_acquire(weight(3)));
         must(pass.try_end());
-        CHECK(weights.try_set_budget(Budget::bytes(3 * chunk)).error().kind() == ErrorKind::wrong_state);
+        CHECK(weights.try_set_schedule({}).error().kind() == ErrorKind::wrong_state);
         kept.end();
         expect_back_on_plan(weights, model, stream);
         CHECK(*model.wrong == 0);

@@ -230,6 +230,7 @@ private:
     /// Back on the plan: nothing is missed, and the plan's bytes are moved. Every graph that is not stale still runs.
     void settle() {
         for (int i = 0; i < 3; ++i) { whole_pass(streams_[0]); }
+        if (weights_->pending_bytes() != 0 && wrong_.empty()) { wrong_ = "pending, and no lease is open"; }
         const auto last = weights_->statistics().last_pass;
         if (!program_.one_shot && wrong_.empty()) {
             if (last.demand_misses != 0) { wrong_ = "misses on the plan"; }
@@ -270,7 +271,9 @@ private:
             wrong_ = "the device counts " + std::to_string(used) + ", the statistics " +
                      std::to_string(statistics.held_bytes);
         }
-        if (used > statistics.budget_bytes) { wrong_ = "over the budget"; }
+        // What leases keep of a change of the budget becomes less, never more.
+        allowed_ = std::max(statistics.budget_bytes, std::min(allowed_, statistics.held_bytes));
+        if (used > allowed_) { wrong_ = "over the budget"; }
     }
     void read(Held& held, Stream stream, std::uint32_t duration) {
         for (const auto id : held.weights) {
@@ -307,6 +310,8 @@ private:
     }
     [[nodiscard]] Stream stream(std::uint32_t i) const { return streams_[i % streams_.size()]; }
     [[nodiscard]] bool is_quiet() const { return !pass_open_ && held_.empty() && tickets_.empty(); }
+    std::uint64_t allowed_ = UINT64_MAX;
+
     void quieten() {
         held_.clear();
         tickets_.clear();
@@ -443,10 +448,20 @@ private:
                 return;
             }
             case Do::budget: {
-                quieten();
+                // With leases and tickets open, or not.
+                if (op.b % 2 == 0) {
+                    quieten();
+                } else if (pass_open_) {
+                    note(pass_.try_end(), "end");
+                    pass_open_ = false;
+                }
                 const auto before = weights_->statistics().budget_bytes;
                 const auto changed = weights_->try_set_budget(budget((op.a * 64 + op.b) % 1050));
-                if (!note(changed, "set_budget") && weights_->statistics().budget_bytes != before) {
+                const bool is_leased = !(held_.empty() && tickets_.empty());
+                if (changed) { allowed_ = std::max(changed->budget_bytes, changed->held_bytes); }
+                if (!changed && is_leased && changed.error().kind() == ErrorKind::budget) {
+                    ++tally_.refused;
+                } else if (!note(changed, "set_budget") && weights_->statistics().budget_bytes != before) {
                     wrong_ = "a failed change changed the budget";
                 }
                 return;

@@ -69,6 +69,21 @@ struct Device {
 };
 static_assert(residency::Device<Device>);
 
+/// The same, with addresses that can be arranged.
+struct MappingDevice : Device {
+    struct Chunk {
+        friend bool operator==(Chunk, Chunk) = default;
+    };
+    std::uint64_t chunk_granularity() const { return 1; }
+    Result<void*> reserve(std::uint64_t) { return static_cast<void*>(this); }
+    Status release(void*, std::uint64_t) { return {}; }
+    Result<Chunk> create_chunk(std::uint64_t) { return Chunk{}; }
+    Status destroy_chunk(Chunk) { return {}; }
+    Status map(std::span<const residency::Mapping<Chunk>>, std::uint64_t) { return {}; }
+    Status unmap(void*, std::uint64_t) { return {}; }
+};
+static_assert(residency::VirtualMemoryDevice<MappingDevice>);
+
 struct Evictor {
     Status attach(const residency::evict::Context&) { return {}; }
     void inserted(residency::StorageId, residency::evict::Moment) noexcept {}
@@ -104,6 +119,11 @@ struct Pool {
     Status recover() { return {}; }
     std::uint64_t held_bytes() const { return 0; }
     std::uint64_t requested_bytes() const { return 0; }
+    Status resize(std::uint64_t, std::span<const residency::pool::Place>) { return {}; }
+    bool is_over() const noexcept { return false; }
+    bool must_move(const void*) const noexcept { return false; }
+    Status reclaim() { return {}; }
+    Status settle() { return {}; }
     void close() noexcept {}
     void abandon() noexcept {}
 };

@@ -40,7 +40,8 @@ struct Account {
     std::uint64_t target_bytes =
         0;  ///< the share of the total by split(), when everybody has given back what is asked of them
     std::uint64_t granted_bytes = 0;  ///< counts against the total; the client holds no more than that at any instant
-    std::uint64_t used_bytes = 0;     ///< memory: allocated; models: the budget in force, 0 before there is one
+    /// Memory: allocated. Models: the budget in force and what a change of it left pending, 0 before there is one.
+    std::uint64_t used_bytes = 0;
 
     std::uint64_t limit_bytes = UINT64_MAX;  ///< memory: never more than that
 
@@ -129,19 +130,23 @@ public:
         return client.account.used_bytes;
     }
     /// What the model's budget should become now, if anything. Grows into what is free, which is granted at once; a smaller one is
-    /// granted by finish(). `in_force_bytes`: its budget, which may be smaller than what was granted.
-    [[nodiscard]] Result<std::optional<std::uint64_t>> begin(Id id, std::uint64_t in_force_bytes) {
+    /// granted by finish(). `in_force_bytes`: its budget, which may be smaller than what was granted; `pending_bytes`: what it holds
+    /// beyond that still.
+    [[nodiscard]] Result<std::optional<std::uint64_t>> begin(Id id, std::uint64_t in_force_bytes,
+                                                             std::uint64_t pending_bytes = 0) {
         const std::lock_guard lock{mutex_};
         Client& client = at(id);
         Account& account = client.account;
-        if (!client.started || client.changing || in_force_bytes > account.granted_bytes) {
+        const std::uint64_t holds = residency::detail::saturating_add(in_force_bytes, pending_bytes);
+        if (!client.started || client.changing || holds > account.granted_bytes) {
             return Error{ErrorKind::wrong_state,
-                         in_force_bytes > account.granted_bytes
+                         holds > account.granted_bytes
                              ? "\"" + account.name + "\" has a budget of " + std::to_string(in_force_bytes) +
                                    " bytes, and " + std::to_string(account.granted_bytes) + " were granted"
                              : "\"" + account.name + "\" has no budget from here yet, or is changing it"};
         }
-        account.granted_bytes = account.used_bytes = in_force_bytes;
+        account.granted_bytes = account.used_bytes = holds;
+        client.pending_bytes = pending_bytes;
         settle();
         const std::uint64_t next = next_budget(client);
         if (next == in_force_bytes) { return std::optional<std::uint64_t>{}; }
@@ -149,13 +154,14 @@ public:
         account.granted_bytes = (std::max)(account.granted_bytes, next);
         return std::optional{next};
     }
-    /// The change is over, the budget in force is this one. The bytes below it are others' from here on.
-    void finish(Id id, std::uint64_t in_force_bytes) noexcept {
+    /// The change is over, the budget in force is this one, and so much beyond it is held still. The rest is others' from here on.
+    void finish(Id id, std::uint64_t in_force_bytes, std::uint64_t pending_bytes = 0) noexcept {
         const std::lock_guard lock{mutex_};
         Client& client = at(id);
         client.changing = false;
-        const std::uint64_t before = std::exchange(client.account.used_bytes, in_force_bytes);
-        client.account.granted_bytes = in_force_bytes;
+        const std::uint64_t before = client.account.used_bytes - client.pending_bytes;
+        client.account.used_bytes = client.account.granted_bytes = in_force_bytes + pending_bytes;
+        client.pending_bytes = pending_bytes;
         if (before != in_force_bytes) {
             ++changes_;
             moved_bytes_ += before < in_force_bytes ? in_force_bytes - before : before - in_force_bytes;
@@ -166,7 +172,8 @@ public:
     /// Whether it is not yet what it should become.
     [[nodiscard]] bool is_due(Id id) const {
         const std::lock_guard lock{mutex_};
-        return clients_[id]->account.granted_bytes != next_budget(*clients_[id]) || owed(*clients_[id]) != 0;
+        const Client& client = *clients_[id];
+        return client.pending_bytes != 0 || client.account.granted_bytes != next_budget(client) || owed(client) != 0;
     }
 
     // Memory.
@@ -201,6 +208,14 @@ public:
         client.refused_bytes = 0;
         settle();
     }
+    /// Bytes that are held already, room or not. False: the total is exceeded by them.
+    [[nodiscard]] bool charge(Id id, std::uint64_t bytes) noexcept {
+        const std::lock_guard lock{mutex_};
+        Account& account = at(id).account;
+        account.used_bytes = residency::detail::saturating_add(account.used_bytes, bytes);
+        settle();
+        return granted() <= settings_.total_bytes;
+    }
     void ask(Id id, std::uint64_t bytes) {
         const std::lock_guard lock{mutex_};
         at(id).asked_bytes = bytes;
@@ -226,12 +241,15 @@ public:
         std::uint64_t total_bytes = 0;
         std::uint64_t granted_bytes = 0;  ///< now, to all clients
         std::uint64_t peak_granted_bytes = 0;
+        std::uint64_t used_bytes = 0;   ///< now, by all clients: see Account
         std::uint64_t changes = 0;      ///< of budgets of models
         std::uint64_t moved_bytes = 0;  ///< by these
     };
     [[nodiscard]] Sums sums() const {
         const std::lock_guard lock{mutex_};
-        return {settings_.total_bytes, granted(), peak_granted_bytes_, changes_, moved_bytes_};
+        std::uint64_t used = 0;
+        for (const auto& client : clients_) { used += client ? client->account.used_bytes : 0; }
+        return {settings_.total_bytes, granted(), peak_granted_bytes_, used, changes_, moved_bytes_};
     }
 
 private:
@@ -242,8 +260,9 @@ private:
         std::uint64_t headroom_bytes = 0;  // memory: wanted beyond what is used
         std::uint64_t asked_bytes = 0;
         std::uint64_t refused_bytes = 0;
-        bool started = false;   // model: its budget is in force, grants change with it only
-        bool changing = false;  // model: between begin and finish
+        std::uint64_t pending_bytes = 0;  // model: of what is granted, beyond its budget
+        bool started = false;             // model: its budget is in force, grants change with it only
+        bool changing = false;            // model: between begin and finish
     };
 
     [[nodiscard]] Client& at(Id id) noexcept { return *clients_[id]; }
@@ -350,13 +369,13 @@ private:
     }
     [[nodiscard]] std::uint64_t next_budget(const Client& client) const noexcept {
         const Account& account = client.account;
-        const std::uint64_t now = account.granted_bytes;
+        const std::uint64_t now = account.granted_bytes - client.pending_bytes;
         const std::uint64_t available = free();
         const std::uint64_t step = threshold(account);
         if (account.target_bytes < now) {
             std::uint64_t wanted = granted() > settings_.total_bytes ? granted() - settings_.total_bytes : 0;
             for (const auto& other : clients_) { wanted += other && &*other != &client ? owed(*other) : 0; }
-            if (wanted <= available) { return now; }
+            if (wanted <= residency::detail::saturating_add(available, client.pending_bytes)) { return now; }
             // A little more than is asked, so that the next small request changes nothing.
             const std::uint64_t least = account.floor_bytes + step / 2;
             const std::uint64_t next =

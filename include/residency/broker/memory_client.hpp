@@ -33,6 +33,8 @@ public:
     [[nodiscard]] Status try_take(std::uint64_t bytes) { return ledger_->take(id_, bytes); }
     /// Bytes that were taken, and are no longer allocated. Withdraws what was refused. Precondition: so many were taken.
     void give_back(std::uint64_t bytes) noexcept { ledger_->put_back(id_, bytes); }
+    /// Counts bytes that are held already, whether there is room or not. False: the total is exceeded by them; give them back.
+    [[nodiscard]] bool charge(std::uint64_t bytes) noexcept { return ledger_->charge(id_, bytes); }
     /// To be able to hold so many bytes in all, ahead of their use; 0: what is used, and the headroom. Withdraws what was refused.
     void ask(std::uint64_t bytes) { ledger_->ask(id_, bytes); }
     /// What others wait for: nothing is taken away, the owner gives it back when it can.

@@ -18,6 +18,9 @@ namespace residency::inline RESIDENCY_ABI::broker {
 ///  1. `m.try_set_budget(budget)`   a cap in bytes; holds no more than the larger of the two at any instant of the change. On
 ///                                  failure the old one stays in force; ErrorKind::wrong_state: not now, ask again later
 ///  2. `m.budget()`                 `.bytes`: the cap in force
+/// Optional, of models that accept a smaller cap before they can give everything back:
+///  3. `m.pending_bytes()`          what is held beyond the cap still
+///  4. `m.try_settle_budget()`      gives back of that what it can by now
 template <class Model>
 concept Budgeted = requires(Model& model, const Model& const_model, const Budget& budget) {
     { model.try_set_budget(budget) } -> std::same_as<Result<BudgetChange>>;
@@ -26,8 +29,10 @@ concept Budgeted = requires(Model& model, const Model& const_model, const Budget
 
 /// What a pass end came to.
 struct PassEnd {
-    BudgetChange change;          ///< of the model's budget; before and after are the same where there was none
-    bool deferred = false;        ///< a change was due, and the model cannot take it now: a pass or a lease is open
+    BudgetChange change;  ///< of the model's budget; before and after are the same where there was none
+    std::uint64_t given_back_later_bytes =
+        0;                        ///< what came since the last pass end of what an earlier change left pending
+    bool deferred = false;        ///< a change was due, and the model cannot take it now: a pass is open
     bool more_is_coming = false;  ///< the budget is not yet its share: at a later pass end it changes again
 };
 
@@ -60,14 +65,20 @@ public:
     /// somebody else raised the model's budget.
     template <Budgeted Model>
     [[nodiscard]] Result<PassEnd> try_at_pass_end(Model& model) {
-        const std::uint64_t before = model.budget().bytes;
-        const auto next = ledger_->begin(id_, before);
-        if (!next) { return next.error(); }
         PassEnd end;
+        const std::uint64_t before = model.budget().bytes;
+        const Account account = ledger_->account(id_);
+        const std::uint64_t pending_before = account.used_bytes > before ? account.used_bytes - before : 0;
+        auto pending = settled(model);
+        if (!pending) { return pending.error(); }
+        end.given_back_later_bytes = pending_before > *pending ? pending_before - *pending : 0;
+        const auto next = ledger_->begin(id_, before, *pending);
+        if (!next) { return next.error(); }
+        end.change.pending_bytes = *pending;
         end.change.budget_before_bytes = end.change.budget_bytes = before;
         if (*next) {
             auto changed = model.try_set_budget(Budget::bytes(**next));
-            ledger_->finish(id_, model.budget().bytes);
+            ledger_->finish(id_, model.budget().bytes, pending_of(model));
             if (changed) {
                 end.change = *changed;
             } else if (changed.error().kind() == ErrorKind::wrong_state) {
@@ -93,6 +104,21 @@ public:
     [[nodiscard]] Account account() const { return ledger_->account(id_); }
 
 private:
+    template <class Model>
+    [[nodiscard]] static std::uint64_t pending_of(const Model& model) {
+        if constexpr (requires { model.pending_bytes(); }) {
+            return model.pending_bytes();
+        } else {
+            return 0;
+        }
+    }
+    template <class Model>
+    [[nodiscard]] static Result<std::uint64_t> settled(Model& model) {
+        if constexpr (requires { model.try_settle_budget(); }) {
+            if (auto done = model.try_settle_budget(); !done) { return done.error(); }
+        }
+        return pending_of(model);
+    }
     void leave() noexcept {
         if (ledger_) { std::exchange(ledger_, nullptr)->close(id_); }
     }

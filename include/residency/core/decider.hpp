@@ -27,6 +27,7 @@ struct Position {
     bool is_counted = false;       ///< set by a planned decider: the lease belongs to step `absolute`
     bool is_unplanned = false;     ///< set by a planned decider: no step accounts for the lease
     std::uint64_t absolute = 0;    ///< counted across passes, as the decider counts them
+    std::uint64_t era = 0;         ///< of a planned decider's counts: another one once a plan has come into force
 };
 
 /// What a decider works with. The engine owns all of it and outlives the decider.

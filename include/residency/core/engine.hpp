@@ -88,6 +88,7 @@ public:
         captured_ = *capturing;
         if (!captured_) {
             if (auto resumed = resume(); !resumed) { return resumed; }
+            if (auto settled = settle_change(); !settled) { return settled; }
             if (auto learned = learn(); !learned) { return learned; }
             if (auto polled = executor_.begin_pass(); !polled) { return polled; }
         } else if (auto polled = executor_.poll_arrivals(); !polled) {
@@ -131,6 +132,9 @@ public:
         ++counters_.passes;
         last_pass_ = counters_ - before_;
         recorded_.swap(recording_);
+        if (!captured_) {
+            if (auto settled = settle_change(); !settled) { status = std::move(settled); }
+        }
         if (!status) { fail(status.error()); }
         return status;
     }
@@ -236,6 +240,7 @@ public:
                          "this transport needs the host for every copy, and a graph runs without it"};
         }
         if (auto drained = drain(); !drained) { return drained.error(); }
+        if (auto settled = settle_change(); !settled) { return settled.error(); }
         if (auto begun = decider_.begin_capture(); !begun) { return begun.error(); }
         std::vector<std::uint64_t> arrivals;
         arrivals.reserve(tenants_.size());
@@ -316,24 +321,45 @@ public:
     }
     [[nodiscard]] std::uint64_t generation() const noexcept { return decider_.generation(); }
 
-    /// Another budget, between passes. On failure the one in force stays. Blocks.
+    /// Another budget, between passes; leases may be open. On failure the one in force stays. Blocks.
     [[nodiscard]] Result<BudgetChange> set_budget(const Budget& budget) {
-        if (pass_open_ || open_leases_ > 0) {
-            return Error{ErrorKind::wrong_state, "a budget changes between passes, when no lease is open"};
+        if (pass_open_) {
+            return Error{ErrorKind::wrong_state, "a budget changes between passes: end the pass before"};
         }
-        const std::uint64_t held = resident_held_ + decider_.held_bytes();
+        const std::uint64_t held = held_bytes();
         auto context = budget_context(budget.kind());
         if (context.free_device_bytes) { *context.free_device_bytes += held; }
         auto resolved = budget.try_resolve(context);
         if (!resolved) { return resolved.error(); }
         if (auto resumed = resume(); !resumed) { return resumed.error(); }
         if (auto drained = drain(); !drained) { return drained.error(); }
+        if (auto settled = settle_change(); !settled) { return settled.error(); }
+        const Counters before = counters_;
         if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, position_.moment); !changed) {
             return changed.error();
         }
-        BudgetChange change{budget_.bytes, resolved->bytes, held, resident_held_ + decider_.held_bytes()};
+        change_ = {};
+        change_.budget_before_bytes = budget_.bytes;
+        change_.budget_bytes = resolved->bytes;
+        change_.held_before_bytes = held;
+        change_.held_bytes = held_bytes();
+        change_.evicted_bytes = counters_.evicted_bytes - before.evicted_bytes;
+        change_.moved_bytes = counters_.moved_bytes - before.moved_bytes;
+        change_.returned_at = device_->host_time();
         budget_ = std::move(*resolved);
-        return change;
+        change_.pending_bytes = pending_bytes();
+        if (change_.is_complete()) { change_.complete_at = change_.returned_at; }
+        return change_;
+    }
+    /// Gives back what the last change left pending, as far as leases have ended and their uses are complete. Does not block.
+    [[nodiscard]] Result<BudgetChange> settle_budget() {
+        if (auto settled = settle_change(); !settled) { return settled.error(); }
+        return change_;
+    }
+    [[nodiscard]] const BudgetChange& budget_change() const noexcept { return change_; }
+    [[nodiscard]] std::uint64_t pending_bytes() const {
+        const std::uint64_t held = held_bytes();
+        return held > budget_.bytes ? held - budget_.bytes : 0;
     }
 
     /// The future is another one from the next pass on.
@@ -343,6 +369,7 @@ public:
         }
         if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
         if (auto drained = drain(); !drained) { return drained; }
+        if (auto settled = settle_change(); !settled) { return settled; }
         const pool::Needs needs = storage_needs();
         if (auto prepared = decider_.prepare(*device_, catalog_, schedule, needs); !prepared) { return prepared; }
         const std::uint64_t floor = resident_held_ + decider_.floor_bytes();
@@ -387,6 +414,15 @@ public:
         auto drained = drain_all();
         return drained ? transport_status() : std::move(drained);
     }
+    /// The same; what a change of the budget left pending for the sake of these is given back.
+    [[nodiscard]] Status drain_and_settle() {
+        if (auto drained = drain(); !drained) { return drained; }
+        if (auto settled = settle_change(); !settled) { return settled; }
+        if (decider_.is_settled()) { return {}; }
+        // What was copied within the device has arrived, too.
+        if (auto drained = drain_all(); !drained) { return drained; }
+        return settle_change();
+    }
     [[nodiscard]] Status transport_status() const { return executor_.transport_status(); }
 
     [[nodiscard]] Statistics statistics() const {
@@ -396,7 +432,8 @@ public:
         result.last_pass = last_pass_;
         result.budget_bytes = budget_.bytes;
         result.floor_bytes = floor_;
-        result.held_bytes = resident_held_ + decider_.held_bytes();
+        result.held_bytes = held_bytes();
+        result.pending_bytes = pending_bytes();
         const std::uint64_t residents = Decider::holds_residents ? 0 : catalog_.resident_bytes();
         result.requested_bytes = residents + decider_.requested_bytes();
         result.peak_requested_bytes = residents + decider_.peak_requested_bytes();
@@ -442,6 +479,18 @@ private:
           settings_{std::move(settings)},
           decider_{std::move(decider)} {}
 
+    [[nodiscard]] std::uint64_t held_bytes() const { return resident_held_ + decider_.held_bytes(); }
+    [[nodiscard]] Status settle_change() {
+        if (decider_.is_settled() && change_.is_complete()) { return {}; }
+        auto settled = decider_.settle();
+        const std::uint64_t still = pending_bytes();
+        if (change_.pending_bytes > still) {
+            change_.given_back_later_bytes += change_.pending_bytes - still;
+            change_.pending_bytes = still;
+            if (still == 0) { change_.complete_at = device_->host_time(); }
+        }
+        return settled;
+    }
     [[nodiscard]] Status set_order() {
         return decider_.set_order(order_pointer(), groups_, position_.moment, budget_.bytes - resident_held_);
     }
@@ -901,6 +950,7 @@ private:
     bool graph_ran_ = false;   // since the last point of the copy stream
     bool lost_graph_ = false;  // its end could not be recorded
     Counters per_graph_;
+    BudgetChange change_;  // the last one
     ReaderId primary_ = 0;
     Position position_;
     Moment base_ = 0;  // the moment of step 0 of this pass

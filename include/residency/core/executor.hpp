@@ -136,6 +136,20 @@ public:
             return use != lost && (use <= reader->followed || reader->timeline.known_complete(use));
         });
     }
+    /// Whether every recorded use of a storage is known to be complete.
+    [[nodiscard]] bool is_unused(StorageId storage) const noexcept {
+        return std::ranges::all_of(readers_, [&](const auto& reader) {
+            const Point use = reader->last_use[index(storage)];
+            return use != lost && reader->timeline.known_complete(use);
+        });
+    }
+    /// Learns which uses and copies are complete; does not block.
+    [[nodiscard]] Status poll() {
+        for (auto& reader : readers_) {
+            if (auto polled = reader->timeline.poll(); !polled) { return polled; }
+        }
+        return copies_.poll();
+    }
     /// Lets the copy stream wait for every recorded use of a storage.
     [[nodiscard]] Status follow_uses(StorageId storage) {
         for (ReaderId id = 0; id < readers_.size(); ++id) {
@@ -155,6 +169,11 @@ public:
             if (!in_capture_ && !device_->synchronize(copy_stream_)) { broken_ = true; }
         }
         return arrival;
+    }
+    /// Copies within the device, in the order of the copy stream.
+    [[nodiscard]] Status move(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+        const Copy copy{to, from, bytes};
+        return device_->copy({&copy, 1}, copy_stream_);
     }
     /// Lets a reader wait for an arrival. What it has waited for already costs nothing.
     [[nodiscard]] Status let_wait(ReaderId id, Point arrival) {

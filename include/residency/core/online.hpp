@@ -96,27 +96,69 @@ public:
         stage_.groups = groups;
         return attach_again(now);
     }
-    /// Another budget: every streamed storage leaves, the pool is opened anew. The streams are drained. On failure the pool has
-    /// its old size, or, where the device refuses that too, none.
+    /// Another budget. What is recorded is complete; what is leased stays where it is, and counts. As many storages leave as have to, by
+    /// the evictor's order; of the others those that lie on memory that is given back are copied within the device. Blocks. On failure
+    /// the old budget is in force, with less brought than before, or no pool where the device refuses its memory.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment now) {
-        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
-            if (!is_streamed_here(StorageId{i})) { continue; }
-            ++stage_.counters->evictions;
-            stage_.counters->evicted_bytes += raw_bytes_[i];
+        if (!is_open_) {
+            if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
+            return attach_again(now);
         }
-        const std::uint64_t before = cap_;
-        close();
-        auto opened = open_pool(cap_bytes);
-        if (!opened) {
-            const Error error = opened.error();
-            if (auto reopened = open_pool(before); !reopened) {
-                return error.in("the device refused the old budget too");
+        settled_ = {};
+        const std::uint64_t cap_before = cap_;
+        const bool fitted_before = everything_fits_;
+        if (std::exchange(everything_fits_, false)) {
+            if (auto attached = attach_again(now); !attached) { return attached; }
+        }
+        auto changed = pool_.resize(cap_bytes, allocated());
+        if (changed) {
+            cap_ = cap_bytes;
+            unsettled_ = true;
+            changed = make_room(now);
+            if (changed) {
+                everything_fits_ = cap_ >= ceiling_;
+            } else {
+                cap_ = cap_before;
+                static_cast<void>(moves_arrive().has_value());
+                static_cast<void>(pool_.resize(cap_before, allocated()).has_value());
             }
-            opened = error;
+        } else {
+            everything_fits_ = fitted_before;
         }
-        if (auto attached = attach_again(now); !attached) { return attached; }
-        return opened;
+        if (auto attached = attach_in_order(now); !attached) { return attached; }
+        return changed;
     }
+    /// Goes on with a change of budget where leases have ended and their uses are complete. Does not block.
+    [[nodiscard]] Status settle() {
+        if (!unsettled_ || !is_open_) { return {}; }
+        if (auto polled = stage_.executor->poll(); !polled) { return polled; }
+        bool is_left = false;
+        Status done;
+        for (std::uint32_t i = 0; done && i < stage_.tenants.size(); ++i) {
+            const StorageId id{i};
+            if (!is_streamed_here(id) || !pool_.must_move(stage_.tenants[i].address)) { continue; }
+            if (stage_.tenants[i].leases > 0 || !stage_.executor->is_unused(id)) {
+                is_left = true;
+                continue;
+            }
+            const auto moved = move(id, false);
+            if (!moved) {
+                done = moved.error();
+            } else if (!*moved) {
+                done = vacate(id);
+                if (done && !everything_fits_) { evictor_.removed(id); }
+            }
+        }
+        if (has_left_) {
+            if (auto arrived = moves_arrive(); !arrived) { return arrived; }
+        }
+        if (!done) { return done; }
+        if (!stage_.executor->has_arrived(left_)) { return {}; }
+        if (auto settled = pool_.settle(); !settled) { return settled; }
+        unsettled_ = is_left;
+        return {};
+    }
+    [[nodiscard]] bool is_settled() const noexcept { return !unsettled_; }
     [[nodiscard]] std::span<const double> planned_seconds() const noexcept { return {}; }
     /// The pass that begins is the first one again.
     [[nodiscard]] Status restart() { return attach_again(0); }
@@ -124,6 +166,9 @@ public:
     /// Makes these storages there or on their way, all or none. They are distinct.
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position) {
         const Moment now = position.moment;
+        if (unsettled_) {
+            if (auto moved = move_before_use(wanted); !moved) { return moved; }
+        }
         missing_.clear();
         std::uint64_t missing_bytes = 0;
         for (const StorageId id : wanted) {
@@ -166,7 +211,7 @@ public:
 
     /// Whether the end of a lease needs no record, because the storage never leaves.
     [[nodiscard]] bool never_leaves(StorageId id) const noexcept {
-        return everything_fits_ || stage_.tenants[index(id)].placement != Placement::streamed;
+        return (everything_fits_ && !unsettled_) || stage_.tenants[index(id)].placement != Placement::streamed;
     }
     [[nodiscard]] bool is_streaming() const noexcept { return !everything_fits_; }
     [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
@@ -377,6 +422,11 @@ private:
     }
 
     [[nodiscard]] Status evict(StorageId id) {
+        auto gone = vacate(id);
+        if (gone) { evictor_.removed(id); }
+        return gone;
+    }
+    [[nodiscard]] Status vacate(StorageId id) {
         Tenant& tenant = stage_.tenants[index(id)];
         const typename Device::Stream stream = stage_.executor->copy_stream();
         if (auto followed = stage_.executor->follow_uses(id); !followed) { return followed; }
@@ -388,11 +438,129 @@ private:
             tenant.hollow = true;
         }
         if (id == partial_.storage) { partial_ = {}; }
+        has_left_ = has_left_ || (unsettled_ && pool_.must_move(tenant.address));
         if (auto freed = pool_.deallocate(tenant.address, raw_bytes_[index(id)], stream); !freed) { return freed; }
         leave(id);
-        evictor_.removed(id);
         ++stage_.counters->evictions;
         stage_.counters->evicted_bytes += raw_bytes_[index(id)];
+        return {};
+    }
+
+    /// What lies on memory that has to go is not leased again where it is: passes that the host enqueues ahead would keep it there for
+    /// ever. It moves, or leaves, in the order of the copy stream.
+    [[nodiscard]] Status move_before_use(std::span<const StorageId> wanted) {
+        Status done;
+        for (const StorageId id : wanted) {
+            const Tenant& tenant = stage_.tenants[index(id)];
+            if (!done || !is_streamed_here(id) || tenant.leases > 0 || !pool_.must_move(tenant.address)) { continue; }
+            const auto moved = move(id, false);
+            if (!moved) {
+                done = moved.error();
+            } else if (!*moved) {
+                done = vacate(id);
+                if (done && !everything_fits_) { evictor_.removed(id); }
+            }
+        }
+        if (!moved_.empty()) {
+            if (auto arrived = moves_arrive(); !arrived) { return arrived; }
+        }
+        return done;
+    }
+    /// Everything that is allocated; what is leased is pinned.
+    [[nodiscard]] std::vector<pool::Place> allocated() const {
+        std::vector<pool::Place> places;
+        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+            const Tenant& tenant = stage_.tenants[i];
+            if (is_streamed_here(StorageId{i})) {
+                places.push_back({tenant.address, raw_bytes_[i], tenant.leases > 0});
+            }
+        }
+        return places;
+    }
+    /// What is too much for the new cap leaves, what has to move does, and the rest of the memory is given back. Blocks.
+    [[nodiscard]] Status make_room(Moment now) {
+        while (pool_.is_over()) {
+            const auto victim =
+                evictor_.victim(now, [&](StorageId id) { return stage_.tenants[index(id)].leases == 0; });
+            if (!victim) { break; }
+            if (auto gone = evict(*victim); !gone) { return gone; }
+        }
+        list_leaving(now);
+        for (const StorageId id : leaving_) {
+            if (stage_.tenants[index(id)].leases > 0 || !pool_.must_move(stage_.tenants[index(id)].address)) {
+                continue;
+            }
+            const auto moved = move(id, true);
+            if (!moved) { return moved.error(); }
+            if (*moved) { continue; }
+            if (auto gone = vacate(id); !gone) { return gone; }
+        }
+        if (auto arrived = moves_arrive(); !arrived) { return arrived; }
+        if (auto drained = stage_.executor->drain(); !drained) { return drained; }
+        if (auto settled = pool_.settle(); !settled) { return settled; }
+        unsettled_ = false;
+        for (const pool::Place& place : allocated()) { unsettled_ = unsettled_ || pool_.must_move(place.at); }
+        return {};
+    }
+    /// False: there is no place for it.
+    [[nodiscard]] Result<bool> move(StorageId id, bool may_block) {
+        Tenant& tenant = stage_.tenants[index(id)];
+        if (tenant.hollow) { return false; }
+        const std::uint64_t bytes = raw_bytes_[index(id)];
+        const auto stream = stage_.executor->copy_stream();
+        auto to = pool_.allocate(bytes, stream);
+        if (to && *to == nullptr && may_block) {
+            if (auto drained = stage_.executor->drain(); !drained) { return drained.error(); }
+            if (auto reclaimed = pool_.reclaim(); !reclaimed) { return reclaimed.error(); }
+            to = pool_.allocate(bytes, stream);
+        }
+        if (!to) { return to.error(); }
+        if (*to == nullptr) { return false; }
+        auto* const address = static_cast<std::byte*>(*to);
+        auto done = stage_.executor->follow_uses(id);
+        if (done) { done = stage_.executor->move(address, tenant.address, bytes); }
+        if (done && stage_.poison) { done = stage_.device->fill(tenant.address, poison_byte, bytes, stream); }
+        if (done) { done = pool_.deallocate(tenant.address, bytes, stream); }
+        if (!done) {
+            static_cast<void>(pool_.deallocate(address, bytes, stream).has_value());
+            return done.error();
+        }
+        tenant.address = address;
+        has_left_ = true;
+        moved_.push_back(id);
+        stage_.counters->moved_bytes += bytes;
+        return true;
+    }
+    /// Who reads what was moved waits for it.
+    [[nodiscard]] Status moves_arrive() {
+        const auto arrival = stage_.executor->record_arrival();
+        has_left_ = false;
+        if (!arrival) {
+            if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
+            moved_.clear();
+            left_ = 0;
+            return {};
+        }
+        for (const StorageId id : moved_) { stage_.tenants[index(id)].arrival = *arrival; }
+        moved_.clear();
+        left_ = *arrival;
+        return {};
+    }
+    /// Takes everything from the evictor, in the order in which it would have it leave.
+    void list_leaving(Moment now) {
+        leaving_.clear();
+        while (const auto next = evictor_.victim(now, evict::AnyMayLeave{})) {
+            leaving_.push_back(*next);
+            evictor_.removed(*next);
+        }
+    }
+    [[nodiscard]] Status attach_in_order(Moment now) {
+        if (leaving_.empty()) { return attach_again(now); }
+        if (auto attached = attach(); !attached) { return attached; }
+        for (const StorageId id : leaving_) {
+            if (is_streamed_here(id)) { evictor_.inserted(id, now); }
+        }
+        leaving_.clear();
         return {};
     }
 
@@ -550,6 +718,10 @@ private:
     std::vector<transport::Fetch> fetches_;
     std::vector<std::uint64_t> marks_;  // by storage: the epoch in which it was wanted
     std::uint64_t epoch_ = 0;
+    bool unsettled_ = false;  // a change of the budget waits for leases or for uses
+    bool has_left_ = false;   // something that had to, since left_
+    Point left_ = 0;          // of the copy stream: what had to leave has left
+    std::vector<StorageId> leaving_, moved_;
     Partial partial_;
     Point pieces_[pieces_in_flight] = {};
     std::size_t next_piece_ = 0;

@@ -104,6 +104,15 @@ public:
         stage_.groups = groups;
         return set_cap(cap_bytes);
     }
+    /// Goes on with a change of budget where leases have ended and their uses are complete. Does not wait for work.
+    [[nodiscard]] Status settle() {
+        if (is_settled() || torn_ || capturing_) { return {}; }
+        if (auto polled = stage_.executor->poll(); !polled) { return polled; }
+        if (auto sent = send_home(); !sent) { return sent; }
+        records_all_ = !guests_.empty() || !displaced_.empty() || next_resident_ < plan_.residents().size();
+        return {};
+    }
+    [[nodiscard]] bool is_settled() const noexcept { return !records_all_; }
     [[nodiscard]] Status restart() noexcept { return {}; }
     [[nodiscard]] std::span<const double> planned_seconds() const noexcept { return problem_.compute_seconds; }
     /// Another budget. The streams are drained. On failure the plan in force stays. Blocks.
@@ -176,6 +185,8 @@ public:
         position.is_counted = position.is_unplanned = false;
         if (wanted.empty() && !position.is_announced) { return {}; }
         if (auto mended = mend(); !mended) { return mended; }
+        if (auto settled = settle(); !settled) { return settled; }
+        if (auto gone = send_home_before_use(wanted); !gone) { return gone; }
         if (capturing_ && (!position.is_announced || pass_ * steps_ + position.step < current_)) {
             return Error{ErrorKind::divergence, "a captured pass follows its schedule: " +
                                                     (wanted.empty() ? "step " + std::to_string(position.step)
@@ -213,17 +224,27 @@ public:
             ++unplanned_;
         }
         position.absolute = step;
+        position.era = era_;
         for (const StorageId id : wanted) { count_access(id); }
         return {};
     }
     /// What ensure() counted, taken back.
     void forget(const Position& position) noexcept {
+        if (position.era != era_) {
+            if (position.is_counted || position.is_unplanned) { --unplanned_; }
+            return;
+        }
         if (position.is_counted) { --open_[static_cast<std::size_t>(position.absolute % window())]; }
         if (position.is_unplanned) { --unplanned_; }
     }
 
     void released(std::span<const StorageId>, const Position& position, bool recorded) noexcept {
         lost_use_ = lost_use_ || !recorded;
+        if (position.era != era_) {
+            if (position.is_counted || position.is_unplanned) { --unplanned_; }
+            try_pump();
+            return;
+        }
         if (position.is_counted) {
             const auto slot = static_cast<std::size_t>(position.absolute % window());
             --open_[slot];
@@ -253,7 +274,7 @@ public:
         try_pump();
     }
 
-    [[nodiscard]] bool never_leaves(StorageId id) const noexcept { return never_leaves_[index(id)]; }
+    [[nodiscard]] bool never_leaves(StorageId id) const noexcept { return never_leaves_[index(id)] && !records_all_; }
     [[nodiscard]] bool is_streaming() const noexcept { return calls_ > 0; }
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return is_open_ ? pool_.held_bytes() : 0; }
     [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return held_bytes(); }
@@ -285,6 +306,9 @@ private:
         plan::Options options = config_.options;
         options.catalog_hash = stage_.catalog.hash();
         if (!config_.plan) {
+            if (const StorageId leased = first_leased(); leased != no_storage) {
+                return make_plan_under_leases(std::move(problem), options, leased);
+            }
             auto best = plan::make_plan(problem, options);
             if (!best || !is_open_ || !problem.image_offsets.empty() ||
                 best->data().storage_offsets == plan_.data().storage_offsets) {
@@ -317,6 +341,31 @@ private:
         return given;
     }
 
+    [[nodiscard]] StorageId first_leased() const noexcept {
+        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+            if (stage_.tenants[i].leases > 0 && problem_.storage_bytes[i] > 0) { return StorageId{i}; }
+        }
+        return no_storage;
+    }
+    /// What is leased keeps its address: the image stays as it is.
+    [[nodiscard]] Result<plan::Plan> make_plan_under_leases(plan::Problem problem, const plan::Options& options,
+                                                            StorageId leased) const {
+        problem.image_offsets = plan_.data().storage_offsets;
+        const auto sizes = plan::chunk_floor(problem);
+        if (!sizes) { return sizes.error(); }
+        if (sizes->floor_bytes > problem.budget_bytes) {
+            return Error{
+                ErrorKind::budget,
+                "a lease of " + stage_.catalog.describe(leased) + " (" +
+                    std::to_string(problem.storage_bytes[index(leased)]) +
+                    " bytes) is open, so that the image stays as it is laid out, and that takes " +
+                    std::to_string(sizes->floor_bytes) + " bytes at least: end the lease, or give more than " +
+                    std::to_string(problem.budget_bytes),
+                BudgetNumbers{problem.budget_bytes, cap_bytes_, pool_.held_bytes(), sizes->floor_bytes, sizes->step}};
+        }
+        return plan::make_plan(problem, options);
+    }
+
     /// Of every slot: the chunks that lie on it.
     [[nodiscard]] static std::vector<std::uint32_t> count_chunks(std::span<const std::uint32_t> table) {
         std::vector<std::uint32_t> counts;
@@ -327,22 +376,37 @@ private:
         }
         return counts;
     }
-    /// A new plan comes into force: the image is arranged for it, and what is alone at its place and was before stays. On failure
-    /// the mapping is torn.
+    /// A new plan comes into force: the image is arranged for it, and what is alone at its place and was before stays; so does what
+    /// is leased. Leased chunks that cannot all have their places in the plan are *guests* on other slots, the more than the plan has
+    /// on slots beyond it. On failure the mapping is torn.
     [[nodiscard]] Status adopt(plan::Plan plan) {
-        const std::vector<std::uint32_t> table{plan.data().chunk_slot.begin(), plan.data().chunk_slot.end()};
+        std::vector<std::uint32_t> table{plan.data().chunk_slot.begin(), plan.data().chunk_slot.end()};
         const std::vector<std::uint32_t> sharers = count_chunks(table);
         const bool is_same_image = is_open_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
                                    plan.image_bytes() == plan_.image_bytes();
+        std::vector<std::uint32_t> pinned;
+        for (std::uint32_t chunk = 0; is_same_image && chunk < table.size(); ++chunk) {
+            if (is_leased(chunk)) { pinned.push_back(chunk); }
+        }
+        std::vector<std::uint32_t> guests;
+        const std::uint32_t slots = seat(pinned, sharers, plan.slots_held(), table, guests);
+        const std::vector<bool> was_there = there_;
         if (!is_same_image) {
             there_.assign(table.size(), false);
         } else {
             there_.resize(table.size(), false);  // a failed change of the image leaves the length of another
             const std::vector<std::uint32_t> shared = count_chunks(slot_);
+            const std::vector<std::uint32_t> shares = count_chunks(table);
             for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
                 there_[chunk] =
-                    there_[chunk] && table[chunk] != none && sharers[table[chunk]] == 1 && shared[slot_[chunk]] == 1;
+                    there_[chunk] && table[chunk] != none && shares[table[chunk]] == 1 && shared[slot_[chunk]] == 1;
             }
+            for (const std::uint32_t chunk : pinned) { there_[chunk] = true; }
+        }
+        for (std::size_t chunk = 0; is_open_ && chunk < was_there.size(); ++chunk) {
+            if (!was_there[chunk] || (chunk < there_.size() && there_[chunk])) { continue; }
+            ++stage_.counters->evictions;
+            stage_.counters->evicted_bytes += plan_.chunk_bytes();
         }
         torn_ = true;
         ++generation_;
@@ -355,7 +419,7 @@ private:
             if (auto opened = pool_.open(*stage_.device, plan.image_bytes()); !opened) { return opened; }
             is_open_ = true;
         }
-        if (auto arranged = pool_.arrange(plan.slots_held(), table); !arranged) {
+        if (auto arranged = pool_.arrange(slots, table, pinned); !arranged) {
             if (!is_same_image) { close(); }  // its addresses are not those of the plan in force
             return arranged;
         }
@@ -365,7 +429,9 @@ private:
         steps_ = plan_.steps();
         calls_ = plan_.calls().size();
         slot_ = table;
-        occupant_.assign(plan_.slots_held(), none);
+        occupant_.assign(slots, none);
+        guests_ = std::move(guests);
+        records_all_ = !guests_.empty();
         displaced_.clear();
         marks_.assign(table.size(), 0);
         epoch_ = reserved_epoch_ = 0;
@@ -375,24 +441,111 @@ private:
             if (there_[chunk]) { occupant_[table[chunk]] = static_cast<std::uint32_t>(chunk); }
         }
         stays_.assign(table.size(), false);
-        ring_slot_.assign(plan_.slots_held(), true);
+        ring_slot_.assign(slots, false);
+        std::fill_n(ring_slot_.begin(), plan_.slots_held(), true);
         for (const plan::Copy& resident : plan_.residents()) {
             for_each_chunk(resident, [&](std::uint32_t chunk) {
-                stays_[chunk] = sharers[table[chunk]] == 1;
-                ring_slot_[table[chunk]] = !stays_[chunk];
+                const std::uint32_t slot = plan_.slot_of_chunk(chunk);
+                stays_[chunk] = sharers[slot] == 1;
+                ring_slot_[slot] = !stays_[chunk];
             });
         }
         index_chunks();
+        for (const std::uint32_t leases : open_) { unplanned_ += leases; }
+        ++era_;
         open_.assign(static_cast<std::size_t>(window()), 0);
         ends_.assign(stage_.executor->readers(), std::vector<Point>(static_cast<std::size_t>(window()), 0));
         // Passes are counted anew, so that nothing waits for what happened before: it is complete.
         pass_ = started_ = ended_ = current_ = next_call_ = cautious_until_ = next_resident_ = 0;
+        // Leases of steps of the plan before belong to no step of this one.
+        if (unplanned_ > 0) { cautious_until_ = calls_; }
         for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
             Tenant& tenant = stage_.tenants[i];
             if (problem_.storage_bytes[i] > 0) { tenant.address = pool_.base() + plan_.storage_offset(i); }
         }
         return {};
     }
+    /// Slots for leased chunks, one each: their own where they can, else one of the ring, else any, else further ones. The number of
+    /// slots there are then. What is not at its own is a guest.
+    [[nodiscard]] static std::uint32_t seat(std::span<const std::uint32_t> pinned,
+                                            const std::vector<std::uint32_t>& sharers, std::uint32_t slots,
+                                            std::vector<std::uint32_t>& table, std::vector<std::uint32_t>& guests) {
+        std::vector<bool> taken(slots, false);
+        for (const std::uint32_t chunk : pinned) {
+            if (table[chunk] == none || taken[table[chunk]]) {
+                guests.push_back(chunk);
+            } else {
+                taken[table[chunk]] = true;
+            }
+        }
+        for (const std::uint32_t chunk : guests) {
+            std::uint32_t place = none;
+            for (std::uint32_t slot = 0; slot < taken.size(); ++slot) {
+                if (taken[slot]) { continue; }
+                if (slot < sharers.size() && sharers[slot] > 1) {
+                    place = slot;
+                    break;
+                }
+                if (place == none) { place = slot; }
+            }
+            if (place == none) {
+                place = static_cast<std::uint32_t>(taken.size());
+                taken.push_back(false);
+            }
+            taken[place] = true;
+            table[chunk] = place;
+        }
+        return static_cast<std::uint32_t>(taken.size());
+    }
+    [[nodiscard]] bool is_guest(std::uint32_t chunk) const noexcept {
+        return std::ranges::find(guests_, chunk) != guests_.end();
+    }
+    /// Guests whose leases have ended and whose uses are complete go home; what lies beyond the plan is given back. Does not wait for
+    /// work.
+    [[nodiscard]] Status send_home() {
+        for (std::size_t i = guests_.size(); i-- > 0;) {
+            const std::uint32_t chunk = guests_[i];
+            if (is_leased(chunk) || !std::ranges::all_of(storages_on(chunk), [&](std::uint32_t s) {
+                    return stage_.executor->is_unused(StorageId{s});
+                })) {
+                continue;
+            }
+            if (const std::uint32_t home = plan_.slot_of_chunk(chunk); slot_[chunk] != home) {
+                if (auto moved = remap(chunk, home); !moved) { return moved; }
+            }
+            guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+        for (auto slot = static_cast<std::uint32_t>(occupant_.size()); slot-- > plan_.slots_held();) {
+            if (std::ranges::find(slot_, slot) != slot_.end()) { continue; }
+            if (auto given = give_back(slot); !given) { return given; }
+        }
+        return {};
+    }
+    /// A guest is not leased again where it is: passes that the host enqueues ahead would keep it there for ever. Waits for its uses.
+    [[nodiscard]] Status send_home_before_use(std::span<const StorageId> wanted) {
+        const bool is_any = !guests_.empty() && std::ranges::any_of(guests_, [&](std::uint32_t chunk) {
+            return !is_leased(chunk) && std::ranges::any_of(wanted, [&](StorageId id) {
+                return chunk >= chunk_begin_[index(id)] && chunk < chunk_end_[index(id)];
+            });
+        });
+        if (!is_any) { return {}; }
+        ++stage_.counters->host_waits;
+        if (auto drained = stage_.executor->drain(); !drained) { return drained; }
+        return send_home();
+    }
+    /// A slot beyond the plan, on which nothing lies any more.
+    [[nodiscard]] Status give_back(std::uint32_t slot) {
+        if (auto given = pool_.give_back(slot); !given) { return given; }
+        const auto last = static_cast<std::uint32_t>(occupant_.size() - 1);
+        for (std::uint32_t& of : slot_) {
+            if (of == last) { of = slot; }
+        }
+        occupant_[slot] = occupant_[last];
+        occupant_.pop_back();
+        ring_slot_.pop_back();
+        return {};
+    }
+
     /// What the hot path looks up: which storages lie on a chunk, the pieces of every call, and which storages never leave.
     void index_chunks() {
         const std::uint64_t chunk_bytes = plan_.chunk_bytes();
@@ -457,10 +610,6 @@ private:
     /// Maps the image for the plan in force again, where a failed call left parts of it unmapped. Blocks then.
     [[nodiscard]] Status mend() {
         if (!torn_) { return {}; }
-        if (std::ranges::any_of(stage_.tenants, [](const Tenant& tenant) { return tenant.leases > 0; })) {
-            return Error{ErrorKind::wrong_state,
-                         "a failed call left parts of the image unmapped: end every lease, and it is mapped again"};
-        }
         if (auto drained = stage_.executor->drain(); !drained) { return drained; }
         return adopt(plan::Plan{plan_});
     }
@@ -482,7 +631,9 @@ private:
     /// Steps whose ends are told apart.
     [[nodiscard]] std::uint64_t window() const noexcept { return 2 * std::uint64_t{steps_}; }
     /// Whether calls have to look at what is leased, instead of at the plan alone.
-    [[nodiscard]] bool is_cautious() const noexcept { return next_call_ < cautious_until_ || unplanned_ > 0; }
+    [[nodiscard]] bool is_cautious() const noexcept {
+        return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();
+    }
 
     /// Steps end in order: those before the current one, once no lease of theirs is open.
     void advance() noexcept {
@@ -687,8 +838,9 @@ private:
             for_each_chunk(copy, [&](std::uint32_t chunk) {
                 const std::uint32_t slot = plan_.slot_of_chunk(chunk);
                 if (there_[chunk] && slot_[chunk] == slot) { return; }
-                is_blocked = is_blocked || is_leased(chunk) || (occupant_[slot] != none && is_leased(occupant_[slot]));
-                overwrites = overwrites || !stays_[chunk];
+                is_blocked = is_blocked || is_leased(chunk) || is_guest(chunk) ||
+                             (occupant_[slot] != none && (is_leased(occupant_[slot]) || is_guest(occupant_[slot])));
+                overwrites = overwrites || !stays_[chunk] || records_all_;
                 is_displaced = is_displaced || slot_[chunk] != slot;
             });
         }
@@ -757,6 +909,10 @@ private:
     [[nodiscard]] Status move_chunk(std::uint32_t chunk, std::uint32_t slot) {
         ++stage_.counters->host_waits;
         if (auto drained = stage_.executor->drain(); !drained) { return drained; }
+        return remap(chunk, slot);
+    }
+    /// Precondition: what the chunk's address stands for is not in use.
+    [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot) {
         if (occupant_[slot_[chunk]] == chunk) { occupant_[slot_[chunk]] = none; }
         there_[chunk] = false;
         ++generation_;
@@ -786,6 +942,12 @@ private:
             cautious_until_ = (std::max)({cautious_until_, next_call_ + calls_, (pass_ + 1) * calls_});
         }
         if (missing_.empty()) { return {}; }
+        if (std::ranges::any_of(guests_, [&](std::uint32_t chunk) { return !is_leased(chunk); })) {
+            // Their places may be what is missing.
+            ++stage_.counters->host_waits;
+            if (auto drained = stage_.executor->drain(); !drained) { return drained; }
+            if (auto sent = send_home(); !sent) { return sent; }
+        }
         for (const std::uint32_t chunk : missing_) {
             if (auto settled = settle(chunk); !settled) { return settled; }
             reserved_by_[slot_[chunk]] = chunk;
@@ -905,11 +1067,14 @@ private:
     std::size_t next_resident_ = 0;
     bool capturing_ = false;
     std::uint64_t captured_pass_ = 0;
-    State outside_;                         // before the capture
-    State after_graph_;                     // what a graph leaves: which chunks are where
-    std::optional<Error> trouble_;          // what failed in a capture
-    bool lost_use_ = false;                 // a use could not be recorded
-    std::vector<std::uint32_t> open_;       // by step of the window: its leases
+    State outside_;                      // before the capture
+    State after_graph_;                  // what a graph leaves: which chunks are where
+    std::optional<Error> trouble_;       // what failed in a capture
+    bool lost_use_ = false;              // a use could not be recorded
+    std::vector<std::uint32_t> guests_;  // leased chunks that a change of the budget found no places of their own for
+    bool records_all_ = false;           // residents may not be at home: the ends of their leases are recorded
+    std::uint64_t era_ = 0;              // plans that came into force
+    std::vector<std::uint32_t> open_;    // by step of the window: its leases
     std::vector<std::vector<Point>> ends_;  // by reader, by step of the window: the point that its end is
     std::vector<std::uint32_t> missing_;
     std::vector<transport::Fetch> fetches_;

@@ -121,9 +121,23 @@ public:
         if (!graph) { return graph.error(); }
         return CapturedPass<Engine>{*engine_, *graph};
     }
-    /// Another budget, between passes, larger or smaller. What stays at its place is not moved again. On failure the old one stays
-    /// in force. Captured passes become stale. Blocks until the device is idle.
+    /// Another budget, between passes, larger or smaller, with leases open or not. What is leased stays where it is, is valid as
+    /// before, and counts. Of the rest as many weights leave as have to; what stays at its place is not moved again, what lies on memory
+    /// that is given back is copied within the device. What open leases keep beyond the new budget is *pending*: nothing else is
+    /// brought in its place, and it is given back once they have ended and their uses are complete, at the beginnings and ends of
+    /// passes and by try_settle_budget and try_drain. Captured passes become stale. Blocks until recorded uses and copies are complete.
+    ///
+    /// Errors; the old budget stays in force, and no lease is touched: wrong_state (a pass is open); budget (below the floor; or, of a
+    /// planned composition with open leases, below the floor of the image as it lies: the addresses of a plan are offsets in one
+    /// image, which cannot be laid out anew under a lease. The error names it and the bytes); or the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) { return engine_->set_budget(budget); }
+    /// Gives back what the last change of the budget left pending, as far as it can be by now; says what came of that change so far.
+    /// Does not block.
+    [[nodiscard]] Result<BudgetChange> try_settle_budget() { return engine_->settle_budget(); }
+    /// What came of the last change of the budget so far.
+    [[nodiscard]] const BudgetChange& budget_change() const noexcept { return engine_->budget_change(); }
+    /// What is held beyond the budget in force, since open leases keep it.
+    [[nodiscard]] std::uint64_t pending_bytes() const { return engine_->pending_bytes(); }
     /// Another future, between passes. Error budget: the budget is below the new schedule's floor; the old one stays.
     [[nodiscard]] Status try_set_schedule(Schedule schedule) { return engine_->set_schedule(std::move(schedule)); }
     /// What the last pass that ended acquired, in order, as a schedule. Needs Options::record.
@@ -131,7 +145,7 @@ public:
         return engine_->recorded_schedule(cycle);
     }
     /// Blocks until all uses and copies so far are complete; then as try_transport_status().
-    [[nodiscard]] Status try_drain() { return engine_->drain(); }
+    [[nodiscard]] Status try_drain() { return engine_->drain_and_settle(); }
     /// What threads of the transport failed at so far; always success for a transport without any. Does not block. Success after
     /// the stream of a pass was synchronized says that every byte that the pass read arrived as its source has it.
     [[nodiscard]] Status try_transport_status() const { return engine_->transport_status(); }
@@ -143,6 +157,7 @@ public:
         return unwrap(try_capture(stream, std::forward<Body>(body)));
     }
     BudgetChange set_budget(const Budget& budget) { return unwrap(try_set_budget(budget)); }
+    BudgetChange settle_budget() { return unwrap(try_settle_budget()); }
     void set_schedule(Schedule schedule) { unwrap(try_set_schedule(std::move(schedule))); }
     [[nodiscard]] Schedule recorded_schedule(Cycle cycle = Cycle::cyclic) const {
         return unwrap(try_recorded_schedule(cycle));

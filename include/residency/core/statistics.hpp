@@ -27,7 +27,8 @@ struct Counters {
     std::uint64_t evicted_bytes = 0;
     std::uint64_t dropped_prefetches = 0;  ///< proposals for which there was no room
     std::uint64_t divergences = 0;         ///< acquisitions that the schedule did not announce
-    std::uint64_t host_waits = 0;  ///< times the host had to wait for the device outside construction and teardown
+    std::uint64_t host_waits = 0;   ///< times the host had to wait for the device outside construction and teardown
+    std::uint64_t moved_bytes = 0;  ///< copied within the device, by changes of the budget
 
     friend bool operator==(const Counters&, const Counters&) = default;
 };
@@ -47,7 +48,8 @@ struct Counters {
             a.evicted_bytes - b.evicted_bytes,
             a.dropped_prefetches - b.dropped_prefetches,
             a.divergences - b.divergences,
-            a.host_waits - b.host_waits};
+            a.host_waits - b.host_waits,
+            a.moved_bytes - b.moved_bytes};
 }
 
 [[nodiscard]] constexpr Counters operator+(const Counters& a, const Counters& b) noexcept {
@@ -59,12 +61,23 @@ struct BudgetChange {
     std::uint64_t budget_before_bytes = 0;
     std::uint64_t budget_bytes = 0;
     std::uint64_t held_before_bytes = 0;
-    std::uint64_t held_bytes = 0;
+    std::uint64_t held_bytes = 0;     ///< when the change returned
+    std::uint64_t pending_bytes = 0;  ///< held beyond the budget, now: open leases, or uses that go on, keep them
+    std::uint64_t given_back_later_bytes = 0;  ///< of what was pending at first
+    std::uint64_t evicted_bytes = 0;           ///< of weights that left the device for it
+    std::uint64_t moved_bytes = 0;             ///< of weights that were copied within the device for it
+    /// On the device's clock: when the change returned, and when the last bytes came that were pending (the same where none were).
+    /// Unset while some still are.
+    std::chrono::nanoseconds returned_at{};
+    std::optional<std::chrono::nanoseconds> complete_at{};
 
-    /// Free for others from now on.
+    /// Free for others since the change returned.
     [[nodiscard]] constexpr std::uint64_t given_back_bytes() const noexcept {
         return held_before_bytes > held_bytes ? held_before_bytes - held_bytes : 0;
     }
+    [[nodiscard]] constexpr bool is_complete() const noexcept { return pending_bytes == 0; }
+
+    friend bool operator==(const BudgetChange&, const BudgetChange&) = default;
 };
 
 /// Everything a Residency can tell of itself. Device bytes are counted as the driver counts them.
@@ -74,7 +87,8 @@ struct Statistics {
     std::uint64_t budget_bytes = 0;     ///< the cap in force
     std::uint64_t floor_bytes = 0;      ///< the smallest budget that works
     std::uint64_t held_bytes = 0;       ///< what the library holds of the device: pool, residents, staging
-    std::uint64_t requested_bytes = 0;  ///< of these, what storages occupy now
+    std::uint64_t pending_bytes = 0;    ///< of these, what is above the budget: see BudgetChange
+    std::uint64_t requested_bytes = 0;  ///< of those held, what storages occupy now
     std::uint64_t peak_requested_bytes = 0;
     std::uint64_t resident_bytes = 0;   ///< of these, what never leaves
     std::uint64_t host_read_bytes = 0;  ///< storages that kernels read from host memory

@@ -19,8 +19,10 @@ namespace residency::inline RESIDENCY_ABI {
 
 /// Allocates device memory for a client of a BudgetBroker, in stream order, from one capped pool. What the pool holds of the device
 /// is what the client has taken: no allocation brings the sum of all clients above the broker's total, and one for which there is no
-/// room fails at once. Room for whole granules of the pool has to be free at that time, even where the pool does not come to grow. A value: copies allocate from the same pool, which ends with the last of them, all deallocated. Thread safe;
-/// the device outlives it.
+/// room fails at once. Room for whole granules of the pool has to be free at that time, even where the pool does
+/// not come to grow. Where the pool grows by more than whole granules of what was asked, that is counted as well, and an allocation that
+/// leaves the total exceeded is undone and fails. A value: copies allocate from the same pool, which ends with the last of them, all
+/// deallocated. Thread safe; the device outlives it.
 ///
 /// Under the names of cuda::mr's resources, before CCCL 3.1 (allocate, allocate_async, …) and since (allocate_sync, and allocate with
 /// a stream first), which RMM takes too; residency/interop/cccl.hpp says where its memory can be read, residency/interop/thrust.hpp is
@@ -206,9 +208,10 @@ private:
             }
             if (!taken) { return taken.error(); }
             auto at = device->allocate(pool, bytes, on);
-            const Status settled = settle();
+            auto fits = settle();
             if (at) { requested_bytes += bytes; }
-            keep(settled);
+            if (at && fits && !*fits) { return take_back(*at, bytes, on); }
+            if (!fits) { keep(fits.error()); }
             return at;
         }
         [[nodiscard]] Status deallocate(void* at, std::uint64_t bytes, Stream on) {
@@ -220,15 +223,33 @@ private:
             // What was deallocated without a stream is complete, once this stream has been there.
             if (auto there = device->synchronize(stream); !there) { return there; }
             if (auto trimmed = device->trim(pool); !trimmed) { return trimmed; }
-            return settle();
+            const auto fits = settle();
+            return fits ? Status{} : Status{fits.error()};
         }
-        /// Gives back what was taken beyond what the pool holds. Where nobody can tell, it stays taken.
-        [[nodiscard]] Status settle() {
+        /// Gives back what was taken beyond what the pool holds, and counts what it holds beyond that. Where nobody can tell, it stays
+        /// as it was. False: the pool grew by more than its granularity says, beyond the total.
+        [[nodiscard]] Result<bool> settle() {
             const auto held = device->held_bytes(pool);
             if (!held) { return held.error(); }
+            bool fits = true;
             if (*held < taken_bytes) { client.give_back(taken_bytes - *held); }
-            taken_bytes = (std::min)(taken_bytes, *held);
-            return {};
+            if (*held > taken_bytes) { fits = client.charge(*held - taken_bytes); }
+            taken_bytes = *held;
+            return fits;
+        }
+        /// An allocation that brought the pool above what there is room for ends at once.
+        [[nodiscard]] Error take_back(void* at, std::uint64_t bytes, Stream on) {
+            const std::uint64_t held = taken_bytes;
+            const broker::Account account = client.account();
+            auto done = deallocate(at, bytes, on);
+            if (done) { done = device->synchronize(on); }
+            if (done) { done = trim(); }
+            if (!done) { keep(done); }
+            return {ErrorKind::budget,
+                    "\"" + account.name + "\" asks for " + std::to_string(bytes) +
+                        " bytes, for which the device's pool grew to " + std::to_string(held) +
+                        ": the total has no room for that",
+                    BudgetNumbers{bytes, account.target_bytes, held, account.floor_bytes, UINT32_MAX}};
         }
         void keep(const Status& status) {
             if (!status && !failure) { failure = std::make_shared<const Error>(status.error()); }

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "residency/device/device.hpp"
@@ -19,6 +20,13 @@ struct Needs {
     std::uint64_t largest_alignment_bytes = 1;  ///< of their addresses
     std::uint64_t step_bytes = 0;     ///< what one step needs at once; the largest storage where none is known
     std::uint64_t step_storages = 1;  ///< and how many storages that is
+};
+
+/// Something that is allocated.
+struct Place {
+    void* at = nullptr;
+    std::uint64_t bytes = 0;  ///< as asked for
+    bool is_pinned = false;   ///< it is being read, and cannot move
 };
 
 /// Where it lives: gives addresses inside a cap that holds at every instant, counted as the driver counts.
@@ -38,8 +46,19 @@ struct Needs {
 /// 11. `p.close()`                              noexcept; gives everything back; all has been deallocated, the streams were drained
 /// 12. `p.abandon()`                            noexcept; forgets everything without a device call (the device is broken)
 ///
+/// A change of the cap, while open, goes from 13 to 16. What is pinned is so throughout.
+/// 13. `p.resize(cap_bytes, allocated)`         another cap; `allocated` is all that is, and stays where it is. From here on allocate()
+///                                              gives what may stay, and until settle() the larger of the two caps holds. May block
+/// 14. `p.is_over()`                            noexcept; more is allocated, beside what is pinned, than has a place: deallocate first
+/// 15. `p.must_move(at)`                        noexcept; whether it lies in memory that has to be given back: allocate elsewhere, copy,
+///                                              deallocate; where allocate() gives null, the same after reclaim(), which gives back what
+///                                              is free of that memory
+/// 16. `p.settle()`                             gives back what is free and has to go, takes what the cap allows. Called again when what
+///                                              was pinned has moved: until then held_bytes() may be above the cap by what pins keep
+/// Before reclaim() and settle() everything that was deallocated from memory that has to go is complete.
+///
 /// Semantic rules.
-///  P1 held_bytes() ≤ cap_bytes at every instant.
+///  P1 held_bytes() ≤ cap_bytes at every instant, changes of the cap apart.
 ///  P2 Calls 7 and 8 allocate no host memory and do not block.
 ///  P3 Exhaustion is a null address, never an error; an error means that the device failed.
 ///  P4 A failed call changes nothing.
@@ -47,7 +66,8 @@ template <class P>
 concept MemoryPool = Device<typename P::Device> && std::default_initializable<typename P::Config> &&
                      std::constructible_from<P, typename P::Config> && std::is_nothrow_move_constructible_v<P> &&
                      requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device,
-                              typename P::Device::Stream s, const Needs& needs, std::uint64_t bytes, void* at) {
+                              typename P::Device::Stream s, const Needs& needs, std::uint64_t bytes, void* at,
+                              std::span<const Place> allocated) {
                          { std::bool_constant<P::fixed_addresses>{} };
                          { c.occupied(bytes) } noexcept -> std::same_as<std::uint64_t>;
                          { c.floor_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
@@ -60,6 +80,11 @@ concept MemoryPool = Device<typename P::Device> && std::default_initializable<ty
                          { c.requested_bytes() } -> std::same_as<std::uint64_t>;
                          { p.close() } noexcept;
                          { p.abandon() } noexcept;
+                         { p.resize(bytes, allocated) } -> std::same_as<Status>;
+                         { c.is_over() } noexcept -> std::same_as<bool>;
+                         { c.must_move(at) } noexcept -> std::same_as<bool>;
+                         { p.reclaim() } -> std::same_as<Status>;
+                         { p.settle() } -> std::same_as<Status>;
                      };
 
 [[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) noexcept {

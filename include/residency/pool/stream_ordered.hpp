@@ -2,9 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "residency/pool/memory_pool.hpp"
 
@@ -28,9 +33,16 @@ public:
     StreamOrdered(StreamOrdered&& other) noexcept
         : config_{other.config_},
           device_{std::exchange(other.device_, nullptr)},
-          pool_{other.pool_},
+          parts_{std::exchange(other.parts_, {})},
+          homes_{std::exchange(other.homes_, {})},
+          numbers_{other.numbers_},
+          is_listed_{std::exchange(other.is_listed_, false)},
           cap_{other.cap_},
-          requested_{other.requested_} {}
+          limit_{other.limit_},
+          ceiling_{other.ceiling_},
+          largest_{other.largest_},
+          requested_{std::exchange(other.requested_, 0)},
+          pinned_{std::exchange(other.pinned_, 0)} {}
     StreamOrdered& operator=(StreamOrdered&&) = delete;
     ~StreamOrdered() { close(); }
 
@@ -52,54 +64,222 @@ public:
                                                      " bytes, and a stream-ordered pool promises multiples of " +
                                                      std::to_string(alignment_bytes) + ": use pool::Slab"};
         }
-        cap_ = round_down(cap_bytes, device.pool_granularity());
-        auto pool = device.create_pool(cap_);
-        if (!pool) { return pool.error(); }
         device_ = &device;
-        pool_ = *pool;
-        requested_ = 0;
+        cap_ = limit_ = round_down(cap_bytes, device.pool_granularity());
+        ceiling_ = ceiling_bytes(device, needs);
+        largest_ = round_up(needs.largest_storage_bytes, device.pool_granularity());
+        homes_.reserve(static_cast<std::size_t>(needs.storages));
+        if (auto added = add_part(cap_); !added) {
+            abandon();
+            return added;
+        }
         return {};
     }
     /// Refused by the count before the driver is asked, so that an ordinary exhaustion costs nothing.
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, typename D::Stream stream) {
         const std::uint64_t taken = occupied(bytes);
-        if (taken > cap_ - requested_) { return nullptr; }
-        auto at = device_->allocate(pool_, bytes, stream);
-        if (!at) {
-            if (at.error().kind() == ErrorKind::out_of_memory) { return nullptr; }
-            return at.error();
+        for (Part& part : parts_) {
+            if (part.is_closed || taken > part.cap_bytes - part.requested_bytes || !may_grow(part, bytes)) { continue; }
+            auto at = device_->allocate(part.pool, bytes, stream);
+            if (!at) {
+                if (at.error().kind() == ErrorKind::out_of_memory) { continue; }
+                return at.error();
+            }
+            part.requested_bytes += taken;
+            requested_ += taken;
+            if (is_listed_) { homes_.insert(home_of(*at), {*at, part.number}); }
+            return *at;
         }
-        requested_ += taken;
-        return *at;
+        return nullptr;
     }
     [[nodiscard]] Status deallocate(void* at, std::uint64_t bytes, typename D::Stream stream) {
-        if (auto done = device_->deallocate(pool_, at, stream); !done) { return done; }
+        Part& part = parts_[part_of(at)];
+        if (auto done = device_->deallocate(part.pool, at, stream); !done) { return done; }
+        if (is_listed_) { homes_.erase(home_of(at)); }
+        part.requested_bytes -= occupied(bytes);
         requested_ -= occupied(bytes);
         return {};
     }
-    [[nodiscard]] Status recover() { return device_->trim(pool_); }
+    /// What is empty of several pools becomes one again.
+    [[nodiscard]] Status recover() {
+        if (parts_.size() == 1 && !parts_.front().is_closed && parts_.front().cap_bytes == cap_) {
+            return device_->trim(parts_.front().pool);
+        }
+        for (std::size_t i = parts_.size(); i-- > 0;) {
+            if (auto done = parts_[i].requested_bytes == 0 ? drop_part(i) : device_->trim(parts_[i].pool); !done) {
+                return done;
+            }
+        }
+        auto added = add_rest(device_->pool_granularity());
+        unlist();
+        return added;
+    }
 
     [[nodiscard]] std::uint64_t held_bytes() const {
-        if (device_ == nullptr) { return 0; }
-        const auto held = device_->held_bytes(pool_);
-        return held ? *held : cap_;
+        std::uint64_t sum = 0;
+        for (const Part& part : parts_) { sum += held_by(part); }
+        return sum;
     }
     [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return requested_; }
 
-    void close() noexcept {
-        if (device_ != nullptr) { static_cast<void>(std::exchange(device_, nullptr)->destroy_pool(pool_).has_value()); }
-        requested_ = 0;
+    /// A pool of the driver has one cap for ever. A larger one is a further pool beside the first, once the difference holds the
+    /// largest storage. For a smaller one, and where everything is to fit, a pool of the new size replaces those that there are: what
+    /// is not pinned moves there.
+    [[nodiscard]] Status resize(std::uint64_t cap_bytes, std::span<const Place> allocated) {
+        const std::uint64_t granule = device_->pool_granularity();
+        const std::uint64_t cap = round_down(cap_bytes, granule);
+        const std::uint64_t open = open_bytes();
+        const bool is_whole = parts_.size() == 1 && open == cap;
+        if (!is_listed_) { list(allocated); }
+        pinned_ = 0;
+        if (is_whole || (cap >= open && cap < ceiling_ && !has_closed())) {
+            if (cap - open >= (std::max)(largest_, granule) && parts_.size() < most_parts) {
+                if (auto added = add_part(cap - open); !added) { return added; }
+            }
+            cap_ = limit_ = cap;
+            unlist();
+            return {};
+        }
+        // What stays in the old pools takes at least so much; may_grow() looks at what it takes.
+        std::uint64_t pinned = 0;
+        for (const Place& place : allocated) { pinned += place.is_pinned ? occupied(place.bytes) : 0; }
+        const std::uint64_t stays = round_up(pinned, granule);
+        const std::size_t before = parts_.size();
+        if (cap >= stays + granule) {
+            if (auto added = add_part(cap - stays); !added) {
+                unlist();
+                return added;
+            }
+        }
+        for (std::size_t i = 0; i < before; ++i) { parts_[i].is_closed = true; }
+        limit_ = (std::max)(cap_, cap);
+        cap_ = cap;
+        pinned_ = pinned;
+        return {};
     }
-    void abandon() noexcept { device_ = nullptr; }
+    [[nodiscard]] bool is_over() const noexcept { return has_closed() && requested_ - pinned_ > open_bytes(); }
+    [[nodiscard]] bool must_move(const void* at) const noexcept { return is_listed_ && parts_[part_of(at)].is_closed; }
+    [[nodiscard]] Status reclaim() {
+        for (std::size_t i = parts_.size(); i-- > 0;) {
+            if (!parts_[i].is_closed) { continue; }
+            if (auto done = parts_[i].requested_bytes == 0 ? drop_part(i) : device_->trim(parts_[i].pool); !done) {
+                return done;
+            }
+        }
+        return {};
+    }
+    [[nodiscard]] Status settle() {
+        if (device_ == nullptr) { return {}; }
+        limit_ = cap_;
+        pinned_ = 0;
+        if (auto reclaimed = reclaim(); !reclaimed) { return reclaimed; }
+        auto added = add_rest(open_bytes() == 0 ? device_->pool_granularity() : largest_);
+        unlist();
+        return added;
+    }
+
+    void close() noexcept {
+        for (const Part& part : parts_) { static_cast<void>(device_->destroy_pool(part.pool).has_value()); }
+        abandon();
+    }
+    void abandon() noexcept {
+        device_ = nullptr;
+        parts_.clear();
+        homes_.clear();
+        is_listed_ = false;
+        requested_ = pinned_ = 0;
+    }
 
 private:
     static constexpr std::uint64_t alignment_bytes = 256;  // what the driver promises
+    static constexpr std::size_t most_parts = 8;
+
+    struct Part {
+        typename D::Pool pool{};
+        std::uint64_t cap_bytes = 0;
+        std::uint64_t requested_bytes = 0;
+        std::uint32_t number = 0;
+        bool is_closed = false;  // nothing is allocated there any more
+    };
+    struct Home {
+        const void* at = nullptr;
+        std::uint32_t part = 0;  // its number
+    };
+
+    [[nodiscard]] bool has_closed() const noexcept { return std::ranges::any_of(parts_, &Part::is_closed); }
+    /// The caps of the pools that are in use.
+    [[nodiscard]] std::uint64_t open_bytes() const noexcept {
+        std::uint64_t sum = 0;
+        for (const Part& part : parts_) { sum += part.is_closed ? 0 : part.cap_bytes; }
+        return sum;
+    }
+    [[nodiscard]] std::uint64_t held_by(const Part& part) const {
+        const auto held = device_->held_bytes(part.pool);
+        return held ? *held : part.cap_bytes;
+    }
+    /// Whether an allocation keeps to the limit, wherever the driver puts it, beside what old pools still hold.
+    [[nodiscard]] bool may_grow(const Part& part, std::uint64_t bytes) const {
+        if (!has_closed()) { return true; }
+        std::uint64_t others = 0;
+        for (const Part& other : parts_) {
+            if (&other != &part) { others += other.is_closed ? held_by(other) : other.cap_bytes; }
+        }
+        return others + part.cap_bytes <= limit_ ||
+               others + held_by(part) + round_up(bytes, device_->pool_granularity()) <= limit_;
+    }
+    [[nodiscard]] Status add_part(std::uint64_t cap_bytes) {
+        auto pool = device_->create_pool(cap_bytes);
+        if (!pool) { return pool.error(); }
+        parts_.push_back({*pool, cap_bytes, 0, numbers_++, false});
+        return {};
+    }
+    [[nodiscard]] Status drop_part(std::size_t i) {
+        if (auto done = device_->destroy_pool(parts_[i].pool); !done) { return done; }
+        parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(i));
+        return {};
+    }
+    /// A pool for what the cap has beside the others, where that is worth one.
+    [[nodiscard]] Status add_rest(std::uint64_t least_bytes) {
+        std::uint64_t taken = 0;
+        for (const Part& part : parts_) { taken += part.is_closed ? held_by(part) : part.cap_bytes; }
+        if (taken >= cap_ || cap_ - taken < least_bytes) { return {}; }
+        if (parts_.size() == 1 && !is_listed_) { return {}; }
+        return add_part(cap_ - taken);
+    }
+
+    /// With several pools: where each allocation is.
+    void list(std::span<const Place> allocated) {
+        homes_.clear();
+        for (const Place& place : allocated) { homes_.push_back({place.at, parts_.front().number}); }
+        std::ranges::sort(homes_, std::less{}, &Home::at);
+        is_listed_ = true;
+    }
+    void unlist() noexcept {
+        if (parts_.size() > 1 || has_closed()) { return; }
+        homes_.clear();
+        is_listed_ = false;
+    }
+    [[nodiscard]] auto home_of(const void* at) const noexcept {
+        return std::ranges::lower_bound(homes_, at, std::less{}, &Home::at);
+    }
+    [[nodiscard]] std::size_t part_of(const void* at) const noexcept {
+        if (!is_listed_) { return 0; }
+        const std::uint32_t number = home_of(at)->part;
+        return static_cast<std::size_t>(std::ranges::find(parts_, number, &Part::number) - parts_.begin());
+    }
 
     Config config_;
     D* device_ = nullptr;
-    typename D::Pool pool_{};
+    std::vector<Part> parts_;
+    std::vector<Home> homes_;  // by address
+    std::uint32_t numbers_ = 0;
+    bool is_listed_ = false;
     std::uint64_t cap_ = 0;
+    std::uint64_t limit_ = 0;  // in a change: of what all pools hold
+    std::uint64_t ceiling_ = 0;
+    std::uint64_t largest_ = 0;
     std::uint64_t requested_ = 0;
+    std::uint64_t pinned_ = 0;  // in a change: of these
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::pool

@@ -27,6 +27,8 @@ concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_in
                           { c.chunk_bytes(const_device) } -> std::same_as<std::uint64_t>;
                           { p.open(device, bytes) } -> std::same_as<Status>;
                           { p.arrange(slots, table) } -> std::same_as<Status>;
+                          { p.arrange(slots, table, table) } -> std::same_as<Status>;
+                          { p.give_back(slots) } -> std::same_as<Status>;
                           { p.remap(slots, slots) } -> std::same_as<Status>;
                           { c.slot_of(slots) } -> std::same_as<std::uint32_t>;
                           { c.base() } -> std::same_as<std::byte*>;
@@ -86,9 +88,10 @@ public:
 
     /// Holds `slots` physical chunks from now on, chunk c of the image on slot table[c], or on none. A chunk that was and stays
     /// alone on its slot keeps its bytes, under a slot number that may differ: `table` says which slots are alike, not which handle
-    /// each is. Only what changes is unmapped and mapped. The caller has drained every stream. Blocks. On failure those that keep
+    /// each is. So does every chunk of `pinned`, of which `table` has no two on one slot: they may be read all the while. Only what changes is unmapped and mapped. The caller has drained every stream. Blocks. On failure those that keep
     /// their bytes still do, others may be unmapped, and arrange() is to be called again; nothing is lost track of.
-    [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table) {
+    [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table,
+                                 std::span<const std::uint32_t> pinned = {}) {
         RESIDENCY_ASSERT(table.size() == table_.size(), "one entry for each chunk of the image");
         const std::size_t had = slots_.size();
         while (slots_.size() < slots) {
@@ -99,7 +102,7 @@ public:
             }
             slots_.push_back(*chunk);
         }
-        const std::vector<std::uint32_t> kept = keep(slots, table);
+        const std::vector<std::uint32_t> kept = keep(slots, table, pinned);
         const auto stays = [&](std::size_t chunk) {
             return table_[chunk] != none && table[chunk] != none && kept[table[chunk]] == table_[chunk];
         };
@@ -156,6 +159,18 @@ public:
         return {};
     }
 
+    /// One chunk of memory less; the last slot takes this slot's number. Precondition: no chunk of the image lies on it. Blocks.
+    [[nodiscard]] Status give_back(std::uint32_t slot) {
+        if (auto done = device_->destroy_chunk(slots_[slot]); !done) { return done; }
+        const auto last = static_cast<std::uint32_t>(slots_.size() - 1);
+        slots_[slot] = slots_[last];
+        slots_.pop_back();
+        for (std::uint32_t& of : table_) {
+            if (of == last) { of = slot; }
+        }
+        return {};
+    }
+
     /// Where the image begins; the same from open() to close().
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return slots_.size() * chunk_bytes_; }
@@ -205,9 +220,10 @@ private:
         }
         return {};
     }
-    /// By slot to be: the slot whose handle it goes on with, or none. Those of chunks that were and stay alone first, then any that
+    /// By slot to be: the slot whose handle it goes on with, or none. Those of pinned chunks first, then of those that were and stay alone, then any that
     /// some chunk need not be mapped anew for.
-    [[nodiscard]] std::vector<std::uint32_t> keep(std::uint32_t slots, std::span<const std::uint32_t> table) const {
+    [[nodiscard]] std::vector<std::uint32_t> keep(std::uint32_t slots, std::span<const std::uint32_t> table,
+                                                  std::span<const std::uint32_t> pinned) const {
         std::vector<std::uint32_t> kept(slots, none);
         std::vector<std::uint32_t> before(slots_.size(), 0);
         std::vector<std::uint32_t> after(slots, 0);
@@ -218,6 +234,10 @@ private:
             if (slot != none) { ++after[slot]; }
         }
         std::vector<bool> taken(slots_.size(), false);
+        for (const std::uint32_t chunk : pinned) {
+            kept[table[chunk]] = table_[chunk];
+            taken[table_[chunk]] = true;
+        }
         for (const bool alone : {true, false}) {
             for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
                 const std::uint32_t was = table_[chunk];
