@@ -99,11 +99,13 @@ MISTAKES = [
     ("the offset of a weight is lost", ENGINE, "+ weight_offset_[index(weight)];", "+ 0 * weight_offset_[index(weight)];"),
     ("nobody waits for the residents", ENGINE,
      "        for (const transport::Fetch& fetch : fetches) { tenants_[index(fetch.storage)].arrival = *arrival; }\n", ""),
-    ("slots lie one too far", SLAB, "free_[i] = first + (slots - 1 - i) * slot;", "free_[i] = first + (slots - i) * slot;"),
-    ("slots overlap", SLAB, "free_[i] = first + (slots - 1 - i) * slot;", "free_[i] = first + (slots - 1 - i) * (slot - 1);"),
-    ("a slot more than the budget has", SLAB, "(cap - padding(needs)) / slot);", "(cap - padding(needs)) / slot + 1);"),
+    ("slots lie one too far", SLAB, "static_cast<void*>(first_ + slot * slot_)", "static_cast<void*>(first_ + (slot + 1) * slot_)"),
+    ("slots overlap", SLAB, "static_cast<void*>(first_ + slot * slot_)", "static_cast<void*>(first_ + slot * slot_ - slot)"),
+    ("a piece more than the budget has", SLAB, "> cap_pieces_) { --slots; }", "> cap_pieces_ + 1) { --slots; }"),
+    ("memory goes back while a lease behind the slots is open", SLAB,
+     "            if (used_[slot]) { want(slot * slot_ / piece_, pieces_of(slot + 1)); }\n", ""),
     ("the cap is rounded up", ORDERED,
-     "cap_ = round_down(cap_bytes, device.pool_granularity());", "cap_ = round_up(cap_bytes + 1, device.pool_granularity());"),
+     "limit_ = round_down(cap_bytes, device.pool_granularity());", "limit_ = round_up(cap_bytes + 1, device.pool_granularity());"),
     ("what comes back is counted without its rounding", ORDERED, "requested_ -= occupied(bytes);", "requested_ -= bytes;"),
     ("what is handed out is not counted", ORDERED, "        requested_ += taken;\n", ""),
     ("neighbours on the host are taken for neighbours on the device", PINNED,
@@ -112,7 +114,7 @@ MISTAKES = [
      "host_[index(fetch.storage)] + fetch.offset_bytes;", "host_[index(fetch.storage)];"),
     ("a planned copy does not wait for its step", PLANNED, "(waits && after >= ended_)", "(waits && after > ended_)"),
     ("a leased chunk is given away", PLANNED, "(marks_[occupant] != epoch_ && !is_leased(occupant))", "(marks_[occupant] != epoch_)"),
-    ("leases off the plan are forgotten", PLANNED, "            ++unplanned_;\n", ""),
+    ("leases off the plan are forgotten", PLANNED, "unplanned_ > 0 || !guests_.empty();", "!guests_.empty();"),
 ]
 
 
@@ -129,10 +131,10 @@ def compiler(folder, cxx):
     return [cxx, "-std=c++20", "-O0", "-w", f"-I{folder / 'include'}", f"-I{ROOT}"]
 
 
-def build_and_run(folder, cxx):
+def build_and_run(folder, cxx, *flags):
     """None: it does not compile. True: the programs pass. Otherwise what they say."""
     program = folder / "program"
-    built = subprocess.run([*compiler(folder, cxx), "-include", folder / "common.hpp", ROOT / "tests/mutation/program.cpp", "-o", program],
+    built = subprocess.run([*compiler(folder, cxx), *flags, "-include", folder / "common.hpp", ROOT / "tests/mutation/program.cpp", "-o", program],
                            capture_output=True, text=True)
     if built.returncode != 0:
         return None, built.stderr
@@ -181,7 +183,7 @@ def main():
             right = path.read_text()
             try:
                 path.write_text(right.replace(old, new))
-                return mistake, *build_and_run(folder, arguments.cxx)
+                return mistake, *build_and_run(folder, arguments.cxx, "-DONLY_PLANNED" if header == PLANNED else "-DONLY_ONLINE")
             finally:
                 path.write_text(right)
                 folders.put(folder)
