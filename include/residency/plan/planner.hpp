@@ -353,7 +353,7 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
     bool found = false;
     for (std::size_t k = 0; k < images.size(); ++k) {
         // The aligned layout pays near the floor only, the packed one where the gaps of the grouped one matter.
-        if (budget < floors[k].chunks || (found && k == 1 && budget > floors[k].chunks * 3 / 2)) { continue; }
+        if (budget < floors[k].chunks || (found && k == 1 && budget > floors[k].chunks * 5 / 4)) { continue; }
         if (found && k == 2 && deficit(0) - deficit(2) <= deficit(0) / 50) { continue; }
         PlanData data;
         if (problem.cyclic) {

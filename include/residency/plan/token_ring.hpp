@@ -244,11 +244,11 @@ public:
             best_.found = false;
             tried_.clear();
             attempt(starts_from[k], found);
-            if (config_.thorough) { refine(k == 0 ? 2000000 : 500000); }
+            refine(!config_.thorough ? 100000 : k == 0 ? 2000000 : 500000);
             if (!answer.found || best_.seconds < answer.seconds * (1 - 3e-4)) { answer = best_; }
         }
         // A ring of one block, where a step that reads it is shorter than the call that the second block would cost.
-        if (config_.thorough && answer.seconds > config_.target_seconds * 1.01) {
+        if (answer.seconds > config_.target_seconds * 1.01) {
             const double stop = latency_ + *std::min_element(compute_.begin(), compute_.end());
             const double middle = (std::max)(1.0, std::sqrt(stop * rate_ * static_cast<double>(deficit_)));
             for (const double slots :
@@ -256,7 +256,7 @@ public:
                 best_.found = false;
                 alternate(static_cast<std::uint32_t>(slots));
                 if (!best_.found || best_.seconds > answer.seconds * 1.02) { continue; }
-                refine(100000);
+                refine(config_.thorough ? 100000 : 10000);
                 if (best_.seconds < answer.seconds * (1 - 3e-4)) { answer = best_; }
             }
         }
@@ -305,10 +305,25 @@ private:
             const double before = best_.seconds;
             return try_take(best_.slots, best_.rounds, best_.blocks, before) < before * (1 - 1e-7);
         };
+        // Calls that begin with each piece, of the best solution.
+        std::vector<std::uint8_t> begins;
+        const auto find_begins = [&] {
+            begins.assign(joins_.size(), 0);
+            std::size_t p = 0;
+            for (const std::uint32_t count : best_.call_pieces) {
+                begins[p] = 1;
+                p += count;
+            }
+        };
+        find_begins();
         const auto join = [&](std::size_t p) {
+            if (begins[p] == 0 && joins_[p] == 0) { return false; }
             joins_[p] ^= 1;
             take_ = take;
-            if (helps()) { return true; }
+            if (helps()) {
+                find_begins();
+                return true;
+            }
             joins_[p] ^= 1;
             return false;
         };
@@ -324,6 +339,7 @@ private:
                     take_[b] += x;
                     if (helps()) {
                         take = best_.take;
+                        find_begins();
                         return true;
                     }
                     if (ends()) { return false; }
@@ -347,7 +363,8 @@ private:
         choice.slots = slots_for(rounds);
         if (choice.blocks > choice.slots || !fits(choice.slots)) { return; }
         // More than a few pieces a step cost time and gain little.
-        const double most = (config_.thorough ? 6.0 : 3.0) * static_cast<double>(capacity_.size()) + 64;
+        const double most = config_.thorough ? (std::max)(3000.0, 6.0 * static_cast<double>(capacity_.size()))
+                                             : 3.0 * static_cast<double>(capacity_.size()) + 64;
         if (static_cast<double>(rounds) * choice.blocks > most) {
             choice.blocks = (std::min)(choice.blocks, (std::max)(2u, static_cast<std::uint32_t>(most / rounds)));
         }
@@ -407,7 +424,9 @@ private:
             able.push_back(i);
         }
         const std::size_t count = able.size();
-        if (pieces == 0 || count < pieces || count * count * pieces > 1500000) { return; }
+        if (pieces == 0 || count < pieces || count * count * pieces > (config_.thorough ? 1500000U : 150000U)) {
+            return;
+        }
         std::rotate(able.begin(), able.begin() + static_cast<std::ptrdiff_t>(start), able.end());
         const double call = latency_ + slots / rate_;
         const auto cost = [&](std::size_t from, std::size_t to) {  // from the end of one reader to the end of the next
@@ -456,6 +475,7 @@ private:
         take_.resize(n);
         // Chunks placed when the wish is scaled; stops once all pieces are placed.
         const auto run = [&](double scale) {
+            built_ += (n + sizes_.size()) / 4;
             std::size_t p = 0;
             while (p < sizes_.size() && sizes_[p] == 0) { ++p; }
             double credit = p < sizes_.size() ? phase * sizes_[p] : 0;
