@@ -104,9 +104,8 @@ public:
     /// Blocks until the token is there. `record`: for the timeline, kernel by kernel.
     Step step(std::span<const std::uint64_t> tokens, bool record = false) {
         const auto count = static_cast<std::uint32_t>(tokens.size());
-        if (passes_ == 1) {
-            weights_->set_schedule(make_schedule(model_, batch(1), work_.activations));
-        }  // from here on, token by token
+        // From the second pass on, token by token.
+        if (passes_ == 1) { weights_->set_schedule(make_schedule(model_, batch(1), work_.activations)); }
         Step result;
         result.is_disturbed = grow(position_ + count) || passes_ <= 1;
         const Activations& a = work_.activations;

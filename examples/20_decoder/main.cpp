@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -35,7 +36,7 @@ namespace {
 using encoder::text_of_bytes;
 
 struct Settings {
-    std::string model, generate, tokens, device = "auto", logits, expect, timeline, cache;
+    std::string model, generate, tokens, device = "auto", logits, expect, write, timeline, cache;
     std::vector<std::string> budgets{"50%"};
     std::uint32_t layers = 0, prompt_length = 0, new_tokens = 16;
     bool no_graph = false, verify = false;
@@ -172,6 +173,30 @@ struct Reference {
     }
 };
 
+/// Writes one of a run of ours, to compare another device with. Its tokens end where bf16 can no longer tell the best from the next one.
+void write_reference(const std::string& path, const Job& job, const Outcome& outcome) {
+    const auto line_of = [](const std::vector<std::uint64_t>& ids) {
+        std::string line;
+        for (const std::uint64_t id : ids) { line += (line.empty() ? "" : " ") + std::to_string(id); }
+        return line + "\n";
+    };
+    std::size_t certain = 0;
+    for (; certain < outcome.tokens.size(); ++certain) {
+        std::vector<float> logits = outcome.logits[certain];
+        double square = 0;
+        for (const float logit : logits) { square += double(logit) * double(logit); }
+        std::nth_element(logits.begin(), logits.begin() + 1, logits.end(), std::greater<>{});
+        if (double(logits[0] - logits[1]) < 0.05 * std::sqrt(square / double(logits.size()))) { break; }
+    }
+    if (certain == 0) {
+        refuse("--write-reference: the first token is not clear enough to compare with: give other --tokens");
+    }
+    std::string text = "# A prompt, its greedy tokens, and the logits after the prompt.\n" + line_of(job.prompt) +
+                       line_of({outcome.tokens.begin(), outcome.tokens.begin() + std::ptrdiff_t(certain)});
+    for (const float logit : outcome.logits.front()) { text += text_of(double(logit), "%.6g\n"); }
+    residency::unwrap(residency::detail::write_file(path, std::as_bytes(std::span{text})));
+}
+
 void check_reference(const Outcome& outcome, const Reference& reference, Checks& checks) {
     const std::vector<float>& logits = outcome.logits.front();
     if (reference.logits.size() != logits.size()) {
@@ -217,7 +242,8 @@ int decode(const Settings& settings) {
     constexpr std::uint64_t small = std::uint64_t{1}
                                     << 30U;  // bytes of weights that are run once more without being asked
     job.with_resident = settings.verify || model.catalog.streamed_bytes() <= small;
-    job.keep_logits = job.with_resident || !settings.logits.empty() || !settings.expect.empty();
+    job.keep_logits =
+        job.with_resident || !settings.logits.empty() || !settings.expect.empty() || !settings.write.empty();
 
     std::error_code ignored;  // the timeline cannot be written then, which says so
     std::filesystem::create_directories(std::filesystem::path{settings.timeline}.parent_path(), ignored);
@@ -262,6 +288,7 @@ int decode(const Settings& settings) {
         checks.check(results.reports.empty(), "the simulated device saw no access out of order" +
                                                   (results.reports.empty() ? "" : ": " + results.reports.front()));
     }
+    if (!settings.write.empty()) { write_reference(settings.write, job, first); }
     if (!settings.logits.empty()) {
         std::vector<float> all;
         for (const auto& each : first.logits) { all.insert(all.end(), each.begin(), each.end()); }
@@ -309,6 +336,7 @@ int main(int argc, char** argv) {
     app.add_flag("--verify", settings.verify, "compare with everything resident; small models always are");
     app.add_option("--logits", settings.logits, "write the logits of every pass to this file, as float32");
     app.add_option("--expect", settings.expect, "a prompt, and what has to come of it, as reference.py writes it");
+    app.add_option("--write-reference", settings.write, "write such a reference of this run");
     app.add_option("--timeline", settings.timeline, "the file for the timeline; by default in the cache");
     app.add_option("--cache", settings.cache, "where generated models are kept")->capture_default_str();
     try {

@@ -7,7 +7,7 @@ program=$1 folder=$2 source=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$folder"
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-cache=$folder failed=0
+cache=$folder device=simulated failed=0
 
 # expect EXIT PATTERN... -- ARGUMENT...: runs it, and looks for every pattern in what it prints.
 expect() {
@@ -15,7 +15,7 @@ expect() {
     shift
     while [[ $1 != -- ]]; do patterns+=("$1"); shift; done
     shift
-    output=$("$program" --device simulated --cache "$cache" "$@" 2>"$folder/stderr")
+    output=$("$program" --device "$device" --cache "$cache" "$@" 2>"$folder/stderr")
     status=$?
     if [[ $exit -eq 2 && $(wc -l <"$folder/stderr") -ne 1 ]]; then
         printf 'FAILED: %s: not one line of message\n' "$*"
@@ -46,6 +46,8 @@ expect 0 '^tokens +[0-9]+(,[0-9]+){15}$' '; 0 were launched as a graph' -- --no-
 expect 0 'is clamped to the [0-9]+ bytes' -- --budget 300% --new 4 --logits "$folder/logits"
 if [[ $(wc -c <"$folder/logits") -ne $((4 * 256 * 4)) ]]; then echo 'FAILED: the file of logits has another size'; failed=1; fi
 expect 0 'prompt +300 tokens' '✓ 0: tokens and logits of all 20 passes' -- --prompt-length 300 --new 20 --budget 40% 0
+expect 0 -- --generate-model tiny-qwen2 --tokens 5,6,7,8 --write-reference "$folder/own.txt"
+expect 0 '0.00 % from those' '✓ the [0-9]+ tokens equal' -- --generate-model tiny-qwen2 --expect "$folder/own.txt" --budget 0
 expect 1 '✗ FAILED: the logits' -- --generate-model tiny --expect "$source/reference/tiny-bias.txt"
 
 # The same model in shards, and one with an end of the text.
@@ -134,4 +136,19 @@ cache=$folder/full
 mkdir -p "$cache/tiny"
 ln -s /dev/full "$cache/tiny/model.safetensors.part"
 expect 2 'No space left on device.*make room, or name another folder with --model' --
+
+# The same on a GPU, where there is one: against transformers, and where heads are wide, against the simulated device.
+cache=$folder device=cuda
+if "$program" --device cuda --cache "$folder" --new 1 --budget 0 --generate-model tiny >"$folder/stdout" 2>"$folder/stderr"; then
+    for shape in tiny tiny-llama3 tiny-bias tiny-qwen2 tiny-qwen3; do
+        expect 0 '✓ the logits after the prompt are' '✓ the 24 tokens equal' '✓ 0: tokens and logits of all 24 passes' \
+            -- --generate-model "$shape" --expect "$source/reference/$shape.txt" --budget 0 --new 24
+    done
+    "$program" --device simulated --cache "$folder" --generate-model small --prompt-length 150 --new 12 --budget 50% \
+        --write-reference "$folder/small.txt" >/dev/null || failed=1
+    expect 0 '✓ the logits after the prompt are' '✓ the [0-9]+ tokens equal' '✓ 30%: tokens and logits of all 300 passes' \
+        -- --generate-model small --expect "$folder/small.txt" --budget 90% 75% 50% 30% 0 --new 300
+else
+    printf 'skipped on a GPU: %s\n' "$(cat "$folder/stderr")"
+fi
 exit $failed
