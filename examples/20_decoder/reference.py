@@ -6,8 +6,8 @@
     reference.py PROGRAM [--work FOLDER] [--write] [--shapes a,b] [--new 24] [-- ARGUMENT...]
 
 needs torch, transformers, safetensors and numpy (pip install torch transformers safetensors). PROGRAM is the built decoder; it
-generates the checkpoints, whose tensors are made a second time here by the formula of generate.hpp and have to be equal. What
-follows -- goes to PROGRAM. With --write, transformers' numbers become reference/SHAPE.txt.
+generates the checkpoints, whose tensors are made a second time here by the formula of generate.hpp and have to be equal; those named
+saved-… are written by transformers. What follows -- goes to PROGRAM. With --write, transformers' numbers become reference/SHAPE.txt.
 
 The logits of every pass are compared: those of PROGRAM and those of transformers in bf16, each with transformers in float32 on the same
 tokens. PROGRAM may be off by what bf16 costs transformers itself, and a half more.
@@ -21,6 +21,7 @@ import tempfile
 
 import numpy as np
 import torch
+import transformers
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
@@ -31,6 +32,9 @@ PROMPTS = {
     "tiny-bias": [86, 85, 109, 137, 170, 130, 188, 173, 174, 58],
     "tiny-qwen2": [136, 49, 194, 176, 248, 120, 33, 20, 43, 68],
     "tiny-qwen3": [37, 137, 36, 38, 11, 5, 148, 183, 252, 240],
+    "saved-llama": [7, 14, 21, 28, 35, 42],
+    "saved-qwen2": [8, 61, 201, 19, 150, 77],
+    "saved-qwen3": [7, 14, 21, 28, 35, 42],
 }
 
 
@@ -72,14 +76,36 @@ def logits_of(model, prompt, tokens):
         return model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 :].float()
 
 
+def save(family, folder):
+    """A checkpoint as transformers itself writes it, one of them in shards."""
+    shape = dict(vocab_size=300, hidden_size=64, intermediate_size=176, num_hidden_layers=3, num_attention_heads=4,
+                 num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.15)
+    torch.manual_seed(3)
+    if family == "llama":
+        scaling = dict(rope_type="llama3", rope_theta=50000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                       original_max_position_embeddings=32)
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, rope_parameters=scaling))
+    elif family == "qwen2":
+        model = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**shape, tie_word_embeddings=True))
+    else:
+        model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**shape, head_dim=32))
+    model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="100KB" if family == "llama" else "1GB")
+
+
 def compare(shape, arguments, folder, program):
     model, prompt = folder / shape, PROMPTS.get(shape, PROMPTS["tiny"])
-    run = [program, "--generate-model", shape, "--model", str(model), "--cache", str(folder), "--new", str(arguments.new)]
+    run = [program, "--model", str(model), "--cache", str(folder), "--new", str(arguments.new)]
     run += ["--tokens", ",".join(map(str, prompt)), "--logits", str(folder / "logits"), *arguments.rest]
+    is_saved = shape.startswith("saved-")
+    if is_saved:
+        save(shape.removeprefix("saved-"), model)
+    else:
+        run += ["--generate-model", shape]
     output = subprocess.run(run, capture_output=True, text=True)
     if output.returncode != 0:
         sys.exit(f"{' '.join(run)}: exit {output.returncode}\n{output.stdout}{output.stderr}")
-    check_tensors(model)
+    if not is_saved:
+        check_tensors(model)
     line = next(line for line in output.stdout.splitlines() if line.startswith("tokens "))
     tokens = [int(token) for token in line.split()[1].split(",")]
     ours = torch.from_numpy(np.fromfile(folder / "logits", dtype=np.float32).reshape(len(tokens), -1))
@@ -101,7 +127,7 @@ def compare(shape, arguments, folder, program):
         at = next(i for i in range(len(tokens)) if tokens[i] != greedy[i])
         best = truth[at].topk(2)
         print(f"             at {at}: {tokens[at]} for {greedy[at]}; float32 has {best.indices.tolist()} with {best.values.tolist()}")
-    if arguments.write:
+    if arguments.write and not is_saved:
         path = pathlib.Path(__file__).parent / "reference" / f"{shape}.txt"
         with open(path, "w") as file:
             file.write(f"# {shape}, by reference.py: a prompt, its greedy tokens (transformers in bf16), and the logits after the\n")

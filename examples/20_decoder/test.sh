@@ -52,7 +52,7 @@ expect 1 '✗ FAILED: the logits' -- --generate-model tiny --expect "$source/ref
 
 # The same model in shards, and one with an end of the text.
 if command -v python3 >/dev/null; then
-    mkdir "$folder/shards" "$folder/ending"
+    mkdir "$folder/shards"
     python3 - "$folder/tiny" "$folder/shards" <<'PYTHON' || failed=1
 import json, struct, sys
 data = open(sys.argv[1] + "/model.safetensors", "rb").read()
@@ -75,6 +75,7 @@ PYTHON
     rm "$folder/shards/model-1.safetensors"
     expect 2 'model-1.safetensors' -- --model "$folder/shards"
 fi
+mkdir "$folder/ending"
 second=$(sed -n 4p "$source/reference/tiny.txt" | cut -d' ' -f2)
 ln -s "$folder/tiny/model.safetensors" "$folder/ending"
 sed "s/\"eos_token_id\": null/\"eos_token_id\": [7, $second]/" "$folder/tiny/config.json" >"$folder/ending/config.json"
