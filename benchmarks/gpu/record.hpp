@@ -4,16 +4,15 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
 
-/// What the GPU benchmarks share: timing, and the records that they leave in benchmarks/results.
+#include "benchmarks/record.hpp"
+
+/// The same for those that measure on a GPU.
 namespace bench {
 
 /// Ends the program with the call, where a CUDA call of the benchmark itself fails.
@@ -23,31 +22,6 @@ inline void require(cudaError_t code, const char* call, const char* file, int li
     std::exit(1);
 }
 #define BENCH_CUDA(call) ::bench::require((call), #call, __FILE__, __LINE__)
-
-/// The value of a Result, or the end of the program with its error.
-template <class R>
-decltype(auto) require(R&& result, const char* call) {
-    if (!result) {
-        std::fprintf(stderr, "%s: %s\n", call, result.error().message().c_str());
-        std::exit(1);
-    }
-    if constexpr (requires { *result; }) { return *std::forward<R>(result); }
-}
-#define BENCH_RESULT(call) ::bench::require((call), #call)
-
-template <class T>
-[[nodiscard]] T median(std::vector<T> values) {
-    std::ranges::sort(values);
-    return values[values.size() / 2];
-}
-
-/// Seconds on the host.
-template <class Work>
-[[nodiscard]] double host_seconds(Work&& work) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 /// Seconds between two events around what `work` enqueues. The host waits for the end.
 class StreamTimer {
@@ -86,73 +60,16 @@ private:
     cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-/// Collects records and writes them as <RESIDENCY_RESULTS or benchmarks/results>/<file>.json at its end. The commit comes
-/// from RESIDENCY_COMMIT.
-class Records {
+/// Records that name the current GPU.
+class Records : public HostRecords {
 public:
-    Records(std::string file, int argc, char** argv) : file_{std::move(file)} {
-        for (int i = 0; i < argc; ++i) { command_ += (i == 0 ? "" : " ") + std::string{argv[i]}; }
-        if (const char* command = std::getenv("RESIDENCY_COMMAND")) { command_ = command; }
-        if (const char* commit = std::getenv("RESIDENCY_COMMIT")) { commit_ = commit; }
+    Records(std::string file, int argc, char** argv) : HostRecords{std::move(file), argc, argv} {
         int device = 0;
         cudaDeviceProp properties{};
         if (cudaGetDevice(&device) == cudaSuccess && cudaGetDeviceProperties(&properties, device) == cudaSuccess) {
             gpu_ = properties.name;
         }
-        const std::time_t now = std::time(nullptr);
-        std::tm utc{};
-        char text[32];
-        gmtime_r(&now, &utc);
-        std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-        date_ = text;
     }
-    Records(const Records&) = delete;
-    Records& operator=(const Records&) = delete;
-    ~Records() { write(); }
-
-    /// `target`: as ">= 40", or empty for a figure that nothing is asked of.
-    void add(const std::string& name, double value, const std::string& unit, const std::string& target = "") {
-        bool met = true;
-        double wanted = 0;
-        if (std::sscanf(target.c_str(), ">= %lf", &wanted) == 1) { met = value >= wanted; }
-        if (std::sscanf(target.c_str(), "<= %lf", &wanted) == 1) { met = value <= wanted; }
-        std::printf("%-52s %12.4g %-10s %s%s\n", name.c_str(), value, unit.c_str(), target.c_str(),
-                    target.empty() ? "" : (met ? "  met" : "  MISSED"));
-        std::fflush(stdout);
-        char number[32];
-        std::snprintf(number, sizeof number, "%.6g", value);
-        entries_.push_back("  {\"name\": " + quoted(name) + ", \"value\": " + number + ", \"unit\": " + quoted(unit) +
-                           ", \"target\": " + quoted(target) + ", \"command\": " + quoted(command_) + ", \"commit\": " +
-                           quoted(commit_) + ", \"gpu\": " + quoted(gpu_) + ", \"date\": " + quoted(date_) + "}");
-    }
-    void write() {
-        if (entries_.empty()) { return; }
-        const char* folder = std::getenv("RESIDENCY_RESULTS");
-        const std::string path = std::string{folder != nullptr ? folder : "benchmarks/results"} + "/" + file_ + ".json";
-        std::FILE* out = std::fopen(path.c_str(), "w");
-        if (out == nullptr) {
-            std::fprintf(stderr, "cannot write %s: make its folder, or name one in RESIDENCY_RESULTS\n", path.c_str());
-            return;
-        }
-        std::fputs("[\n", out);
-        for (std::size_t i = 0; i < entries_.size(); ++i) {
-            std::fprintf(out, "%s%s\n", entries_[i].c_str(), i + 1 < entries_.size() ? "," : "");
-        }
-        std::fputs("]\n", out);
-        std::fclose(out);
-    }
-
-private:
-    static std::string quoted(const std::string& text) {
-        std::string out = "\"";
-        for (const char c : text) {
-            if (c == '"' || c == '\\') { out += '\\'; }
-            if (static_cast<unsigned char>(c) >= 0x20) { out += c; }
-        }
-        return out + "\"";
-    }
-    std::string file_, command_, commit_ = "unknown", gpu_ = "none", date_;
-    std::vector<std::string> entries_;
 };
 
 }  // namespace bench

@@ -1,0 +1,343 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// The tiers of the host without a GPU: the simulated device copies real bytes, and the host works on them. What is measured is
+// the host's time: reading from the disk against a plain direct reader, what reading ahead gains where the host pauses between
+// passes, a first pass while the model loads against one after it, and the memory that a load takes.
+// Arguments: MiB (default 512), folder for the file (default /tmp), rounds (default 9).
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/direct_reader.hpp"
+#include "benchmarks/record.hpp"
+#include "residency/core/residency.hpp"
+#include "residency/device/simulated.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/format/safetensors.hpp"
+#include "residency/format/safetensors_writer.hpp"
+#include "residency/host/loading.hpp"
+#include "residency/model/schedule_builder.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "residency/transport/staged.hpp"
+
+namespace {
+
+using residency::Catalog;
+using residency::Schedule;
+using residency::SimulatedDevice;
+using residency::Status;
+using residency::StorageId;
+using residency::WeightId;
+using Staged = residency::transport::Staged<SimulatedDevice>;
+
+constexpr std::uint64_t tensor_bytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t slot_bytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t ring_bytes = std::uint64_t{128} << 20;
+constexpr std::uint64_t ahead_ring_bytes = std::uint64_t{256} << 20;
+constexpr unsigned threads = 8;
+
+/// The same transport, silent about what it could read ahead.
+class NeverAhead {
+public:
+    using Config = Staged::Config;
+    static constexpr bool capturable = false;
+
+    NeverAhead() = default;
+    explicit NeverAhead(Config config) : staged_{std::move(config)} {}
+    [[nodiscard]] Status open(SimulatedDevice& device, const Catalog& catalog) { return staged_.open(device, catalog); }
+    [[nodiscard]] Status enqueue(std::span<const residency::transport::Fetch> fetches, SimulatedDevice::Stream stream) {
+        return staged_.enqueue(fetches, stream);
+    }
+    [[nodiscard]] Status status() const { return staged_.status(); }
+    void close() noexcept { staged_.close(); }
+
+private:
+    Staged staged_;
+};
+
+template <class Transport>
+using Planned = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                     residency::pool::Virtual<SimulatedDevice>, Transport>;
+
+SimulatedDevice::Config plain_device() {
+    SimulatedDevice::Config config;
+    config.checker = false;
+    return config;
+}
+
+void make_model(const std::string& path, std::uint64_t tensors) {
+    std::vector<residency::format::SafetensorsTensor> list;
+    for (std::uint64_t i = 0; i < tensors; ++i) {
+        list.push_back({"layers." + std::to_string(i) + ".weight", residency::dtype::bf16, {tensor_bytes / 2}});
+    }
+    auto writer = BENCH_RESULT(residency::format::SafetensorsWriter::try_create(path, list));
+    std::vector<std::uint64_t> block(tensor_bytes / 8);
+    for (std::uint64_t i = 0; i < tensors; ++i) {
+        for (std::uint64_t k = 0; k < block.size(); ++k) { block[k] = (i * block.size() + k) * 0x9E3779B97F4A7C15U; }
+        BENCH_RESULT(writer.try_append(std::as_bytes(std::span{block})));
+    }
+    BENCH_RESULT(writer.try_finish());
+}
+
+Schedule in_order(const Catalog& catalog) {
+    residency::ScheduleBuilder builder{catalog};
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) { builder.step({WeightId{i}}); }
+    return BENCH_RESULT(builder.try_build());
+}
+
+/// GB/s of everything through the ring, once.
+double staged_rate(const Catalog& catalog, unsigned file_threads) {
+    SimulatedDevice device{plain_device()};
+    auto* const place = static_cast<std::byte*>(BENCH_RESULT(device.allocate(tensor_bytes)));
+    const auto stream = BENCH_RESULT(device.create_stream());
+    Staged::Config config;
+    config.slot_bytes = slot_bytes;
+    config.ring_bytes = ring_bytes;
+    config.threads = file_threads;
+    config.file_access = residency::host::FileAccess::direct;
+    Staged staged{config};
+    BENCH_RESULT(staged.open(device, catalog));
+    if (!staged.statistics().direct_io) {
+        std::fprintf(stderr, "no direct reads\n");
+        std::exit(1);
+    }
+    const double seconds = bench::host_seconds([&] {
+        for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+            const residency::transport::Fetch fetch{StorageId{i}, 0, tensor_bytes, place};
+            BENCH_RESULT(staged.enqueue({&fetch, 1}, stream));
+        }
+        BENCH_RESULT(device.synchronize(stream));
+    });
+    BENCH_RESULT(staged.status());
+    staged.close();
+    BENCH_RESULT(device.deallocate(place));
+    BENCH_RESULT(device.destroy_stream(stream));
+    return static_cast<double>(catalog.total_bytes()) / seconds / 1e9;
+}
+
+/// Of the file's pages, how many are in the page cache.
+double cached_share(const std::string& path, std::uint64_t bytes) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    std::vector<unsigned char> pages((bytes + 4095) / 4096);
+    if (fd < 0 || at == MAP_FAILED || ::mincore(at, bytes, pages.data()) != 0) { std::exit(1); }
+    ::munmap(at, bytes);
+    ::close(fd);
+    const auto there = std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; });
+    return static_cast<double>(there) / static_cast<double>(pages.size());
+}
+
+/// What a step does with its bytes once they are on the device: reads them on a core of the host, waits, or nothing.
+struct Work {
+    bool reads = false;
+    std::chrono::duration<double> waits{};
+};
+
+/// The work is the host's, outside of the simulated device, which lets one thread in at a time.
+template <class Weights>
+void run_pass(Weights& weights, SimulatedDevice::Stream stream, Work work, std::uint64_t& sum) {
+    auto pass = BENCH_RESULT(weights.try_begin(stream));
+    for (const Schedule::Step& step : weights.schedule()) {
+        auto lease = BENCH_RESULT(pass.try_acquire(step));
+        if (!work.reads && work.waits.count() == 0) { continue; }
+        BENCH_RESULT(weights.device().synchronize(stream));
+        for (const WeightId id : step.weights) {
+            const std::span<const std::byte> bytes = lease.bytes(id);
+            const auto* const words = reinterpret_cast<const std::uint64_t*>(bytes.data());
+            for (std::size_t i = 0; work.reads && i < bytes.size() / 8; ++i) { sum += words[i]; }
+        }
+        std::this_thread::sleep_for(work.waits);
+    }
+    BENCH_RESULT(pass.try_end());
+}
+
+template <class Transport>
+typename Planned<Transport>::Options options(const Catalog& catalog, std::uint64_t budget, std::uint64_t ring) {
+    typename Planned<Transport>::Options options;
+    options.budget = residency::Budget::bytes(budget);
+    options.schedule = in_order(catalog);
+    options.policies.link = residency::plan::Link{};
+    options.transport.slot_bytes = slot_bytes;
+    options.transport.ring_bytes = ring;
+    options.transport.threads = threads;
+    options.transport.file_access = residency::host::FileAccess::direct;
+    return options;
+}
+
+/// Seconds a pass from the disk, after one that is not counted, where the host does something else between passes. That time does
+/// not count.
+template <class Transport>
+double paused_pass_seconds(const Catalog& catalog, double pause_seconds, int passes) {
+    SimulatedDevice device{plain_device()};
+    const auto stream = BENCH_RESULT(device.create_stream());
+    std::uint64_t sum = 0;
+    double seconds = 0;
+    {
+        auto weights = BENCH_RESULT(Planned<Transport>::try_create(
+            device, catalog, options<Transport>(catalog, 4 * tensor_bytes, ahead_ring_bytes)));
+        for (int pass = 0; pass <= passes; ++pass) {
+            const double taken = bench::host_seconds([&] {
+                run_pass(weights, stream, {}, sum);
+                BENCH_RESULT(device.synchronize(stream));
+            });
+            if (pass > 0) { seconds += taken; }
+            std::this_thread::sleep_for(std::chrono::duration<double>(pause_seconds));
+        }
+        BENCH_RESULT(weights.try_drain());
+    }
+    BENCH_RESULT(device.destroy_stream(stream));
+    return seconds / passes;
+}
+
+/// Seconds from nothing to the end of the first pass. With a pace the file gives one tensor in that time, and a step takes as
+/// long; without one both go as fast as the machine does.
+double first_pass_seconds(const Catalog& catalog, bool overlapped, std::chrono::duration<double> pace) {
+    SimulatedDevice device{plain_device()};
+    const auto stream = BENCH_RESULT(device.create_stream());
+    std::uint64_t sum = 0;
+    residency::host::LoadOptions load;
+    load.schedule = in_order(catalog);
+    const auto begin = std::chrono::steady_clock::now();
+    if (pace.count() > 0) {
+        load.threads = 1;
+        load.progress = [&](const residency::host::LoadProgress& progress) {
+            const auto due = pace * (static_cast<double>(progress.loaded_bytes) / static_cast<double>(tensor_bytes));
+            std::this_thread::sleep_until(begin + std::chrono::duration_cast<std::chrono::nanoseconds>(due));
+            return true;
+        };
+    }
+    if (overlapped) { load.pinning = residency::host::Pinning::after_loading; }
+    auto settings = options<Staged>(catalog, 4 * tensor_bytes, ring_bytes);
+    settings.transport.threads = 0;
+    double seconds = 0;
+    {
+        std::optional<Planned<Staged>> weights;
+        std::shared_ptr<residency::host::Loading> loading;
+        seconds = bench::host_seconds([&] {
+            loading = BENCH_RESULT(residency::host::Loading::try_start(device, catalog, load));
+            if (overlapped) {
+                settings.transport.loading = loading;
+            } else {
+                BENCH_RESULT(loading->wait());
+            }
+            weights.emplace(BENCH_RESULT(Planned<Staged>::try_create(device, loading->catalog(), std::move(settings))));
+            run_pass(*weights, stream, {pace.count() == 0, pace}, sum);
+            BENCH_RESULT(device.synchronize(stream));
+        });
+        BENCH_RESULT(loading->wait());
+        BENCH_RESULT(weights->try_drain());
+    }
+    BENCH_RESULT(device.destroy_stream(stream));
+    return seconds;
+}
+
+/// The most that the process has had beyond what it has now, while it loads, over the weights.
+double peak_of_load(const Catalog& catalog) {
+    const auto status = [](const char* key) {
+        const auto kib =
+            residency::host::detail::number_after(residency::host::detail::read_system_file("/proc/self/status"), key);
+        return static_cast<double>(kib.value_or(0)) * 1024;
+    };
+    std::ofstream{"/proc/self/clear_refs"} << 5 << std::flush;
+    const double before = status("VmRSS:");
+    SimulatedDevice device{plain_device()};
+    const auto loaded = BENCH_RESULT(residency::host::try_load(device, catalog));
+    return (status("VmHWM:") - before) / static_cast<double>(catalog.total_bytes());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    bench::HostRecords records{"host-tiers", argc, argv};
+    const std::uint64_t tensors = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 512) / 32;
+    const std::string path = std::string{argc > 2 ? argv[2] : "/tmp"} + "/residency-host-tiers.safetensors";
+    const int rounds = argc > 3 ? std::atoi(argv[3]) : 9;
+    make_model(path, tensors);
+    const Catalog catalog = BENCH_RESULT(BENCH_RESULT(residency::format::try_read_safetensors(path)).try_catalog());
+    {
+        // Into memory of the same kind: reads into small pages that nothing has touched yet take twice the time. Which of the two
+        // reads first changes from round to round: what is below a virtual disk has caches of its own.
+        SimulatedDevice device{plain_device()};
+        auto* const memory = static_cast<std::byte*>(BENCH_RESULT(device.allocate_host(ring_bytes + 4096)));
+        auto* const aligned = memory + (4096 - reinterpret_cast<std::uintptr_t>(memory) % 4096) % 4096;
+        std::fill(aligned, aligned + ring_bytes, std::byte{1});
+        const auto plain = [&] {
+            bench::drop_cache(path);
+            return bench::plain_direct_rate(path, catalog.total_bytes(), slot_bytes, threads, {aligned, ring_bytes});
+        };
+        const auto staged = [&] {
+            bench::drop_cache(path);
+            return staged_rate(catalog, threads);
+        };
+        static_cast<void>(plain());
+        static_cast<void>(staged());
+        std::vector<double> ours, theirs, ratios;
+        for (int round = 0; round < rounds; ++round) {
+            if (round % 2 == 0) { theirs.push_back(plain()); }
+            ours.push_back(staged());
+            if (round % 2 != 0) { theirs.push_back(plain()); }
+            ratios.push_back(ours.back() / theirs.back());
+        }
+        records.add("disk.cached_afterwards", cached_share(path, catalog.total_bytes()), "of the file", "<= 0.01");
+        records.add("disk.staged", bench::median(ours), "GB/s");
+        records.add("disk.plain_direct_reader", bench::median(theirs), "GB/s");
+        records.add("disk.ratio", bench::median(ratios), "times", ">= 0.95");
+
+        BENCH_RESULT(device.deallocate_host(memory));
+
+        const double pause = static_cast<double>(ahead_ring_bytes) / (bench::median(ours) * 1e9);
+        std::vector<double> gains;
+        for (int round = 0; round < rounds; ++round) {
+            const bool ahead_first = round % 2 == 0;
+            const double first = ahead_first ? paused_pass_seconds<Staged>(catalog, pause, 3)
+                                             : paused_pass_seconds<NeverAhead>(catalog, pause, 3);
+            const double second = ahead_first ? paused_pass_seconds<NeverAhead>(catalog, pause, 3)
+                                              : paused_pass_seconds<Staged>(catalog, pause, 3);
+            gains.push_back(ahead_first ? second / first : first / second);
+        }
+        records.add("disk.read_ahead.pass_time_without_over_with", bench::median(gains), "times");
+    }
+    enum class Source : std::uint8_t { cached, cold, paced };
+    for (const Source source : {Source::cached, Source::cold, Source::paced}) {
+        const std::chrono::duration<double> pace{source == Source::paced ? 0.2 : 0};
+        std::vector<double> ratios, after, during;
+        for (int round = 0; round < (source == Source::paced ? 3 : rounds); ++round) {
+            for (const bool overlapped : {round % 2 == 0, round % 2 != 0}) {
+                bench::drop_cache(path);
+                if (source != Source::cold) {
+                    std::ifstream file{path, std::ios::binary};
+                    std::vector<char> block(slot_bytes);
+                    while (file.read(block.data(), static_cast<std::streamsize>(block.size()))) {}
+                }
+                (overlapped ? during : after).push_back(first_pass_seconds(catalog, overlapped, pace));
+            }
+            ratios.push_back(after.back() / during.back());
+        }
+        constexpr const char* names[] = {"cached", "cold", "paced"};
+        const std::string name = std::string{"first_pass."} + names[static_cast<int>(source)];
+        records.add(name + ".after_loading", bench::median(after), "s");
+        records.add(name + ".while_loading", bench::median(during), "s");
+        // Where reading is work for the same few cores as the steps, there is nothing to win by doing both at once.
+        records.add(name + ".after_over_while", bench::median(ratios), "times",
+                    source == Source::paced ? ">= 1.5" : "");
+    }
+    records.add("loading.peak_memory", peak_of_load(catalog), "of the weights", "<= 1.02");
+    ::unlink(path.c_str());
+    return 0;
+}
