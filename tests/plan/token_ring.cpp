@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/draft.hpp"
@@ -78,4 +82,66 @@ TEST_CASE("a thorough search is no slower than a quick one") {
         const double thorough = plan::TokenRing{problem, image, hold, budget, {.thorough = true}}.search().seconds;
         CHECK(thorough <= quick * (1 + 3e-3));
     }
+}
+
+TEST_CASE("where some steps are short a ring of one block is faster than any call more") {
+    // Every other step is as good as instant, so that a call that waits for it costs less than a second one.
+    plan::Problem problem;
+    for (std::uint32_t i = 0; i < 60; ++i) {
+        problem.storage_bytes.push_back(8 * problem.chunk_bytes);
+        problem.add_step({&i, 1});
+        problem.compute_seconds.push_back(i % 2 == 0 ? 1e-8 : 20e-6);
+    }
+    problem.budget_bytes = 440 * problem.chunk_bytes;
+    const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
+    const std::vector<bool> hold(image.cells.size(), false);
+    plan::TokenRing ring{problem, image, hold, 440, {}};
+    const plan::RingSolution found = ring.search();
+    REQUIRE(found.found);
+    CHECK(found.line.calls.size() <= 40);
+    plan::PlanData data = plan::assemble(problem, image, ring.draft(found), false);
+    data.budget_bytes = problem.budget_bytes;
+    CHECK(plan::check(plan::Plan{data}, problem).has_value());
+    const double a = problem.link.latency_seconds + 1e-8, p = problem.link.bytes_per_second,
+                 d = 40.0 * static_cast<double>(problem.chunk_bytes);
+    CHECK(found.seconds <= 1.02 * (d / p + 2 * std::sqrt(a * d / p) + a));
+}
+
+TEST_CASE("one call may serve several steps; what it waits for comes before all of them") {
+    int several = 0;
+    for (std::uint64_t seed = 40; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        const plan::Problem problem = ring_problem(dice, 50, 0.02 + 0.3 * dice.real(), 0.5 + 0.4 * dice.real());
+        const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
+        const std::vector<bool> hold(image.cells.size(), false);
+        plan::TokenRing ring{problem, image, hold, problem.budget_bytes / problem.chunk_bytes, {}};
+        const plan::RingSolution found = ring.search();
+        REQUIRE(found.found);
+        plan::PlanData data = plan::assemble(problem, image, ring.draft(found), false);
+        data.budget_bytes = problem.budget_bytes;
+        for (const plan::Call& call : data.calls) {
+            std::uint32_t last = 0;
+            for (std::uint32_t k = call.copies_begin; k < call.copies_end; ++k) {
+                last = std::max(last, data.copies[k].needed_by);
+            }
+            several += last != call.needed_by ? 1 : 0;
+            CHECK((call.wait.pass < 0 || call.wait.step < call.needed_by));
+        }
+        CHECK(plan::check(plan::Plan{data}, problem).has_value());
+    }
+    CHECK(several > 0);
+}
+
+TEST_CASE("the search ends near its target, with less work") {
+    Dice dice{70};
+    const plan::Problem problem = ring_problem(dice, 80, 0.3, 0.6);
+    const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
+    const std::vector<bool> hold(image.cells.size(), false);
+    const std::uint64_t budget = problem.budget_bytes / problem.chunk_bytes;
+    plan::TokenRing free{problem, image, hold, budget, {}};
+    const double best = free.search().seconds;
+    plan::TokenRing aimed{problem, image, hold, budget, {.target_seconds = best * 1.01}};
+    CHECK(aimed.search().seconds <= best * 1.012);
+    CHECK(aimed.work() < free.work());
 }

@@ -63,27 +63,36 @@ public:
         return true;
     }
 
-    /// Most bytes that a pass can stream through a ring without a stall; fills stream().
+    /// Most bytes that a pass can stream through a ring without a stall; fills stream(). Laps repeat until one is like the one
+    /// before; where laps go on taking turns, their mean streams as much, the constraints being convex.
     double without_stall(double ring) {
         const std::size_t n = bytes_.size();
+        constexpr int laps = 16, settled = 8;
+        mean_.assign(n, 0.0);
         double floor = std::numeric_limits<double>::infinity();
-        double streamed = 0, time = 0, last_lap = -1;
-        for (int lap = 0; lap < 12; ++lap) {
-            const double at_start = streamed;
+        double streamed = 0, time = 0, change = 1;
+        for (int lap = 0; lap < laps && change > 0; ++lap) {
+            change = 0;
             for (std::size_t i = 0; i < n; ++i) {
                 const double next = (std::max)(
                     streamed, (std::min)({streamed + bytes_[i], streamed + ring, ring + rate_ * time + floor}));
-                stream_[i] = next - streamed;
+                const double step = next - streamed;
+                if (lap == 0 || step > stream_[i] + 1e-9 * ring || step < stream_[i] - 1e-9 * ring) { change = 1; }
+                stream_[i] = step;
+                if (lap >= settled) { mean_[i] += step / (laps - settled); }
                 time += compute_[i];
                 floor = (std::min)(floor, streamed - rate_ * time);
                 streamed = next;
             }
-            const double sum = streamed - at_start;
-            if (last_lap >= 0 && sum >= last_lap * (1 - 1e-12)) { break; }
-            last_lap = sum;
         }
+        if (change > 0) { stream_ = mean_; }
         double sum = 0;
         for (const double r : stream_) { sum += r; }
+        const double most = rate_ * total_compute_;  // a ring that is nearly everything takes many laps to be full
+        if (sum > most) {
+            for (double& r : stream_) { r *= most / sum; }
+            sum = most;
+        }
         return sum;
     }
 
@@ -95,7 +104,7 @@ public:
 private:
     std::span<const double> bytes_, compute_;
     double rate_ = 0, total_compute_ = 0, total_bytes_ = 0, seconds_ = 0;
-    std::vector<double> stream_, slack_;
+    std::vector<double> stream_, slack_, mean_;
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::plan
