@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/check_budgets.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"
@@ -106,6 +107,7 @@ void print_table(const residency::trace::Trace& trace, const std::vector<Row>& r
 }
 
 void run(const Options& options) {
+    check_budgets(options.budgets);
     const auto trace = read_trace(options.trace, options.format, options.columns);
     if (!trace) { fail(trace.error()); }
     const auto budgets = parse_budgets(options.budgets, trace->total_bytes());

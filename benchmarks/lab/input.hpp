@@ -58,7 +58,7 @@ inline residency::Result<residency::trace::Trace> read_trace(const std::string& 
     return residency::trace::try_parse_oracle_general(*bytes, path);
 }
 
-/// "128MiB,25%": bytes, or shares of `total_bytes`.
+/// "128MiB,25%": bytes, or shares of `total_bytes`, of which no more than all.
 inline residency::Result<std::vector<std::uint64_t>> parse_budgets(const std::vector<std::string>& texts,
                                                                    std::uint64_t total_bytes) {
     std::vector<std::uint64_t> budgets;
@@ -68,12 +68,14 @@ inline residency::Result<std::vector<std::uint64_t>> parse_budgets(const std::ve
         switch (budget->kind()) {
             case residency::BudgetKind::bytes: budgets.push_back(budget->amount()); break;
             case residency::BudgetKind::percent_of_weights:
-                budgets.push_back(static_cast<std::uint64_t>(static_cast<double>(total_bytes) *
-                                                             static_cast<double>(budget->amount()) / 100));
+                budgets.push_back(static_cast<std::uint64_t>(
+                    static_cast<double>(total_bytes) *
+                    static_cast<double>(std::min(budget->amount(), std::uint64_t{100})) / 100));
                 break;
             default:
-                return residency::Error{residency::ErrorKind::invalid_argument,
-                                        "'" + text + "': give bytes, or percent of the weights"};
+                return residency::Error{
+                    residency::ErrorKind::invalid_argument,
+                    "budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
         }
     }
     return budgets;

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <iostream>
+
 #include "benchmarks/lab/cache.hpp"
 #include "benchmarks/lab/run.hpp"
 
@@ -11,6 +13,12 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     lab::add_cache_command(app);
     lab::add_run_command(app);
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::RuntimeError& error) { return error.get_exit_code(); } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) { return app.exit(error); }
+        std::cerr << "residency-lab: " << error.what() << "\n";
+        return 2;
+    }
     return 0;
 }

@@ -22,6 +22,7 @@
 #include "benchmarks/lab/bound.hpp"
 #include "benchmarks/lab/chart.hpp"
 #include "benchmarks/lab/generators.hpp"
+#include "benchmarks/lab/check_budgets.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"
@@ -268,6 +269,7 @@ void advise(const std::vector<Row>& rows) {
 }
 
 void run(const Options& options) {
+    check_budgets(options.budgets);
     std::vector<Workload> works;
     works.reserve(generators().size() + 2);
     if (!options.model.empty()) { works.push_back(workload_of_file(options.model)); }

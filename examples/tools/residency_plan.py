@@ -441,8 +441,14 @@ def check_refusals(program, folder):
         expected = program.plan(dict(problem, budget_bytes=expected))
         demand(program.plan(problem, ("--budget", words)) == expected, "--budget", words)
     demand(program.plan(base(), ("--budget=24KiB",)) == program.plan(dict(problem, budget_bytes=24576)), "--budget before the file's")
-    for words, part in (("", "budget"), ("12 apples", "apples"), ("-5", "-5"), ("auto", "no device"), ("1KiB", "below the floor")):
+    for words, part in (("", "--budget: 1 required TEXT missing"), (" ", 'found " "'), (" 8", 'found " 8"'), ("8 ", 'found " "'), ("24 KiB", 'found " KiB"'),
+                        ("-5", "no budget is negative"), ("+5", "+5"), ("12 apples", "apples"), ("24KiB;", "KiB;"), ("24kib", "kib"),
+                        ("24K", 'found "K"'), ("0x10", "x10"), ("1e9", "e9"), ("2.5KiB", ".5KiB"), ("%", "expected digits"),
+                        ("60 %", 'found " %"'), ("60%%", "%%"), ("60%Free", "%Free"), ("101%free", "at most 100%free"), ("Auto", "Auto"),
+                        ("18446744073709551616", "beyond 64 bits"), ("16777216TiB", "beyond 64 bits"), ("24KiB\n", "KiB"),
+                        ("auto", "no device"), ("60%free", "no device"), ("1KiB", "below the floor"), ("1", "below the floor")):
         program.refuses(text, part, ("-", "--budget=" + words))
+        program.refuses(json.dumps(base()), part, ("-", "--budget=" + words))  # and the file's does not stand in for it
     program.refuses("", "FILE", ())
     program.refuses("", "--nonsense", ("-", "--nonsense"))
     program.refuses("", "cannot be opened", (os.path.join(folder, "nothing there"),))

@@ -459,7 +459,7 @@ private:
             if (set || set.error().kind() != residency::ErrorKind::wrong_state) {
                 fail("a budget was set while a pass was open");
             }
-        } else if (!set && is_leased && is_planned && set.error().kind() == residency::ErrorKind::budget) {
+        } else if (!set && is_leased && is_planned && set.error().kind() == residency::ErrorKind::wrong_state) {
             if (weights_->budget().bytes != budget_) { fail("refused, and yet another budget"); }
         } else if (expect(set, "set_budget")) {
             peak_before_ = std::max(peak_before_, budget_);

@@ -459,7 +459,7 @@ private:
                 const auto changed = weights_->try_set_budget(budget((op.a * 64 + op.b) % 1050));
                 const bool is_leased = !(held_.empty() && tickets_.empty());
                 if (changed) { allowed_ = std::max(changed->budget_bytes, changed->held_bytes); }
-                if (!changed && is_leased && changed.error().kind() == ErrorKind::budget) {
+                if (!changed && is_leased && changed.error().kind() == ErrorKind::wrong_state) {
                     ++tally_.refused;
                 } else if (!note(changed, "set_budget") && weights_->statistics().budget_bytes != before) {
                     wrong_ = "a failed change changed the budget";

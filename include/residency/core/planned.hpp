@@ -355,7 +355,7 @@ private:
         if (!sizes) { return sizes.error(); }
         if (sizes->floor_bytes > problem.budget_bytes) {
             return Error{
-                ErrorKind::budget,
+                ErrorKind::wrong_state,
                 "a lease of " + stage_.catalog.describe(leased) + " (" +
                     std::to_string(problem.storage_bytes[index(leased)]) +
                     " bytes) is open, so that the image stays as it is laid out, and that takes " +

@@ -127,7 +127,7 @@ public:
     /// brought in its place, and it is given back once they have ended and their uses are complete, at the beginnings and ends of
     /// passes and by try_settle_budget and try_drain. Captured passes become stale. Blocks until recorded uses and copies are complete.
     ///
-    /// Errors; the old budget stays in force, and no lease is touched: wrong_state (a pass is open); budget (below the floor; or, of a
+    /// Errors; the old budget stays in force, and no lease is touched: budget (below the floor); wrong_state (a pass is open; or, of a
     /// planned composition with open leases, below the floor of the image as it lies: the addresses of a plan are offsets in one
     /// image, which cannot be laid out anew under a lease. The error names it and the bytes); or the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) { return engine_->set_budget(budget); }
