@@ -125,8 +125,9 @@ Config Config::read(const std::string& path) {
     config.places = reader.count("max_position_embeddings");
     config.heads = reader.count("num_attention_heads");
     config.cache_heads = reader.count("num_key_value_heads", config.heads);
-    config.width = reader.count("head_dim", (std::max)(config.hidden / config.heads, 1U));
-    config.epsilon = float(reader.real("rms_norm_eps", 1e-6));
+    config.width =
+        reader.count("head_dim", config.family == "qwen3" ? 128U : (std::max)(config.hidden / config.heads, 1U));
+    config.epsilon = reader.real("rms_norm_eps", 1e-6);
     config.tied = reader.flag("tie_word_embeddings", false);
     const bool biases = reader.flag("attention_bias", false);
     config.input_biases = biases || config.family == "qwen2";
@@ -189,7 +190,7 @@ std::string Config::text() const {
                                   {"num_key_value_heads", cache_heads},
                                   {"head_dim", width},
                                   {"max_position_embeddings", places},
-                                  {"rms_norm_eps", 1e-5},
+                                  {"rms_norm_eps", epsilon},
                                   {"rope_theta", theta},
                                   {"rope_scaling", nullptr},
                                   {"tie_word_embeddings", tied},

@@ -19,8 +19,7 @@ struct Config {
     std::string family = "llama";  ///< model_type: llama, qwen2 or qwen3
     std::uint32_t layers = 0, hidden = 0, inner = 0, words = 0, places = 0;
     std::uint32_t heads = 0, cache_heads = 0, width = 0;  ///< width: of a head
-    float epsilon = 1e-6F;
-    double theta = 10000;
+    double epsilon = 1e-6, theta = 10000;
     std::optional<Llama3Scaling> scaling;
     bool tied = false;                ///< the embedding table is also the last matrix
     bool input_biases = false;        ///< of queries, keys and values

@@ -23,6 +23,7 @@ namespace {
 Config tiny(const std::string& family) {
     Config c;
     c.family = family;
+    c.epsilon = 1e-5;
     c.layers = 4;
     c.hidden = 128;
     c.inner = 352;

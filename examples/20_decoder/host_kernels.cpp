@@ -3,6 +3,7 @@
 #include "host_kernels.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <vector>
@@ -51,7 +52,7 @@ void multiply(const Linear& o, std::uint32_t token, std::uint32_t output) {
 
 Bf16* row_of(const Control& control, const Cache& cache, std::uint32_t layer, std::uint32_t part, std::uint32_t head,
              std::uint64_t position) {
-    return reinterpret_cast<Bf16*>(control.block(cache.block(position))) + cache.offset(layer, part, head, position);
+    return std::bit_cast<Bf16*>(control.block(cache.block(position))) + cache.offset(layer, part, head, position);
 }
 
 /// Turns a head's row by the angles of its position.

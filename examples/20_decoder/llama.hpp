@@ -77,7 +77,7 @@ void forward(Backend& backend, const Checkpoint& model, const residency::Schedul
                                               .out = out,
                                               .rows = rows,
                                               .width = width,
-                                              .epsilon = c.epsilon});
+                                              .epsilon = float(c.epsilon)});
     };
     const auto multiply = [&](const auto& lease, const char* name, const Matrix& matrix, const Bf16* in, Bf16* out,
                               std::uint32_t from, std::uint32_t to) {

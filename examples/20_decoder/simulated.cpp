@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulated.hpp"
 
+#include <bit>
+
 #include "residency/trace/perfetto.hpp"
 #include "run.hpp"
 
@@ -19,7 +21,7 @@ Range range(const T* at, std::uint64_t count) {
 void declare_cache(const Control& control, const Cache& cache, std::uint32_t layer,
                    residency::simulation::ByteRanges& to) {
     for (std::uint64_t i = 0; i < control.blocks && control.block(i) != 0; ++i) {
-        const auto* block = reinterpret_cast<const Bf16*>(control.block(i));
+        const auto* block = std::bit_cast<const Bf16*>(control.block(i));
         to.push_back(range(block + cache.offset(layer, 0, 0, 0), cache.offset(1, 0, 0, 0)));
     }
 }
