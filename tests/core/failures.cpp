@@ -93,6 +93,25 @@ Outcome program(Device& device, const Model& model, Stream stream, Stream second
     one_pass();
     seen(weights.try_set_budget(residency::Budget::bytes(4 * 4096)));
     one_pass();
+    // With a lease open: it stays, and where a change fails the budget does.
+    std::optional<typename Weights::Lease> kept;
+    if (auto pass = weights.try_begin(stream); seen(pass)) {
+        if (auto lease = pass->try_acquire(weight(2)); seen(lease)) { kept = std::move(*lease); }
+        seen(pass->try_end());
+    }
+    const std::byte* const at = kept ? kept->data(weight(2)) : nullptr;
+    for (const std::uint64_t pages : {7U, 3U, 5U}) {
+        const std::uint64_t before = weights.budget().bytes;
+        if (!seen(weights.try_set_budget(residency::Budget::bytes(pages * 4096)))) {
+            CHECK(weights.budget().bytes == before);
+        }
+        if (kept) {
+            CHECK(kept->data(weight(2)) == at);
+            verify(device, model, *kept, weight(2), stream);
+        }
+    }
+    kept.reset();
+    one_pass();
     outcome.errors += weights.failure() ? 1U : 0U;
     // Whatever failed, it works now.
     device.clear_failures();
