@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-// plan-campaign [--out FILE] [--list] [--shape TEXT]: plans many schedules at many budgets and compares the time that each plan
-// predicts with the exact bound and the latency floor; planning times; floors of random schedules.
+// plan-campaign [--out FILE] [--commit TEXT] [--list] [--shape TEXT]: plans many schedules at many budgets and compares the time that
+// each plan predicts with the exact bound and the latency floor; planning times; floors of random schedules.
 
 #include <algorithm>
 #include <cmath>
@@ -82,10 +82,11 @@ Json summary(const Series& series) {
 
 int main(int count, char** arguments) {
     CLI::App app{"Compares plans with the bounds over many schedules.", "plan-campaign"};
-    std::string out_file, only;
+    std::string out_file, only, commit;
     bool list = false, skip_scaling = false;
     app.add_option("--out", out_file, "write the figures as JSON");
     app.add_option("--shape", only, "only schedules whose name contains this");
+    app.add_option("--commit", commit, "of what runs, for the figures");
     app.add_flag("--list", list, "print every plan");
     app.add_flag("--no-scaling", skip_scaling, "leave out the planning times of long schedules");
     CLI11_PARSE(app, count, arguments);
@@ -159,7 +160,12 @@ int main(int count, char** arguments) {
         if (wanted(shape.name) && !cell(shape, ratios[seed % 7], shares[seed % 8])) { return 1; }
     }
 
-    Json report{{"link",
+    Json report{{"commit", commit},
+                {"targets",
+                 {{"full", "1.005, 1.015, 1.04 and 50 ms"},
+                  {"quick", "5 ms"},
+                  {"planning_time", "1000 ms at 10000 steps, 10000 ms at 100000"}}},
+                {"link",
                  {{"bytes_per_second", plan::Link{}.bytes_per_second},
                   {"latency_seconds", plan::Link{}.latency_seconds},
                   {"node_latency_seconds", plan::Link{}.node_latency_seconds}}},
