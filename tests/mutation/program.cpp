@@ -47,12 +47,13 @@ int main() {
 #ifndef ONLY_PLANNED
     check<evict::Lru, prefetch::None, StreamOrdered>("Lru, None, StreamOrdered", 1500);
     check<evict::Scheduled, prefetch::Lookahead<2>, Slab>("Scheduled, Lookahead, Slab", 1500);
-    check<evict::Lru, prefetch::None, Slab>("Lru, None, Slab, neighbours on the host", 300, 256);
     check<evict::Lru, Guesses<false>, StreamOrdered>("Lru, guesses, StreamOrdered", 1500);
     check<evict::Lru, Guesses<true>, Slab>("Lru, guesses of several pieces, Slab", 40, 1500);
 #endif
 #ifndef ONLY_ONLINE
     check<evict::Planned, prefetch::Planned, residency::pool::Virtual<Device>>("Planned", 250, 6);
+    check<evict::Planned, prefetch::Planned, residency::pool::Virtual<Device>>("Planned, neighbours on the host", 100,
+                                                                               256);
 #endif
     return 0;
 }

@@ -26,6 +26,15 @@ PLANNED = "core/planned.hpp"
 SLAB = "pool/slab.hpp"
 ORDERED = "pool/stream_ordered.hpp"
 PINNED = "transport/pinned.hpp"
+TOKEN_RING = "plan/token_ring.hpp"
+DRAFT = "plan/draft.hpp"
+INTERVALS = "plan/interval_ring.hpp"
+AGGRESSIVE = "plan/aggressive.hpp"
+TIMELINE_OF_PLAN = "plan/timeline.hpp"
+PLANNER = "plan/planner.hpp"
+ARENA = "plan/arena.hpp"
+IMAGE = "plan/image.hpp"
+BOUNDS = "plan/bounds.hpp"
 
 # name, header, text, what it becomes
 MISTAKES = [
@@ -114,7 +123,36 @@ MISTAKES = [
      "host_[index(fetch.storage)] + fetch.offset_bytes;", "host_[index(fetch.storage)];"),
     ("a planned copy does not wait for its step", PLANNED, "(waits && after >= ended_)", "(waits && after > ended_)"),
     ("a leased chunk is given away", PLANNED, "(marks_[occupant] != epoch_ && !is_leased(occupant))", "(marks_[occupant] != epoch_)"),
-    ("leases off the plan are forgotten", PLANNED, "unplanned_ > 0 || !guests_.empty();", "!guests_.empty();"),
+    ("leases off the plan are forgotten", PLANNED, "return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();", "return false;"),
+    ("a piece comes before the reader of its block is over", TOKEN_RING, "            if (!previous && wait >= use.first) { return false; }\n", ""),
+    ("a call of several steps waits for its own reader", TOKEN_RING, "if (!previous && wait >= back.needed_by) { return false; }", ""),
+    ("a call of several pieces waits for the first only", TOKEN_RING,
+     "                    back.wait_step = wait;\n                    back.wait_previous = previous;\n", ""),
+    ("all chunks of a piece go to one slot", TOKEN_RING, "out.slots.push_back(slot++);", "out.slots.push_back(slot);"),
+    ("a shared chunk is free after its first reader", TOKEN_RING, "use.last = (std::max)(use.last, now.last);", "use.last = now.first;"),
+    ("the search knows no latency", TOKEN_RING, "latency_ * (config_.captured ? use.runs : 1) + transfer", "transfer"),
+    ("a call of which nothing is left takes its wait with it", DRAFT, "if (order(call.wait) < order(carried)) { call.wait = carried; }", ""),
+    ("chunks that share a slot stay", DRAFT, "if (user[slot] != none && user[slot] != c) { is_shared[slot] = true; }", ""),
+    ("neighbours of two calls are one copy", DRAFT,
+     "while (next < draft.moves.size() && draft.moves[next].call == number &&", "while (next < draft.moves.size() &&"),
+    ("a cell takes the slot of its own step", INTERVALS,
+     "if (released >= static_cast<std::int64_t>(cell.first)) { return false; }",
+     "if (released > static_cast<std::int64_t>(cell.first)) { return false; }"),
+    ("a slot is free after the first reader", INTERVALS, "free.emplace(cell.last, slot, slot);", "free.emplace(cell.first, slot, slot);"),
+    ("what is used sooner leaves", AGGRESSIVE, "if (use <= step || (fixed && use != none)) { break; }", "if (fixed && use != none) { break; }"),
+    ("a load waits for one of its victims", AGGRESSIVE,
+     "if (last != none && (!wait.exists() || last > wait.step)) { wait = {last, 0}; }",
+     "if (last != none && !wait.exists()) { wait = {last, 0}; }"),
+    ("every wait is one of the pass before", TIMELINE_OF_PLAN,
+     "const double at = call.wait_previous ? before_[call.wait_step] : after_[call.wait_step];",
+     "const double at = before_[call.wait_step];"),
+    ("a budget of one chunk too few is taken", PLANNER, "if (budget < floor.chunks) {", "if (budget + 1 < floor.chunks) {"),
+    ("a storage runs over the end of the ring", ARENA, "if (at + room_of(s) > ring) { at = 0; }", ""),
+    ("a shared chunk is read by the first storage only", IMAGE,
+     "shared.last = shared.last == none ? cell.last : (std::max)(shared.last, cell.last);",
+     "shared.last = shared.last == none ? cell.last : shared.last;"),
+    ("a chunk of a pinned storage streams with its neighbour", IMAGE, "shared.keep = shared.keep || cell.keep;", ""),
+    ("a ring looks at one window too many", BOUNDS, "work_[i] + work_[(i + 1) % n]);", "work_[i] + 3 * work_[(i + 1) % n]);"),
 ]
 
 
@@ -134,8 +172,10 @@ def compiler(folder, cxx):
 def build_and_run(folder, cxx, *flags):
     """None: it does not compile. True: the programs pass. Otherwise what they say."""
     program = folder / "program"
-    built = subprocess.run([*compiler(folder, cxx), *flags, "-include", folder / "common.hpp", ROOT / "tests/mutation/program.cpp", "-o", program],
-                           capture_output=True, text=True)
+    of_plan = "PLAN" in flags  # nothing is compiled beforehand of the planner itself
+    source = ["plan_program.cpp"] if of_plan else [*flags, "-include", folder / "common.hpp", "program.cpp"]
+    source[-1] = ROOT / "tests/mutation" / source[-1]
+    built = subprocess.run([*compiler(folder, cxx), *source, "-o", program], capture_output=True, text=True)
     if built.returncode != 0:
         return None, built.stderr
     try:
@@ -170,11 +210,13 @@ def main():
             prepare(folder, arguments.cxx)
             folders.put(folder)
         folder = folders.get()
-        passes, text = build_and_run(folder, arguments.cxx)
+        programs = {() if not each[1].startswith("plan/") else ("PLAN",) for each in chosen}
+        for flags in sorted(programs):
+            passes, text = build_and_run(folder, arguments.cxx, *flags)
+            if not passes:
+                print(f"without a mistake: {text}")
+                return 1
         folders.put(folder)
-        if not passes:
-            print(f"without a mistake: {text}")
-            return 1
 
         def try_one(mistake):
             name, header, old, new = mistake
@@ -183,7 +225,9 @@ def main():
             right = path.read_text()
             try:
                 path.write_text(right.replace(old, new))
-                return mistake, *build_and_run(folder, arguments.cxx, "-DONLY_PLANNED" if header == PLANNED else "-DONLY_ONLINE")
+                return mistake, *build_and_run(
+                    folder, arguments.cxx,
+                    "PLAN" if header.startswith("plan/") else "-DONLY_PLANNED" if header in (PLANNED, PINNED) else "-DONLY_ONLINE")
             finally:
                 path.write_text(right)
                 folders.put(folder)

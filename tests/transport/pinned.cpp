@@ -40,6 +40,21 @@ TEST_CASE("pinned: neighbours travel in one copy, except across the beginning of
             unwrap(device.synchronize(stream));
             CHECK(std::memcmp(to, host, 3000) == 0);
         }
+        // Neighbours on one side only are two copies.
+        const std::array<transport::Fetch, 2> host_only{
+            {{StorageId{0}, 0, 1000, to, false}, {StorageId{1}, 0, 1000, to + 2000, false}}};
+        const std::array<transport::Fetch, 2> device_only{
+            {{StorageId{0}, 0, 1000, to, false}, {StorageId{2}, 0, 1000, to + 1000, false}}};
+        for (const auto& fetches : {host_only, device_only}) {
+            unwrap(device.fill(to, std::byte{0}, 3000, stream));
+            const auto before = device.statistics();
+            REQUIRE(pinned.enqueue(fetches, stream).has_value());
+            CHECK(device.statistics().copies - before.copies == 2);
+            unwrap(device.synchronize(stream));
+            for (const transport::Fetch& fetch : fetches) {
+                CHECK(std::memcmp(fetch.to, host + 1000 * index(fetch.storage), 1000) == 0);
+            }
+        }
         pinned.close();
     }
     unwrap(device.deallocate(to));
