@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/core/live_budgets.hpp"
+
+#include <doctest/doctest.h>
+
+TEST_SUITE_BEGIN("core live budgets");
+
+using OnSlab = residency::Residency<residency::evict::Lru, residency::prefetch::None,
+                                    residency::pool::Slab<residency::SimulatedDevice>>;
+
+TEST_CASE("slab: a smaller budget evicts just enough, by the evictor's order, and a larger one nothing") {
+    live_budgets::evicts_just_enough<OnSlab>();
+}
+TEST_CASE("slab: leases over a change stay where they are and count, and what they keep comes later") {
+    live_budgets::change_under_leases<OnSlab>();
+}
+TEST_CASE("slab: leases over many passes and changes; they end in any order") {
+    live_budgets::change_over_many_passes<OnSlab>();
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "tests/core/live_budgets.hpp"
+#include "tests/planned/support.hpp"
+
+using namespace live_budgets;
+using Planned = planned::Weights;
+
+TEST_SUITE_BEGIN("planned live budgets");
+
+TEST_CASE("a plan for a smaller budget keeps what stays at its place") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 24, page);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = open<Planned>(device, model, 20);
+        for (int p = 0; p < 3; ++p) { run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        std::vector<std::uint64_t> residents;
+        for (const auto& resident : weights.plan().residents()) {
+            for (std::uint64_t at = resident.image_begin; at < resident.image_end; at += page) {
+                residents.push_back(at);
+            }
+        }
+        const std::uint64_t before = weights.statistics().total.fetched_bytes;
+        const auto change = must(weights.try_set_budget(pages(16)));
+        CHECK(change.given_back_bytes() == 4 * page);
+        CHECK(change.moved_bytes == 0);
+        run_pass(weights, model, stream);
+        must(weights.try_drain());
+        // Nothing is brought that stays by both plans.
+        std::uint64_t stays = 0;
+        for (const auto& resident : weights.plan().residents()) {
+            for (std::uint64_t at = resident.image_begin; at < resident.image_end; at += page) {
+                stays += std::ranges::find(residents, at) != residents.end() ? page : 0;
+            }
+        }
+        CHECK(stays >= 4 * page);
+        CHECK(change.evicted_bytes == 20 * page - stays);
+        CHECK(weights.statistics().total.fetched_bytes - before <= 24 * page - stays + weights.plan().bytes_per_pass());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("a plan: leases over a change stay where they are and count, and what they keep comes later") {
+    change_under_leases<Planned>();
+}
+TEST_CASE("a plan: leases over many passes and changes; they end in any order") { change_over_many_passes<Planned>(); }
+
+TEST_SUITE_END();
