@@ -81,6 +81,38 @@ void inspect(const plan::Problem& problem, plan::Options options, Dice& dice, st
     demand(again.has_value() && *again == *made, "does not read back");
 }
 
+// A ring of intervals takes the slots of the floor, and no fewer.
+void rings(const plan::Problem& problem) {
+    const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
+    std::vector<bool> hold;
+    std::uint64_t kept = 0;
+    for (const plan::Cell& cell : image.cells) {
+        hold.push_back(cell.keep);
+        kept += cell.keep ? cell.chunks() : 0;
+    }
+    const auto least = static_cast<std::uint32_t>(plan::floor_chunks(image, problem.steps()).chunks - kept);
+    plan::Draft draft;
+    demand(plan::interval_ring(image, hold, least, draft), "no ring at the floor");
+    demand(least == 0 || !plan::interval_ring(image, hold, least - 1, draft), "a ring below the floor");
+}
+
+// Three steps of a chunk, the first alone on its slot, so that nothing is left of its call: the next one waits in its place.
+void emptied_call() {
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    for (std::uint32_t s = 0; s < 3; ++s) {
+        problem.storage_bytes.push_back(4096);
+        problem.add_step({&s, 1});
+    }
+    plan::Draft draft;
+    draft.slots_used = 2;
+    draft.slots = {1, 0, 0};
+    draft.moves = {{0, 1, 0, {1, -1}, 0, 0}, {1, 2, 1, {0, -1}, 1, 1}, {2, 3, 2, {1, 0}, 2, 2}};
+    const plan::PlanData data =
+        plan::assemble(problem, plan::lay_out(problem, plan::ImageOrder::grouped), draft, false);
+    demand(data.calls.size() == 2 && data.calls[0].wait == plan::Wait{1, -1}, "a wait is lost");
+}
+
 // A stack of even steps, where the best time is known.
 double over_reference(std::uint32_t steps, double ratio, double share, plan::Options options, double& bytes) {
     plan::Problem problem;
@@ -113,6 +145,7 @@ int main() {
         options.fixed_slots = seed_now % 8 == 0;
         if (seed_now % 7 == 0) { options.layout = plan::Layout::arena; }
         inspect(problem, options, dice, 0);
+        if (problem.cyclic) { rings(problem); }
         const auto floor = plan::make_plan(problem, options);
         if (floor->floor_bytes() == 0) { continue; }
         const std::uint64_t all = std::max(floor->floor_bytes(), total_bytes(problem));
@@ -129,6 +162,7 @@ int main() {
         demand(everything.has_value() && everything->copies().empty(), "something streams where everything fits");
     }
     seed_now = 0;
+    emptied_call();
     for (const double ratio : {0.02, 0.5, 1.0}) {
         for (const double share : {0.3, 0.6, 0.9}) {
             double bytes = 0;

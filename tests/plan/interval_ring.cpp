@@ -18,7 +18,7 @@ using residency::testing::random_problem;
 
 TEST_CASE("the slots of the floor are enough, one less is not") {
     int refused = 0;
-    for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
         CAPTURE(seed);
         Dice dice{seed};
         const plan::Problem problem = random_problem(dice);
@@ -40,23 +40,28 @@ TEST_CASE("the slots of the floor are enough, one less is not") {
                 REQUIRE(plan::interval_ring(image, hold, slots, draft));
                 // Every chunk that is not held comes once, to a slot that there is, in the order of need and of release.
                 std::vector<int> brought(image.chunks(), 0);
+                bool in_range = true, in_order = true;
                 for (std::size_t m = 0; m < draft.moves.size(); ++m) {
                     const plan::Draft::Move& move = draft.moves[m];
-                    REQUIRE(move.chunk_end == move.chunk_begin + 1);
+                    in_range =
+                        in_range && move.chunk_end == move.chunk_begin + 1 && draft.slots[move.slots_begin] < slots;
                     ++brought[move.chunk_begin];
-                    CHECK(draft.slots[move.slots_begin] < slots);
-                    CHECK((move.wait.pass == -1 || move.wait.step < move.needed_by));
+                    in_order = in_order && (move.wait.pass == -1 || move.wait.step < move.needed_by);
                     if (m == 0) { continue; }
                     const plan::Draft::Move& before = draft.moves[m - 1];
-                    CHECK(before.needed_by <= move.needed_by);
                     const bool together = before.wait == move.wait && before.needed_by == move.needed_by;
-                    CHECK(move.call == before.call + (together ? 0 : 1));
+                    in_order =
+                        in_order && before.needed_by <= move.needed_by && move.call == before.call + (together ? 0 : 1);
                 }
+                CHECK(in_range);
+                CHECK(in_order);
+                bool once = true;
                 for (std::size_t c = 0; c < image.cells.size(); ++c) {
                     for (std::uint32_t chunk = image.cells[c].chunk_begin; chunk < image.cells[c].chunk_end; ++chunk) {
-                        CHECK(brought[chunk] == (hold[c] ? 0 : 1));
+                        once = once && brought[chunk] == (hold[c] ? 0 : 1);
                     }
                 }
+                CHECK(once);
                 plan::PlanData data = plan::assemble(problem, image, draft, seed % 2 == 0);
                 data.budget_bytes = data.held_bytes;
                 CHECK(data.held_bytes <= (kept + slots) * problem.chunk_bytes);
@@ -65,7 +70,7 @@ TEST_CASE("the slots of the floor are enough, one less is not") {
             }
         }
     }
-    CHECK(refused > 100);
+    CHECK(refused > 50);
 }
 
 TEST_CASE("a pass begins with the slots that the one before left first") {
