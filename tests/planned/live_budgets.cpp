@@ -2,6 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+
 #include "tests/core/live_budgets.hpp"
 #include "tests/planned/support.hpp"
 
@@ -49,5 +54,58 @@ TEST_CASE("a plan: leases over a change stay where they are and count, and what 
     change_under_leases<Planned>();
 }
 TEST_CASE("a plan: leases over many passes and changes; they end in any order") { change_over_many_passes<Planned>(); }
+
+TEST_CASE(
+    "an image that would have to be laid out anew under a lease: an error that names it, and the old budget stays") {
+    int refused = 0, accepted = 0;
+    for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        CheckedDevice device;
+        const auto drawn = planned::random_model(random);
+        const Model model = make_model(device, drawn.specs);
+        const Stream stream = must(device.create_stream());
+        {
+            const auto schedule = planned::schedule_of(model, drawn.steps);
+            auto weights = planned::make(device, model, std::uint64_t{1} << 30, schedule);
+            const auto id = schedule[0].weights[0];
+            std::optional<Planned::Lease> lease;
+            {
+                auto pass = must(weights.try_begin(stream));
+                lease = must(pass.try_acquire(id));
+            }
+            const std::byte* const at = lease->data(id);
+            const std::uint64_t before = weights.budget().bytes;
+            const auto change = weights.try_set_budget(Budget::bytes(0));
+            CHECK(lease->data(id) == at);
+            verify(device, model, *lease, id, stream);
+            if (change) {
+                ++accepted;
+            } else {
+                ++refused;
+                CHECK(change.error().kind() == ErrorKind::wrong_state);
+                CHECK(change.error().message().find(
+                          "a lease of " + model.catalog.describe(model.catalog.storage_of(id))) != std::string::npos);
+                const auto* numbers = change.error().detail<residency::BudgetNumbers>();
+                REQUIRE(numbers != nullptr);
+                CHECK(change.error().message().find(std::to_string(numbers->floor_bytes)) != std::string::npos);
+                CHECK(weights.budget().bytes == before);
+                // What it says is enough is enough, and without the lease so is the floor.
+                must(weights.try_set_budget(Budget::bytes(numbers->floor_bytes)));
+                CHECK(lease->data(id) == at);
+                verify(device, model, *lease, id, stream);
+            }
+            lease.reset();
+            must(weights.try_set_budget(Budget::bytes(0)));
+            CHECK(weights.budget().bytes == weights.statistics().floor_bytes);
+            for (int p = 0; p < 2; ++p) { run_pass(weights, model, stream); }
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+    CHECK(refused > 0);
+    CHECK(accepted > 0);
+}
 
 TEST_SUITE_END();
