@@ -177,7 +177,7 @@ TEST_CASE("broker: two models and a growing KV cache under one total, by the dri
                              << (statistics.pass_time ? static_cast<double>(statistics.pass_time->count()) / 1e6 : -1)
                              << " ms, bound "
                              << (statistics.bound ? static_cast<double>(statistics.bound->count()) / 1e6 : -1)
-                             << " ms");
+                             << " ms, planned " << tenant->weights->plan().predicted_seconds() * 1e3 << " ms");
                 CHECK(statistics.held_bytes <= tenant->client.account().granted_bytes);
             }
             CHECK(broker.statistics().granted_bytes <= total);
