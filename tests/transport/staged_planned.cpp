@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <random>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -18,6 +19,7 @@
 using namespace residency;
 using staged_streaming::InFile;
 using streaming::must;
+using streaming::weight;
 using PlannedStaged =
     Residency<evict::Planned, prefetch::Planned, pool::Virtual<streaming::Device>, staged_streaming::Staged>;
 
@@ -123,6 +125,45 @@ TEST_CASE("staged, planned: while the model loads, a step of the first pass runs
         must(weights.try_drain());
         CHECK_FALSE(waited_in_vain);
         CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE(
+    "staged, planned: passes that leave the schedule, and other budgets, get their bytes whatever was read ahead") {
+    const std::uint32_t seed = std::random_device{}();
+    CAPTURE(seed);
+    std::mt19937 random{seed};
+    streaming::CheckedDevice device;
+    const auto model = streaming::uniform_model(device, 8, 2'500'000);
+    const InFile in_file{model};
+    const auto stream = must(device.create_stream());
+    {
+        auto settings = staged_streaming::options<PlannedStaged>(model, std::uint64_t{12} << 20);
+        settings.transport.ring_bytes = std::uint64_t{2} << 20;
+        auto weights = must(PlannedStaged::try_create(device, in_file.catalog, std::move(settings)));
+        for (int round = 0; round < 20; ++round) {
+            auto pass = must(weights.try_begin(stream));
+            const bool follows = round % 3 == 0;
+            for (const Schedule::Step& step : weights.schedule()) {
+                const auto other = weight(static_cast<std::uint32_t>(random() % 8));
+                if (!follows && random() % 4 == 0) { continue; }
+                if (follows || random() % 2 == 0) {
+                    auto lease = must(pass.try_acquire(step));
+                    streaming::verify(device, model, lease, step.weights.front(), stream);
+                } else {
+                    auto lease = must(pass.try_acquire(other));
+                    streaming::verify(device, model, lease, other, stream);
+                }
+            }
+            must(pass.try_end());
+            if (random() % 5 == 0) {
+                must(weights.try_set_budget(Budget::bytes((std::uint64_t{8} + random() % 8) << 20)));
+            }
+        }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+        CHECK(*model.verified > 0);
     }
     must(device.destroy_stream(stream));
 }

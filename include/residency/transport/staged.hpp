@@ -232,10 +232,10 @@ private:
         struct Slot {
             typename D::Flag flag{};
             bool has_flag = false;
-            std::uint32_t generation = 0;              // handed to the workers
-            std::optional<typename D::Event> copied;   // the last copy out of it
-            std::uint32_t filled = 0;                  // of the generations; under mutex_
-            std::atomic<std::uint32_t> withdrawn = 0;  // generations up to this one need no bytes
+            std::uint32_t generation = 0;             // handed to the workers
+            std::optional<typename D::Event> copied;  // the last copy out of it
+            std::uint32_t filled = 0;                 // of the generations; under mutex_
+            std::vector<std::uint32_t> withdrawn;  // generations that need no bytes, still to be filled; under mutex_
         };
 
         [[nodiscard]] Status find_sources() {
@@ -419,7 +419,11 @@ private:
         void withdraw(Group& group) {
             for (; group.sent < group.count; ++group.sent) {
                 const Prepared& prepared = group.prepared[group.sent];
-                slots_[prepared.slot].withdrawn.store(prepared.value, std::memory_order_relaxed);
+                Slot& slot = slots_[prepared.slot];
+                {
+                    const std::lock_guard lock{mutex_};
+                    if (slot.filled < prepared.value) { slot.withdrawn.push_back(prepared.value); }
+                }
                 withdrawn_bytes_.fetch_add(prepared.bytes, std::memory_order_relaxed);
                 release(prepared.slot);
             }
@@ -530,11 +534,12 @@ private:
                     free = is_free(*job);
                 }
                 Slot& slot = slots_[job->slot];
-                if (free && slot.withdrawn.load(std::memory_order_relaxed) < job->value) { fill(*job); }
+                if (free && is_wanted(*job)) { fill(*job); }
                 if (Status raised = device_.raise_flag(slot.flag, job->value); !raised) { fail(raised.error()); }
                 {
                     const std::lock_guard lock{mutex_};
                     slot.filled = job->value;
+                    std::erase(slot.withdrawn, job->value);
                 }
                 filled_.notify_all();
                 give_back(std::move(job));
@@ -551,6 +556,11 @@ private:
             Status free = device_.synchronize(*job.follows);
             if (!free) { fail(free.error()); }
             return free.has_value();
+        }
+        /// Earlier generations of the slot may still be wanted where a later one is not.
+        [[nodiscard]] bool is_wanted(const Job& job) {
+            const std::lock_guard lock{mutex_};
+            return std::ranges::find(slots_[job.slot].withdrawn, job.value) == slots_[job.slot].withdrawn.end();
         }
         void fill(Job& job) {
             std::byte* const memory = ring_ + job.slot * stride_;
