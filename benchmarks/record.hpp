@@ -44,7 +44,10 @@ template <class Work>
 class HostRecords {
 public:
     HostRecords(std::string file, int argc, char** argv) : file_{std::move(file)} {
-        for (int i = 0; i < argc; ++i) { command_ += (i == 0 ? "" : " ") + std::string{argv[i]}; }
+        for (int i = 0; i < argc; ++i) {
+            if (i > 0) { command_ += ' '; }
+            command_ += argv[i];
+        }
         if (const char* command = std::getenv("RESIDENCY_COMMAND")) { command_ = command; }
         if (const char* commit = std::getenv("RESIDENCY_COMMIT")) { commit_ = commit; }
         const std::time_t now = std::time(nullptr);
