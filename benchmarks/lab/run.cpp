@@ -21,8 +21,8 @@
 
 #include "benchmarks/lab/bound.hpp"
 #include "benchmarks/lab/chart.hpp"
-#include "benchmarks/lab/generators.hpp"
 #include "benchmarks/lab/check_budgets.hpp"
+#include "benchmarks/lab/generators.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"

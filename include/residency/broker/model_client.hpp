@@ -31,8 +31,8 @@ concept Budgeted = requires(Model& model, const Model& const_model, const Budget
 struct PassEnd {
     BudgetChange change;  ///< of the model's budget; before and after are the same where there was none
     std::uint64_t given_back_later_bytes =
-        0;                        ///< what came since the last pass end of what an earlier change left pending
-    bool deferred = false;        ///< a change was due, and the model cannot take it now: a pass or a lease is in the way
+        0;                  ///< what came since the last pass end of what an earlier change left pending
+    bool deferred = false;  ///< a change was due, and the model cannot take it now: a pass or a lease is in the way
     bool more_is_coming = false;  ///< the budget is not yet its share: at a later pass end it changes again
 };
 
