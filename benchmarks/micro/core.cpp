@@ -26,7 +26,7 @@ using residency::WeightId;
 constexpr std::uint64_t storage_bytes = 256;
 
 /// Takes every call out of line, as a driver's are, and does nothing.
-struct Device : archetype::Device {
+struct Device : archetype::MappingDevice {
     [[gnu::noinline]] residency::Status record(Event, Stream) { return done(); }
     [[gnu::noinline]] residency::Status wait(Stream, Event) { return done(); }
     [[gnu::noinline]] residency::Result<bool> is_capturing(Stream) {
