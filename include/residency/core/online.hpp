@@ -141,13 +141,7 @@ public:
                 is_left = true;
                 continue;
             }
-            const auto moved = move(id, false);
-            if (!moved) {
-                done = moved.error();
-            } else if (!*moved) {
-                done = vacate(id);
-                if (done && !everything_fits_) { evictor_.removed(id); }
-            }
+            done = move_or_evict(id);
         }
         if (has_left_) {
             if (auto arrived = moves_arrive(); !arrived) { return arrived; }
@@ -446,6 +440,14 @@ private:
         return {};
     }
 
+    [[nodiscard]] Status move_or_evict(StorageId id) {
+        const auto moved = move(id, false);
+        if (!moved) { return moved.error(); }
+        if (*moved) { return {}; }
+        auto gone = vacate(id);
+        if (gone && !everything_fits_) { evictor_.removed(id); }
+        return gone;
+    }
     /// What lies on memory that has to go is not leased again where it is: passes that the host enqueues ahead would keep it there for
     /// ever. It moves, or leaves, in the order of the copy stream.
     [[nodiscard]] Status move_before_use(std::span<const StorageId> wanted) {
@@ -453,13 +455,7 @@ private:
         for (const StorageId id : wanted) {
             const Tenant& tenant = stage_.tenants[index(id)];
             if (!done || !is_streamed_here(id) || tenant.leases > 0 || !pool_.must_move(tenant.address)) { continue; }
-            const auto moved = move(id, false);
-            if (!moved) {
-                done = moved.error();
-            } else if (!*moved) {
-                done = vacate(id);
-                if (done && !everything_fits_) { evictor_.removed(id); }
-            }
+            done = move_or_evict(id);
         }
         if (!moved_.empty()) {
             if (auto arrived = moves_arrive(); !arrived) { return arrived; }
