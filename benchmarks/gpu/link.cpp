@@ -141,6 +141,55 @@ int main(int argc, char** argv) {
                     call_ns(stream, 4, [&] { BENCH_RESULT(device.copy(copies, stream)); }) / 1e3, "us");
         records.add("link.issue.512x64KiB.loop", call_ns(stream, 4, [&] { raw_loop(copies); }) / 1e3, "us");
     }
+    // What a call costs beside its bytes, as a plan counts it: copies of 1 MiB, alone; as the executor makes them, each behind a wait
+    // for a step and before the record of its arrival; and both as the nodes of a graph, with a kernel a copy beside them.
+    {
+        constexpr std::size_t count = 256, ahead = 8;
+        const auto copies = pieces(1 * MiB, count * MiB);
+        const auto kernels = BENCH_RESULT(device.create_stream());
+        std::vector<CudaDevice::Event> arrived, used;
+        for (std::size_t i = 0; i < count; ++i) {
+            arrived.push_back(BENCH_RESULT(device.create_event(Timing::off)));
+            used.push_back(BENCH_RESULT(device.create_event(Timing::off)));
+        }
+        const auto fork = BENCH_RESULT(device.create_event(Timing::off));
+        const auto alone = [&] {
+            for (const Copy& copy : copies) { BENCH_RESULT(device.copy({&copy, 1}, stream)); }
+        };
+        const auto as_steps = [&] {
+            BENCH_RESULT(device.record(fork, stream));
+            BENCH_RESULT(device.wait(kernels, fork));
+            for (std::size_t i = 0; i < count; ++i) {
+                if (i >= ahead) { BENCH_RESULT(device.wait(stream, used[i - ahead])); }
+                BENCH_RESULT(device.copy({&copies[i], 1}, stream));
+                BENCH_RESULT(device.record(arrived[i], stream));
+                BENCH_RESULT(device.wait(kernels, arrived[i]));
+                BENCH_CUDA(gpu::launch_checksum({gpu_memory + i * MiB, 64 * KiB}, sum, kernels));
+                BENCH_RESULT(device.record(used[i], kernels));
+            }
+            BENCH_RESULT(device.wait(stream, used.back()));
+        };
+        const double ideal = static_cast<double>(count * MiB) / static_cast<double>(bytes) * raw_large;
+        const auto microseconds = [&](double seconds) { return (seconds - ideal) / count * 1e6; };
+        records.add("link.latency.copy", microseconds(timer.median_seconds(9, alone)), "us");
+        records.add("link.latency.copy_between_wait_and_record", microseconds(timer.median_seconds(9, as_steps)), "us");
+        const auto replayed = [&](auto&& work) {
+            BENCH_RESULT(device.begin_capture(stream));
+            work();
+            const auto graph = BENCH_RESULT(device.end_capture(stream));
+            const double seconds = timer.median_seconds(9, [&] { BENCH_RESULT(device.launch(graph, stream)); });
+            BENCH_RESULT(device.destroy_graph(graph));
+            return microseconds(seconds);
+        };
+        records.add("link.latency.node", replayed(alone), "us");
+        records.add("link.latency.node_between_kernels", replayed(as_steps), "us");
+        for (std::size_t i = 0; i < count; ++i) {
+            BENCH_RESULT(device.destroy_event(arrived[i]));
+            BENCH_RESULT(device.destroy_event(used[i]));
+        }
+        BENCH_RESULT(device.destroy_event(fork));
+        BENCH_RESULT(device.destroy_stream(kernels));
+    }
     // The same copies as a graph.
     {
         const auto copies = pieces(8 * MiB, 64 * 8 * MiB);
