@@ -254,7 +254,8 @@ private:
     double again_ = 0;
 };
 
-/// Decoding token by token, one pass a token; what is not an expert stays on the device.
+/// Decoding token by token, one pass a token; what is not an expert stays on the device. A layer is its attention and router, then
+/// the experts that were chosen.
 inline Workload mixture_decode(std::string name, const Mixture& model, std::uint32_t tokens, std::uint32_t seed) {
     Workload work;
     work.name = std::move(name);
@@ -263,14 +264,16 @@ inline Workload mixture_decode(std::string name, const Mixture& model, std::uint
     Router router{model.layers, model.experts, model.used, model.reuse, model.skew, seed};
     for (std::uint32_t token = 0; token < tokens; ++token) {
         for (std::uint32_t layer = 0; layer < model.layers; ++layer) {
-            Workload::Step step{storages.dense[layer], 0};
-            if (layer >= model.dense_layers) {
-                for (const std::uint32_t each : router.choose(layer)) {
-                    step.storages.push_back(storages.experts[layer][each]);
-                }
-            }
-            for (const StorageId id : step.storages) { step.flops += 2 * elements(work, id, model); }
-            work.steps.push_back(std::move(step));
+            const auto add = [&](std::vector<StorageId> read, bool is_routed) {
+                double flops = 0;
+                for (const StorageId id : read) { flops += 2 * elements(work, id, model); }
+                work.steps.push_back({std::move(read), flops, is_routed});
+            };
+            add(storages.dense[layer], false);
+            if (layer < model.dense_layers) { continue; }
+            std::vector<StorageId> experts;
+            for (const std::uint32_t each : router.choose(layer)) { experts.push_back(storages.experts[layer][each]); }
+            add(std::move(experts), true);
         }
         work.steps.push_back({{storages.head}, 2 * elements(work, storages.head, model)});
         end_pass(work);

@@ -23,6 +23,7 @@
 #include "benchmarks/lab/chart.hpp"
 #include "benchmarks/lab/check_budgets.hpp"
 #include "benchmarks/lab/generators.hpp"
+#include "benchmarks/lab/gpu.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"
@@ -39,7 +40,8 @@ struct Options {
     std::vector<std::string> workloads, policies;
     std::vector<std::string> cards{"h200_measured"};
     std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
-    std::string model, trace, format, pictures, timeline;
+    std::string model, trace, format, pictures, timeline, link;
+    std::string device{"simulated"};
     std::uint32_t passes = 4;
     unsigned threads = std::max(1U, std::thread::hardware_concurrency());
     bool json = false;
@@ -50,6 +52,36 @@ struct Options {
 [[noreturn]] void fail(const residency::Error& error) {
     std::cerr << "residency-lab: " << error.message() << "\n";
     throw CLI::RuntimeError{1};
+}
+
+/// No GPU where one is asked for: one line, and 2.
+[[noreturn]] void fail_without_gpu(const residency::Error& error, const std::string& option) {
+    std::cerr << "residency-lab: " << option << " needs a GPU: " << error.message() << "\n";
+    throw CLI::RuntimeError{2};
+}
+
+/// The cards that are asked for, with the link that is asked for.
+std::vector<Card> chosen_cards(const Options& options, Gpu* gpu) {
+    std::vector<Card> chosen;
+    for (const Card& each : cards()) {
+        if (std::count(options.cards.begin(), options.cards.end(), each.name) > 0) { chosen.push_back(each); }
+    }
+    if (options.link.empty()) { return chosen; }
+    residency::LinkModel link;
+    if (options.link == "measured") {
+        auto measured = measured_link(*gpu);
+        if (!measured) { fail(measured.error()); }
+        link = *measured;
+        std::cerr << "measured link: " << fixed(link.to_device_bytes_per_second / 1e9, 2) << " GB/s, "
+                  << fixed(static_cast<double>(link.call_latency.count()) / 1e3, 2) << " us a call\n";
+    } else {
+        link = *residency::links::find(options.link);
+    }
+    for (Card& each : chosen) {
+        each.link = link;
+        each.name += "+" + options.link;
+    }
+    return chosen;
 }
 
 struct Row {
@@ -99,7 +131,8 @@ Workload workload_of_trace(const std::string& path, const std::string& format) {
         const bool begins = trace->groups.empty() ? i % 64 == 0 : next < layer;
         if (begins && !work.steps.empty()) { generate::end_pass(work); }
         layer = next;
-        work.steps.push_back({{step.begin(), step.end()}, 0});
+        // Layers mean a router: what it chooses is known one layer after the other.
+        work.steps.push_back({{step.begin(), step.end()}, 0, !trace->groups.empty()});
     }
     generate::end_pass(work);
     return work;
@@ -268,8 +301,20 @@ void advise(const std::vector<Row>& rows) {
     }
 }
 
-void run(const Options& options) {
+void run(Options options) {
     check_budgets(options.budgets);
+    const bool is_on_gpu = options.device == "cuda";
+    if (is_on_gpu) {
+        if (options.link.empty()) { options.link = "measured"; }
+        options.threads = 1;  // runs share the link
+    }
+    std::shared_ptr<Gpu> gpu;
+    if (is_on_gpu || options.link == "measured") {
+        auto opened = open_gpu();
+        if (!opened) { fail_without_gpu(opened.error(), is_on_gpu ? "--device cuda" : "--link measured"); }
+        gpu = std::move(*opened);
+    }
+    const std::vector<Card> used_cards = chosen_cards(options, gpu.get());
     std::vector<Workload> works;
     works.reserve(generators().size() + 2);
     if (!options.model.empty()) { works.push_back(workload_of_file(options.model)); }
@@ -286,8 +331,7 @@ void run(const Options& options) {
     for (const Workload& work : works) {
         const auto budgets = parse_budgets(options.budgets, work.total_bytes());
         if (!budgets) { fail(budgets.error()); }
-        for (const Card& card : cards()) {
-            if (std::count(options.cards.begin(), options.cards.end(), card.name) == 0) { continue; }
+        for (const Card& card : used_cards) {
             for (const Composition& each : compositions()) {
                 const bool is_chosen = options.policies.empty() ? each.is_default
                                                                 : std::count(options.policies.begin(),
@@ -320,7 +364,8 @@ void run(const Options& options) {
                                            .card = *row.card,
                                            .budget_bytes = row.budget_bytes,
                                            .passes = options.passes,
-                                           .timeline = is_drawn ? &timeline : nullptr});
+                                           .timeline = is_drawn ? &timeline : nullptr,
+                                           .gpu = is_on_gpu ? gpu.get() : nullptr});
             if (counts) {
                 row.counts = *counts;
             } else {
@@ -376,7 +421,7 @@ void add_run_command(CLI::App& app) {
     for (const Generator& each : generators()) { workloads.push_back(each.name); }
     for (const Composition& each : compositions()) { policies.push_back(each.name); }
     for (const Card& each : cards()) { card_names.push_back(each.name); }
-    CLI::App* command = app.add_subcommand("run", "compositions on the simulated device, against the bound");
+    CLI::App* command = app.add_subcommand("run", "compositions on the simulated device or a GPU, against the bound");
     command->add_option("--workload", options->workloads, "several with commas; a selection by default")
         ->delimiter(',')
         ->check(CLI::IsMember(workloads));
@@ -394,6 +439,14 @@ void add_run_command(CLI::App& app) {
         ->delimiter(',')
         ->check(CLI::IsMember(card_names))
         ->capture_default_str();
+    std::vector<std::string> links{"measured"};
+    for (const residency::LinkModel& each : residency::links::all) { links.emplace_back(each.name); }
+    command->add_option("--link", options->link, "instead of the card's own; measured: of the GPU here, at start")
+        ->check(CLI::IsMember(links));
+    auto* device =
+        command->add_option("--device", options->device, "cuda: real copies over the measured link of the GPU here")
+            ->check(CLI::IsMember({"simulated", "cuda"}))
+            ->capture_default_str();
     command->add_option("--budget", options->budgets, "8GiB, or 25% of all weights; several with commas")
         ->delimiter(',')
         ->capture_default_str();
@@ -402,8 +455,10 @@ void add_run_command(CLI::App& app) {
         ->capture_default_str();
     command->add_option("--threads", options->threads)->check(CLI::PositiveNumber)->capture_default_str();
     command->add_option("--pictures", options->pictures, "a folder for SVG pictures of pass time against budget");
-    command->add_option("--timeline", options->timeline,
-                        "a file for the last pass of the first row, for ui.perfetto.dev");
+    command
+        ->add_option("--timeline", options->timeline,
+                     "a file for the last pass of the first row, for ui.perfetto.dev; of the simulated device")
+        ->excludes(device);
     command->add_flag("--advise", options->advise, "which composition and which budget, and what to expect");
     auto* json = command->add_flag("--json", options->json, "print JSON");
     command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);

@@ -20,6 +20,8 @@ struct Setting {
     const residency::UseOrder* future;      ///< the whole run by moments, for oracles
 };
 
+class Gpu;
+
 /// One composition on one workload.
 struct RunJob {
     const Workload& work;
@@ -28,6 +30,7 @@ struct RunJob {
     std::uint32_t passes = 4;                        ///< measured, of a known order; after as many
     double recall = 1;                               ///< of a router's guess a layer ahead, for those that take hints
     residency::trace::Perfetto* timeline = nullptr;  ///< gets the last pass
+    Gpu* gpu = nullptr;                              ///< where it runs; null: on the simulated device
 };
 
 /// What was measured, of one pass in the steady state.
@@ -44,7 +47,8 @@ struct RunCounts {
 
 using MakeEvictor = std::function<AnyEvictor(const Setting&)>;
 
-/// Through the real core on the simulated device: decisions as accesses come, in a stream-ordered pool.
+/// Through the real core on the simulated device, or with real copies on a GPU: decisions as accesses come, in a stream-ordered
+/// pool.
 residency::Result<RunCounts> run_online(const RunJob& job, const MakeEvictor& evictor,
                                         std::function<AnyPrefetcher()> prefetcher);
 /// The same with a router's guesses a layer ahead, in equal slots.

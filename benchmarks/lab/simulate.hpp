@@ -4,222 +4,72 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <numeric>
 #include <optional>
-#include <random>
-#include <span>
-#include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "benchmarks/lab/run_job.hpp"
-#include "benchmarks/lab/workload.hpp"
-#include "residency/core/residency.hpp"
+#include "benchmarks/lab/measure.hpp"
 #include "residency/device/simulated.hpp"
-#include "residency/model/catalog_builder.hpp"
-#include "residency/model/schedule_builder.hpp"
-#include "residency/prefetch/hinted.hpp"
 #include "residency/trace/perfetto.hpp"
 
 namespace lab {
 
-/// The catalog of a workload over pinned host memory of a device, one weight a storage.
-inline residency::Result<residency::Catalog> catalog_of(const Workload& work, residency::SimulatedDevice& device) {
-    std::vector<std::uint64_t> offsets;
-    std::uint64_t end = 0;
-    for (const std::uint64_t bytes : work.bytes) {
-        offsets.push_back(end);
-        end += (bytes + 255) / 256 * 256;
-    }
-    auto host = device.allocate_host(std::max<std::uint64_t>(end, 1));
-    if (!host) { return host.error(); }
-    const auto bytes = residency::HostBytes::adopt(
-        static_cast<std::byte*>(*host), end, residency::HostMemory::pinned,
-        [&device](std::byte* at) { static_cast<void>(device.deallocate_host(at).has_value()); });
-    residency::CatalogBuilder builder;
-    for (std::size_t i = 0; i < work.bytes.size(); ++i) {
-        residency::StorageOptions options;
-        options.placement = work.resident[i] ? residency::Placement::resident : residency::Placement::streamed;
-        options.source = residency::HostSource{bytes, offsets[i]};
-        builder.add_weight(work.names[i], residency::dtype::u8, {work.bytes[i]},
-                           builder.add_storage(work.bytes[i], options));
-    }
-    return builder.try_build();
-}
-
-inline std::vector<residency::WeightId> weights_of(const Workload::Step& step) {
-    std::vector<residency::WeightId> weights;
-    for (const residency::StorageId id : step.storages) { weights.push_back(residency::WeightId{index(id)}); }
-    return weights;
-}
-
-/// The schedule of a workload whose order is known; without steps otherwise.
-inline residency::Result<residency::Schedule> schedule_of(const Workload& work, const residency::Catalog& catalog,
-                                                          const Card& card) {
-    if (!work.is_known) { return residency::Schedule{}; }
-    residency::ScheduleBuilder builder{catalog};
-    for (const Workload::Step& step : work.steps) {
-        const std::vector<residency::WeightId> weights = weights_of(step);
-        builder.step(std::span<const residency::WeightId>{weights}, work.compute(step, card));
-    }
-    return builder.try_build();
-}
-
-/// The run by moments. Where the order is not known the core counts acquisitions, from 1.
-inline residency::Result<residency::UseOrder> future_of(const Workload& work) {
-    std::vector<std::uint64_t> offsets{0};
-    std::vector<residency::StorageId> storages;
-    if (!work.is_known) { offsets.push_back(0); }
-    for (const Workload::Step& step : work.steps) {
-        storages.insert(storages.end(), step.storages.begin(), step.storages.end());
-        offsets.push_back(storages.size());
-    }
-    return residency::UseOrder::try_from(offsets, storages, static_cast<std::uint32_t>(work.bytes.size()),
-                                         work.is_known ? residency::Cycle::cyclic : residency::Cycle::one_shot);
-}
-
-/// A router's guess of a step's experts: each right one with probability `recall`, a wrong one in its place otherwise.
-class Guesser {
+/// A simulated GPU with a card's link and no real bytes.
+class Simulated {
 public:
-    Guesser(const Workload& work, double recall) : work_{work}, recall_{recall} {
-        for (std::uint32_t i = 0; i < work.bytes.size(); ++i) {
-            if (work.resident[i]) { continue; }
-            if (work.layers[i] >= by_layer_.size()) { by_layer_.resize(work.layers[i] + 1); }
-            by_layer_[work.layers[i]].push_back(residency::StorageId{i});
-        }
+    explicit Simulated(const RunJob& job) : device_{config_of(job)} {}
+
+    [[nodiscard]] residency::SimulatedDevice& device() { return device_; }
+    [[nodiscard]] residency::Result<std::shared_ptr<const residency::HostBytes>> host(std::uint64_t bytes) {
+        auto at = device_.allocate_host(std::max<std::uint64_t>(bytes, 1));
+        if (!at) { return at.error(); }
+        return residency::HostBytes::adopt(
+            static_cast<std::byte*>(*at), bytes, residency::HostMemory::pinned,
+            [this](std::byte* held) { static_cast<void>(device_.deallocate_host(held).has_value()); });
     }
-    [[nodiscard]] std::span<const residency::prefetch::Hint> guess(const Workload::Step& step) {
-        hints_.clear();
-        for (const residency::StorageId id : step.storages) {
-            if (work_.resident[index(id)]) { continue; }
-            const auto& layer = by_layer_[work_.layers[index(id)]];
-            const bool is_right = static_cast<double>(random_() % 4096) / 4096 < recall_;
-            const float probability = 1 - 0.05F * static_cast<float>(std::min<std::size_t>(hints_.size(), 15));
-            hints_.push_back({is_right ? id : layer[random_() % layer.size()], probability});
-        }
-        return hints_;
+    [[nodiscard]] residency::Status launch(residency::SimulatedDevice::Stream stream, std::string_view name,
+                                           std::chrono::nanoseconds duration) {
+        residency::SimulatedDevice::Kernel kernel;
+        kernel.name = name;
+        kernel.duration = duration;
+        return device_.launch(stream, std::move(kernel));
     }
-
-private:
-    const Workload& work_;
-    double recall_;
-    std::mt19937 random_{1};
-    std::vector<std::vector<residency::StorageId>> by_layer_;
-    std::vector<residency::prefetch::Hint> hints_;
-};
-
-/// Runs a composition through the real core on the simulated device: warms up, then measures passes, the host waiting for the
-/// device after each as a program waits for a token. `configure(setting, options)` sets the policies' knobs.
-template <class Weights, class Configure>
-residency::Result<RunCounts> simulate(const RunJob& job, Configure configure) {
-    using residency::SimulatedDevice;
-    const Workload& work = job.work;
-    SimulatedDevice::Config config;
-    config.link = job.card.link;
-    config.memory_bytes = work.total_bytes() + (std::uint64_t{4} << 30);
-    config.real_bytes = false;
-    config.checker = false;
-    SimulatedDevice device{config};
-    auto catalog = catalog_of(work, device);
-    if (!catalog) { return catalog.error(); }
-    auto schedule = schedule_of(work, *catalog, job.card);
-    if (!schedule) { return schedule.error(); }
-    const auto future = future_of(work);
-    if (!future) { return future.error(); }
-    typename Weights::Options options;
-    options.budget = residency::Budget::bytes(job.budget_bytes);
-    options.schedule = *schedule;
-    configure(Setting{work.layers, &*future}, options);
-    auto weights = Weights::try_create(device, *catalog, std::move(options));
-    if (!weights) { return weights.error(); }
-    const auto stream = device.create_stream("kernels");
-    if (!stream) { return stream.error(); }
-
-    std::vector<std::vector<residency::WeightId>> asked;
-    std::vector<std::chrono::nanoseconds> times;
-    for (const Workload::Step& step : work.steps) {
-        asked.push_back(weights_of(step));
-        times.push_back(work.compute(step, job.card));
-    }
-    Guesser guesser{work, job.recall};
-    const auto run_pass = [&](std::size_t first, std::size_t last) -> residency::Status {
-        auto pass = weights->try_begin(*stream);
-        if (!pass) { return pass.error(); }
-        for (std::size_t i = first; i < last; ++i) {
-            auto lease = work.is_known ? pass->try_acquire((*schedule)[static_cast<std::uint32_t>(i)])
-                                       : pass->try_acquire(std::span<const residency::WeightId>{asked[i]});
-            if (!lease) { return lease.error(); }
-            if constexpr (requires { weights->prefetcher().hint({}); }) {
-                if (i + 1 < work.steps.size()) {
-                    if (auto hinted = weights->prefetcher().hint(guesser.guess(work.steps[i + 1])); !hinted) {
-                        return hinted;
-                    }
-                }
-            }
-            SimulatedDevice::Kernel kernel;
-            kernel.name = work.steps[i].storages.empty()
-                              ? "kernel"
-                              : std::string_view{work.names[index(work.steps[i].storages.back())]};
-            kernel.duration = times[i];
-            if (auto launched = device.launch(*stream, std::move(kernel)); !launched) { return launched; }
-        }
-        if (auto ended = pass->try_end(); !ended) { return ended; }
-        return device.synchronize(*stream);
-    };
-
-    const std::size_t passes = work.is_known ? 2 * std::size_t{job.passes} : work.pass_ends.size();
-    const std::size_t warm = work.is_known ? job.passes : passes / 3;
-    RunCounts counts;
-    std::chrono::nanoseconds begin{};
-    residency::Counters before;
-    for (std::size_t pass = 0; pass < passes; ++pass) {
-        if (pass == warm) {
-            begin = device.host_time();
-            before = weights->statistics().total;
-        }
-        const auto pass_begin = device.host_time();
-        if (pass + 1 == passes && job.timeline != nullptr) {
-            device.observe([&, pass_begin](const SimulatedDevice::ExecutedOperation& operation) {
+    void observe(residency::trace::Perfetto& timeline) {
+        device_.observe(
+            [&timeline, begin = device_.host_time()](const residency::SimulatedDevice::ExecutedOperation& operation) {
                 using residency::simulation::OperationKind;
                 if (operation.kind != OperationKind::kernel && operation.kind != OperationKind::copy_to_device) {
                     return;
                 }
                 const bool is_kernel = operation.kind == OperationKind::kernel;
-                job.timeline->event(is_kernel ? "kernels" : "copies", is_kernel ? operation.name : "to the device",
-                                    std::chrono::nanoseconds{operation.start_ns} - pass_begin,
-                                    std::chrono::nanoseconds{operation.end_ns} - pass_begin,
-                                    is_kernel ? std::nullopt : std::optional{operation.bytes});
+                timeline.event(is_kernel ? "kernels" : "copies", is_kernel ? operation.name : "to the device",
+                               std::chrono::nanoseconds{operation.start_ns} - begin,
+                               std::chrono::nanoseconds{operation.end_ns} - begin,
+                               is_kernel ? std::nullopt : std::optional{operation.bytes});
             });
-        }
-        const std::size_t first = work.is_known || pass == 0 ? 0 : work.pass_ends[pass - 1];
-        const std::size_t last = work.is_known ? work.steps.size() : work.pass_ends[pass];
-        if (auto ran = run_pass(first, last); !ran) { return ran.error(); }
-        if (pass >= warm) {
-            for (std::size_t i = first; i < last; ++i) {
-                counts.compute_seconds += std::chrono::duration<double>(times[i]).count();
-                for (const residency::StorageId id : work.steps[i].storages) {
-                    counts.requested_bytes += work.resident[index(id)] ? 0 : static_cast<double>(work.bytes[index(id)]);
-                }
-            }
-        }
     }
-    const double measured = static_cast<double>(passes - warm);
-    counts.pass_seconds = std::chrono::duration<double>(device.host_time() - begin).count() / measured;
-    const residency::Statistics statistics = weights->statistics();
-    const residency::Counters total = statistics.total - before;
-    counts.compute_seconds /= measured;
-    counts.requested_bytes /= measured;
-    counts.fetched_bytes = static_cast<double>(total.fetched_bytes) / measured;
-    counts.missed_bytes = static_cast<double>(total.missed_bytes) / measured;
-    counts.ahead_bytes = static_cast<double>(total.prefetch_hit_bytes) / measured;
-    counts.held_bytes = statistics.held_bytes;
-    counts.host_waits = total.host_waits;
-    device.observe({});
-    return counts;
+    void end_observing() { device_.observe({}); }
+
+private:
+    [[nodiscard]] static residency::SimulatedDevice::Config config_of(const RunJob& job) {
+        residency::SimulatedDevice::Config config;
+        config.link = job.card.link;
+        config.memory_bytes = job.work.total_bytes() + (std::uint64_t{4} << 30);
+        config.real_bytes = false;
+        config.checker = false;
+        return config;
+    }
+
+    residency::SimulatedDevice device_;
+};
+
+/// measure() on the simulated device.
+template <class Weights, class Configure>
+residency::Result<RunCounts> simulate(const RunJob& job, Configure configure) {
+    Simulated machine{job};
+    return measure<Weights>(job, machine, std::move(configure));
 }
 
 }  // namespace lab

@@ -52,6 +52,19 @@ refuses 'Auto' 'expected digits'
 refuses '18446744073709551616' 'beyond 64 bits'
 refuses '16777216TiB' 'beyond 64 bits'
 refuses '25%,8 GiB' 'found " GiB"'
+# Without a GPU: what needs one says so.
+if ! nvidia-smi -L > /dev/null 2>&1; then
+    for option in '--link measured' '--device cuda'; do
+        # shellcheck disable=SC2086
+        output=$("$program" run --workload draft-and-target --passes 1 $option 2>&1 >"$folder/output")
+        status=$?
+        [[ $status -eq 2 ]] || fail "$option: exit $status, expected 2: $output"
+        [[ $output == "residency-lab: $option needs a GPU: "* && $output != *$'\n'* ]] || fail "$option: $output"
+    done
+fi
+pcie() { "$program" run --workload draft-and-target --policy planned --passes 1 --budget 25% --csv "$@" | grep planned | cut -d, -f5; }
+[[ $(pcie --link pcie3) > $(pcie) ]] || fail "a slower link is not slower"
+
 refuses 'auto' 'there is no device'
 refuses '60%free' 'there is no device'
 echo "residency-lab: fine"

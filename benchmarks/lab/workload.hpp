@@ -36,11 +36,15 @@ inline const std::vector<Card>& cards() {
     return all;
 }
 
+/// Where the next weight may begin after so many bytes of host memory.
+[[nodiscard]] constexpr std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 /// A model and the steps of a run, before they have times.
 struct Workload {
     struct Step {
         std::vector<residency::StorageId> storages;
-        double flops = 0;  ///< of all tokens of the step
+        double flops = 0;        ///< of all tokens of the step
+        bool is_routed = false;  ///< what it reads is known once the steps before it have run: the host waits for them
     };
 
     std::string name;
@@ -63,6 +67,12 @@ struct Workload {
     [[nodiscard]] std::uint64_t total_bytes() const {
         std::uint64_t sum = 0;
         for (const std::uint64_t each : bytes) { sum += each; }
+        return sum;
+    }
+    /// What all weights take in host memory.
+    [[nodiscard]] std::uint64_t host_bytes() const {
+        std::uint64_t sum = 0;
+        for (const std::uint64_t each : bytes) { sum += aligned(each); }
         return sum;
     }
     [[nodiscard]] std::uint64_t resident_bytes() const {

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "benchmarks/lab/cuda/spin.hpp"
+#include "benchmarks/lab/gpu.hpp"
+#include "residency/device/cuda.hpp"
+#include "residency/model/host_bytes.hpp"
+#include "residency/trace/perfetto.hpp"
+
+namespace lab {
+
+/// See measure(). One at a time.
+class Gpu {
+public:
+    explicit Gpu(residency::CudaDevice device, std::chrono::nanoseconds kernel_cost)
+        : device_{std::move(device)}, kernel_cost_{kernel_cost} {}
+
+    [[nodiscard]] residency::CudaDevice& device() { return device_; }
+    /// Pinned once and kept, at most 8 GiB: pinning takes longer than most runs.
+    [[nodiscard]] residency::Result<std::shared_ptr<const residency::HostBytes>> host(std::uint64_t bytes) {
+        bytes = std::clamp<std::uint64_t>(bytes, 1, std::uint64_t{8} << 30);
+        if (host_ != nullptr && host_->span().size() >= bytes) { return host_; }
+        host_ = nullptr;
+        auto at = device_.allocate_host(bytes);
+        if (!at) { return at.error(); }
+        host_ = residency::HostBytes::adopt(
+            static_cast<std::byte*>(*at), bytes, residency::HostMemory::pinned,
+            [this](std::byte* held) { static_cast<void>(device_.deallocate_host(held).has_value()); });
+        return host_;
+    }
+    [[nodiscard]] residency::Status launch(residency::CudaDevice::Stream stream, std::string_view,
+                                           std::chrono::nanoseconds duration) {
+        const auto rest = std::max(duration - kernel_cost_, std::chrono::nanoseconds{0});
+        if (const cudaError_t code = spin(rest, stream); code != cudaSuccess) {
+            return residency::Error{residency::ErrorKind::device,
+                                    std::string{"the laboratory's kernel: "} + cudaGetErrorString(code)};
+        }
+        return {};
+    }
+    void observe(residency::trace::Perfetto&) {}
+    void end_observing() {}
+
+private:
+    residency::CudaDevice device_;
+    std::chrono::nanoseconds kernel_cost_;  // of one that does nothing, in a row of them
+    std::shared_ptr<const residency::HostBytes> host_;
+};
+
+}  // namespace lab
