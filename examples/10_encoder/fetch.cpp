@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "checkpoint.hpp"
+#include "examples/support/terminal.hpp"
 #include "residency/error.hpp"
-#include "terminal.hpp"
 
 namespace encoder {
 namespace {
@@ -30,7 +30,7 @@ constexpr std::uint64_t fetched_bytes = 175'000'000;  // the package, and what i
 
 [[noreturn]] void refuse_full_disk(const std::string& folder) {
     residency::throw_error({ErrorKind::io, folder + ": the disk is full: the model takes " +
-                                               text_of_bytes(fetched_bytes) +
+                                               examples::text_of_bytes(fetched_bytes) +
                                                " while it is fetched. Make room, or name another folder with --cache"});
 }
 
@@ -83,7 +83,7 @@ std::string run_pip(const fs::path& temporary) {
     posix_spawn_file_actions_destroy(&actions);
     if (code != 0) { return "python3 does not start: " + std::generic_category().message(code); }
 
-    Progress progress{"fetching"};
+    examples::Progress progress{"fetching"};
     int status = 0;
     while (waitpid(child, &status, WNOHANG) == 0) {
         progress.show(bytes_below(temporary), fetched_bytes);

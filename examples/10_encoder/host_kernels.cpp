@@ -2,24 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host_kernels.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
 
+#include "examples/support/host_product.hpp"
+
 namespace encoder {
 namespace {
-
-/// Adds up in eight lanes, so that the compiler may use vector instructions.
-struct Sum {
-    static constexpr std::uint32_t lanes = 8;
-    float lane[lanes] = {};
-    void add(const float* a, const float* b) {
-        for (std::uint32_t i = 0; i < lanes; ++i) { lane[i] += a[i] * b[i]; }
-    }
-    [[nodiscard]] float total() const {
-        return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
-    }
-};
 
 void normalise(const float* in, const float* scale, const float* shift, float* out, std::uint32_t n, float epsilon) {
     double mean = 0;
@@ -29,28 +20,6 @@ void normalise(const float* in, const float* scale, const float* shift, float* o
     for (std::uint32_t i = 0; i < n; ++i) { variance += (double(in[i]) - mean) * (double(in[i]) - mean); }
     const double factor = 1 / std::sqrt(variance / n + double(epsilon));
     for (std::uint32_t i = 0; i < n; ++i) { out[i] = float((double(in[i]) - mean) * factor) * scale[i] + shift[i]; }
-}
-
-/// A block of `rows` × `columns` results, so that what is loaded is used several times.
-template <std::uint32_t rows, std::uint32_t columns>
-void multiply(const Linear& o, std::uint32_t token, std::uint32_t output) {
-    Sum sums[rows][columns];
-    const float* in = o.in + std::size_t{token} * o.from;
-    const float* weight = o.weight + std::size_t{output} * o.from;
-    for (std::uint32_t k = 0; k < o.from; k += Sum::lanes) {
-        for (std::uint32_t r = 0; r < rows; ++r) {
-            for (std::uint32_t c = 0; c < columns; ++c) {
-                sums[r][c].add(in + std::size_t{r} * o.from + k, weight + std::size_t{c} * o.from + k);
-            }
-        }
-    }
-    for (std::uint32_t r = 0; r < rows; ++r) {
-        for (std::uint32_t c = 0; c < columns; ++c) {
-            float value = sums[r][c].total() + o.bias[output + c];
-            if (o.gelu) { value *= 0.5F * (1 + std::erf(value * 0.70710678F)); }
-            o.out[std::size_t{token + r} * o.to + output + c] = value;
-        }
-    }
 }
 
 }  // namespace
@@ -67,11 +36,11 @@ void compute(const Embed& o) {
 
 // Precondition of all: rows are multiples of eight elements (checked with the configuration).
 void compute(const Linear& o) {
-    for (std::uint32_t output = 0; output < o.to; output += 2) {
-        std::uint32_t token = 0;
-        for (; token + 4 <= o.tokens; token += 4) { multiply<4, 2>(o, token, output); }
-        for (; token < o.tokens; ++token) { multiply<1, 2>(o, token, output); }
-    }
+    examples::multiply(o.in, o.weight, o.tokens, o.from, o.to, [&](std::size_t token, std::size_t output, float value) {
+        value += o.bias[output];
+        if (o.gelu) { value *= 0.5F * (1 + std::erf(value * 0.70710678F)); }
+        o.out[token * o.to + output] = value;
+    });
 }
 
 void compute(const Attention& o) {
@@ -87,8 +56,8 @@ void compute(const Attention& o) {
                 float largest = -INFINITY, total = 0;
                 for (std::size_t u = first; u < end; ++u) {
                     const float* key = o.key + u * o.hidden + std::size_t{head} * width;
-                    Sum sum;
-                    for (std::uint32_t i = 0; i < width; i += Sum::lanes) { sum.add(query + i, key + i); }
+                    examples::Sum sum;
+                    for (std::uint32_t i = 0; i < width; i += examples::Sum::lanes) { sum.add(query + i, key + i); }
                     scores[u - first] = sum.total() * factor;
                     largest = (std::max)(largest, scores[u - first]);
                 }

@@ -12,19 +12,20 @@
 #include <vector>
 
 #include "checkpoint.hpp"
+#include "examples/support/command_line.hpp"
+#include "examples/support/terminal.hpp"
 #include "fetch.hpp"
 #include "residency/error.hpp"
 #include "run.hpp"
-#include "terminal.hpp"
 #include "tokenizer.hpp"
 
 namespace encoder {
-#ifndef WITH_CUDA
-Results run_cuda(const Job&) { residency::throw_error({residency::ErrorKind::unsupported, "built without CUDA"}); }
-bool has_gpu(std::string& why_not) { return why_not = "this program was built without CUDA", false; }
-#endif
-
 namespace {
+
+using examples::Checks;
+using examples::Table;
+using examples::text_of;
+using examples::text_of_bytes;
 
 const std::vector<std::string> known_sentences{
     "The cat sits outside.",
@@ -46,29 +47,11 @@ constexpr float reference_generated[] = {
 };
 constexpr float tolerance = 2e-5F;
 
-struct Settings {
-    std::string model, budget = "25%", device = "auto", cache, timeline;
+struct Settings : examples::CommonSettings {
+    std::string model, budget = "25%";
     std::vector<std::string> sentences;
     bool offline = false, presets = true;
 };
-
-class Checks {
-public:
-    void check(bool holds, const std::string& what) {
-        std::printf("  %s %s\n", holds ? "✓" : "✗ FAILED:", what.c_str());
-        failed_ += !holds;
-    }
-    [[nodiscard]] int failed() const noexcept { return failed_; }
-
-private:
-    int failed_ = 0;
-};
-
-std::string text_of(double value, const char* format) {
-    char text[40];
-    std::snprintf(text, sizeof text, format, value);
-    return text;
-}
 
 void print_similarities(const std::vector<std::string>& sentences, const std::vector<float>& embeddings) {
     const std::size_t width = embeddings.size() / sentences.size();
@@ -118,12 +101,11 @@ void print_presets(const Results& results, Checks& checks) {
         const auto& statistics = outcome.statistics;
         const auto& pass = statistics.last_pass;
         raised = raised || outcome.is_raised;
-        const auto time = [](std::chrono::nanoseconds ns) { return text_of(double(ns.count()) / 1e6, "%.3f ms"); };
         const bool has_times = statistics.pass_time && statistics.bound && statistics.bound->count() > 0;
         table.row({name, text_of_bytes(outcome.budget.bytes) + (outcome.is_raised ? "*" : " "),
                    text_of_bytes(statistics.held_bytes), text_of_bytes(pass.fetched_bytes), std::to_string(pass.hits),
                    std::to_string(pass.prefetch_hits), std::to_string(pass.demand_misses),
-                   statistics.pass_time ? time(*statistics.pass_time) : "–",
+                   statistics.pass_time ? text_of(*statistics.pass_time) : "–",
                    has_times
                        ? text_of(double(statistics.pass_time->count()) / double(statistics.bound->count()), "%.2f ×")
                        : "–"});
@@ -136,17 +118,20 @@ void print_presets(const Results& results, Checks& checks) {
                  "the embeddings of every preset equal those of the resident run bit for bit");
 }
 
+Results run(const Job& job, [[maybe_unused]] bool on_gpu) {
+#ifdef WITH_CUDA
+    if (on_gpu) { return run_cuda(job); }
+#endif
+    return run_simulated(job);
+}
+
 int encode(const Settings& settings) {
     Job job;
     job.budget = residency::Budget::parse(settings.budget);
     job.presets = settings.presets;
     job.timeline = settings.timeline;
     std::string why_not;
-    const bool on_gpu = settings.device != "simulated" && has_gpu(why_not);
-    if (settings.device == "cuda" && !on_gpu) {
-        residency::throw_error(
-            {residency::ErrorKind::unsupported, why_not + ": leave --device out to run on the simulated device"});
-    }
+    const bool on_gpu = settings.use_gpu(why_not);
 
     const bool is_known = settings.sentences.empty();
     const auto& sentences = is_known ? known_sentences : settings.sentences;
@@ -162,7 +147,7 @@ int encode(const Settings& settings) {
 
     std::error_code ignored;  // the timeline cannot be written then, which says so
     std::filesystem::create_directories(std::filesystem::path{settings.timeline}.parent_path(), ignored);
-    const Results results = on_gpu ? run_cuda(job) : run_simulated(job);
+    const Results results = run(job, on_gpu);
     const auto& catalog = results.model.catalog;
     const auto& streamed = results.streamed;
     const auto& statistics = streamed.statistics;
@@ -201,10 +186,7 @@ int encode(const Settings& settings) {
         statistics.held_bytes <= streamed.budget.bytes && statistics.peak_requested_bytes <= streamed.budget.bytes;
     checks.check(fits, "the budget was kept: " + text_of_bytes(statistics.held_bytes) + " held of " +
                            text_of_bytes(streamed.budget.bytes));
-    if (!on_gpu) {
-        checks.check(results.reports.empty(), "the simulated device saw no access out of order" +
-                                                  (results.reports.empty() ? "" : ": " + results.reports.front()));
-    }
+    if (!on_gpu) { checks.check_reports(results.reports); }
 
     const auto& pass = statistics.last_pass;
     std::printf(
@@ -230,9 +212,6 @@ int encode(const Settings& settings) {
 
 int main(int argc, char** argv) {
     encoder::Settings settings;
-    std::error_code error;
-    const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-    settings.cache = error ? "models" : (program.parent_path().parent_path() / "models").string();
     std::string tokens;
     bool no_presets = false;
 
@@ -242,35 +221,23 @@ int main(int argc, char** argv) {
     app.add_option("--budget", settings.budget,
                    "device bytes for weights: 12MiB, 25% (of what streams), 0 (the smallest)")
         ->capture_default_str();
-    app.add_option("--device", settings.device, "auto, simulated or cuda")
-        ->check(CLI::IsMember({"auto", "simulated", "cuda"}))
-        ->capture_default_str();
-    app.add_option("--cache", settings.cache, "where a fetched or generated model is kept")->capture_default_str();
-    app.add_option("--timeline", settings.timeline, "the file for the timeline; by default in the cache");
+    settings.add_to(app);
     app.add_option("--text", settings.sentences, "sentences of your own");
     app.add_option("--tokens", tokens, "only print the token ids of this text");
     app.add_flag("--offline", settings.offline, "fetch nothing: without a model, generate one");
     app.add_flag("--no-presets", no_presets, "leave out the table of presets");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& wrong) { return app.exit(wrong) == 0 ? 0 : 2; }
-    settings.presets = !no_presets;
-    if (settings.timeline.empty()) { settings.timeline = settings.cache + "/encoder-timeline.json"; }
-    try {
-        if (!tokens.empty()) {
-            const std::string folder =
-                settings.model.empty()
-                    ? encoder::obtain_model(settings.cache, !settings.offline, encoder::known_sentences).folder
-                    : settings.model;
-            for (const auto id : encoder::Tokenizer::read(folder + "/vocab.txt").encode(tokens, 512)) {
-                std::printf("%d ", id);
-            }
-            std::printf("\n");
-            return 0;
+    return examples::run_program(app, argc, argv, [&] {
+        settings.presets = !no_presets;
+        if (settings.timeline.empty()) { settings.timeline = settings.cache + "/encoder-timeline.json"; }
+        if (tokens.empty()) { return encoder::encode(settings); }
+        const std::string folder =
+            settings.model.empty()
+                ? encoder::obtain_model(settings.cache, !settings.offline, encoder::known_sentences).folder
+                : settings.model;
+        for (const auto id : encoder::Tokenizer::read(folder + "/vocab.txt").encode(tokens, 512)) {
+            std::printf("%d ", id);
         }
-        return encoder::encode(settings);
-    } catch (const std::exception& problem) {
-        std::fprintf(stderr, "encoder: %s\n", problem.what());
-        return 2;
-    }
+        std::printf("\n");
+        return 0;
+    });
 }

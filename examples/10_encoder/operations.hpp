@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "examples/support/roofline.hpp"
+
 // What a BERT encoder consists of, as plain data with addresses: the same for every device. All tokens of a batch lie one after
 // another, sentence after sentence; rows of `hidden` floats.
 namespace encoder {
@@ -51,10 +53,7 @@ struct Pool {
     std::uint32_t sentences = 0, tokens = 0, hidden = 0;
 };
 
-/// Work of one operation: multiply-adds count as two; bytes of device memory; bytes read over the link.
-struct Work {
-    double operations = 0, bytes = 0, link_bytes = 0;
-};
+using examples::Work;
 [[nodiscard]] inline Work work(const Embed& o) {
     return {10.0 * o.tokens * o.hidden, 4.0 * o.tokens * o.hidden, 12.0 * o.tokens * o.hidden};
 }
@@ -70,12 +69,10 @@ struct Work {
 }
 [[nodiscard]] inline Work work(const Pool& o) { return {2.0 * o.tokens * o.hidden, 4.0 * o.tokens * o.hidden, 0}; }
 
-/// How long a large GPU takes: the slower of arithmetic, its memory and the link, and a launch.
+/// How long a large GPU takes, with single-precision arithmetic.
 template <class Operation>
 [[nodiscard]] std::chrono::nanoseconds roofline(const Operation& operation) {
-    const Work needs = work(operation);
-    const double seconds = 2e-6 + (std::max)({needs.operations / 50e12, needs.bytes / 4e12, needs.link_bytes / 50e9});
-    return std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)};
+    return examples::roofline(work(operation), 50e12);
 }
 
 }  // namespace encoder

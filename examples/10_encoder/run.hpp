@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bert.hpp"
-#include "load.hpp"
+#include "examples/support/load.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/error.hpp"
@@ -47,8 +47,6 @@ struct Results {
 /// The same job on either device. Throws residency::Exception.
 [[nodiscard]] Results run_simulated(const Job& job);
 [[nodiscard]] Results run_cuda(const Job& job);
-/// Whether there is a GPU and a driver for it, and this program was built for one; otherwise why not.
-[[nodiscard]] bool has_gpu(std::string& why_not);
 
 /// A batch on a device, and where its activations lie.
 template <class Backend>
@@ -61,9 +59,9 @@ struct Workspace {
     Workspace(Backend& backend, const Config& c, const std::vector<std::vector<std::int32_t>>& ids) {
         for (const auto& sentence : ids) { batch.tokens += std::uint32_t(sentence.size()); }
         batch.sentences = std::uint32_t(ids.size());
-        batch.ids = backend.template allocate_host<std::int32_t>(batch.tokens);
-        batch.positions = backend.template allocate_host<std::int32_t>(batch.tokens);
-        batch.starts = backend.template allocate_host<std::int32_t>(batch.sentences + 1);
+        batch.ids = backend.memory().template pinned<std::int32_t>(batch.tokens);
+        batch.positions = backend.memory().template pinned<std::int32_t>(batch.tokens);
+        batch.starts = backend.memory().template pinned<std::int32_t>(batch.sentences + 1);
         std::int32_t next = 0;
         for (std::size_t s = 0; s < ids.size(); ++s) {
             batch.starts[s] = next;
@@ -76,12 +74,12 @@ struct Workspace {
         const std::size_t row = std::size_t{batch.tokens} * c.hidden;
         for (float** each :
              {&activations.state, &activations.query, &activations.key, &activations.value, &activations.context}) {
-            *each = backend.allocate_device(row);
+            *each = backend.memory().template on_device<float>(row);
         }
-        activations.inner = backend.allocate_device(std::size_t{batch.tokens} * c.inner);
+        activations.inner = backend.memory().template on_device<float>(std::size_t{batch.tokens} * c.inner);
         result_count = std::size_t{batch.sentences} * c.hidden;
-        activations.sentences = backend.allocate_device(result_count);
-        result = backend.template allocate_host<float>(result_count);
+        activations.sentences = backend.memory().template on_device<float>(result_count);
+        result = backend.memory().template pinned<float>(result_count);
     }
 };
 
@@ -107,7 +105,7 @@ Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>&
         auto pass = weights.begin(backend.stream());
         forward(backend, model, weights.schedule(), pass, work.batch, work.activations);
         pass.end();
-        backend.read_back(work.activations.sentences, work.result, work.result_count);
+        backend.memory().copy(work.activations.sentences, work.result, work.result_count, backend.stream());
         outcome.passes.emplace_back(work.result, work.result + work.result_count);
     }
     if (record) { backend.end_timeline(); }
@@ -126,7 +124,7 @@ Results run_all(Backend& backend, const Job& job) {
     results.model = Checkpoint::read(job.folder);
     const auto begin = std::chrono::steady_clock::now();
     Checkpoint model = results.model;  // pinned memory ends before its device
-    model.catalog = load_pinned(backend.device(), model.catalog);
+    model.catalog = examples::load_pinned(backend.device(), model.catalog);
     results.load_seconds = std::chrono::duration<double>{std::chrono::steady_clock::now() - begin}.count();
     const Config& c = model.config;
     for (const auto& sentence : job.ids) {

@@ -6,31 +6,8 @@ set -uo pipefail
 program=$1 folder=$2 source=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$folder"
 mkdir -p "$folder/cache" "$folder/bin"
-failed=0
-
-cache=$folder/cache
-# expect EXIT PATTERN... -- ARGUMENT...: runs it, and looks for every pattern in what it prints.
-expect() {
-    local exit=$1 patterns=() output status
-    shift
-    while [[ $1 != -- ]]; do patterns+=("$1"); shift; done
-    shift
-    output=$("$program" --device simulated --cache "$cache" "$@" 2>"$folder/stderr")
-    status=$?
-    if [[ $exit -eq 2 && $(wc -l <"$folder/stderr") -ne 1 ]]; then
-        printf 'FAILED: %s: not one line of message\n' "$*"
-        failed=1
-    fi
-    output+=$(cat "$folder/stderr")
-    if [[ $status -ne $exit ]]; then printf 'FAILED: %s: exit %d, expected %d\n%s\n' "$*" "$status" "$exit" "$output"; failed=1; fi
-    for pattern in "${patterns[@]}"; do
-        if ! grep -qE -e "$pattern" <<<"$output"; then
-            printf 'FAILED: %s: no "%s" in\n%s\n' "$*" "$pattern" "$output"
-            failed=1
-        fi
-    done
-    printf 'ran: %s\n' "${*:-without arguments}"
-}
+cache=$folder/cache device=simulated failed=0
+. "$source/../support/test.sh"
 
 # The main job.
 expect 0 'a generated one of the same shapes' '✓ the embeddings of 3 streamed passes equal' '✓ they equal those of the reference' \
@@ -49,29 +26,21 @@ while IFS= read -r line; do
 done <"$source/reference/tokens.txt"
 
 # Bad input.
-bad=$folder/bad
-edited() {  # FILE SED-COMMAND: the generated model with another file
-    rm -rf "$bad"
-    mkdir "$bad"
-    ln -s "$model"/* "$bad"
-    rm "$bad/$1"
-    sed "$2" "$model/$1" >"$bad/$1"
-}
-edited config.json 's/"num_hidden_layers": 6/"num_hidden_layers": 7/'
+edited "$model" config.json 's/"num_hidden_layers": 6/"num_hidden_layers": 7/'
 expect 2 'encoder.layer.6.attention.self.query.weight" is missing: give the folder' -- --model "$bad"
-edited config.json 's/"num_hidden_layers": 6/"num_hidden_layers": 5/'
+edited "$model" config.json 's/"num_hidden_layers": 6/"num_hidden_layers": 5/'
 expect 2 'encoder.layer.5.* is not one of a BERT encoder with this config.json: give' -- --model "$bad"
-edited config.json 's/"intermediate_size": 1536/"intermediate_size": 1024/'
+edited "$model" config.json 's/"intermediate_size": 1536/"intermediate_size": 1024/'
 expect 2 'intermediate.dense.weight" is F32\[1536, 384\], and config.json asks for F32\[1024, 384\]: give' -- --model "$bad"
-edited config.json 's/"gelu"/"relu"/'
+edited "$model" config.json 's/"gelu"/"relu"/'
 expect 2 '"hidden_act" is "relu", and this encoder knows "gelu" only' -- --model "$bad"
-edited config.json 's/"hidden_size": 384/"hidden_size": "wide"/'
+edited "$model" config.json 's/"hidden_size": 384/"hidden_size": "wide"/'
 expect 2 '"hidden_size" is not a number' -- --model "$bad"
-edited config.json 's/{/[/'
+edited "$model" config.json 's/{/[/'
 expect 2 'config.json: it is not a JSON object' -- --model "$bad"
-edited vocab.txt 's/^\[CLS\]$/[cls]/'
+edited "$model" vocab.txt 's/^\[CLS\]$/[cls]/'
 expect 2 'vocab.txt: it lacks the token \[CLS\]' -- --model "$bad"
-edited vocab.txt ''
+edited "$model" vocab.txt ''
 rm "$bad/model.safetensors"
 head -c 1000000 "$model/model.safetensors" >"$bad/model.safetensors"
 expect 2 'beyond the end of the file' -- --model "$bad"

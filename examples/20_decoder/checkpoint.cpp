@@ -17,12 +17,14 @@ using residency::Placement;
 using residency::WeightId;
 namespace format = residency::format;
 
+constexpr const char* table_name = "model.embed_tokens.weight";
+
 /// Goes through the names of a model in the order of a pass: `visit(name, shape)`, where the configuration asks for it.
 template <class Visit>
 void visit_tensors(const Config& c, Visit&& visit) {
     const std::uint64_t hidden = c.hidden, inner = c.inner, width = c.width;
     const std::uint64_t queries = width * c.heads, keys = width * c.cache_heads;
-    visit("model.embed_tokens.weight", residency::Shape{c.words, hidden});
+    visit(table_name, residency::Shape{c.words, hidden});
     for (std::uint32_t i = 0; i < c.layers; ++i) {
         const std::string layer = "model.layers." + std::to_string(i) + ".";
         const auto matrix = [&](const char* name, std::uint64_t to, std::uint64_t from, bool bias) {
@@ -53,6 +55,20 @@ void visit_tensors(const Config& c, Visit&& visit) {
 /// What some published checkpoints have and nobody reads.
 bool is_unused(std::string_view name, const Config& config) {
     return name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight");
+}
+
+/// A catalog of some of a file's tensors: those that `take(name)`.
+template <class Take>
+residency::Catalog part_of(const format::ModelFile& all, const Take& take) {
+    format::ModelFile part;
+    part.files = all.files;
+    for (const auto& weight : all.weights) {
+        if (!take(weight.name)) { continue; }
+        part.weights.push_back(weight);
+        part.weights.back().storage = static_cast<std::uint32_t>(part.storages.size());
+        part.storages.push_back(all.storages[weight.storage]);
+    }
+    return part.catalog();
 }
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& advice) {
@@ -107,25 +123,22 @@ Checkpoint Checkpoint::read(const std::string& folder) {
         }
         found.erase(at);
     }
-    std::vector<std::string_view> on_host;
     for (const auto& weight : model.weights) {
-        if (!found.contains(weight.name)) { continue; }
-        if (!is_unused(weight.name, config)) {
+        if (found.contains(weight.name) && !is_unused(weight.name, config)) {
             refuse(path,
                    "the tensor \"" + weight.name + "\" is not one of a " + config.family +
                        " decoder with this config.json",
                    "the engine would leave it out and give other results; give the config.json that belongs to the "
                    "checkpoint");
         }
-        on_host.push_back(weight.name);
     }
-    if (!config.tied) { on_host.push_back("model.embed_tokens.weight"); }
-    result.catalog = model.catalog().with_placement(on_host, Placement::host);
+    const auto is_table = [&](std::string_view name) { return !config.tied && name == table_name; };
+    result.table = part_of(model, is_table);
+    result.catalog = part_of(model, [&](const std::string& name) { return !found.contains(name) && !is_table(name); });
 
     const auto id = [&](const std::string& name) { return residency::unwrap(result.catalog.try_find(name)); };
-    result.words = id("model.embed_tokens.weight");
     result.norm = id("model.norm.weight");
-    result.head = config.tied ? result.words : id("lm_head.weight");
+    result.head = id(config.tied ? table_name : "lm_head.weight");
     for (std::uint32_t i = 0; i < config.layers; ++i) {
         const std::string name = "model.layers." + std::to_string(i) + ".";
         const auto matrix = [&](const char* part, bool bias) {

@@ -33,13 +33,23 @@ struct Tensor {
 /// All of them, in the order of a pass.
 [[nodiscard]] std::vector<Tensor> tensors_of(const Config& config);
 
-/// A model whose tensors are exactly those that its configuration asks for. An embedding table of its own is placed on the host, as
-/// is what the engine does not read; everything else is streamed, a table that is also the last matrix included.
+/// A model whose tensors are exactly those that its configuration asks for. What streams, and the embedding table, of which rows are read
+/// on the host, are catalogs of their own; a table that is also the last matrix is one of what streams.
 struct Checkpoint {
     Config config;
     residency::Catalog catalog;
-    residency::WeightId words{}, norm{}, head{};
+    residency::Catalog table;  ///< empty where it is the last matrix
+    residency::WeightId norm{}, head{};
     std::vector<Layer> layers;
+
+    /// The table, wherever it is.
+    [[nodiscard]] const residency::Catalog& table_catalog() const noexcept { return config.tied ? catalog : table; }
+    [[nodiscard]] const residency::Weight& words() const noexcept {
+        return table_catalog().weight(config.tied ? head : residency::WeightId{0});
+    }
+    [[nodiscard]] const residency::Storage& words_storage() const noexcept {
+        return table_catalog().storage(words().storage);
+    }
 
     /// Reads config.json and model.safetensors, or the shards that model.safetensors.index.json names. Throws
     /// residency::Exception; a tensor that is missing, superfluous, of another shape or type is a mismatch that names it.

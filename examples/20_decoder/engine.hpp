@@ -23,16 +23,18 @@
 #include "residency/fwd.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"
+#include "residency/transport/pinned.hpp"
 #include "workspace.hpp"
 
 namespace decoder {
 
 /// A text in the making: a model's weights and the text's KV cache under one budget. Each pass takes the tokens that are new, appends
-/// to the cache and chooses the next token. Passes of one token are launched as a graph.
-template <class Backend>
+/// to the cache and chooses the next token. Passes of one token are launched as a graph, where the transport can be captured.
+template <class Backend, class Transport = residency::transport::Pinned<typename Backend::Device>>
 class Engine {
     using Device = typename Backend::Device;
-    using Weights = residency::Planned<Device>;
+    using Weights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                         residency::pool::Virtual<Device>, Transport>;
     using Graph = decltype(std::declval<Weights&>().capture(typename Device::Stream{},
                                                             std::declval<void (&)(typename Weights::Pass&)>()));
 
@@ -46,9 +48,9 @@ public:
     /// How a pass went.
     struct Step {
         std::uint64_t token = 0;          ///< the one that follows
-        std::chrono::nanoseconds time{};  ///< from the call to the token
+        std::chrono::nanoseconds time{};  ///< from the token before to this one; of the first one, from the call
         bool is_graph = false;
-        bool is_disturbed = false;  ///< a graph was captured, or the weights made room: its time is not that of a step
+        bool is_disturbed = false;  ///< steps were measured, a graph was captured, or the weights made room
     };
 
     /// What would come of a budget. Error budget, thrown: it is below what the largest step and the whole text's cache take.
@@ -74,7 +76,7 @@ public:
     /// For a text of so many positions in all, the first `prompt` of them in one pass. The budget holds for weights and cache together.
     /// Errors, thrown: as of resolve, and the device's own.
     Engine(Backend& backend, const Checkpoint& model, const Workspace<Backend>& work, const residency::Budget& budget,
-           std::uint32_t prompt, std::uint32_t positions, bool use_graphs)
+           std::uint32_t prompt, std::uint32_t positions, bool use_graphs, typename Transport::Config transport = {})
         : backend_{backend},
           model_{model},
           work_{work},
@@ -90,12 +92,14 @@ public:
                                      .headroom_bytes = KvCache<Device>::bytes(backend.device(), work.cache, 1),
                                      .limit_bytes = sizes_.cache_bytes}),
                  work.cache, work.activations.host, sizes_.cache_bytes},
-          use_graphs_{use_graphs} {
+          use_graphs_{use_graphs && Transport::capturable},
+          scheduled_{prompt} {
         residency::unwrap(cache_.try_grow(prompt, backend.stream()));
         typename Weights::Options options = options_for(backend);
         options.budget = client_.budget();
         options.schedule = make_schedule(model, batch(prompt), work.activations);
         options.learn = Backend::learns;
+        options.transport = std::move(transport);
         weights_.emplace(backend.device(), model.catalog, std::move(options));
     }
     Engine(const Engine&) = delete;
@@ -104,17 +108,20 @@ public:
     /// Blocks until the token is there. `record`: for the timeline, kernel by kernel.
     Step step(std::span<const std::uint64_t> tokens, bool record = false) {
         const auto count = static_cast<std::uint32_t>(tokens.size());
-        // From the second pass on, token by token.
-        if (passes_ == 1) { weights_->set_schedule(make_schedule(model_, batch(1), work_.activations)); }
+        if (count != scheduled_) {  // after the prompt, token by token
+            weights_->set_schedule(make_schedule(model_, batch(count), work_.activations));
+            scheduled_ = count;
+            passes_ = 0;
+        }
         Step result;
-        result.is_disturbed = grow(position_ + count) || passes_ <= 1;
+        result.is_disturbed = grow(position_ + count) || passes_ < eager_passes;
         const Activations& a = work_.activations;
         a.host.position() = position_;
         for (std::uint32_t i = 0; i < count; ++i) { a.host.id(i) = tokens[i]; }
 
         // The first passes measure the steps, and load what the device loads when it is first used.
-        result.is_graph = use_graphs_ && count == 1 && passes_ > eager_passes && !is_changing_ && !record;
-        const auto begin = backend_.device().host_time();
+        result.is_graph = use_graphs_ && count == 1 && passes_ >= eager_passes && !is_changing_ && !record;
+        const auto begin = last_end_.value_or(backend_.device().host_time());
         if (result.is_graph) {
             if (!graph_ || graph_->is_stale()) {
                 graph_ = weights_->capture(backend_.stream(), [&](typename Weights::Pass& pass) { run(pass, count); });
@@ -128,7 +135,8 @@ public:
             pass.end();
         }
         residency::unwrap(backend_.device().synchronize(backend_.stream()));
-        result.time = backend_.device().host_time() - begin;
+        last_end_ = backend_.device().host_time();
+        result.time = *last_end_ - begin;
         if (record) { backend_.end_timeline(); }
         result.token = *a.next;
 
@@ -137,6 +145,9 @@ public:
         follow_budget();
         return result;
     }
+
+    /// Forgets the text; the next step's tokens are its first.
+    void rewind() noexcept { position_ = 0; }
 
     [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }
     [[nodiscard]] residency::Statistics statistics() const { return weights_->statistics(); }
@@ -203,7 +214,10 @@ private:
     std::optional<Graph> graph_;
     bool use_graphs_;
     bool is_changing_ = false;
-    std::uint64_t position_ = 0, passes_ = 0, changes_ = 0;
+    std::uint32_t scheduled_;  ///< the tokens of a pass of the schedule
+    std::optional<std::chrono::nanoseconds> last_end_;
+    std::uint64_t position_ = 0, changes_ = 0;
+    std::uint64_t passes_ = 0;  ///< of the schedule
 };
 
 }  // namespace decoder

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <span>
+#include <thread>
 
 #include "bf16.hpp"
 #include "checkpoint.hpp"
@@ -88,6 +89,20 @@ std::uint64_t splitmix(std::uint64_t counter) {
     return z ^ (z >> 31U);
 }
 
+/// Calls `fill(begin, end)` for parts of [0, count), each in a thread of its own where there is enough for several.
+template <class Fill>
+void in_parallel(std::uint64_t count, const Fill& fill) {
+    constexpr std::uint64_t worth_a_thread = std::uint64_t{1} << 20U;
+    const std::uint64_t machine = (std::max)(1U, std::thread::hardware_concurrency());
+    const std::uint64_t parts =
+        std::clamp<std::uint64_t>(count / worth_a_thread, 1, (std::min)(machine, std::uint64_t{16}));
+    std::vector<std::jthread> threads;
+    for (std::uint64_t part = 1; part < parts; ++part) {
+        threads.emplace_back([&, part] { fill(count * part / parts, count * (part + 1) / parts); });
+    }
+    fill(0, count / parts);
+}
+
 }  // namespace
 
 std::vector<std::string> shapes() {
@@ -119,7 +134,7 @@ void generate(const std::string& folder, const Config& config,
     // The configuration comes last: a folder with one has all of its weights.
     const std::string path = folder + "/model.safetensors";
     auto writer = residency::format::SafetensorsWriter::create(path + ".part", tensors);
-    constexpr std::uint64_t piece = std::uint64_t{4} << 20U;  // elements
+    constexpr std::uint64_t piece = std::uint64_t{32} << 20U;  // elements
     std::vector<Bf16> values;
     for (std::uint64_t t = 0; t < tensors.size(); ++t) {
         const auto& [name, type, shape] = tensors[t];
@@ -133,13 +148,15 @@ void generate(const std::string& folder, const Config& config,
         const std::uint64_t count = shape[0] * (is_matrix ? shape[1] : 1);
         for (std::uint64_t first = 0; first < count; first += piece) {
             values.resize((std::min)(piece, count - first));
-            for (std::uint64_t i = 0; i < values.size(); ++i) {
-                const std::uint64_t random = splitmix((t << 40U) + first + i) >> 40U;
-                const float unit = float(random) / 16777216.0F;
-                const float centred = 2.0F * unit - 1.0F;
-                const float scaled = range * centred;
-                values[i] = to_bf16(base + scaled);
-            }
+            in_parallel(values.size(), [&](std::uint64_t begin, std::uint64_t end) {
+                for (std::uint64_t i = begin; i < end; ++i) {
+                    const std::uint64_t random = splitmix((t << 40U) + first + i) >> 40U;
+                    const float unit = float(random) / 16777216.0F;
+                    const float centred = 2.0F * unit - 1.0F;
+                    const float scaled = range * centred;
+                    values[i] = to_bf16(base + scaled);
+                }
+            });
             writer.append(std::as_bytes(std::span{values}));
             done += values.size() * sizeof(Bf16);
             progress(done, total);

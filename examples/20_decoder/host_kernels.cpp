@@ -8,47 +8,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "examples/support/host_product.hpp"
+
 namespace decoder {
 namespace {
-
-/// Adds up in eight lanes, so that the compiler may use vector instructions. Extents of rows are multiples of eight.
-struct Sum {
-    static constexpr std::uint32_t lanes = 8;
-    float lane[lanes] = {};
-    void add(const Bf16* a, const Bf16* b) {
-        for (std::uint32_t i = 0; i < lanes; ++i) { lane[i] += to_float(a[i]) * to_float(b[i]); }
-    }
-    [[nodiscard]] float total() const {
-        return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
-    }
-};
-
-/// A block of `rows` × `columns` results, so that what is loaded is used several times.
-template <std::uint32_t rows, std::uint32_t columns>
-void multiply(const Linear& o, std::uint32_t token, std::uint32_t output) {
-    Sum sums[rows][columns];
-    const Bf16* in = o.in + std::size_t{token} * o.from;
-    const Bf16* weight = o.weight + std::size_t{output} * o.from;
-    for (std::uint32_t k = 0; k < o.from; k += Sum::lanes) {
-        for (std::uint32_t r = 0; r < rows; ++r) {
-            for (std::uint32_t c = 0; c < columns; ++c) {
-                sums[r][c].add(in + std::size_t{r} * o.from + k, weight + std::size_t{c} * o.from + k);
-            }
-        }
-    }
-    for (std::uint32_t r = 0; r < rows; ++r) {
-        for (std::uint32_t c = 0; c < columns; ++c) {
-            float value = sums[r][c].total();
-            if (o.bias != nullptr) { value += to_float(o.bias[output + c]); }
-            const std::size_t at = std::size_t{token + r} * o.to + output + c;
-            if (o.logits != nullptr) {
-                o.logits[at] = value;
-            } else {
-                o.out[at] = to_bf16(value);
-            }
-        }
-    }
-}
 
 Bf16* row_of(const Control& control, const Cache& cache, std::uint32_t layer, std::uint32_t part, std::uint32_t head,
              std::uint64_t position) {
@@ -89,13 +52,15 @@ void compute(const Normalise& o) {
 }
 
 void compute(const Linear& o) {
-    std::uint32_t output = 0;
-    for (; output + 2 <= o.to; output += 2) {
-        std::uint32_t token = 0;
-        for (; token + 4 <= o.tokens; token += 4) { multiply<4, 2>(o, token, output); }
-        for (; token < o.tokens; ++token) { multiply<1, 2>(o, token, output); }
-    }
-    for (std::uint32_t token = 0; output < o.to && token < o.tokens; ++token) { multiply<1, 1>(o, token, output); }
+    examples::multiply(o.in, o.weight, o.tokens, o.from, o.to, [&](std::size_t token, std::size_t output, float value) {
+        if (o.bias != nullptr) { value += to_float(o.bias[output]); }
+        const std::size_t at = token * o.to + output;
+        if (o.logits != nullptr) {
+            o.logits[at] = value;
+        } else {
+            o.out[at] = to_bf16(value);
+        }
+    });
 }
 
 void compute(const Rotate& o) {
@@ -127,8 +92,8 @@ void compute(const Attend& o) {
             float largest = -INFINITY, total = 0;
             for (std::uint64_t u = 0; u < length; ++u) {
                 const Bf16* key = row_of(o.control, o.cache, o.layer, 0, head / group, u);
-                Sum sum;
-                for (std::uint32_t i = 0; i < width; i += Sum::lanes) { sum.add(query + i, key + i); }
+                examples::Sum sum;
+                for (std::uint32_t i = 0; i < width; i += examples::Sum::lanes) { sum.add(query + i, key + i); }
                 scores[u] = sum.total() * factor;
                 largest = (std::max)(largest, scores[u]);
             }

@@ -16,54 +16,34 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "checkpoint.hpp"
-#include "examples/10_encoder/terminal.hpp"
+#include "examples/support/command_line.hpp"
+#include "examples/support/terminal.hpp"
 #include "generate.hpp"
 #include "residency/error.hpp"
 #include "residency/model/file.hpp"
 #include "run.hpp"
 
 namespace decoder {
-#ifndef WITH_CUDA
-Results run_cuda(const Job&, const Checkpoint&) {
-    residency::throw_error({residency::ErrorKind::unsupported, "built without CUDA"});
-}
-bool has_gpu(std::string& why_not) { return why_not = "this program was built without CUDA", false; }
-#endif
-
 namespace {
 
-using encoder::text_of_bytes;
+using examples::Checks;
+using examples::text_of;
+using examples::text_of_bytes;
 
-struct Settings {
-    std::string model, generate, tokens, device = "auto", logits, expect, write, timeline, cache;
+struct Settings : examples::CommonSettings {
+    std::string model, generate, tokens, logits, expect, write, json;
     std::vector<std::string> budgets{"50%"};
-    std::uint32_t layers = 0, prompt_length = 0, new_tokens = 16;
-    bool no_graph = false, verify = false;
-};
-
-class Checks {
-public:
-    void check(bool holds, const std::string& what) {
-        std::printf("  %s %s\n", holds ? "✓" : "✗ FAILED:", what.c_str());
-        failed_ += !holds;
-    }
-    [[nodiscard]] int failed() const noexcept { return failed_; }
-
-private:
-    int failed_ = 0;
+    std::uint32_t layers = 0, prompt_length = 0, prompt_passes = 1, new_tokens = 16, kept_logits = UINT32_MAX;
+    bool no_graph = false, verify = false, load_first = false;
 };
 
 [[noreturn]] void refuse(const std::string& what) {
     residency::throw_error({residency::ErrorKind::invalid_argument, what});
 }
 
-std::string text_of(double value, const char* format) {
-    char text[40];
-    std::snprintf(text, sizeof text, format, value);
-    return text;
-}
-std::string text_of(std::chrono::nanoseconds time) { return text_of(double(time.count()) / 1e6, "%.3f ms"); }
 template <class T>
 std::string joined(const std::vector<T>& values) {
     std::string text;
@@ -87,7 +67,7 @@ std::string obtain_model(const Settings& settings, const char* by_default) {
         }
         return folder;
     }
-    encoder::Progress bar{"writing"};
+    examples::Progress bar{"writing"};
     try {
         generate(folder, config, [&](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
     } catch (const std::exception& problem) {
@@ -123,17 +103,18 @@ std::vector<std::uint64_t> prompt_of(const Settings& settings, std::vector<std::
     return ids;
 }
 
+bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
 bool equal_bits(const Outcome& a, const Outcome& b) {
-    return a.tokens == b.tokens && a.logits.size() == b.logits.size() &&
-           std::equal(a.logits.begin(), a.logits.end(), b.logits.begin(), [](const auto& x, const auto& y) {
-               return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
-           });
+    return a.tokens == b.tokens && std::equal(a.logits.begin(), a.logits.end(), b.logits.begin(), b.logits.end(),
+                                              [](const auto& x, const auto& y) { return equal_bits(x, y); });
 }
 
 /// A token's time is the host's, from one token to the next, the median of them. Regret is the device's time over the bound that no plan
 /// of copies beats; with the latency of each copy counted, the bound is a little higher.
 void print_table(const Results& results) {
-    encoder::Table table;
+    examples::Table table;
     table.row({"budget", "bytes", "of these KV cache", "weights gave way", "prompt", "a token", "bound", "regret",
                "with latency", "over that", "copied a token", "in copies"});
     for (const Outcome& outcome : results.outcomes) {
@@ -141,11 +122,11 @@ void print_table(const Results& results) {
         const auto& pass = statistics.last_pass;
         const auto regret = statistics.regret();
         table.row({outcome.asked, text_of_bytes(outcome.budget.bytes), text_of_bytes(outcome.cache_bytes),
-                   std::to_string(outcome.budget_changes) + " ×", text_of(outcome.prefill_time),
-                   text_of(outcome.step_time), statistics.bound ? text_of(*statistics.bound) : "–",
-                   regret ? text_of(100 * *regret, "%.1f %%") : "–", text_of(outcome.latency_floor),
-                   text_of(double(outcome.step_time.count()) / double(outcome.latency_floor.count()), "%.3f ×"),
-                   text_of_bytes(pass.fetched_bytes), std::to_string(pass.calls)});
+                   std::to_string(outcome.budget_changes) + " ×", text_of(outcome.prompt.time),
+                   text_of(outcome.step.time), statistics.bound ? text_of(*statistics.bound) : "–",
+                   regret ? text_of(100 * *regret, "%.1f %%") : "–", text_of(outcome.step.latency_floor),
+                   text_of(outcome.step.over_floor(), "%.3f ×"), text_of_bytes(pass.fetched_bytes),
+                   std::to_string(pass.calls)});
     }
     table.print();
 }
@@ -222,40 +203,75 @@ void check_reference(const Outcome& outcome, const Reference& reference, Checks&
         "the " + std::to_string(count) + " tokens equal those of the reference implementation");
 }
 
+/// Every figure, for other programs. Times are medians, in seconds.
+void write_json(const std::string& path, const Job& job, const Results& results) {
+    const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>{time}.count(); };
+    const auto timing = [&](const Timing& of) {
+        return nlohmann::ordered_json{{"seconds", seconds(of.time)},
+                                      {"passes", of.passes},
+                                      {"bound_seconds", seconds(of.bound)},
+                                      {"latency_floor_seconds", seconds(of.latency_floor)}};
+    };
+    nlohmann::ordered_json json{{"device", results.device},
+                                {"streamed_bytes", results.cold.model.catalog.streamed_bytes()},
+                                {"prompt_tokens", job.prompt.size()},
+                                {"load_first", job.load_first},
+                                {"first_token_seconds", results.cold.token_seconds},
+                                {"load_seconds", results.cold.load_seconds}};
+    for (const Outcome& outcome : results.outcomes) {
+        json["runs"].push_back({{"budget", outcome.asked},
+                                {"budget_bytes", outcome.budget.bytes},
+                                {"tokens", outcome.tokens.size()},
+                                {"graph_steps", outcome.graph_steps},
+                                {"copied_bytes", outcome.statistics.last_pass.fetched_bytes},
+                                {"prompt", timing(outcome.prompt)},
+                                {"step", timing(outcome.step)}});
+    }
+    const std::string text = json.dump(2) + "\n";
+    residency::unwrap(residency::detail::write_file(path, std::as_bytes(std::span{text})));
+}
+
+Results run(const Job& job, const Checkpoint& model, [[maybe_unused]] bool on_gpu) {
+#ifdef WITH_CUDA
+    if (on_gpu) { return run_cuda(job, model); }
+#endif
+    return run_simulated(job, model);
+}
+
 int decode(const Settings& settings) {
     Job job;
     for (const std::string& budget : settings.budgets) { job.budgets.push_back(residency::Budget::parse(budget)); }
     job.new_tokens = settings.new_tokens;
+    job.prompt_passes = settings.prompt_passes;
     job.graphs = !settings.no_graph;
+    job.load_first = settings.load_first;
     job.timeline = settings.timeline;
     std::string why_not;
-    const bool on_gpu = settings.device != "simulated" && has_gpu(why_not);
-    if (settings.device == "cuda" && !on_gpu) {
-        residency::throw_error(
-            {residency::ErrorKind::unsupported, why_not + ": leave --device out to run on the simulated device"});
-    }
+    const bool on_gpu = settings.use_gpu(why_not);
     // A GPU maps memory in pieces of 2 MiB: there, the tiny one would be all floor.
     const std::string folder = obtain_model(settings, on_gpu ? "small" : "tiny");
     const Checkpoint model = Checkpoint::read(folder);
     const Reference reference = settings.expect.empty() ? Reference{} : Reference::read(settings.expect);
+    job.folder = folder;
     job.prompt = prompt_of(settings, reference.prompt, model.config);
     constexpr std::uint64_t small = std::uint64_t{1}
                                     << 30U;  // bytes of weights that are run once more without being asked
     job.with_resident = settings.verify || model.catalog.streamed_bytes() <= small;
-    job.keep_logits =
-        job.with_resident || !settings.logits.empty() || !settings.expect.empty() || !settings.write.empty();
+    job.kept_logits = !settings.logits.empty() || !settings.write.empty() ? UINT32_MAX
+                      : job.with_resident                                 ? settings.kept_logits
+                                                                          : 1;
 
     std::error_code ignored;  // the timeline cannot be written then, which says so
     std::filesystem::create_directories(std::filesystem::path{settings.timeline}.parent_path(), ignored);
-    const Results results = on_gpu ? run_cuda(job, model) : run_simulated(job, model);
+    const Results results = run(job, model, on_gpu);
     const Outcome& first = results.outcomes.front();
     const Outcome& last = results.outcomes.back();
 
     std::printf("model     %s: %s, %u layers\n", folder.c_str(), model.config.family.c_str(), model.config.layers);
-    std::printf("          %s of embeddings on the host, read a row at a time%s, %s that stream; loaded in %.2f s\n",
-                text_of_bytes(model.catalog.weight(model.words).bytes).c_str(),
+    std::printf("          %s of embeddings on the host, read a row at a time%s, %s that stream\n",
+                text_of_bytes(model.words().bytes).c_str(),
                 model.config.tied ? " (and streamed for the last matrix)" : "",
-                text_of_bytes(model.catalog.streamed_bytes()).c_str(), results.load_seconds);
+                text_of_bytes(model.catalog.streamed_bytes()).c_str());
     std::printf("device    %s%s; %s of activations and tables beside the budget\n", results.device.c_str(),
                 why_not.empty() ? "" : (" (" + why_not + ")").c_str(), text_of_bytes(results.workspace_bytes).c_str());
     std::printf("budget    of weights and KV cache: %s; the smallest that works is %s\n", last.budget.text.c_str(),
@@ -263,17 +279,26 @@ int decode(const Settings& settings) {
     const bool is_long = job.prompt.size() > 32;
     std::printf("prompt    %s\n",
                 is_long ? (std::to_string(job.prompt.size()) + " tokens").c_str() : joined(job.prompt).c_str());
-    std::printf("tokens    %s\n\n", joined(first.tokens).c_str());
+    std::printf("tokens    %s\n", joined(first.tokens).c_str());
+    std::printf("start     the first token came %.3f s after the file was opened, %s; all was loaded at %.3f s\n\n",
+                results.cold.token_seconds, job.load_first ? "when everything was loaded" : "while it was loading",
+                results.cold.load_seconds);
     print_table(results);
 
     std::printf("\n");
     Checks checks;
+    checks.check(results.cold.token == first.tokens.front() && equal_bits(results.cold.logits, first.logits.front()),
+                 "the first token of all, and its logits, equal those of the run afterwards bit for bit");
     for (const Outcome& outcome : results.outcomes) {
         if (job.with_resident && &outcome != &first) {
+            const std::size_t passes = outcome.tokens.size(), kept = outcome.logits.size();
             checks.check(equal_bits(outcome, first),
-                         outcome.asked + ": tokens and logits of all " + std::to_string(outcome.tokens.size()) +
-                             " passes equal those of the resident run bit for bit; " +
-                             std::to_string(outcome.graph_steps) + " were launched as a graph");
+                         outcome.asked + ": tokens" +
+                             (kept == passes ? " and logits of all " + std::to_string(passes) + " passes"
+                                             : " of all " + std::to_string(passes) +
+                                                   " passes and logits of the first " + std::to_string(kept)) +
+                             " equal those of the resident run bit for bit; " + std::to_string(outcome.graph_steps) +
+                             " were launched as a graph");
         }
         const auto& statistics = outcome.statistics;
         checks.check(outcome.peak_bytes <= outcome.budget.bytes &&
@@ -284,10 +309,8 @@ int decode(const Settings& settings) {
     }
     if (!job.with_resident) { std::printf("  - not compared with a resident run: --verify does that\n"); }
     if (!settings.expect.empty()) { check_reference(first, reference, checks); }
-    if (!on_gpu) {
-        checks.check(results.reports.empty(), "the simulated device saw no access out of order" +
-                                                  (results.reports.empty() ? "" : ": " + results.reports.front()));
-    }
+    if (!on_gpu) { checks.check_reports(results.reports); }
+    if (!settings.json.empty()) { write_json(settings.json, job, results); }
     if (!settings.write.empty()) { write_reference(settings.write, job, first); }
     if (!settings.logits.empty()) {
         std::vector<float> all;
@@ -306,9 +329,6 @@ int decode(const Settings& settings) {
 
 int main(int argc, char** argv) {
     decoder::Settings settings;
-    std::error_code error;
-    const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-    settings.cache = error ? "models" : (program.parent_path().parent_path() / "models").string();
     settings.tokens = "1,17,200,3,44,90,128,5,77,31";
 
     CLI::App app{"A Llama-style decoder, its weights and its KV cache inside one byte budget", "decoder"};
@@ -322,6 +342,9 @@ int main(int argc, char** argv) {
     app.add_option("--layers", settings.layers, "of the generated model, instead of its shape's own");
     app.add_option("--tokens", settings.tokens, "the prompt")->capture_default_str();
     app.add_option("--prompt-length", settings.prompt_length, "a prompt of so many tokens, instead of --tokens");
+    app.add_option("--repeat-prompt", settings.prompt_passes, "read the prompt so often, to measure that")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
     app.add_option("--new", settings.new_tokens, "tokens to write")
         ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
@@ -329,24 +352,19 @@ int main(int argc, char** argv) {
                    "device bytes for weights and KV cache: 12MiB, 25% (of what streams), 0 (the smallest); several are "
                    "run one after another")
         ->capture_default_str();
-    app.add_option("--device", settings.device, "auto, simulated or cuda")
-        ->check(CLI::IsMember({"auto", "simulated", "cuda"}))
-        ->capture_default_str();
     app.add_flag("--no-graph", settings.no_graph, "launch every kernel by itself");
     app.add_flag("--verify", settings.verify, "compare with everything resident; small models always are");
+    app.add_option("--kept-logits", settings.kept_logits,
+                   "compare the logits of so many passes only: reading them disturbs the times")
+        ->check(CLI::Range(1, 1'000'000));
+    app.add_flag("--load-first", settings.load_first, "load everything before the first token of all");
     app.add_option("--logits", settings.logits, "write the logits of every pass to this file, as float32");
     app.add_option("--expect", settings.expect, "a prompt, and what has to come of it, as reference.py writes it");
     app.add_option("--write-reference", settings.write, "write such a reference of this run");
-    app.add_option("--timeline", settings.timeline, "the file for the timeline; by default in the cache");
-    app.add_option("--cache", settings.cache, "where generated models are kept")->capture_default_str();
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& wrong) { return app.exit(wrong) == 0 ? 0 : 2; }
-    if (settings.timeline.empty()) { settings.timeline = settings.cache + "/decoder-timeline.json"; }
-    try {
+    app.add_option("--json", settings.json, "write every figure to this file");
+    settings.add_to(app);
+    return examples::run_program(app, argc, argv, [&] {
+        if (settings.timeline.empty()) { settings.timeline = settings.cache + "/decoder-timeline.json"; }
         return decoder::decode(settings);
-    } catch (const std::exception& problem) {
-        std::fprintf(stderr, "decoder: %s\n", problem.what());
-        return 2;
-    }
+    });
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "bf16.hpp"
+#include "examples/support/roofline.hpp"
 
 // What a Llama-style decoder consists of, as plain data with addresses: the same for every device. Rows of a token each lie one after
 // another. Everything between two operations is bf16; inside of one, sums are float. Results are rounded where the reference
@@ -124,10 +125,7 @@ struct Choose {
     std::uint32_t words = 0;
 };
 
-/// Work of one operation: multiply-adds count as two; bytes of device memory; bytes read over the link.
-struct Work {
-    double operations = 0, bytes = 0, link_bytes = 0;
-};
+using examples::Work;
 [[nodiscard]] inline Work work(const Upload& o) { return {0, 0, 8.0 * o.from.count(o.tokens)}; }
 [[nodiscard]] inline Work work(const Embed& o) { return {0, 2.0 * o.tokens * o.hidden, 2.0 * o.tokens * o.hidden}; }
 [[nodiscard]] inline Work work(const Normalise& o) { return {4.0 * o.rows * o.width, 4.0 * o.rows * o.width, 0}; }
@@ -146,12 +144,10 @@ struct Work {
 [[nodiscard]] inline Work work(const Gate& o) { return {8.0 * double(o.count), 6.0 * double(o.count), 0}; }
 [[nodiscard]] inline Work work(const Choose& o) { return {double(o.words), 4.0 * o.words, 0}; }
 
-/// How long a large GPU takes: the slower of arithmetic, its memory and the link, and a launch.
+/// How long a large GPU takes, with products of bf16 on its tensor cores.
 template <class Operation>
 [[nodiscard]] std::chrono::nanoseconds roofline(const Operation& operation) {
-    const Work needs = work(operation);
-    const double seconds = 2e-6 + (std::max)({needs.operations / 500e12, needs.bytes / 4e12, needs.link_bytes / 50e9});
-    return std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)};
+    return examples::roofline(work(operation), 500e12);
 }
 
 }  // namespace decoder

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "checkpoint.hpp"
+#include "cold_start.hpp"
 #include "engine.hpp"
-#include "examples/10_encoder/load.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/statistics.hpp"
 #include "workspace.hpp"
@@ -21,13 +21,34 @@ namespace decoder {
 
 /// What to do, whatever the device.
 struct Job {
+    std::string folder;  ///< of the model
     std::vector<std::uint64_t> prompt;
+    std::uint32_t prompt_passes = 1;  ///< how often the prompt is read, to measure that
     std::uint32_t new_tokens = 16;
     std::vector<residency::Budget> budgets;
-    bool with_resident = true;  ///< run everything resident too, to compare with
-    bool keep_logits = true;    ///< of every pass
+    bool with_resident = true;               ///< run everything resident too, to compare with
+    std::uint32_t kept_logits = UINT32_MAX;  ///< of so many passes, which takes time
     bool graphs = true;
-    std::string timeline;  ///< the file to write
+    bool load_first = false;  ///< the first token of all comes while the weights load otherwise
+    std::string timeline;     ///< the file to write
+};
+
+/// Passes of one kind.
+struct Timing {
+    std::chrono::nanoseconds time{};           ///< the median
+    std::size_t passes = 0;                    ///< that it is the median of
+    std::chrono::nanoseconds bound{};          ///< that no plan of copies beats
+    std::chrono::nanoseconds latency_floor{};  ///< that, with the latency of copies counted
+
+    Timing() = default;
+    template <class Engine>
+    Timing(const Engine& engine, std::vector<std::chrono::nanoseconds> times) : passes{times.size()} {
+        std::sort(times.begin(), times.end());
+        if (!times.empty()) { time = times[times.size() / 2]; }
+        bound = engine.statistics().bound.value_or(bound);
+        latency_floor = std::chrono::nanoseconds{std::int64_t(engine.latency_floor_seconds() * 1e9)};
+    }
+    [[nodiscard]] double over_floor() const { return double(time.count()) / double(latency_floor.count()); }
 };
 
 /// What one budget came to.
@@ -36,8 +57,7 @@ struct Outcome {
     residency::ResolvedBudget budget;  ///< of weights and cache together
     residency::Statistics statistics;  ///< of the weights
     std::uint64_t cache_bytes = 0, peak_bytes = 0, budget_changes = 0;
-    std::chrono::nanoseconds prefill_time{}, step_time{};  ///< step_time: the median
-    std::chrono::nanoseconds latency_floor{};              ///< below which no step is, the latency of copies counted
+    Timing prompt, step;
     std::uint32_t graph_steps = 0;
     std::vector<std::uint64_t> tokens;
     std::vector<std::vector<float>> logits;  ///< after each pass, of the last position
@@ -45,7 +65,7 @@ struct Outcome {
 
 struct Results {
     std::string device;
-    double load_seconds = 0;
+    ColdStart cold;
     std::uint64_t workspace_bytes = 0;
     std::vector<Outcome> outcomes;     ///< the resident one first, where there is one
     std::vector<std::string> reports;  ///< of the simulated device's checker
@@ -55,8 +75,6 @@ struct Results {
 /// The same job on either device. Throws residency::Exception.
 [[nodiscard]] Results run_simulated(const Job& job, const Checkpoint& model);
 [[nodiscard]] Results run_cuda(const Job& job, const Checkpoint& model);
-/// Whether there is a GPU and a driver for it, and this program was built for one; otherwise why not.
-[[nodiscard]] bool has_gpu(std::string& why_not);
 
 /// The whole text within one budget. `record`: the last step is for the timeline.
 template <class Backend>
@@ -67,54 +85,63 @@ Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace
     Outcome outcome;
     outcome.asked = budget.text();
     outcome.budget = engine.sizes().total;
+    // Of all passes, unless some were not disturbed.
     std::vector<std::chrono::nanoseconds> all, undisturbed;
-    std::vector<std::uint64_t> tokens = job.prompt;
+    bool was_read = false;  // the logits, after the pass before
+    const auto count = [&](const typename Engine<Backend>::Step& step) {
+        all.push_back(step.time);
+        if (!step.is_disturbed && !was_read) { undisturbed.push_back(step.time); }
+    };
+    const auto timing = [&] {
+        Timing result{engine, undisturbed.empty() ? all : undisturbed};
+        all.clear();
+        undisturbed.clear();
+        return result;
+    };
+    typename Engine<Backend>::Step step;
+    for (std::uint32_t i = 0; i < job.prompt_passes; ++i) {
+        engine.rewind();
+        step = engine.step(job.prompt, record && job.new_tokens == 1 && i + 1 == job.prompt_passes);
+        count(step);
+    }
+    outcome.prompt = timing();
+    outcome.statistics = engine.statistics();
     const auto& ends = model.config.ends;
-    for (std::uint32_t i = 0; i < job.new_tokens; ++i) {
-        const bool is_recorded = record && i + 1 == job.new_tokens;
-        const auto step = engine.step(tokens, is_recorded);
-        tokens.assign(1, step.token);
+    while (true) {
         outcome.tokens.push_back(step.token);
         outcome.graph_steps += step.is_graph ? 1U : 0U;
-        if (i == 0) {
-            outcome.prefill_time = step.time;
-        } else {
-            all.push_back(step.time);
-            if (!step.is_disturbed) { undisturbed.push_back(step.time); }
-        }
-        if (!is_recorded || i == 0) { outcome.statistics = engine.statistics(); }  // of a pass as they all are
-        if (job.keep_logits) { outcome.logits.push_back(work.logits(model.config)); }
-        if (std::find(ends.begin(), ends.end(), step.token) != ends.end()) { break; }
+        was_read = outcome.logits.size() < job.kept_logits;
+        if (was_read) { outcome.logits.push_back(work.logits(model.config)); }
+        const std::size_t left = job.new_tokens - outcome.tokens.size();
+        if (left == 0 || std::find(ends.begin(), ends.end(), step.token) != ends.end()) { break; }
+        const bool is_recorded = record && left == 1;
+        step = engine.step({&step.token, 1}, is_recorded);
+        count(step);
+        if (!is_recorded) { outcome.statistics = engine.statistics(); }  // of a pass as they all are
     }
+    outcome.step = timing();
     engine.finish();
-    outcome.latency_floor = std::chrono::nanoseconds{std::int64_t(engine.latency_floor_seconds() * 1e9)};
-    auto& times = undisturbed.empty() ? all : undisturbed;
-    if (!times.empty()) {
-        std::sort(times.begin(), times.end());
-        outcome.step_time = times[times.size() / 2];
-    }
     outcome.cache_bytes = engine.cache_bytes();
     outcome.peak_bytes = engine.peak_bytes();
     outcome.budget_changes = engine.budget_changes();
     return outcome;
 }
 
-/// Loads the model, and lets it write the same text within each budget.
+/// Loads the model, while it chooses a first token, then lets it write the same text within each budget.
 template <class Backend>
 Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
     Results results;
     results.device = backend.device().name();
-    const auto begin = std::chrono::steady_clock::now();
-    Checkpoint model = on_disk;  // pinned memory ends before its device
-    model.catalog = encoder::load_pinned(backend.device(), model.catalog);
-    results.load_seconds = std::chrono::duration<double>{std::chrono::steady_clock::now() - begin}.count();
     const auto prompt = std::uint32_t(job.prompt.size());
-    const Workspace<Backend> work{backend, model, prompt, prompt + job.new_tokens};
+    const std::uint32_t positions = prompt + job.new_tokens;
+    Workspace<Backend> work{backend, on_disk, prompt, positions};
     results.workspace_bytes = work.device_bytes;
     // Refuse a budget before any time is spent on another one.
     for (const auto& budget : job.budgets) {
-        static_cast<void>(Engine<Backend>::resolve(backend, model, work, budget, prompt + job.new_tokens));
+        static_cast<void>(Engine<Backend>::resolve(backend, on_disk, work, budget, positions));
     }
+    results.cold = start_cold(backend, {job.folder, job.prompt, positions, job.budgets.front(), job.load_first}, work);
+    const Checkpoint& model = results.cold.model;
     if (job.with_resident) {
         const auto everything = residency::Budget::percent_of_weights(100'000);
         results.outcomes.push_back(generate_text(backend, model, work, job, everything, false));
@@ -126,6 +153,7 @@ Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
     }
     results.timeline = backend.save_timeline(job.timeline);
     results.reports = backend.reports();
+    results.cold.model = on_disk;  // pinned memory ends before its device
     return results;
 }
 

@@ -8,29 +8,7 @@ rm -rf "$folder"
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 cache=$folder device=simulated failed=0
-
-# expect EXIT PATTERN... -- ARGUMENT...: runs it, and looks for every pattern in what it prints.
-expect() {
-    local exit=$1 patterns=() output status
-    shift
-    while [[ $1 != -- ]]; do patterns+=("$1"); shift; done
-    shift
-    output=$("$program" --device "$device" --cache "$cache" "$@" 2>"$folder/stderr")
-    status=$?
-    if [[ $exit -eq 2 && $(wc -l <"$folder/stderr") -ne 1 ]]; then
-        printf 'FAILED: %s: not one line of message\n' "$*"
-        failed=1
-    fi
-    output+=$(cat "$folder/stderr")
-    if [[ $status -ne $exit ]]; then printf 'FAILED: %s: exit %d, expected %d\n%s\n' "$*" "$status" "$exit" "$output"; failed=1; fi
-    for pattern in "${patterns[@]}"; do
-        if ! grep -qE -e "$pattern" <<<"$output"; then
-            printf 'FAILED: %s: no "%s" in\n%s\n' "$*" "$pattern" "$output"
-            failed=1
-        fi
-    done
-    printf 'ran: %s\n' "${*:-without arguments}"
-}
+. "$source/../support/test.sh"
 
 # The main job: every kind of checkpoint, resident and within 75, 50 and 25 % of the weights and the smallest budget, launched as
 # graphs, the cache growing all the while.
@@ -82,38 +60,32 @@ sed "s/\"eos_token_id\": null/\"eos_token_id\": [7, $second]/" "$folder/tiny/con
 expect 0 "^tokens +[0-9]+,$second\$" '✓ 50%: tokens and logits of all 2 passes' -- --model "$folder/ending" --expect "$source/reference/tiny.txt"
 
 # Bad input.
-model=$folder/tiny bad=$folder/bad
-edited() {  # SED-COMMAND [MODEL]: the generated model with another config.json
-    rm -rf "$bad"
-    mkdir "$bad"
-    ln -s "${2:-$model}/model.safetensors" "$bad"
-    sed "$1" "${2:-$model}/config.json" >"$bad/config.json"
-}
-edited 's/"num_hidden_layers": 4/"num_hidden_layers": 5/'
+model=$folder/tiny
+edited "$model" config.json 's/"num_hidden_layers": 4/"num_hidden_layers": 5/'
 expect 2 'model.layers.4.input_layernorm.weight" is missing: give all files' -- --model "$bad"
-edited 's/"num_hidden_layers": 4/"num_hidden_layers": 3/'
+edited "$model" config.json 's/"num_hidden_layers": 4/"num_hidden_layers": 3/'
 expect 2 'model.layers.3.* is not one of a llama decoder with this config.json: ' -- --model "$bad"
-edited 's/"intermediate_size": 352/"intermediate_size": 360/'
+edited "$model" config.json 's/"intermediate_size": 352/"intermediate_size": 360/'
 expect 2 'mlp.gate_proj.weight" has the shape \[352, 128\], and config.json asks for \[360, 128\]: give' -- --model "$bad"
-edited 's/"model_type": "llama"/"model_type": "gpt2"/'
+edited "$model" config.json 's/"model_type": "llama"/"model_type": "gpt2"/'
 expect 2 '"model_type" is "gpt2", and this engine knows "llama", "qwen2" and "qwen3" only: give' -- --model "$bad"
-edited 's/"silu"/"gelu"/'
+edited "$model" config.json 's/"silu"/"gelu"/'
 expect 2 '"hidden_act" is "gelu", and this engine knows "silu" only' -- --model "$bad"
-edited 's/"llama3"/"yarn"/' "$folder/tiny-llama3"
+edited "$folder/tiny-llama3" config.json 's/"llama3"/"yarn"/'
 expect 2 'rope_scaling: "rope_type" is "yarn", and this engine knows "default" and "llama3" only' -- --model "$bad"
-edited 's/"factor": 8.0/"factor": -8.0/' "$folder/tiny-llama3"
+edited "$folder/tiny-llama3" config.json 's/"factor": 8.0/"factor": -8.0/'
 expect 2 'rope_scaling: "factor" is not a positive number' -- --model "$bad"
-edited 's/"head_dim": 16/"head_dim": 24/'
+edited "$model" config.json 's/"head_dim": 16/"head_dim": 24/'
 expect 2 '"head_dim" is 24, and this engine knows 16, 32, .* only' -- --model "$bad"
-edited 's/"num_key_value_heads": 2/"num_key_value_heads": 3/'
+edited "$model" config.json 's/"num_key_value_heads": 2/"num_key_value_heads": 3/'
 expect 2 'is not a multiple of "num_key_value_heads"' -- --model "$bad"
-edited 's/"attention_bias"/"use_sliding_window": true, "attention_bias"/'
+edited "$model" config.json 's/"attention_bias"/"use_sliding_window": true, "attention_bias"/'
 expect 2 '"use_sliding_window" is true, and this engine knows false only' -- --model "$bad"
-edited 's/"hidden_size": 128/"hidden_size": "wide"/'
+edited "$model" config.json 's/"hidden_size": 128/"hidden_size": "wide"/'
 expect 2 '"hidden_size" is not a number' -- --model "$bad"
-edited 's/{/[/'
+edited "$model" config.json 's/{/[/'
 expect 2 'config.json: it is not a JSON object' -- --model "$bad"
-edited ''
+edited "$model" config.json ''
 rm "$bad/model.safetensors"
 expect 2 'neither model.safetensors nor model.safetensors.index.json is there: give' -- --model "$bad"
 sed 's/"BF16"/"FP16"/; s/"FP16"/"F16" /' "$model/model.safetensors" >"$bad/model.safetensors"

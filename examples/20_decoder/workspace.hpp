@@ -36,14 +36,11 @@ struct Workspace {
         a.logits = device<float>(c.words);
         a.partial = device<float>(partial_floats(c.heads, c.width, positions));
         const std::uint32_t blocks = KvCache<typename Backend::Device>::blocks(cache, positions);
-        a.host = {backend.template allocate_host<std::uint64_t>(1 + blocks + rows), blocks};
+        a.host = {backend.memory().template pinned<std::uint64_t>(1 + blocks + rows), blocks};
         a.control = {device<std::uint64_t>(1 + blocks + rows), blocks};
-        a.next = backend.template allocate_host<std::uint64_t>(1);
-        result_ = backend.template allocate_host<float>(c.words);
+        a.next = backend.memory().template pinned<std::uint64_t>(1);
+        result_ = backend.memory().template pinned<float>(c.words);
 
-        const std::byte* table = model.catalog.host_bytes(model.catalog.storage_of(model.words));
-        a.table = static_cast<const Bf16*>(residency::unwrap(backend.device().device_view(table)));
-        a.table += model.catalog.weight(model.words).offset_bytes / sizeof(Bf16);
         const std::uint64_t angles = std::uint64_t{positions} * c.width / 2;
         Bf16* const tables = device<Bf16>(2 * angles);
         upload_angles(c, positions, tables);
@@ -51,11 +48,14 @@ struct Workspace {
         a.sines = tables + angles;
     }
 
+    /// Rows of the embedding table come from the loaded model from now on, which outlives their use.
+    void use_table(const Checkpoint& model) {
+        const std::byte* table = model.table_catalog().host_bytes(model.words().storage) + model.words().offset_bytes;
+        activations.table = static_cast<const Bf16*>(residency::unwrap(backend_.device().device_view(table)));
+    }
     /// The logits of the last pass. Blocks.
     [[nodiscard]] std::vector<float> logits(const Config& config) const {
-        const residency::Copy copy{result_, activations.logits, config.words * sizeof(float)};
-        residency::unwrap(backend_.device().copy({&copy, 1}, backend_.stream()));
-        residency::unwrap(backend_.device().synchronize(backend_.stream()));
+        backend_.memory().copy(activations.logits, result_, config.words, backend_.stream());
         return {result_, result_ + config.words};
     }
 
@@ -63,12 +63,12 @@ private:
     template <class T>
     [[nodiscard]] T* device(std::uint64_t count) {
         device_bytes += count * sizeof(T);
-        return backend_.template allocate_device<T>(count);
+        return backend_.memory().template on_device<T>(count);
     }
     void upload_angles(const Config& config, std::uint32_t positions, Bf16* to) {
         const std::vector<float> frequencies = config.frequencies();
         const std::uint64_t half = frequencies.size(), angles = positions * half;
-        Bf16* const tables = backend_.template allocate_host<Bf16>(2 * angles);
+        Bf16* const tables = backend_.memory().template pinned<Bf16>(2 * angles);
         for (std::uint32_t position = 0; position < positions; ++position) {
             for (std::uint64_t i = 0; i < half; ++i) {
                 const float angle = float(position) * frequencies[i];
@@ -76,9 +76,7 @@ private:
                 tables[angles + position * half + i] = to_bf16(std::sin(angle));
             }
         }
-        const residency::Copy copy{to, tables, 2 * angles * sizeof(Bf16)};
-        residency::unwrap(backend_.device().copy({&copy, 1}, backend_.stream()));
-        residency::unwrap(backend_.device().synchronize(backend_.stream()));
+        backend_.memory().copy(tables, to, 2 * angles, backend_.stream());
     }
 
     Backend& backend_;

@@ -5,17 +5,26 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
-namespace encoder {
+// What the larger examples print.
+namespace examples {
 
-[[nodiscard]] inline std::string text_of_bytes(double bytes) {
+[[nodiscard]] inline std::string text_of(double value, const char* format) {
     char text[40];
-    std::snprintf(text, sizeof text, bytes < 1e6 ? "%.1f kB" : "%.1f MB", bytes < 1e6 ? bytes / 1e3 : bytes / 1e6);
+    std::snprintf(text, sizeof text, format, value);
     return text;
+}
+[[nodiscard]] inline std::string text_of(std::chrono::nanoseconds time) {
+    return text_of(double(time.count()) / 1e6, "%.3f ms");
+}
+[[nodiscard]] inline std::string text_of_bytes(double bytes) {
+    return bytes < 1e6 ? text_of(bytes / 1e3, "%.1f kB") : text_of(bytes / 1e6, "%.1f MB");
 }
 [[nodiscard]] inline std::string text_of_bytes(std::uint64_t bytes) { return text_of_bytes(double(bytes)); }
 
@@ -74,4 +83,22 @@ private:
     std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace encoder
+/// What a run has to hold by, a line each.
+class Checks {
+public:
+    void check(bool holds, const std::string& what) {
+        std::printf("  %s %s\n", holds ? "✓" : "✗ FAILED:", what.c_str());
+        failed_ += !holds;
+    }
+    /// What a checker of the device found.
+    void check_reports(const std::vector<std::string>& reports) {
+        check(reports.empty(),
+              "the simulated device saw no access out of order" + (reports.empty() ? "" : ": " + reports.front()));
+    }
+    [[nodiscard]] int failed() const noexcept { return failed_; }
+
+private:
+    int failed_ = 0;
+};
+
+}  // namespace examples

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+
+#include "residency/error.hpp"
+#ifdef WITH_CUDA
+#include "residency/device/cuda.hpp"
+#endif
+
+namespace examples {
+
+/// What every example with models takes.
+struct CommonSettings {
+    std::string device = "auto";
+    std::string cache;  ///< by default a folder beside that of the program
+    std::string timeline;
+
+    void add_to(CLI::App& app) {
+        std::error_code error;
+        const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+        cache = error ? "models" : (program.parent_path().parent_path() / "models").string();
+        app.add_option("--device", device, "auto, simulated or cuda")
+            ->check(CLI::IsMember({"auto", "simulated", "cuda"}))
+            ->capture_default_str();
+        app.add_option("--cache", cache, "where fetched or generated models are kept")->capture_default_str();
+        app.add_option("--timeline", timeline, "the file for the timeline; by default in the cache");
+    }
+    /// Whether to run on a GPU: there is one, a driver for it, and this program was built for one; otherwise why not. Throws where
+    /// cuda was asked for and there is none.
+    [[nodiscard]] bool use_gpu(std::string& why_not) const {
+        if (device == "simulated") { return false; }
+#ifdef WITH_CUDA
+        const auto opened = residency::CudaDevice::try_open(0);
+        if (opened) { return true; }
+        why_not = opened.error().message();
+#else
+        why_not = "this program was built without CUDA";
+#endif
+        if (device == "cuda") {
+            residency::throw_error(
+                {residency::ErrorKind::unsupported, why_not + ": leave --device out to run on the simulated device"});
+        }
+        return false;
+    }
+};
+
+/// Reads the command line, then calls `run`, which returns what the program exits with; bad input is a line of message and 2.
+template <class Run>
+int run_program(CLI::App& app, int argc, char** argv, Run&& run) {
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& wrong) { return app.exit(wrong) == 0 ? 0 : 2; }
+    try {
+        return run();
+    } catch (const std::exception& problem) {
+        std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), problem.what());
+        return 2;
+    }
+}
+
+}  // namespace examples
