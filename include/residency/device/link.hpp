@@ -18,7 +18,7 @@ struct LinkModel {
     double pageable_bytes_per_second = 10.4e9;    ///< either direction, host memory that is not pinned
     double on_device_bytes_per_second = 2.1e12;   ///< copies and fills within the device
     std::chrono::nanoseconds call_latency{2400};  ///< of a call, however many pieces it has
-    std::chrono::nanoseconds node_latency{4500};  ///< of a copy node of a captured graph
+    std::chrono::nanoseconds node_latency{2700};  ///< of a copy node of a captured graph
 
     friend bool operator==(const LinkModel&, const LinkModel&) = default;
 };

@@ -10,7 +10,7 @@ namespace residency::inline RESIDENCY_ABI::plan {
 struct Link {
     double bytes_per_second = 55.5e9;
     double latency_seconds = 2.4e-6;       ///< of a call, that is a batch of copies that wait for the same step
-    double node_latency_seconds = 4.5e-6;  ///< of a copy node of a captured graph, where there are no batches
+    double node_latency_seconds = 2.7e-6;  ///< of a copy node of a captured graph, where there are no batches
 
     friend bool operator==(const Link&, const Link&) = default;
 };
