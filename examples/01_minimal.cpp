@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // A file, a budget, a loop: minimal model.safetensors 50%
-#include <cstdio>
+#include <iostream>
 
 #include "residency/format/open.hpp"
 #include "residency/host/loading.hpp"
@@ -12,7 +12,7 @@
 
 int main(int argc, char** argv) try {
     using namespace residency;
-    if (argc != 3) { return std::fputs("usage: minimal MODEL BUDGET, such as model.safetensors 50%\n", stderr), 2; }
+    if (argc != 3) { return std::cerr << "usage: minimal MODEL BUDGET, such as model.safetensors 50%\n", 2; }
 #ifdef ON_CUDA
     CudaDevice device{0};
 #else
@@ -29,8 +29,6 @@ int main(int argc, char** argv) try {
             const auto lease = pass.acquire(step);  // launch kernels on `stream` that read lease.data(step.weights[0])
         }
     }
-    weights.drain();
-    std::printf("%llu bytes held, %llu copied a pass\n",
-                static_cast<unsigned long long>(weights.statistics().held_bytes),
-                static_cast<unsigned long long>(weights.statistics().last_pass.fetched_bytes));
-} catch (const residency::Exception& error) { return std::fprintf(stderr, "minimal: %s\n", error.what()), 2; }
+    const Statistics got = weights.statistics();
+    std::cout << got.held_bytes << " bytes held, " << got.last_pass.fetched_bytes << " copied a pass\n";
+} catch (const residency::Exception& error) { return std::cerr << "minimal: " << error.what() << '\n', 2; }

@@ -68,6 +68,7 @@ const std::map<std::string, Config>& known() {
         llama8b.heads = 32;
         llama8b.cache_heads = 8;
         llama8b.width = 128;
+        llama8b.places = 131072;  // as of 3.1, for long prompts
         llama8b.theta = 500000;
         Config llama70b = llama8b;
         llama70b.layers = 80;

@@ -4,6 +4,7 @@
 // Token ids in, token ids out. Exits with 0 if every check holds, 1 if one does not, 2 for bad input.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -68,8 +69,12 @@ std::string obtain_model(const Settings& settings, const char* by_default) {
         return folder;
     }
     examples::Progress bar{"writing"};
+    const auto begin = std::chrono::steady_clock::now();
     try {
         generate(folder, config, [&](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
+        bar.clear();
+        std::printf("written   %s in %.1f s\n", folder.c_str(),
+                    std::chrono::duration<double>{std::chrono::steady_clock::now() - begin}.count());
     } catch (const std::exception& problem) {
         residency::throw_error({residency::ErrorKind::io,
                                 std::string{problem.what()} + ": make room, or name another folder with --model"});
