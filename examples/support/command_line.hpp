@@ -25,11 +25,14 @@ struct CommonSettings {
         std::error_code error;
         const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
         cache = error ? "models" : (program.parent_path().parent_path() / "models").string();
+        add_device_to(app);
+        app.add_option("--cache", cache, "where fetched or generated models are kept")->capture_default_str();
+        app.add_option("--timeline", timeline, "the file for the timeline; by default in the cache");
+    }
+    void add_device_to(CLI::App& app) {
         app.add_option("--device", device, "auto, simulated or cuda")
             ->check(CLI::IsMember({"auto", "simulated", "cuda"}))
             ->capture_default_str();
-        app.add_option("--cache", cache, "where fetched or generated models are kept")->capture_default_str();
-        app.add_option("--timeline", timeline, "the file for the timeline; by default in the cache");
     }
     /// Whether to run on a GPU: there is one, a driver for it, and this program was built for one; otherwise why not. Throws where
     /// cuda was asked for and there is none.

@@ -70,6 +70,7 @@ public:
         timeline.save(path);
         return "copies and kernels of the last pass, on the virtual clock";
     }
+    [[nodiscard]] const std::vector<Device::ExecutedOperation>& operations() const noexcept { return operations_; }
     /// What the checker found.
     [[nodiscard]] std::vector<std::string> reports() const {
         std::vector<std::string> texts;

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "../run.hpp"
+
+#include <string>
+
+#include "examples/support/cuda_backend.hpp"
+#include "kernels.hpp"
+
+namespace diffusion {
+namespace {
+
+class Gpu : public examples::CudaBackend {
+public:
+    void launch(const char* name, const Product& operation) {
+        timed(name,
+              [&] { examples::check(diffusion::launch(operation, stream()), std::string{"the kernel "} + name); });
+    }
+    /// When copies run is not known here.
+    [[nodiscard]] static std::string timeline() { return {}; }
+};
+
+}  // namespace
+
+Results run_cuda() {
+    Gpu gpu;
+    return run_all(gpu, {.pixels = 256, .width = 1024});
+}
+
+}  // namespace diffusion

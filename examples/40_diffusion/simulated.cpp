@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "examples/support/simulated_backend.hpp"
+#include "run.hpp"
+
+namespace diffusion {
+
+/// What a product reads and writes, for the simulated device's checker.
+void declare(const Product& o, residency::SimulatedDevice::Kernel& kernel) {
+    using examples::range;
+    kernel.reads = {range(o.in, std::size_t{o.pixels} * o.from), range(o.weight, std::size_t{o.from} * o.to)};
+    const auto out = range(o.out, std::size_t{o.pixels} * o.to);
+    kernel.writes = {out};
+    if (!o.up) { kernel.reads.push_back(out); }
+}
+
+namespace {
+
+using residency::simulation::OperationKind;
+
+/// Draws what the copy engine and the kernels did, one row each.
+class Simulated : public examples::SimulatedBackend {
+public:
+    [[nodiscard]] std::string timeline() const {
+        std::int64_t begin = INT64_MAX, end = 0;
+        for (const auto& each : operations()) {
+            begin = (std::min)(begin, each.start_ns);
+            end = (std::max)(end, each.end_ns);
+        }
+        return row("copies", OperationKind::copy_to_device, begin, end) +
+               row("kernels", OperationKind::kernel, begin, end);
+    }
+
+private:
+    [[nodiscard]] std::string row(const char* name, OperationKind kind, std::int64_t begin, std::int64_t end) const {
+        constexpr std::size_t columns = 80;
+        std::array<double, columns> busy{};
+        const double column = double(end - begin) / columns;
+        double total = 0;
+        for (const auto& operation : operations()) {
+            if (operation.kind != kind) { continue; }
+            for (std::size_t i = 0; i < columns; ++i) {
+                const double left = double(begin) + column * double(i);
+                const double both =
+                    (std::min)(double(operation.end_ns), left + column) - (std::max)(double(operation.start_ns), left);
+                busy[i] += both > 0 ? both / column : 0;
+                total += both > 0 ? both : 0;
+            }
+        }
+        std::string line;
+        for (const double share : busy) { line += share > 0.9 ? "█" : share > 0.5 ? "▓" : share > 0.05 ? "░" : " "; }
+        char rest[64];
+        std::snprintf(rest, sizeof rest, "│ %3.0f %% busy\n", 100 * total / double(end - begin));
+        return "  " + std::string{name} + std::string(9 - std::string{name}.size(), ' ') + "│" + line + rest;
+    }
+};
+
+}  // namespace
+
+Results run_simulated() {
+    Simulated backend;
+    return run_all(backend, {.pixels = 48, .width = 64});
+}
+
+}  // namespace diffusion
