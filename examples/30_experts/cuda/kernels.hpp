@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "../mixture.hpp"
+
+namespace experts {
+
+// The operations on a GPU; enqueued on the stream. Rows of weights lie at multiples of 16 bytes. The order of sums does not change.
+[[nodiscard]] cudaError_t launch(const Embed& o, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch(const Route& o, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch(const Expand& o, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch(const Reduce& o, cudaStream_t stream);
+
+}  // namespace experts

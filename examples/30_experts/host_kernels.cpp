@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "mixture.hpp"
+
+namespace experts {
+namespace {
+
+float dot(const Bf16* weights, const float* x, std::uint32_t count) {
+    std::array<float, 8> lanes{};
+    for (std::uint32_t i = 0; i < count; ++i) { lanes[i % 8] += to_float(weights[i]) * x[i]; }
+    float sum = 0;
+    for (const float lane : lanes) { sum += lane; }
+    return sum;
+}
+/// One over the length of x.
+float inverse_length(const float* x, std::uint32_t count) {
+    float square = 1e-6F;
+    for (std::uint32_t i = 0; i < count; ++i) { square += x[i] * x[i]; }
+    return 1 / std::sqrt(square);
+}
+
+}  // namespace
+
+void compute(const Embed& o) {
+    for (std::uint32_t i = 0; i < o.hidden; ++i) { o.x[i] = embedding(o.token, i); }
+}
+void compute(const Route& o) {
+    const float scale = 0.6F * unit * inverse_length(o.x, o.hidden);
+    for (std::uint32_t e = 0; e < experts_a_layer; ++e) {
+        o.scores[e] = scale * dot(o.here + std::size_t{e} * o.hidden, o.x, o.hidden);
+        o.scores[experts_a_layer + e] = scale * dot(o.next + std::size_t{e} * o.hidden, o.x, o.hidden);
+    }
+}
+void compute(const Expand& o) {
+    const float scale = unit * inverse_length(o.x, o.hidden);
+    for (std::uint32_t e = 0; e < chosen; ++e) {
+        for (std::uint32_t i = 0; i < o.inner; ++i) {
+            const std::size_t row = std::size_t{i} * o.hidden;
+            const float gate = scale * dot(o.gate[e] + row, o.x, o.hidden);
+            const float up = scale * dot(o.up[e] + row, o.x, o.hidden);
+            o.values[std::size_t{e} * o.inner + i] = o.shares[e] * gate / (1 + std::exp(-gate)) * up;
+        }
+    }
+}
+void compute(const Reduce& o) {
+    const float scale = 0.1F * unit / std::sqrt(float(o.inner));
+    for (std::uint32_t k = 0; k < o.hidden; ++k) {
+        float sum = 0;
+        for (std::uint32_t e = 0; e < chosen; ++e) {
+            sum += dot(o.down[e] + std::size_t{k} * o.inner, o.values + std::size_t{e} * o.inner, o.inner);
+        }
+        o.x[k] += scale * sum;
+    }
+}
+
+}  // namespace experts

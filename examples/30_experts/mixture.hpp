@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "examples/support/roofline.hpp"
+#include "residency/core/statistics.hpp"
+
+namespace experts {
+
+inline constexpr std::uint32_t experts_a_layer = 8, chosen = 2;  // of each token
+
+struct Sizes {
+    std::uint32_t layers = 0, hidden = 0, inner = 0, tokens = 0;
+    [[nodiscard]] std::size_t expert() const { return std::size_t{3} * inner * hidden; }  ///< gate, up, down
+};
+/// The widths of Mixtral 8x7B, which has 32 layers.
+inline constexpr std::uint32_t mixtral_hidden = 4096, mixtral_inner = 14336;
+
+/// A 16-bit float: the upper half of a 32-bit one.
+struct Bf16 {
+    std::uint16_t bits = 0;
+};
+[[nodiscard]] inline float to_float(Bf16 value) noexcept {
+    return std::bit_cast<float>(std::uint32_t{value.bits} << 16U);
+}
+/// The weights are ± 1/128 … 1/64: what brings the sum of n products with them back to the size of the other factors.
+inline constexpr float unit = 84;
+
+// What a token does, as plain data with addresses: the same for every device.
+
+/// x of a token, hidden numbers.
+struct Embed {
+    float* x = nullptr;
+    std::uint32_t token = 0, hidden = 0;
+};
+/// A number ± 1/2 for each place of a token.
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    inline float
+    embedding(std::uint32_t token, std::uint32_t place) {
+    std::uint64_t bits = (std::uint64_t{token} << 32U | place) + 0x9E3779B97F4A7C15U;
+    bits = (bits ^ (bits >> 30U)) * 0xBF58476D1CE4E5B9U;
+    bits = (bits ^ (bits >> 27U)) * 0x94D049BB133111EBU;
+    return float(bits >> 40U) / 16777216.0F - 0.5F;
+}
+/// The scores of this layer's experts, then those of the next one's on the same x: a guess, as x changes little.
+struct Route {
+    const float* x = nullptr;
+    const Bf16 *here = nullptr, *next = nullptr;  ///< experts × hidden
+    float* scores = nullptr;
+    std::uint32_t hidden = 0;
+};
+/// values[e][i] = share · silu(gate x) · up x, of the chosen experts; x at length one.
+struct Expand {
+    const float* x = nullptr;
+    std::array<const Bf16*, chosen> gate{}, up{};  ///< inner × hidden
+    std::array<float, chosen> shares{};
+    float* values = nullptr;
+    std::uint32_t hidden = 0, inner = 0;
+};
+/// x += the experts' down · values.
+struct Reduce {
+    const float* values = nullptr;
+    std::array<const Bf16*, chosen> down{};  ///< hidden × inner
+    float* x = nullptr;
+    std::uint32_t hidden = 0, inner = 0;
+};
+
+/// The kernels on the host's processor.
+void compute(const Embed& o);
+void compute(const Route& o);
+void compute(const Expand& o);
+void compute(const Reduce& o);
+
+/// A layer takes some 40 µs, with its attention, which is not computed here.
+[[nodiscard]] inline std::chrono::nanoseconds roofline(const Embed&) { return std::chrono::microseconds{2}; }
+[[nodiscard]] inline std::chrono::nanoseconds roofline(const Route&) { return std::chrono::microseconds{3}; }
+[[nodiscard]] inline std::chrono::nanoseconds roofline(const Expand&) { return std::chrono::microseconds{25}; }
+[[nodiscard]] inline std::chrono::nanoseconds roofline(const Reduce&) { return std::chrono::microseconds{15}; }
+
+/// What one composition did.
+struct Outcome {
+    std::string name;
+    std::vector<float> output;  ///< x after the last layer, token after token
+    residency::Statistics statistics;
+    double milliseconds = 0;    ///< a token
+    std::uint64_t guessed = 0;  ///< of the experts, by the layer before
+};
+struct Results {
+    std::string device;
+    Sizes sizes;
+    std::uint64_t streamed_bytes = 0;
+    std::vector<Outcome> outcomes;     ///< the resident one first
+    std::vector<std::string> reports;  ///< of the simulated device's checker
+};
+
+/// The same on either device. Throws residency::Exception.
+[[nodiscard]] Results run_simulated();
+[[nodiscard]] Results run_cuda();
+
+}  // namespace experts

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+
+#include "examples/support/simulated_backend.hpp"
+#include "run.hpp"
+
+namespace experts {
+
+// What each operation reads and writes, for the simulated device's checker.
+using Kernel = residency::SimulatedDevice::Kernel;
+using examples::range;
+
+void declare(const Embed& o, Kernel& kernel) { kernel.writes = {range(o.x, o.hidden)}; }
+void declare(const Route& o, Kernel& kernel) {
+    const std::size_t router = std::size_t{experts_a_layer} * o.hidden;
+    kernel.reads = {range(o.x, o.hidden), range(o.here, router), range(o.next, router)};
+    kernel.writes = {range(o.scores, 2 * experts_a_layer)};
+}
+void declare(const Expand& o, Kernel& kernel) {
+    const std::size_t matrix = std::size_t{o.inner} * o.hidden;
+    kernel.reads = {range(o.x, o.hidden)};
+    for (std::uint32_t e = 0; e < chosen; ++e) {
+        kernel.reads.push_back(range(o.gate[e], matrix));
+        kernel.reads.push_back(range(o.up[e], matrix));
+    }
+    kernel.writes = {range(o.values, std::size_t{chosen} * o.inner)};
+}
+void declare(const Reduce& o, Kernel& kernel) {
+    kernel.reads = {range(o.values, std::size_t{chosen} * o.inner), range(o.x, o.hidden)};
+    for (const Bf16* down : o.down) { kernel.reads.push_back(range(down, std::size_t{o.inner} * o.hidden)); }
+    kernel.writes = {range(o.x, o.hidden)};
+}
+
+Results run_simulated() {
+    examples::SimulatedBackend backend;
+    return run_all(backend, {.layers = 32, .hidden = mixtral_hidden / 32, .inner = mixtral_inner / 32, .tokens = 32});
+}
+
+}  // namespace experts
