@@ -62,4 +62,15 @@ cache=$folder/cache
 python 'ERROR: No matching distribution found'
 expect 0 'a generated one.*\(pip cannot fetch .*: ERROR: No matching distribution found\)' -- --no-presets
 if [[ -e $folder/cache/fetching ]]; then echo 'FAILED: something of the fetch is left behind'; failed=1; fi
+
+# The same on a GPU, where there is one.
+device=cuda
+if "$program" --device cuda --model "$model" --no-presets --timeline "$folder/timeline.json" >"$folder/stdout" 2>"$folder/stderr"; then
+    expect 0 '✓ the embeddings of 3 streamed passes equal' '✓ they equal those of the reference' '✓ the budget was kept' \
+        '✓ the embeddings of every preset equal' -- --model "$model"
+else
+    cat "$folder/stdout"
+    printf 'skipped on a GPU: %s\n' "$(cat "$folder/stderr")"
+    grep -q 'FAILED' "$folder/stdout" && failed=1
+fi
 exit $failed

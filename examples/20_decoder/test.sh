@@ -20,7 +20,11 @@ for shape in tiny tiny-llama3 tiny-bias tiny-qwen2 tiny-qwen3; do
         -- --generate-model "$shape" --expect "$source/reference/$shape.txt" --budget 75% 50% 25% 0 --new 90
     grep -q '"ph":"X"' "$folder/decoder-timeline.json" || { echo 'FAILED: no timeline'; failed=1; }
 done
-expect 0 '^tokens +[0-9]+(,[0-9]+){15}$' '; 0 were launched as a graph' -- --no-graph
+expect 0 '^tokens +[0-9]+(,[0-9]+){15}$' '; 0 were launched as a graph' 'while it was loading' \
+    '✓ the first token of all, and its logits, equal those of the run afterwards' -- --no-graph
+expect 0 'when everything was loaded' '✓ the first token of all' '✓ 50%: tokens of all 12 passes and logits of the first 5 equal' \
+    -- --load-first --repeat-prompt 8 --new 12 --kept-logits 5 --json "$folder/figures.json"
+grep -q '"passes": 4,' "$folder/figures.json" || { echo 'FAILED: not four of eight prompts were undisturbed'; failed=1; }
 expect 0 'is clamped to the [0-9]+ bytes' -- --budget 300% --new 4 --logits "$folder/logits"
 if [[ $(wc -c <"$folder/logits") -ne $((4 * 256 * 4)) ]]; then echo 'FAILED: the file of logits has another size'; failed=1; fi
 expect 0 'prompt +300 tokens' '✓ 0: tokens and logits of all 20 passes' -- --prompt-length 300 --new 20 --budget 40% 0
