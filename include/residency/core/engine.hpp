@@ -319,7 +319,11 @@ public:
         timer.is_set = device_->record(timer.to, stream).has_value();
         return {};
     }
-    [[nodiscard]] std::uint64_t generation() const noexcept { return decider_.generation(); }
+    [[nodiscard]] std::uint64_t generation() const noexcept
+        requires requires(const Decider& decider) { decider.generation(); }
+    {
+        return decider_.generation();
+    }
 
     /// Another budget, between passes; leases may be open. On failure the one in force stays. Blocks.
     [[nodiscard]] Result<BudgetChange> set_budget(const Budget& budget) {
