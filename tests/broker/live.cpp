@@ -10,10 +10,7 @@
 #include <vector>
 
 #include "residency/broker/broker.hpp"
-#include "residency/evict/planned.hpp"
 #include "residency/interop/memory_resource.hpp"
-#include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
 #include "tests/core/compositions.hpp"
 
 using namespace streaming;
@@ -27,8 +24,7 @@ TEST_SUITE_BEGIN("broker live");
 
 namespace {
 
-using Planned =
-    residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
+using compositions::Planned;
 
 template <class Weights>
 typename Weights::Options chosen(std::uint64_t budget, const Model& model) {

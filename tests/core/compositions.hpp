@@ -4,20 +4,13 @@
 
 #include <utility>
 
-#include "residency/evict/lru.hpp"
-#include "residency/evict/scheduled.hpp"
-#include "residency/pool/slab.hpp"
-#include "residency/pool/stream_ordered.hpp"
-#include "residency/prefetch/lookahead.hpp"
-#include "residency/prefetch/none.hpp"
+#include "tests/support/compositions.hpp"
 #include "tests/support/streaming.hpp"
 
 namespace streaming {
 
-using OnDemand =
-    residency::Residency<residency::evict::Lru, residency::prefetch::None, residency::pool::StreamOrdered<Device>>;
-using Ahead =
-    residency::Residency<residency::evict::Scheduled, residency::prefetch::Lookahead<2>, residency::pool::Slab<Device>>;
+using compositions::Ahead;
+using compositions::OnDemand;
 
 template <class Weights>
 typename Weights::Options options(std::uint64_t budget, residency::Schedule schedule = {}) {

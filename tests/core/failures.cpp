@@ -9,10 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "residency/evict/planned.hpp"
-#include "residency/pool/virtual.hpp"
-#include "residency/prefetch/hinted.hpp"
-#include "residency/prefetch/planned.hpp"
 #include "tests/core/compositions.hpp"
 
 using namespace streaming;
@@ -20,10 +16,8 @@ using CallKind = Device::CallKind;
 
 namespace {
 
-using InPieces =
-    residency::Residency<residency::evict::Lru, residency::prefetch::Hinted, residency::pool::StreamOrdered<Device>>;
-using Planned =
-    residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
+using InPieces = compositions::Hinted;
+using compositions::Planned;
 
 /// Errors that the program saw, and whether it got to its end.
 struct Outcome {

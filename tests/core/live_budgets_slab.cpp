@@ -6,8 +6,7 @@
 
 TEST_SUITE_BEGIN("core live budgets");
 
-using OnSlab = residency::Residency<residency::evict::Lru, residency::prefetch::None,
-                                    residency::pool::Slab<residency::SimulatedDevice>>;
+using compositions::OnSlab;
 
 TEST_CASE("slab: a smaller budget evicts just enough, by the evictor's order, and a larger one nothing") {
     live_budgets::evicts_just_enough<OnSlab>();

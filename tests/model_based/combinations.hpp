@@ -9,7 +9,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstddef>
 #include <string>
 
 #include "residency/evict/belady.hpp"
@@ -24,6 +23,7 @@
 #include "residency/evict/static_split.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
+#include "tests/model_based/composition.hpp"
 #include "tests/model_based/run.hpp"
 
 namespace model_based {
@@ -40,7 +40,7 @@ template <class Evictor, class Prefetcher, class Pool>
 void try_one(const char* evictor) {
     Tally tally;
     const std::string failure =
-        run_scenarios(evictor, first_seed(), cases_each(150), Runner<Evictor, Prefetcher, Pool>::run, tally);
+        run_scenarios(evictor, first_seed(), cases_each(150), runs(composition<Evictor, Prefetcher, Pool>()), tally);
     CHECK_MESSAGE(failure.empty(), failure);
     CHECK(tally.cases > 0);
     CHECK(tally.evictions > 0);
@@ -52,25 +52,32 @@ void try_pair(const char* evictor) {
         try_one<Evictor, Prefetcher, residency::pool::StreamOrdered<Device>>(evictor);
     }
 }
-/// `prefetcher`: its number of the four.
+/// An evictor has the number of its place in the list, a prefetcher one of four.
+template <class Prefetcher, unsigned prefetcher, class Evictor, unsigned number>
+void try_numbered(const char* evictor) {
+    if constexpr (with_every_prefetcher || number % 4 == prefetcher) {
+        try_pair<Evictor, Prefetcher, (number / 2 + prefetcher) % 2 == 0>(evictor);
+    }
+}
+/// Those that rank by what has happened.
 template <class Prefetcher, unsigned prefetcher>
-void try_with_evictors() {
+void try_with_history() {
     namespace evict = residency::evict;
-    const auto numbered = [&]<class Evictor, unsigned number>(const char* name) {
-        if constexpr (with_every_prefetcher || number % 4 == prefetcher) {
-            try_pair<Evictor, Prefetcher, (number / 2 + prefetcher) % 2 == 0>(name);
-        }
-    };
-    numbered.template operator()<evict::Lru, 0>("Lru");
-    numbered.template operator()<evict::Fifo, 1>("Fifo");
-    numbered.template operator()<evict::Lfu, 2>("Lfu");
-    numbered.template operator()<evict::Sieve, 3>("Sieve");
-    numbered.template operator()<evict::S3Fifo, 4>("S3Fifo");
-    numbered.template operator()<evict::Gdsf, 5>("Gdsf");
-    numbered.template operator()<evict::ExpectedUse, 6>("ExpectedUse");
-    numbered.template operator()<evict::StaticSplit, 7>("StaticSplit");
-    numbered.template operator()<evict::Scheduled, 8>("Scheduled");
-    numbered.template operator()<evict::Belady, 9>("Belady");
+    try_numbered<Prefetcher, prefetcher, evict::Lru, 0>("Lru");
+    try_numbered<Prefetcher, prefetcher, evict::Fifo, 1>("Fifo");
+    try_numbered<Prefetcher, prefetcher, evict::Lfu, 2>("Lfu");
+    try_numbered<Prefetcher, prefetcher, evict::Sieve, 3>("Sieve");
+    try_numbered<Prefetcher, prefetcher, evict::S3Fifo, 4>("S3Fifo");
+}
+/// Those that weigh sizes or look ahead.
+template <class Prefetcher, unsigned prefetcher>
+void try_with_value() {
+    namespace evict = residency::evict;
+    try_numbered<Prefetcher, prefetcher, evict::Gdsf, 5>("Gdsf");
+    try_numbered<Prefetcher, prefetcher, evict::ExpectedUse, 6>("ExpectedUse");
+    try_numbered<Prefetcher, prefetcher, evict::StaticSplit, 7>("StaticSplit");
+    try_numbered<Prefetcher, prefetcher, evict::Scheduled, 8>("Scheduled");
+    try_numbered<Prefetcher, prefetcher, evict::Belady, 9>("Belady");
 }
 
 }  // namespace model_based

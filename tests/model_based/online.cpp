@@ -10,11 +10,10 @@
 #include "residency/evict/scheduled.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
-#include "residency/prefetch/hinted.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/scheduled.hpp"
-#include "tests/model_based/guesses.hpp"
+#include "tests/model_based/composition.hpp"
 #include "tests/model_based/run.hpp"
 
 using namespace model_based;
@@ -28,7 +27,7 @@ namespace {
 template <class Evictor, class Prefetcher, class Pool>
 void random_programs(const char* name, Tally& tally, std::uint64_t usual) {
     const std::string failure =
-        run_scenarios(name, first_seed(), cases_each(usual), Runner<Evictor, Prefetcher, Pool>::run, tally);
+        run_scenarios(name, first_seed(), cases_each(usual), runs(composition<Evictor, Prefetcher, Pool>()), tally);
     CHECK_MESSAGE(failure.empty(), failure);
 }
 
@@ -57,28 +56,6 @@ TEST_CASE("random programs: ahead of use") {
                                                                           2500);
     CHECK(tally.prefetch_hits > tally.cases);
     CHECK(tally.evictions > tally.cases);
-}
-
-TEST_CASE("random programs: guesses, whole and in pieces") {
-    Tally tally;
-    random_programs<evict::Lru, Guesses<false>, StreamOrdered>("Lru, guesses, StreamOrdered", tally, 2500);
-    random_programs<evict::Lru, Guesses<true>, Slab>("Lru, guesses in pieces, Slab", tally, 2500);
-    random_programs<evict::Lru, prefetch::Hinted, StreamOrdered>("Lru, Hinted, StreamOrdered", tally, 2500);
-    CHECK(tally.prefetch_hits > tally.cases);
-    CHECK(tally.evictions > tally.cases);
-}
-
-TEST_CASE("random programs: guesses of several pieces") {
-    Tally tally;
-    const auto run = [](Scenario scenario, Tally& counts) {
-        for (StorageSpec& storage : scenario.storages) { storage.bytes *= 1500; }  // a piece is 1 MiB
-        return Runner<evict::Lru, Guesses<true>, Slab>::run(scenario, counts);
-    };
-    const std::string failure =
-        run_scenarios("Lru, guesses of several pieces, Slab", first_seed(), cases_each(150), run, tally);
-    CHECK_MESSAGE(failure.empty(), failure);
-    CHECK(tally.prefetch_hits > 0);
-    CHECK(tally.evictions > 0);
 }
 
 TEST_SUITE_END();

@@ -8,6 +8,7 @@
 #include "residency/evict/planned.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"
+#include "tests/model_based/composition.hpp"
 #include "tests/model_based/run.hpp"
 
 using namespace model_based;
@@ -15,11 +16,12 @@ using namespace model_based;
 TEST_SUITE_BEGIN("model based");
 
 TEST_CASE("random programs: planned") {
-    using Planned = Runner<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
     Tally tally;
     const auto run = [](Scenario scenario, Tally& counts) {
         for (StorageSpec& storage : scenario.storages) { storage.bytes *= 6; }  // several chunks
-        return Planned::run(scenario, counts);
+        return model_based::run(
+            composition<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>(),
+            scenario, counts);
     };
     const std::string failure = run_scenarios("Planned", first_seed(), cases_each(2000), run, tally);
     CHECK_MESSAGE(failure.empty(), failure);

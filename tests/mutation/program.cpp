@@ -15,6 +15,7 @@
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/planned.hpp"
+#include "tests/model_based/composition.hpp"
 #include "tests/model_based/guesses.hpp"
 #include "tests/model_based/run.hpp"
 
@@ -31,7 +32,7 @@ void check(const char* name, std::uint64_t cases, std::uint64_t factor = 1) {
     Tally tally;
     const auto run = [factor](Scenario scenario, Tally& counts) {
         for (StorageSpec& storage : scenario.storages) { storage.bytes *= factor; }
-        return Runner<Evictor, Prefetcher, Pool>::run(scenario, counts);
+        return model_based::run(composition<Evictor, Prefetcher, Pool>(), scenario, counts);
     };
     for (std::uint64_t seed = 1; seed <= cases; ++seed) {
         const std::string failure = run(make_scenario(seed), tally);

@@ -157,16 +157,17 @@ MISTAKES = [
 
 
 def prepare(folder, cxx):
-    """A copy of the headers, and what every mutant includes unchanged, compiled once."""
+    """A copy of the headers, and what every mutant includes or links unchanged, compiled once."""
     shutil.copytree(ROOT / "include", folder / "include")
     (folder / "common.hpp").write_text('#pragma once\n#include <algorithm>\n#include <functional>\n#include <random>\n'
                                        '#include <string>\n#include <vector>\n#include "residency/device/simulated.hpp"\n'
                                        '#include "residency/model/catalog_builder.hpp"\n#include "residency/plan/planner.hpp"\n')
     subprocess.run([*compiler(folder, cxx), "-x", "c++-header", folder / "common.hpp", "-o", folder / "common.hpp.gch"], check=True)
+    subprocess.run([*compiler(folder, cxx), "-c", ROOT / "tests/model_based/run.cpp", "-o", folder / "run.o"], check=True)
 
 
 def compiler(folder, cxx):
-    return [cxx, "-std=c++20", "-O0", "-w", f"-I{folder / 'include'}", f"-I{ROOT}"]
+    return [cxx, "-std=c++20", "-O0", "-w", "-DRESIDENCY_TEST_COMPOSITIONS_HERE", f"-I{folder / 'include'}", f"-I{ROOT}"]
 
 
 def build_and_run(folder, cxx, *flags):
@@ -175,6 +176,8 @@ def build_and_run(folder, cxx, *flags):
     of_plan = "PLAN" in flags  # nothing is compiled beforehand of the planner itself
     source = ["plan_program.cpp"] if of_plan else [*flags, "-include", folder / "common.hpp", "program.cpp"]
     source[-1] = ROOT / "tests/mutation" / source[-1]
+    if not of_plan:
+        source.append(folder / "run.o")
     built = subprocess.run([*compiler(folder, cxx), *source, "-o", program], capture_output=True, text=True)
     if built.returncode != 0:
         return None, built.stderr

@@ -10,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/evict/planned.hpp"
-#include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "tests/support/compositions.hpp"
 #include "tests/support/streaming.hpp"
 
 namespace planned {
@@ -20,8 +18,7 @@ namespace planned {
 using namespace streaming;
 using residency::Schedule;
 using residency::WeightId;
-using Weights =
-    residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
+using Weights = compositions::Planned;
 
 inline constexpr std::uint64_t chunk = 4096;
 

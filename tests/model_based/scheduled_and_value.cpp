@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include "residency/prefetch/hinted.hpp"
+#include "residency/prefetch/scheduled.hpp"
 #include "tests/model_based/combinations.hpp"
 
 TEST_SUITE_BEGIN("model based");
 
-TEST_CASE("random programs: prefetch::Hinted and evictors") {
-    model_based::try_with_evictors<residency::prefetch::Hinted, 3>();
+TEST_CASE("random programs: prefetch::Scheduled and evictors by value") {
+    model_based::try_with_value<residency::prefetch::Scheduled, 2>();
 }
 
 TEST_SUITE_END();

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include "residency/prefetch/scheduled.hpp"
+#include "residency/prefetch/hinted.hpp"
 #include "tests/model_based/combinations.hpp"
 
 TEST_SUITE_BEGIN("model based");
 
-TEST_CASE("random programs: prefetch::Scheduled and evictors") {
-    model_based::try_with_evictors<residency::prefetch::Scheduled, 2>();
+TEST_CASE("random programs: prefetch::Hinted and evictors by history") {
+    model_based::try_with_history<residency::prefetch::Hinted, 3>();
 }
 
 TEST_SUITE_END();
