@@ -148,14 +148,15 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
         if (!pass) { return pass.error(); }
         for (std::size_t i = first; i < last; ++i) {
             if (work.steps[i].is_routed) {
-                if (auto waited = device.synchronize(*stream); !waited) { return waited; }
+                if (auto waited = pass->try_wait(); !waited) { return waited; }
             }
             auto lease = work.is_known ? pass->try_acquire((*schedule)[static_cast<std::uint32_t>(i)])
                                        : pass->try_acquire(std::span<const residency::WeightId>{asked[i]});
             if (!lease) { return lease.error(); }
             if constexpr (requires { weights->prefetcher().hint({}); }) {
                 // After the acquisition, so that what is needed now travels first: the next layer's experts.
-                if (const std::size_t next = next_routed[i]; work.steps[i].is_routed && next < work.steps.size()) {
+                if (const std::size_t next = next_routed[i];
+                    work.steps[i].is_routed && job.recall > 0 && next < work.steps.size()) {
                     if (auto hinted = weights->prefetcher().hint(guesser.guess(work.steps[next])); !hinted) {
                         return hinted;
                     }

@@ -27,8 +27,8 @@ struct RunJob {
     const Workload& work;
     const Card& card;
     std::uint64_t budget_bytes = 0;
-    std::uint32_t passes = 4;                        ///< measured, of a known order; after as many
-    double recall = 1;                               ///< of a router's guess a layer ahead, for those that take hints
+    std::uint32_t passes = 4;  ///< measured, of a known order; after as many
+    double recall = 1;         ///< of a router's guess a layer ahead, for those that take hints; 0: no hints
     residency::trace::Perfetto* timeline = nullptr;  ///< gets the last pass
     Gpu* gpu = nullptr;                              ///< where it runs; null: on the simulated device
 };

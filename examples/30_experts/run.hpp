@@ -109,7 +109,9 @@ Outcome generate(Backend& backend, const Mixture& model, const Sizes& sizes, con
                 backend.launch("router", Route{state.x, lease.template get<Bf16>(here), lease.template get<Bf16>(next),
                                                state.scores, sizes.hidden});
             }
-            backend.memory().copy(state.scores, state.scores_on_host, 2 * experts_a_layer, backend.stream());
+            const Copy read{state.scores_on_host, state.scores, 2 * experts_a_layer * sizeof(float)};
+            unwrap(device.copy({&read, 1}, backend.stream()));
+            pass.wait();  // while guesses travel
 
             const auto order = ranked(state.scores_on_host);
             for (std::uint32_t i = 0; layer > 0 && i < chosen; ++i) {

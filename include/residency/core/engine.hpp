@@ -138,6 +138,23 @@ public:
         if (!status) { fail(status.error()); }
         return status;
     }
+    /// Blocks until the pass's stream has done what was asked of it so far. Guesses travel on meanwhile.
+    [[nodiscard]] Status wait_in_pass() {
+        if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
+        if (captured_) {
+            return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
+        }
+        if constexpr (requires { decider_.bring_guesses(position_.moment); }) {
+            const auto here = timers_[counters_.passes % timers_.size()].to;  // recorded again at the pass's end
+            if (auto recorded = device_->record(here, pass_stream()); !recorded) { return recorded; }
+            while (decider_.bring_guesses(position_.moment)) {
+                const auto complete = device_->is_complete(here);
+                if (!complete) { return complete.error(); }
+                if (*complete) { return {}; }
+            }
+        }
+        return device_->synchronize(pass_stream());
+    }
 
     /// Everything that a step of the schedule reads, together, on a stream.
     [[nodiscard]] Result<LeaseId> acquire_step(std::uint32_t step, std::optional<Stream> stream) {

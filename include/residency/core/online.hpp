@@ -202,6 +202,14 @@ public:
         if constexpr (Prefetcher::interruptible) { pump(now); }
     }
     void pass_ended() noexcept {}
+    /// Sends the next pieces of guesses where those before have arrived; false: none is on its way.
+    [[nodiscard]] bool bring_guesses(Moment now) noexcept
+        requires(Prefetcher::interruptible)
+    {
+        pump(now);
+        return is_open_ &&
+               std::ranges::any_of(pieces_, [&](Point piece) { return !stage_.executor->has_arrived(piece); });
+    }
 
     /// Whether the end of a lease needs no record, because the storage never leaves.
     [[nodiscard]] bool never_leaves(StorageId id) const noexcept {
@@ -239,6 +247,7 @@ private:
     struct Partial {
         StorageId storage = no_storage;
         std::uint64_t sent_bytes = 0;
+        bool displaces = false;  ///< others had to leave for it
     };
     static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
     static constexpr std::size_t pieces_in_flight = 2;
@@ -653,6 +662,7 @@ private:
         while (in_flight < pieces_in_flight) {
             fetches_.clear();
             placed_.clear();
+            if (is_stale(partial_, now) && !evict(partial_.storage)) { return; }
             if (partial_.storage == no_storage && !next_guess(now)) { return; }
             const StorageId id = partial_.storage;
             const std::uint64_t bytes = (std::min)(piece_bytes, raw_bytes_[index(id)] - partial_.sent_bytes);
@@ -668,11 +678,18 @@ private:
             ++in_flight;
         }
     }
+    /// A guess whose moment has passed unused: where memory is short, better ones have its place and its time on the link.
+    [[nodiscard]] bool is_stale(const Partial& guess, Moment now) const noexcept {
+        if (guess.storage == no_storage || !guess.displaces) { return false; }
+        const Tenant& tenant = stage_.tenants[index(guess.storage)];
+        return tenant.leases == 0 && tenant.needed_by < now;
+    }
     [[nodiscard]] bool next_guess(Moment now) noexcept {
         prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
             if (!is_absent(id)) { return true; }
+            const std::uint64_t evictions = stage_.counters->evictions;
             if (bring_ahead(id, needed_by, now)) {
-                partial_ = {id, 0};
+                partial_ = {id, 0, stage_.counters->evictions > evictions};
             } else {
                 ++stage_.counters->dropped_prefetches;
             }

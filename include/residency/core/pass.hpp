@@ -23,7 +23,7 @@ concept Acquirable = std::same_as<T, Schedule::Step> || std::same_as<T, WeightId
                      std::convertible_to<const T&, std::span<const WeightId>>;
 
 /// One execution of the schedule, such as one token, on a stream. Owns the position; its end joins the other streams that took
-/// part into that stream and takes the time. Nothing here blocks the host.
+/// part into that stream and takes the time. Nothing here blocks the host but try_wait().
 ///
 /// Errors of acquire and request: invalid_argument (an id that the catalog lacks), budget (what is leased leaves no room; the
 /// numbers are in the error), divergence (strict mode), unsupported (the stream is being captured), or the device's own. After
@@ -50,6 +50,14 @@ public:
         return std::exchange(engine_, nullptr)->end_pass();
     }
 
+    /// Blocks until the pass's stream has done what was asked of it so far, as its device's synchronize() does; but what the caller
+    /// named as likely travels on meanwhile. For programs that read what a router chose before they know what to acquire. Errors:
+    /// wrong_state (the pass has ended), unsupported (it is captured), or the device's own.
+    [[nodiscard]] Status try_wait() {
+        if (engine_ == nullptr) { return ended(); }
+        return engine_->wait_in_pass();
+    }
+
     /// The weights on a stream, by default the pass's own: there, or on their way with the stream waiting for them.
     template <Acquirable What>
     [[nodiscard]] Result<Lease<Engine>> try_acquire(const What& what) {
@@ -73,6 +81,7 @@ public:
 
 #if RESIDENCY_EXCEPTIONS
     void end() { unwrap(try_end()); }
+    void wait() { unwrap(try_wait()); }
     template <Acquirable What>
     [[nodiscard]] Lease<Engine> acquire(const What& what) {
         return unwrap(try_acquire(what));

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// While the host waits in a pass, guesses travel; those whose moment has passed make room for better ones.
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+
+#include "tests/core/compositions.hpp"
+
+namespace {
+
+using namespace streaming;
+using compositions::Hinted;
+using residency::ErrorKind;
+using residency::StorageId;
+using std::chrono::microseconds;
+
+constexpr std::uint64_t MiB = std::uint64_t{1} << 20U;
+
+void hint(Hinted& weights, std::uint32_t storage) {
+    const residency::prefetch::Hint likely{.storage = StorageId{storage}};
+    must(weights.prefetcher().hint({&likely, 1}));
+}
+/// A kernel of that length on a weight.
+template <class Pass>
+void use(Device& device, const Model& model, Pass& pass, std::uint32_t i, microseconds duration, Stream stream) {
+    const auto lease = must(pass.try_acquire(weight(i)));
+    verify(device, model, lease, weight(i), stream, duration);
+}
+
+}  // namespace
+
+TEST_CASE("a guess of several pieces arrives while the host waits") {
+    for (const bool waits_in_pass : {true, false}) {
+        CAPTURE(waits_in_pass);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 6, 4 * MiB);
+        auto weights = make<Hinted>(device, model, 12 * MiB);
+        const Stream stream{};
+        auto pass = must(weights.try_begin(stream));
+        use(device, model, pass, 0, microseconds{1000}, stream);
+        hint(weights, 1);
+        must(waits_in_pass ? pass.try_wait() : device.synchronize(stream));
+        use(device, model, pass, 1, microseconds{2}, stream);
+        must(pass.try_end());
+        must(device.synchronize(stream));
+        CHECK(weights.statistics().total.prefetch_hits == (waits_in_pass ? 1 : 0));
+        CHECK(weights.statistics().total.demand_misses == (waits_in_pass ? 1 : 2));
+        CHECK(*model.wrong == 0);
+        CHECK(*model.verified == 8 * MiB);
+    }
+}
+
+TEST_CASE("waiting blocks for what was asked before, with guesses and without") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 4 * MiB);
+    auto weights = make<Hinted>(device, model, 12 * MiB);
+    const Stream stream{};
+    auto pass = must(weights.try_begin(stream));
+    for (const bool guesses : {false, true}) {
+        use(device, model, pass, 0, microseconds{10}, stream);
+        if (guesses) { hint(weights, 1); }
+        const std::uint64_t before = *model.verified;
+        must(pass.try_wait());
+        CHECK(*model.verified == before + 4 * MiB);
+    }
+    must(pass.try_end());
+    must(device.synchronize(stream));
+}
+
+TEST_CASE("a guess whose moment has passed is given up where memory is short") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 4 * MiB);
+    auto weights = make<Hinted>(device, model, 12 * MiB);
+    const Stream stream{};
+    auto pass = must(weights.try_begin(stream));
+    for (const std::uint32_t i : {0U, 1U, 2U}) { use(device, model, pass, i, microseconds{2}, stream); }
+    hint(weights, 7);
+    use(device, model, pass, 2, microseconds{2}, stream);
+    must(pass.try_wait());  // two pieces of four at most
+    REQUIRE(weights.statistics().total.evictions == 1);
+    for (int i = 0; i < 4; ++i) { use(device, model, pass, 2, microseconds{2}, stream); }
+    hint(weights, 6);
+    use(device, model, pass, 2, microseconds{1000}, stream);
+    must(pass.try_wait());
+    const residency::Counters before = weights.statistics().total;
+    use(device, model, pass, 6, microseconds{2}, stream);
+    CHECK((weights.statistics().total - before).prefetch_hits == 1);
+    use(device, model, pass, 7, microseconds{2}, stream);
+    CHECK((weights.statistics().total - before).demand_misses == 1);
+    must(pass.try_end());
+    must(device.synchronize(stream));
+    CHECK(*model.wrong == 0);
+}
+
+TEST_CASE("where there is nothing to wait for, waiting says so") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, 8192);
+    {
+        auto weights = make<Hinted>(device, model, MiB);
+        const Stream stream{};
+        auto pass = must(weights.try_begin(stream));
+        must(pass.try_end());
+        const auto ended = pass.try_wait();
+        REQUIRE_FALSE(ended.has_value());
+        CHECK(ended.error().kind() == ErrorKind::wrong_state);
+    }
+    auto weights = make<compositions::Planned>(device, model, 64 * MiB, in_order(model));
+    const Stream stream = must(device.create_stream());
+    auto captured = weights.try_capture(stream, [&](auto& pass) {
+        const auto waited = pass.try_wait();
+        REQUIRE_FALSE(waited.has_value());
+        CHECK(waited.error().kind() == ErrorKind::unsupported);
+        for (const auto& step : weights.schedule()) {
+            const auto lease = must(pass.try_acquire(step));
+            verify(device, model, lease, step.weights.front(), stream);
+        }
+    });
+    CHECK(captured.has_value());
+    must(device.destroy_stream(stream));
+}
