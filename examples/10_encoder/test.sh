@@ -6,6 +6,7 @@ set -uo pipefail
 program=$1 folder=$2 source=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$folder"
 mkdir -p "$folder/cache" "$folder/bin"
+folder=$(cd "$folder" && pwd)
 cache=$folder/cache device=simulated failed=0
 . "$source/../support/test.sh"
 

@@ -53,7 +53,9 @@ int run(const examples::CommonSettings& settings) {
         "\nthe router guessed %.0f %% of the experts a layer ahead; tokens %s those of the resident run bit for bit\n",
         100.0 * double(hinted.guessed) / (sizes.tokens * (sizes.layers - 1) * chosen), right ? "equal" : "DIFFER FROM");
     for (const std::string& report : results.reports) { std::printf("%s\n", report.c_str()); }
-    return right && hinted.statistics.total.prefetch_hits > 0 && results.reports.empty() ? 0 : 1;
+    // Whether a guess arrives in time is a matter of time, which is the same each time on the simulated device only.
+    const bool hints_helped = on_gpu || hinted.statistics.total.prefetch_hits > 0;
+    return right && hints_helped && results.reports.empty() ? 0 : 1;
 }
 
 }  // namespace
