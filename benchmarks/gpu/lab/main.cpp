@@ -28,6 +28,7 @@
 #include "residency/model/use_order.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/scheduled.hpp"
+#include "tests/gpu/harness.hpp"
 
 namespace {
 
