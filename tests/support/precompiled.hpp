@@ -4,8 +4,6 @@
 
 // What most test files of compositions include, compiled once.
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
