@@ -52,26 +52,32 @@ constexpr std::uint64_t ring_bytes = std::uint64_t{128} << 20;
 constexpr std::uint64_t ahead_ring_bytes = std::uint64_t{256} << 20;
 constexpr unsigned threads = 8;
 
-/// The same transport, silent about what it could read ahead.
-class NeverAhead {
+/// The same transport, which may be told to take nothing that is announced: then nothing is read ahead.
+class Transport {
 public:
-    using Config = Staged::Config;
+    struct Config : Staged::Config {
+        bool reads_ahead = true;
+    };
     static constexpr bool capturable = false;
 
-    NeverAhead() = default;
-    explicit NeverAhead(Config config) : staged_{std::move(config)} {}
+    Transport() = default;
+    explicit Transport(Config config) : reads_ahead_{config.reads_ahead}, staged_{std::move(config)} {}
     [[nodiscard]] Status open(SimulatedDevice& device, const Catalog& catalog) { return staged_.open(device, catalog); }
     [[nodiscard]] Status enqueue(std::span<const residency::transport::Fetch> fetches, SimulatedDevice::Stream stream) {
         return staged_.enqueue(fetches, stream);
     }
+    [[nodiscard]] bool read_ahead(std::span<const residency::transport::Fetch> fetches) {
+        return reads_ahead_ && staged_.read_ahead(fetches);
+    }
+    void forget_ahead() { staged_.forget_ahead(); }
     [[nodiscard]] Status status() const { return staged_.status(); }
     void close() noexcept { staged_.close(); }
 
 private:
+    bool reads_ahead_ = true;
     Staged staged_;
 };
 
-template <class Transport>
 using Planned = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
                                      residency::pool::Virtual<SimulatedDevice>, Transport>;
 
@@ -150,8 +156,7 @@ struct Work {
 };
 
 /// The work is the host's, outside of the simulated device, which lets one thread in at a time.
-template <class Weights>
-void run_pass(Weights& weights, SimulatedDevice::Stream stream, Work work, std::uint64_t& sum) {
+void run_pass(Planned& weights, SimulatedDevice::Stream stream, Work work, std::uint64_t& sum) {
     auto pass = BENCH_RESULT(weights.try_begin(stream));
     for (const Schedule::Step& step : weights.schedule()) {
         auto lease = BENCH_RESULT(pass.try_acquire(step));
@@ -167,9 +172,8 @@ void run_pass(Weights& weights, SimulatedDevice::Stream stream, Work work, std::
     BENCH_RESULT(pass.try_end());
 }
 
-template <class Transport>
-typename Planned<Transport>::Options options(const Catalog& catalog, std::uint64_t budget, std::uint64_t ring) {
-    typename Planned<Transport>::Options options;
+Planned::Options options(const Catalog& catalog, std::uint64_t budget, std::uint64_t ring) {
+    Planned::Options options;
     options.budget = residency::Budget::bytes(budget);
     options.schedule = in_order(catalog);
     options.policies.link = residency::plan::Link{};
@@ -182,15 +186,15 @@ typename Planned<Transport>::Options options(const Catalog& catalog, std::uint64
 
 /// Seconds a pass from the disk, after one that is not counted, where the host does something else between passes. That time does
 /// not count.
-template <class Transport>
-double paused_pass_seconds(const Catalog& catalog, double pause_seconds, int passes) {
+double paused_pass_seconds(const Catalog& catalog, bool reads_ahead, double pause_seconds, int passes) {
     SimulatedDevice device{plain_device()};
     const auto stream = BENCH_RESULT(device.create_stream());
     std::uint64_t sum = 0;
     double seconds = 0;
     {
-        auto weights = BENCH_RESULT(Planned<Transport>::try_create(
-            device, catalog, options<Transport>(catalog, 4 * tensor_bytes, ahead_ring_bytes)));
+        auto settings = options(catalog, 4 * tensor_bytes, ahead_ring_bytes);
+        settings.transport.reads_ahead = reads_ahead;
+        auto weights = BENCH_RESULT(Planned::try_create(device, catalog, std::move(settings)));
         for (int pass = 0; pass <= passes; ++pass) {
             const double taken = bench::host_seconds([&] {
                 run_pass(weights, stream, {}, sum);
@@ -223,11 +227,11 @@ double first_pass_seconds(const Catalog& catalog, bool overlapped, std::chrono::
         };
     }
     if (overlapped) { load.pinning = residency::host::Pinning::after_loading; }
-    auto settings = options<Staged>(catalog, 4 * tensor_bytes, ring_bytes);
+    auto settings = options(catalog, 4 * tensor_bytes, ring_bytes);
     settings.transport.threads = 0;
     double seconds = 0;
     {
-        std::optional<Planned<Staged>> weights;
+        std::optional<Planned> weights;
         std::shared_ptr<residency::host::Loading> loading;
         seconds = bench::host_seconds([&] {
             loading = BENCH_RESULT(residency::host::Loading::try_start(device, catalog, load));
@@ -236,7 +240,7 @@ double first_pass_seconds(const Catalog& catalog, bool overlapped, std::chrono::
             } else {
                 BENCH_RESULT(loading->wait());
             }
-            weights.emplace(BENCH_RESULT(Planned<Staged>::try_create(device, loading->catalog(), std::move(settings))));
+            weights.emplace(BENCH_RESULT(Planned::try_create(device, loading->catalog(), std::move(settings))));
             run_pass(*weights, stream, {pace.count() == 0, pace}, sum);
             BENCH_RESULT(device.synchronize(stream));
         });
@@ -305,10 +309,8 @@ int main(int argc, char** argv) {
         std::vector<double> gains;
         for (int round = 0; round < rounds; ++round) {
             const bool ahead_first = round % 2 == 0;
-            const double first = ahead_first ? paused_pass_seconds<Staged>(catalog, pause, 3)
-                                             : paused_pass_seconds<NeverAhead>(catalog, pause, 3);
-            const double second = ahead_first ? paused_pass_seconds<NeverAhead>(catalog, pause, 3)
-                                              : paused_pass_seconds<Staged>(catalog, pause, 3);
+            const double first = paused_pass_seconds(catalog, ahead_first, pause, 3);
+            const double second = paused_pass_seconds(catalog, !ahead_first, pause, 3);
             gains.push_back(ahead_first ? second / first : first / second);
         }
         records.add("disk.read_ahead.pass_time_without_over_with", bench::median(gains), "times");
