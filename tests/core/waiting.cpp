@@ -7,12 +7,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "tests/core/compositions.hpp"
 
 namespace {
 
 using namespace streaming;
+using CallKind = Device::CallKind;
 using compositions::Hinted;
 using residency::ErrorKind;
 using residency::StorageId;
@@ -27,7 +29,7 @@ void hint(Hinted& weights, std::uint32_t storage) {
 /// A kernel of that length on a weight.
 template <class Pass>
 void use(Device& device, const Model& model, Pass& pass, std::uint32_t i, microseconds duration, Stream stream) {
-    const auto lease = must(pass.try_acquire(weight(i)));
+    const auto lease = must(pass.try_acquire(weight(i), stream));
     verify(device, model, lease, weight(i), stream, duration);
 }
 
@@ -52,6 +54,23 @@ TEST_CASE("a guess of several pieces arrives while the host waits") {
         CHECK(*model.wrong == 0);
         CHECK(*model.verified == 8 * MiB);
     }
+}
+
+TEST_CASE("the last storage that is absent arrives while the host waits, too") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 2, 4 * MiB);
+    auto weights = make<Hinted>(device, model, 12 * MiB);
+    const Stream stream{};
+    auto pass = must(weights.try_begin(stream));
+    use(device, model, pass, 0, microseconds{1000}, stream);
+    hint(weights, 1);
+    must(pass.try_wait());
+    use(device, model, pass, 1, microseconds{2}, stream);
+    must(pass.try_end());
+    must(device.synchronize(stream));
+    CHECK(weights.statistics().total.prefetch_hits == 1);
+    CHECK(weights.statistics().total.demand_misses == 1);
+    CHECK(*model.wrong == 0);
 }
 
 TEST_CASE("waiting blocks for what was asked before, with guesses and without") {
@@ -94,6 +113,76 @@ TEST_CASE("a guess whose moment has passed is given up where memory is short") {
     must(pass.try_end());
     must(device.synchronize(stream));
     CHECK(*model.wrong == 0);
+}
+
+TEST_CASE("whatever fails while the host waits, the pass goes on with the right bytes") {
+    std::uint64_t refused = 0;
+    for (const CallKind kind : {CallKind::is_complete, CallKind::record, CallKind::wait, CallKind::copy, CallKind::fill,
+                                CallKind::pool_allocate, CallKind::pool_deallocate, CallKind::is_capturing}) {
+        for (std::uint64_t nth = 1; nth <= 6; ++nth) {
+            CAPTURE(nth);
+            CheckedDevice device;
+            const Model model = uniform_model(device, 6, 2 * MiB);
+            const Stream stream{};
+            const Stream second = must(device.create_stream());
+            {
+                auto chosen = options<Hinted>(6 * MiB);
+                chosen.poison = true;
+                auto weights = must(Hinted::try_create(device, model.catalog, std::move(chosen)));
+                auto pass = must(weights.try_begin(stream));
+                for (const std::uint32_t i : {0U, 1U, 2U}) { use(device, model, pass, i, microseconds{100}, stream); }
+                hint(weights, 4);
+                hint(weights, 5);
+                device.fail(kind, nth);
+                refused += pass.try_wait() ? 0U : 1U;
+                device.clear_failures();
+                for (const std::uint32_t i : {4U, 5U, 5U, 5U, 5U, 0U, 1U, 2U, 3U}) {
+                    use(device, model, pass, i, microseconds{10}, i % 2 == 0 ? second : stream);
+                }
+                must(pass.try_wait());
+                must(pass.try_end());
+                must(device.synchronize());
+                CHECK(*model.wrong == 0);
+                CHECK(*model.verified == 12 * 2 * MiB);
+            }
+            must(device.destroy_stream(second));
+        }
+    }
+    CHECK(refused > 0);
+}
+
+TEST_CASE("a device that is lost ends the wait") {
+    CheckedDevice device;
+    device.leaks_expected = true;
+    const Model model = uniform_model(device, 6, 4 * MiB);
+    auto weights = make<Hinted>(device, model, 12 * MiB);
+    const Stream stream{};
+    auto pass = must(weights.try_begin(stream));
+    use(device, model, pass, 0, microseconds{1000}, stream);
+    hint(weights, 1);
+    device.lose_device();
+    CHECK_FALSE(pass.try_wait().has_value());
+    CHECK_FALSE(pass.try_end().has_value());
+}
+
+TEST_CASE("a capture that the caller began in the pass is left as it is") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 4 * MiB);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<Hinted>(device, model, 12 * MiB);
+        auto pass = must(weights.try_begin(stream));
+        use(device, model, pass, 0, microseconds{1000}, stream);
+        hint(weights, 1);
+        must(device.begin_capture(stream));
+        const auto waited = pass.try_wait();
+        REQUIRE_FALSE(waited.has_value());
+        CHECK(waited.error().kind() == ErrorKind::unsupported);
+        must(device.destroy_graph(must(device.end_capture(stream))));
+        must(pass.try_wait());
+        must(pass.try_end());
+    }
+    must(device.destroy_stream(stream));
 }
 
 TEST_CASE("where there is nothing to wait for, waiting says so") {

@@ -141,7 +141,9 @@ public:
     /// Blocks until the pass's stream has done what was asked of it so far. Guesses travel on meanwhile.
     [[nodiscard]] Status wait_in_pass() {
         if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
-        if (captured_) {
+        const auto capturing = device_->is_capturing(pass_stream());
+        if (!capturing) { return capturing.error(); }
+        if (captured_ || *capturing) {
             return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
         }
         if constexpr (requires { decider_.bring_guesses(position_.moment); }) {

@@ -202,12 +202,12 @@ public:
         if constexpr (Prefetcher::interruptible) { pump(now); }
     }
     void pass_ended() noexcept {}
-    /// Sends the next pieces of guesses where those before have arrived; false: none is on its way.
+    /// Sends the next pieces of guesses where those before have arrived; false: there is none to send after those on their way.
     [[nodiscard]] bool bring_guesses(Moment now) noexcept
         requires(Prefetcher::interruptible)
     {
         pump(now);
-        return is_open_ &&
+        return !has_nothing_to_bring() &&
                std::ranges::any_of(pieces_, [&](Point piece) { return !stage_.executor->has_arrived(piece); });
     }
 
@@ -587,9 +587,12 @@ private:
         ++changes_;
     }
 
+    [[nodiscard]] bool has_nothing_to_bring() const noexcept {
+        return !is_open_ || (here_ == streamed_ && partial_.storage == no_storage);
+    }
     /// Brings ahead what the prefetcher proposes. Best effort: nothing here fails a pass.
     void pump(Moment now) noexcept {
-        if (here_ == streamed_ || !is_open_) { return; }
+        if (has_nothing_to_bring()) { return; }
         if constexpr (Prefetcher::interruptible) {
             pump_pieces(now);
         } else {
@@ -663,7 +666,7 @@ private:
             fetches_.clear();
             placed_.clear();
             if (is_stale(partial_, now) && !evict(partial_.storage)) { return; }
-            if (partial_.storage == no_storage && !next_guess(now)) { return; }
+            if (partial_.storage == no_storage && (here_ == streamed_ || !next_guess(now))) { return; }
             const StorageId id = partial_.storage;
             const std::uint64_t bytes = (std::min)(piece_bytes, raw_bytes_[index(id)] - partial_.sent_bytes);
             fetches_.push_back(
@@ -680,7 +683,7 @@ private:
     }
     /// A guess whose moment has passed unused: where memory is short, better ones have its place and its time on the link.
     [[nodiscard]] bool is_stale(const Partial& guess, Moment now) const noexcept {
-        if (guess.storage == no_storage || !guess.displaces) { return false; }
+        if (guess.storage == no_storage || !guess.displaces || everything_fits_) { return false; }
         const Tenant& tenant = stage_.tenants[index(guess.storage)];
         return tenant.leases == 0 && tenant.needed_by < now;
     }

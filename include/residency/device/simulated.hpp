@@ -36,8 +36,8 @@ namespace residency::inline RESIDENCY_ABI {
 ///
 /// Time. Every call costs the host virtual time (Config::call_cost and the like); work starts when its stream, the events it
 /// waits for and its copy engine allow, and takes effect on bytes when it ends: a copy reads and writes at its end. The host
-/// sees an effect only after the virtual clock has passed it, by synchronising, polling or spend(). Same seed and same calls:
-/// same clock, same trace.
+/// sees an effect only after the virtual clock has passed it, by synchronising, polling (where calls cost something) or spend().
+/// Same seed and same calls: same clock, same trace.
 ///
 /// Addresses are real: host functions that act as kernels (launch) dereference them. Device memory is poisoned when it is
 /// allocated and when a pool takes it back, and inaccessible once it is freed.
