@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "benchmarks/lab/input_workload.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "benchmarks/lab/generators.hpp"
+#include "benchmarks/lab/input.hpp"
+#include "residency/format/open.hpp"
+
+namespace lab {
+
+residency::Result<Workload> workload_of_file(const std::string& path) {
+    const auto model = residency::format::try_read_model(path);
+    if (!model) { return model.error(); }
+    Workload work;
+    work.name = std::filesystem::path{path}.filename().string();
+    std::vector<std::string> names(model->storages.size());
+    for (const auto& weight : model->weights) {
+        if (names[weight.storage].empty()) { names[weight.storage] = weight.name; }
+    }
+    for (std::size_t i = 0; i < model->storages.size(); ++i) {
+        const std::string name = names[i].empty() ? "storage " + std::to_string(i) : names[i];
+        const auto id =
+            work.add(name, model->storages[i].bytes, static_cast<std::uint32_t>(i), model->storages[i].is_mutable);
+        work.steps.push_back({{id}, static_cast<double>(model->storages[i].bytes)});
+    }
+    generate::end_pass(work);
+    return work;
+}
+
+residency::Result<Workload> workload_of_trace(const std::string& path, const std::string& format) {
+    const auto trace = read_trace(path, format);
+    if (!trace) { return trace.error(); }
+    Workload work;
+    work.name = std::filesystem::path{path}.filename().string();
+    work.is_known = false;
+    for (std::size_t i = 0; i < trace->bytes.size(); ++i) {
+        work.add(std::to_string(i), trace->bytes[i], trace->groups.empty() ? 0 : trace->groups[i]);
+    }
+    std::uint32_t layer = 0;
+    for (std::size_t i = 0; i < trace->steps(); ++i) {
+        const auto step = trace->step(i);
+        const std::uint32_t next = trace->groups.empty() || step.empty() ? layer : trace->groups[index(step.front())];
+        const bool begins = trace->groups.empty() ? i % 64 == 0 : next < layer;
+        if (begins && !work.steps.empty()) { generate::end_pass(work); }
+        layer = next;
+        // Layers mean a router: what it chooses is known one layer after the other.
+        work.steps.push_back({{step.begin(), step.end()}, 0, !trace->groups.empty()});
+    }
+    generate::end_pass(work);
+    return work;
+}
+
+}  // namespace lab
