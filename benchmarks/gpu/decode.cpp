@@ -295,7 +295,12 @@ int main(int argc, char** argv) {
         return 77;
     }
     CudaDevice device = std::move(*opened);
-    const bool large = argc > 1 && std::string{argv[1]} == "llama-3-70b";
+    const std::string title = argc > 1 ? argv[1] : "llama-3-8b";
+    const bool large = title == "llama-3-70b";
+    if (!large && title != "llama-3-8b") {
+        std::fprintf(stderr, "no shape \"%s\": give llama-3-8b or llama-3-70b\n", title.c_str());
+        return 2;
+    }
     Shape shape = large ? Shape{"decode_70b", 8192, 28672, 80} : Shape{"decode", 4096, 14336, 32};
     if (argc > 2) { shape.layers = static_cast<std::uint32_t>(std::atoi(argv[2])); }
     const int passes = argc > 3 ? std::atoi(argv[3]) : 20;

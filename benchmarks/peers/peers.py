@@ -312,7 +312,7 @@ def main():
     print(f"{model.bytes / 1e9:.2f} GB of pinned weights after {options.seconds - clock.left():.1f} s", flush=True)
     mapped = device.bytes_at(library.device_view(address) if library else address, model.bytes)
 
-    link = (55.5e9, 2.4e-6, 4.5e-6)
+    link = (55.5e9, 2.4e-6, 2.7e-6)
     if library:
         library.describe(address, model.bytes, [weight.offset for weight in model.weights],
                          [weight.bytes for weight in model.weights], model.steps)

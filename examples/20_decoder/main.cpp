@@ -84,6 +84,17 @@ std::string obtain_model(const Settings& settings, const char* by_default) {
 
 /// That of the reference, where there is one.
 std::vector<std::uint64_t> prompt_of(const Settings& settings, std::vector<std::uint64_t> ids, const Config& config) {
+    if (settings.prompt_length > config.places) {
+        refuse("--prompt-length " + std::to_string(settings.prompt_length) +
+               " is more than the model's max_position_embeddings, " + std::to_string(config.places) + ": give less");
+    }
+    for (const std::uint64_t id : ids) {
+        if (id >= config.words) {
+            refuse(settings.expect + ": its prompt has the token " + std::to_string(id) +
+                   ", and the model's vocab_size is " + std::to_string(config.words) +
+                   ": give the one that reference.py wrote for this model");
+        }
+    }
     if (settings.prompt_length != 0) {
         for (std::uint64_t i = 0; i < settings.prompt_length; ++i) { ids.push_back((i * 7919 + 13) % config.words); }
     }
@@ -243,7 +254,20 @@ Results run(const Job& job, const Checkpoint& model, [[maybe_unused]] bool on_gp
     return run_simulated(job, model);
 }
 
+/// Before any time is spent.
+void require_folder_of(const char* option, const std::string& path) {
+    const std::filesystem::path folder = std::filesystem::path{path}.parent_path();
+    std::error_code unknown;
+    if (!path.empty() && !folder.empty() && !std::filesystem::is_directory(folder, unknown)) {
+        refuse(std::string{option} + " " + path + ": there is no folder " + folder.string() +
+               ": make it, or name another file");
+    }
+}
+
 int decode(const Settings& settings) {
+    require_folder_of("--logits", settings.logits);
+    require_folder_of("--write-reference", settings.write);
+    require_folder_of("--json", settings.json);
     Job job;
     for (const std::string& budget : settings.budgets) { job.budgets.push_back(residency::Budget::parse(budget)); }
     job.new_tokens = settings.new_tokens;
@@ -344,7 +368,8 @@ int main(int argc, char** argv) {
     for (const std::string& each : decoder::shapes()) { shapes += (shapes.empty() ? "" : ", ") + each; }
     app.add_option("--generate-model", settings.generate,
                    "write a model with random weights to --model, or into the cache, if it is not there: " + shapes);
-    app.add_option("--layers", settings.layers, "of the generated model, instead of its shape's own");
+    app.add_option("--layers", settings.layers, "of the generated model, instead of its shape's own")
+        ->check(CLI::Range(1, 1000));
     app.add_option("--tokens", settings.tokens, "the prompt")->capture_default_str();
     app.add_option("--prompt-length", settings.prompt_length, "a prompt of so many tokens, instead of --tokens");
     app.add_option("--repeat-prompt", settings.prompt_passes, "read the prompt so often, to measure that")

@@ -106,6 +106,11 @@ expect 2 '"x" is no token' -- --tokens x
 expect 2 'there is no token: give one' -- --tokens ''
 expect 2 'more than the model.s max_position_embeddings, 512' -- --prompt-length 500 --new 13
 expect 2 'it holds no reference' -- --expect "$model/config.json"
+expect 2 'more than the model.s max_position_embeddings, 512: give less' -- --prompt-length 4000000000
+expect 2 'there is no folder .*none: make it' -- --json "$folder/none/figures.json"
+expect 2 'there is no folder .*none: make it' -- --logits "$folder/none/logits"
+sed '2s/^[0-9]*/256/' "$source/reference/tiny.txt" >"$folder/other.txt"
+expect 2 'its prompt has the token 256, and the model.s vocab_size is 256: give' -- --expect "$folder/other.txt"
 expect 2 'timeline' -- --new 2 --timeline "$folder/none/timeline.json/x/" --budget 50%
 
 # A disk that is full while it writes a model.

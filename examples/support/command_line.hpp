@@ -26,7 +26,9 @@ struct CommonSettings {
         const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
         cache = error ? "models" : (program.parent_path().parent_path() / "models").string();
         add_device_to(app);
-        app.add_option("--cache", cache, "where fetched or generated models are kept")->capture_default_str();
+        app.add_option("--cache", cache, "where fetched or generated models are kept")
+            ->check([](const std::string& folder) { return folder.empty() ? "name a folder" : ""; })
+            ->capture_default_str();
         app.add_option("--timeline", timeline, "the file for the timeline; by default in the cache");
     }
     void add_device_to(CLI::App& app) {
