@@ -51,8 +51,9 @@ public:
     }
 
     /// Blocks until the pass's stream has done what was asked of it so far, as its device's synchronize() does; but what the caller
-    /// named as likely travels on meanwhile. For programs that read what a router chose before they know what to acquire. Errors:
-    /// wrong_state (the pass has ended), unsupported (it is captured), or the device's own.
+    /// named as likely travels on meanwhile, for which the host asks the device again and again. For programs that read what a router
+    /// chose before they know what to acquire. Other streams of the pass are not waited for. Errors: wrong_state (the pass has ended),
+    /// unsupported (it, or its stream, is captured), or the device's own; after any of them the pass can go on.
     [[nodiscard]] Status try_wait() {
         if (engine_ == nullptr) { return ended(); }
         return engine_->wait_in_pass();
