@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/gpu/pinned_weights.hpp"
 #include "benchmarks/gpu/record.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/residency.hpp"
@@ -26,7 +27,6 @@
 namespace {
 
 using residency::Budget;
-using residency::Catalog;
 using residency::CudaDevice;
 using residency::Schedule;
 using residency::WeightId;
@@ -40,62 +40,32 @@ struct Shape {
     std::uint64_t key_value = 1024, vocabulary = 128256;
 };
 
-/// Everything but the embedding table, whose rows an engine reads from the host. In the order of use, in one pinned range.
-struct Model {
-    std::byte* host = nullptr;
-    std::uint64_t bytes = 0;
+/// Everything but the embedding table, whose rows an engine reads from the host.
+struct Model : bench::PinnedWeights {
     std::uint64_t norm_bytes;
     std::uint32_t layers;
-    std::vector<std::uint64_t> offsets, sizes;  // by weight
-    std::vector<std::vector<WeightId>> steps;   // a matrix each, with the norm before it
-    std::vector<std::size_t> layer_begin;       // the first weight of each layer, and of the head
-    Catalog catalog;
-    Schedule schedule;
+    std::vector<std::vector<WeightId>> steps;  // a matrix each, with the norm before it
+    std::vector<std::size_t> layer_begin;      // the first weight of each layer, and of the head
 
     Model(CudaDevice& device, const Shape& shape) : norm_bytes{shape.hidden * 2}, layers{shape.layers} {
         const auto& [title, hidden, inner, layer_count, key_value, vocabulary] = shape;
-        std::vector<std::string> names;
-        const auto weight = [&](const std::string& name, std::uint64_t elements) {
-            names.push_back(name);
-            offsets.push_back(bytes);
-            sizes.push_back(elements * 2);
-            bytes += (elements * 2 + 255) / 256 * 256;
-            return WeightId{static_cast<std::uint32_t>(names.size() - 1)};
-        };
         for (std::uint32_t i = 0; i < layers; ++i) {
             const std::string layer = "model.layers." + std::to_string(i) + ".";
             layer_begin.push_back(names.size());
-            const WeightId before = weight(layer + "input_layernorm.weight", hidden);
-            steps.push_back({before, weight(layer + "self_attn.q_proj.weight", hidden * hidden)});
-            steps.push_back({weight(layer + "self_attn.k_proj.weight", key_value * hidden)});
-            steps.push_back({weight(layer + "self_attn.v_proj.weight", key_value * hidden)});
-            steps.push_back({weight(layer + "self_attn.o_proj.weight", hidden * hidden)});
-            const WeightId after = weight(layer + "post_attention_layernorm.weight", hidden);
-            steps.push_back({after, weight(layer + "mlp.gate_proj.weight", inner * hidden)});
-            steps.push_back({weight(layer + "mlp.up_proj.weight", inner * hidden)});
-            steps.push_back({weight(layer + "mlp.down_proj.weight", inner * hidden)});
+            const WeightId before = add(layer + "input_layernorm.weight", hidden);
+            steps.push_back({before, add(layer + "self_attn.q_proj.weight", hidden * hidden)});
+            steps.push_back({add(layer + "self_attn.k_proj.weight", key_value * hidden)});
+            steps.push_back({add(layer + "self_attn.v_proj.weight", key_value * hidden)});
+            steps.push_back({add(layer + "self_attn.o_proj.weight", hidden * hidden)});
+            const WeightId after = add(layer + "post_attention_layernorm.weight", hidden);
+            steps.push_back({after, add(layer + "mlp.gate_proj.weight", inner * hidden)});
+            steps.push_back({add(layer + "mlp.up_proj.weight", inner * hidden)});
+            steps.push_back({add(layer + "mlp.down_proj.weight", inner * hidden)});
         }
         layer_begin.push_back(names.size());
-        const WeightId last = weight("model.norm.weight", hidden);
-        steps.push_back({last, weight("lm_head.weight", vocabulary * hidden)});
-
-        host = static_cast<std::byte*>(
-            BENCH_RESULT(device.allocate_host(bytes, [](std::byte* first, std::uint64_t offset, std::uint64_t count) {
-                for (std::uint64_t i = 0; i * 8 < count; ++i) {
-                    const std::uint64_t word = gpu::pattern_word(20261121, offset / 8 + i);
-                    std::memcpy(first + i * 8, &word, std::min<std::uint64_t>(8, count - i * 8));
-                }
-            })));
-        const auto held =
-            residency::HostBytes::borrow({host, static_cast<std::size_t>(bytes)}, residency::HostMemory::pinned);
-        residency::CatalogBuilder builder;
-        for (std::size_t i = 0; i < names.size(); ++i) {
-            builder.add(names[i], residency::dtype::bf16, {sizes[i] / 2}, residency::HostSource{held, offsets[i]});
-        }
-        catalog = BENCH_RESULT(builder.try_build());
-        residency::ScheduleBuilder declared{catalog};
-        for (const auto& step : steps) { declared.step(std::span<const WeightId>{step}); }
-        schedule = BENCH_RESULT(declared.try_build());
+        const WeightId last = add("model.norm.weight", hidden);
+        steps.push_back({last, add("lm_head.weight", vocabulary * hidden)});
+        build(device, steps);
     }
 };
 
@@ -334,8 +304,7 @@ int main(int argc, char** argv) {
         BENCH_CUDA(cudaMemcpy(expected.data(), sums, expected.size() * 8, cudaMemcpyDeviceToHost));
         BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
         for (std::size_t i = 0; i < expected.size(); i += 37) {
-            const std::uint64_t want =
-                gpu::checksum({model.host + model.offsets[i], static_cast<std::size_t>(model.sizes[i])});
+            const std::uint64_t want = gpu::checksum(model.bytes_of(i));
             if (want != expected[i]) {
                 std::fprintf(stderr, "weight %zu: the resident checksum is wrong\n", i);
                 return 1;

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/gpu/pinned_weights.hpp"
 #include "benchmarks/gpu/record.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/residency.hpp"
@@ -26,7 +27,6 @@
 namespace {
 
 using residency::Budget;
-using residency::Catalog;
 using residency::CudaDevice;
 using residency::Schedule;
 using residency::WeightId;
@@ -47,30 +47,22 @@ struct Product {
     std::uint64_t rows, columns, tokens;
 };
 
-/// The matrices in the order of use, in one pinned range.
-struct Model {
-    std::byte* host = nullptr;
-    std::uint64_t bytes = 0;
-    std::vector<std::uint64_t> offsets, sizes;  // by weight
-    std::vector<std::vector<Product>> steps;    // what is launched together; tokens of one image
-    Catalog catalog;
-    Schedule schedule;
+/// The matrices in the order of use.
+struct Model : bench::PinnedWeights {
+    std::vector<std::vector<Product>> steps;  // what is launched together; tokens of one image
 
     explicit Model(CudaDevice& device) {
         struct Matrix {
             const char* name;
             std::uint64_t rows, columns;
         };
-        std::vector<std::string> names;
+        std::vector<std::vector<WeightId>> reads;
         const auto step = [&](const std::string& block, std::uint64_t tokens, std::initializer_list<Matrix> matrices) {
-            std::vector<Product>& products = steps.emplace_back();
+            steps.emplace_back();
+            reads.emplace_back();
             for (const Matrix& each : matrices) {
-                products.push_back(
-                    {WeightId{static_cast<std::uint32_t>(names.size())}, each.rows, each.columns, tokens});
-                names.push_back(block + each.name);
-                offsets.push_back(bytes);
-                sizes.push_back(2 * each.rows * each.columns);
-                bytes += (sizes.back() + 255) / 256 * 256;
+                reads.back().push_back(add(block + each.name, each.rows * each.columns));
+                steps.back().push_back({reads.back().back(), each.rows, each.columns, tokens});
             }
         };
         for (int i = 0; i < 19; ++i) {
@@ -89,29 +81,9 @@ struct Model {
             step(block, image_tokens + text_tokens, {{"linear1", 3 * hidden + wide, hidden}});
             step(block, image_tokens + text_tokens, {{"linear2", hidden, hidden + wide}});
         }
-        host = static_cast<std::byte*>(
-            BENCH_RESULT(device.allocate_host(bytes, [](std::byte* first, std::uint64_t offset, std::uint64_t count) {
-                for (std::uint64_t i = 0; i * 8 < count; ++i) {
-                    // Four numbers ± 2⁻⁷ … 2⁻⁶: random signs and fractions.
-                    const std::uint64_t word =
-                        (gpu::pattern_word(20261121, offset / 8 + i) & 0x807F'807F'807F'807FU) | 0x3C00'3C00'3C00'3C00U;
-                    std::memcpy(first + i * 8, &word, std::min<std::uint64_t>(8, count - i * 8));
-                }
-            })));
-        const auto held =
-            residency::HostBytes::borrow({host, static_cast<std::size_t>(bytes)}, residency::HostMemory::pinned);
-        residency::CatalogBuilder builder;
-        for (std::size_t i = 0; i < names.size(); ++i) {
-            builder.add(names[i], residency::dtype::bf16, {sizes[i] / 2}, residency::HostSource{held, offsets[i]});
-        }
-        catalog = BENCH_RESULT(builder.try_build());
-        residency::ScheduleBuilder declared{catalog};
-        for (const auto& products : steps) {
-            std::vector<WeightId> ids;
-            for (const Product& each : products) { ids.push_back(each.weight); }
-            declared.step(std::span<const WeightId>{ids});
-        }
-        schedule = BENCH_RESULT(declared.try_build());
+        // Four numbers ± 2⁻⁷ … 2⁻⁶: random signs and fractions.
+        build(device, reads,
+              [](std::uint64_t pattern) { return (pattern & 0x807F'807F'807F'807FU) | 0x3C00'3C00'3C00'3C00U; });
     }
 };
 
@@ -243,7 +215,7 @@ void measure(CudaDevice& device, const Model& model, std::uint64_t images, std::
     records.add(name + "resident.sum_of_steps", resident.plan().compute_seconds() * 1e3, "ms");
     const std::vector<std::uint64_t> expected = denoiser.checked_run(resident);
     for (std::size_t i = 0; i < model.sizes.size(); i += 37) {
-        if (expected[i] != gpu::checksum({model.host + model.offsets[i], static_cast<std::size_t>(model.sizes[i])})) {
+        if (expected[i] != gpu::checksum(model.bytes_of(i))) {
             std::fprintf(stderr, "weight %zu: the resident checksum is wrong\n", i);
             std::exit(1);
         }

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,12 +18,11 @@
 #include <vector>
 
 #include "benchmarks/gpu/lab/streamed.hpp"
+#include "benchmarks/gpu/pinned_weights.hpp"
 #include "residency/core/measure_link.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/scheduled.hpp"
-#include "residency/model/catalog_builder.hpp"
-#include "residency/model/schedule_builder.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/scheduled.hpp"
@@ -56,8 +54,7 @@ std::vector<std::vector<std::uint64_t>> steps_of_elements() {
 struct Bench {
     CudaDevice device;
     bench::Records records;
-    std::byte* host = nullptr;
-    std::uint64_t bytes = 0;
+    bench::PinnedWeights weights;
     Model model;
     residency::UseOrder order;
     Setting setting;
@@ -72,12 +69,12 @@ struct Bench {
         setting.sum = static_cast<std::uint64_t*>(BENCH_RESULT(device.allocate(8)));
         BENCH_CUDA(cudaMemset(setting.sum, 0, 8));
         setting.link = BENCH_RESULT(residency::try_measure_link(device));
-        records.add("lab.weights", static_cast<double>(bytes) / 1e9, "GB");
+        records.add("lab.weights", static_cast<double>(weights.bytes) / 1e9, "GB");
         records.add("lab.link.rate", setting.link.bytes_per_second / 1e9, "GB/s");
         records.add("lab.link.latency", setting.link.latency_seconds * 1e6, "us");
         // Everything resident: the steps' times, for the bounds.
         Setting all = setting;
-        all.budget_bytes = 2 * bytes;
+        all.budget_bytes = 2 * weights.bytes;
         all.learn = true;
         const auto resident = streamed::make_planned(all);
         for (int i = 0; i < 4; ++i) { static_cast<void>(seconds(*resident)); }
@@ -91,7 +88,7 @@ struct Bench {
         BENCH_RESULT(device.deallocate(setting.sum));
         BENCH_RESULT(device.destroy_stream(setting.stream));
         model = {};
-        BENCH_RESULT(device.deallocate_host(host));
+        BENCH_RESULT(device.deallocate_host(weights.host));
     }
     Bench(const Bench&) = delete;
     Bench& operator=(const Bench&) = delete;
@@ -110,45 +107,23 @@ struct Bench {
 
 private:
     void make_model() {
-        const auto steps = steps_of_elements();
-        std::vector<std::uint64_t> offsets;
-        for (const auto& step : steps) {
-            for (const std::uint64_t elements : step) {
-                offsets.push_back(bytes);
-                bytes += (2 * elements + 255) / 256 * 256;
-            }
-        }
-        host = static_cast<std::byte*>(
-            BENCH_RESULT(device.allocate_host(bytes, [](std::byte* first, std::uint64_t offset, std::uint64_t count) {
-                for (std::uint64_t i = 0; i * 8 < count; ++i) {
-                    const std::uint64_t word = gpu::pattern_word(20261121, offset / 8 + i);
-                    std::memcpy(first + i * 8, &word, std::min<std::uint64_t>(8, count - i * 8));
-                }
-            })));
-        const auto held =
-            residency::HostBytes::borrow({host, static_cast<std::size_t>(bytes)}, residency::HostMemory::pinned);
-        residency::CatalogBuilder builder;
         std::vector<std::vector<WeightId>> ids;
-        std::size_t next = 0;
-        for (const auto& step : steps) {
+        for (const auto& step : steps_of_elements()) {
             ids.emplace_back();
             for (const std::uint64_t elements : step) {
-                ids.back().push_back(builder.add("w" + std::to_string(next), residency::dtype::bf16, {elements},
-                                                 residency::HostSource{held, offsets[next]}));
-                expected += gpu::checksum({host + offsets[next], static_cast<std::size_t>(2 * elements)});
-                ++next;
+                ids.back().push_back(weights.add("w" + std::to_string(weights.names.size()), elements));
             }
         }
-        model.catalog = BENCH_RESULT(builder.try_build());
-        residency::ScheduleBuilder declared{model.catalog};
+        weights.build(device, ids);
+        for (std::size_t i = 0; i < weights.names.size(); ++i) { expected += gpu::checksum(weights.bytes_of(i)); }
+        model.catalog = weights.catalog;
+        model.schedule = weights.schedule;
         std::vector<std::uint64_t> ends{0};
         std::vector<residency::StorageId> used;
         for (const auto& step : ids) {
-            declared.step(std::span<const WeightId>{step});
             for (const WeightId id : step) { used.push_back(model.catalog.storage_of(id)); }
             ends.push_back(used.size());
         }
-        model.schedule = BENCH_RESULT(declared.try_build());
         order = BENCH_RESULT(residency::UseOrder::try_from(
             ends, used, static_cast<std::uint32_t>(model.catalog.storages().size()), residency::Cycle::cyclic));
     }
@@ -158,7 +133,7 @@ using Make = std::function<std::unique_ptr<Runner>(const Setting&)>;
 
 void run(benchmark::State& state, Bench& all, const std::string& name, int percent, const Make& make) {
     Setting setting = all.setting;
-    setting.budget_bytes = all.bytes / 100 * static_cast<std::uint64_t>(percent);
+    setting.budget_bytes = all.weights.bytes / 100 * static_cast<std::uint64_t>(percent);
     if (!all.bounds.contains(percent)) { all.bounds[percent] = streamed::make_planned(setting)->bound_seconds(); }
     const double bound = all.bounds.at(percent);
     const auto runner = make(setting);
