@@ -259,12 +259,7 @@ void check_sums(const std::vector<std::uint64_t>& expected, std::uint64_t* sums,
 }  // namespace
 
 int main(int argc, char** argv) {
-    auto opened = CudaDevice::try_open(0);
-    if (!opened) {
-        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
-        return 77;
-    }
-    CudaDevice device = std::move(*opened);
+    CudaDevice device = bench::open_gpu();
     const std::string title = argc > 1 ? argv[1] : "llama-3-8b";
     const bool large = title == "llama-3-70b";
     if (!large && title != "llama-3-8b") {

@@ -259,12 +259,7 @@ void measure(CudaDevice& device, const Model& model, std::uint64_t images, std::
 }  // namespace
 
 int main(int argc, char** argv) {
-    auto opened = CudaDevice::try_open(0);
-    if (!opened) {
-        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
-        return 77;
-    }
-    CudaDevice device = std::move(*opened);
+    CudaDevice device = bench::open_gpu();
     bench::Records records{"gpu-diffusion", argc, argv};
     const Model model{device};
     const Stream stream = BENCH_RESULT(device.create_stream());

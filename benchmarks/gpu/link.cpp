@@ -71,12 +71,7 @@ double call_ns(cudaStream_t stream, int calls, Call&& call) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    auto opened = CudaDevice::try_open(0);
-    if (!opened) {
-        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
-        return 77;
-    }
-    CudaDevice device = std::move(*opened);
+    CudaDevice device = bench::open_gpu();
     bench::Records records{"gpu-link", argc, argv};
     const auto stream = BENCH_RESULT(device.create_stream());
     bench::StreamTimer timer{stream};

@@ -94,12 +94,7 @@ double stream_model(CudaDevice& device, Transport transport, const Catalog& cata
 }  // namespace
 
 int main(int argc, char** argv) {
-    auto opened = CudaDevice::try_open(0);
-    if (!opened) {
-        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
-        return 77;
-    }
-    CudaDevice device = std::move(*opened);
+    CudaDevice device = bench::open_gpu();
     bench::Records records{"gpu-loading", argc, argv};
     const std::uint64_t tensors = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 8) * 1024 / 96;
     const std::string path = std::string{argc > 2 ? argv[2] : "/tmp"} + "/residency-loading.safetensors";

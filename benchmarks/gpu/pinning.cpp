@@ -15,12 +15,7 @@
 
 int main(int argc, char** argv) {
     using residency::CudaDevice;
-    auto opened = CudaDevice::try_open(0);
-    if (!opened) {
-        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
-        return 77;
-    }
-    CudaDevice device = std::move(*opened);
+    CudaDevice device = bench::open_gpu();
     bench::Records records{"gpu-pinning", argc, argv};
     const std::uint64_t gib = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 16;
     const std::uint64_t bytes = gib << 30;

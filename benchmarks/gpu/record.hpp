@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "benchmarks/record.hpp"
+#include "residency/device/cuda.hpp"
 
 /// The same for those that measure on a GPU.
 namespace bench {
@@ -22,6 +23,16 @@ inline void require(cudaError_t code, const char* call, const char* file, int li
     std::exit(1);
 }
 #define BENCH_CUDA(call) ::bench::require((call), #call, __FILE__, __LINE__)
+
+/// The first GPU. Ends the program with 77, which stands for skipped, where there is none.
+[[nodiscard]] inline residency::CudaDevice open_gpu() {
+    auto opened = residency::CudaDevice::try_open(0);
+    if (!opened) {
+        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
+        std::exit(77);
+    }
+    return std::move(*opened);
+}
 
 /// Seconds between two events around what `work` enqueues. The host waits for the end.
 class StreamTimer {

@@ -334,12 +334,7 @@ void host_cost(CudaDevice& device, bench::Records& records, cudaStream_t stream,
 }  // namespace
 
 int main(int argc, char** argv) {
-    auto opened = CudaDevice::try_open(0);
-    if (!opened) {
-        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
-        return 77;
-    }
-    CudaDevice device = std::move(*opened);
+    CudaDevice device = bench::open_gpu();
     bench::Records records{"gpu-streaming", argc, argv};
     const auto stream = BENCH_RESULT(device.create_stream());
     auto* const sum = static_cast<std::uint64_t*>(BENCH_RESULT(device.allocate(8)));

@@ -10,20 +10,24 @@
 
 #include "denoiser.hpp"
 #include "examples/support/command_line.hpp"
+#include "examples/support/terminal.hpp"
 
 namespace diffusion {
-#ifndef WITH_CUDA
-Results run_cuda() { residency::throw_error({residency::ErrorKind::unsupported, "built without CUDA"}); }
-#endif
-
 namespace {
 
-double mib(std::uint64_t bytes) { return double(bytes) / double(1U << 20U); }
+using examples::mib;
+
+Results run_on([[maybe_unused]] bool on_gpu) {
+#ifdef WITH_CUDA
+    if (on_gpu) { return run_cuda(); }
+#endif
+    return run_simulated();
+}
 
 int run(const examples::CommonSettings& settings) {
     std::string why_not;
     const bool on_gpu = settings.use_gpu(why_not);
-    const Results results = on_gpu ? run_cuda() : run_simulated();
+    const Results results = run_on(on_gpu);
     if (!on_gpu && !why_not.empty()) { std::printf("on the simulated device: %s\n\n", why_not.c_str()); }
     std::printf("%zu blocks of %.2f to %.2f MiB, %.1f MiB together; %u steps on %s\n\n", inner.size(),
                 mib(results.smallest_bytes), mib(results.largest_bytes), mib(results.bytes), steps,

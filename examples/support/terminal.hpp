@@ -20,6 +20,7 @@ namespace examples {
     std::snprintf(text, sizeof text, format, value);
     return text;
 }
+[[nodiscard]] inline double mib(std::uint64_t bytes) { return double(bytes) / double(1U << 20U); }
 [[nodiscard]] inline std::string text_of(std::chrono::nanoseconds time) {
     return text_of(double(time.count()) / 1e6, "%.3f ms");
 }

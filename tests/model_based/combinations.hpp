@@ -9,8 +9,6 @@
 
 #include <doctest/doctest.h>
 
-#include <string>
-
 #include "residency/evict/belady.hpp"
 #include "residency/evict/expected_use.hpp"
 #include "residency/evict/fifo.hpp"
@@ -23,8 +21,7 @@
 #include "residency/evict/static_split.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
-#include "tests/model_based/composition.hpp"
-#include "tests/model_based/run.hpp"
+#include "tests/model_based/random_programs.hpp"
 
 namespace model_based {
 
@@ -39,9 +36,7 @@ inline constexpr bool on_both_pools = false, with_every_prefetcher = true;
 template <class Evictor, class Prefetcher, class Pool>
 void try_one(const char* evictor) {
     Tally tally;
-    const std::string failure =
-        run_scenarios(evictor, first_seed(), cases_each(150), runs(composition<Evictor, Prefetcher, Pool>()), tally);
-    CHECK_MESSAGE(failure.empty(), failure);
+    random_programs<Evictor, Prefetcher, Pool>(evictor, tally, 150);
     CHECK(tally.cases > 0);
     CHECK(tally.evictions > 0);
 }

@@ -3,7 +3,6 @@
 // Random programs with prefetchers that guess.
 #include <doctest/doctest.h>
 
-#include <cstdint>
 #include <string>
 
 #include "residency/evict/lru.hpp"
@@ -12,6 +11,7 @@
 #include "residency/prefetch/hinted.hpp"
 #include "tests/model_based/composition.hpp"
 #include "tests/model_based/guesses.hpp"
+#include "tests/model_based/random_programs.hpp"
 #include "tests/model_based/run.hpp"
 
 using namespace model_based;
@@ -19,17 +19,6 @@ namespace evict = residency::evict;
 namespace prefetch = residency::prefetch;
 using StreamOrdered = residency::pool::StreamOrdered<Device>;
 using Slab = residency::pool::Slab<Device>;
-
-namespace {
-
-template <class Evictor, class Prefetcher, class Pool>
-void random_programs(const char* name, Tally& tally, std::uint64_t usual) {
-    const std::string failure =
-        run_scenarios(name, first_seed(), cases_each(usual), runs(composition<Evictor, Prefetcher, Pool>()), tally);
-    CHECK_MESSAGE(failure.empty(), failure);
-}
-
-}  // namespace
 
 TEST_SUITE_BEGIN("model based");
 

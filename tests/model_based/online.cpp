@@ -3,9 +3,6 @@
 // Random programs on compositions of online policies.
 #include <doctest/doctest.h>
 
-#include <cstdint>
-#include <string>
-
 #include "residency/evict/lru.hpp"
 #include "residency/evict/scheduled.hpp"
 #include "residency/pool/slab.hpp"
@@ -13,25 +10,13 @@
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/scheduled.hpp"
-#include "tests/model_based/composition.hpp"
-#include "tests/model_based/run.hpp"
+#include "tests/model_based/random_programs.hpp"
 
 using namespace model_based;
 namespace evict = residency::evict;
 namespace prefetch = residency::prefetch;
 using StreamOrdered = residency::pool::StreamOrdered<Device>;
 using Slab = residency::pool::Slab<Device>;
-
-namespace {
-
-template <class Evictor, class Prefetcher, class Pool>
-void random_programs(const char* name, Tally& tally, std::uint64_t usual) {
-    const std::string failure =
-        run_scenarios(name, first_seed(), cases_each(usual), runs(composition<Evictor, Prefetcher, Pool>()), tally);
-    CHECK_MESSAGE(failure.empty(), failure);
-}
-
-}  // namespace
 
 TEST_SUITE_BEGIN("model based");
 

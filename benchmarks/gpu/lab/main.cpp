@@ -170,14 +170,10 @@ void run(benchmark::State& state, Bench& all, const std::string& name, int perce
 }  // namespace
 
 int main(int argc, char** argv) {
-    auto opened = CudaDevice::try_open(0);
-    if (!opened) {
-        std::fprintf(stderr, "skipped: %s\n", opened.error().message().c_str());
-        return 77;
-    }
+    CudaDevice device = bench::open_gpu();
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) { return 2; }
-    Bench all{std::move(*opened), argc, argv};
+    Bench all{std::move(device), argc, argv};
     const std::vector<std::pair<std::string, Make>> compositions{
         {"planned", streamed::make_planned},
         {"belady+lookahead",
