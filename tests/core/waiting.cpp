@@ -90,6 +90,33 @@ TEST_CASE("waiting blocks for what was asked before, with guesses and without") 
     must(device.synchronize(stream));
 }
 
+TEST_CASE("waits of the host that it was asked for are counted, those that were refused are not") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 4 * MiB);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<Hinted>(device, model, 12 * MiB);
+        const std::uint64_t before = weights.statistics().total.host_waits;
+        auto pass = must(weights.try_begin(stream));
+        for (const bool guesses : {false, true}) {
+            use(device, model, pass, 0, microseconds{10}, stream);
+            if (guesses) { hint(weights, 1); }
+            must(pass.try_wait());
+        }
+        must(device.begin_capture(stream));
+        CHECK_FALSE(pass.try_wait().has_value());
+        must(device.destroy_graph(must(device.end_capture(stream))));
+        must(pass.try_end());
+        CHECK_FALSE(pass.try_wait().has_value());
+        CHECK(weights.statistics().last_pass.host_waits == 2);
+        must(device.synchronize(stream));
+        CHECK(weights.statistics().total.host_waits == before + 2);
+        must(weights.try_drain());
+        CHECK(weights.statistics().total.host_waits == before + 3);
+    }
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("a guess whose moment has passed is given up where memory is short") {
     CheckedDevice device;
     const Model model = uniform_model(device, 8, 4 * MiB);

@@ -146,6 +146,7 @@ public:
         if (captured_ || *capturing) {
             return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
         }
+        ++counters_.host_waits;
         if constexpr (requires { decider_.bring_guesses(position_.moment); }) {
             const auto here = timers_[counters_.passes % timers_.size()].to;  // recorded again at the pass's end
             if (auto recorded = device_->record(here, pass_stream()); !recorded) { return recorded; }

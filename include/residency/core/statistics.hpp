@@ -27,7 +27,9 @@ struct Counters {
     std::uint64_t evicted_bytes = 0;
     std::uint64_t dropped_prefetches = 0;  ///< proposals for which there was no room
     std::uint64_t divergences = 0;         ///< acquisitions that the schedule did not announce
-    std::uint64_t host_waits = 0;   ///< times the host had to wait for the device outside construction and teardown
+    /// Times the host waited for the device outside construction and teardown: of itself where there was no other way, and where it
+    /// was asked to (try_drain, Pass::try_wait). Waits that the program makes without the library are not seen.
+    std::uint64_t host_waits = 0;
     std::uint64_t moved_bytes = 0;  ///< copied within the device, by changes of the budget
 
     friend bool operator==(const Counters&, const Counters&) = default;
