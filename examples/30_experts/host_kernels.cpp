@@ -26,7 +26,9 @@ float inverse_length(const float* x, std::uint32_t count) {
 }  // namespace
 
 void compute(const Embed& o) {
-    for (std::uint32_t i = 0; i < o.hidden; ++i) { o.x[i] = embedding(o.token, i); }
+    for (std::uint32_t t = 0; t < o.batch; ++t) {
+        for (std::uint32_t i = 0; i < o.hidden; ++i) { o.x[std::size_t{t} * o.hidden + i] = embedding(o.token + t, i); }
+    }
 }
 void compute(const Route& o) {
     const float scale = 0.6F * unit * inverse_length(o.x, o.hidden);
@@ -36,24 +38,31 @@ void compute(const Route& o) {
     }
 }
 void compute(const Expand& o) {
-    const float scale = unit * inverse_length(o.x, o.hidden);
-    for (std::uint32_t e = 0; e < chosen; ++e) {
-        for (std::uint32_t i = 0; i < o.inner; ++i) {
-            const std::size_t row = std::size_t{i} * o.hidden;
-            const float gate = scale * dot(o.gate[e] + row, o.x, o.hidden);
-            const float up = scale * dot(o.up[e] + row, o.x, o.hidden);
-            o.values[std::size_t{e} * o.inner + i] = o.shares[e] * gate / (1 + std::exp(-gate)) * up;
+    for (std::uint32_t t = 0; t < o.batch; ++t) {
+        const float* x = o.x + std::size_t{t} * o.hidden;
+        float* values = o.values + std::size_t{t} * chosen * o.inner;
+        const float scale = unit * inverse_length(x, o.hidden);
+        for (std::uint32_t e = 0; e < chosen; ++e) {
+            for (std::uint32_t i = 0; i < o.inner; ++i) {
+                const std::size_t row = std::size_t{i} * o.hidden;
+                const float gate = scale * dot(o.gate[e] + row, x, o.hidden);
+                const float up = scale * dot(o.up[e] + row, x, o.hidden);
+                values[std::size_t{e} * o.inner + i] = o.shares[e] * gate / (1 + std::exp(-gate)) * up;
+            }
         }
     }
 }
 void compute(const Reduce& o) {
     const float scale = 0.1F * unit / std::sqrt(float(o.inner));
-    for (std::uint32_t k = 0; k < o.hidden; ++k) {
-        float sum = 0;
-        for (std::uint32_t e = 0; e < chosen; ++e) {
-            sum += dot(o.down[e] + std::size_t{k} * o.inner, o.values + std::size_t{e} * o.inner, o.inner);
+    for (std::uint32_t t = 0; t < o.batch; ++t) {
+        const float* values = o.values + std::size_t{t} * chosen * o.inner;
+        for (std::uint32_t k = 0; k < o.hidden; ++k) {
+            float sum = 0;
+            for (std::uint32_t e = 0; e < chosen; ++e) {
+                sum += dot(o.down[e] + std::size_t{k} * o.inner, values + std::size_t{e} * o.inner, o.inner);
+            }
+            o.x[std::size_t{t} * o.hidden + k] += scale * sum;
         }
-        o.x[k] += scale * sum;
     }
 }
 

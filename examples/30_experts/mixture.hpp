@@ -18,7 +18,9 @@ namespace experts {
 inline constexpr std::uint32_t experts_a_layer = 8, chosen = 2;  // of each token
 
 struct Sizes {
-    std::uint32_t layers = 0, hidden = 0, inner = 0, tokens = 0;
+    std::uint32_t layers = 0, hidden = 0, inner = 0;
+    std::uint32_t passes = 0;                ///< that are measured, after as many that are not
+    std::array<std::uint32_t, 2> batches{};  ///< tokens of a pass: few, where copies bound it, and many
     [[nodiscard]] std::size_t expert() const { return std::size_t{3} * inner * hidden; }  ///< gate, up, down
 };
 /// The widths of Mixtral 8x7B, which has 32 layers.
@@ -34,12 +36,12 @@ struct Bf16 {
 /// The weights are ± 1/128 … 1/64: what brings the sum of n products with them back to the size of the other factors.
 inline constexpr float unit = 84;
 
-// What a token does, as plain data with addresses: the same for every device.
+// What a pass does, as plain data with addresses: the same for every device. Numbers lie token after token.
 
-/// x of a token, hidden numbers.
+/// x of the batch's tokens, the first of which is `token`: hidden numbers each.
 struct Embed {
     float* x = nullptr;
-    std::uint32_t token = 0, hidden = 0;
+    std::uint32_t token = 0, batch = 0, hidden = 0;
 };
 /// A number ± 1/2 for each place of a token.
 #ifdef __CUDACC__
@@ -52,27 +54,28 @@ __host__ __device__
     bits = (bits ^ (bits >> 27U)) * 0x94D049BB133111EBU;
     return float(bits >> 40U) / 16777216.0F - 0.5F;
 }
-/// The scores of this layer's experts, then those of the next one's on the same x: a guess, as x changes little.
+/// The scores of this layer's experts, then those of the next one's on the same x: a guess, as x changes little. The first token
+/// chooses for all of its batch.
 struct Route {
     const float* x = nullptr;
     const Bf16 *here = nullptr, *next = nullptr;  ///< experts × hidden
     float* scores = nullptr;
     std::uint32_t hidden = 0;
 };
-/// values[e][i] = share · silu(gate x) · up x, of the chosen experts; x at length one.
+/// values[token][e][i] = share · silu(gate x) · up x, of the chosen experts; x at length one.
 struct Expand {
     const float* x = nullptr;
     std::array<const Bf16*, chosen> gate{}, up{};  ///< inner × hidden
     std::array<float, chosen> shares{};
     float* values = nullptr;
-    std::uint32_t hidden = 0, inner = 0;
+    std::uint32_t batch = 0, hidden = 0, inner = 0;
 };
 /// x += the experts' down · values.
 struct Reduce {
     const float* values = nullptr;
     std::array<const Bf16*, chosen> down{};  ///< hidden × inner
     float* x = nullptr;
-    std::uint32_t hidden = 0, inner = 0;
+    std::uint32_t batch = 0, hidden = 0, inner = 0;
 };
 
 /// The kernels on the host's processor.
@@ -81,25 +84,38 @@ void compute(const Route& o);
 void compute(const Expand& o);
 void compute(const Reduce& o);
 
-/// A layer takes some 40 µs, with its attention, which is not computed here.
+/// On the simulated device, which computes as slowly as its experts are small: many tokens take about as long as their experts' copies.
+[[nodiscard]] inline std::chrono::nanoseconds slow_roofline(double products) {
+    return examples::roofline({.operations = 2 * products, .bytes = 2 * products}, 2e11);
+}
 [[nodiscard]] inline std::chrono::nanoseconds roofline(const Embed&) { return std::chrono::microseconds{2}; }
 [[nodiscard]] inline std::chrono::nanoseconds roofline(const Route&) { return std::chrono::microseconds{3}; }
-[[nodiscard]] inline std::chrono::nanoseconds roofline(const Expand&) { return std::chrono::microseconds{25}; }
-[[nodiscard]] inline std::chrono::nanoseconds roofline(const Reduce&) { return std::chrono::microseconds{15}; }
+[[nodiscard]] inline std::chrono::nanoseconds roofline(const Expand& o) {
+    return slow_roofline(2.0 * chosen * o.batch * o.inner * o.hidden);
+}
+[[nodiscard]] inline std::chrono::nanoseconds roofline(const Reduce& o) {
+    return slow_roofline(1.0 * chosen * o.batch * o.inner * o.hidden);
+}
 
-/// What one composition did.
+/// What one composition did in the passes that are measured.
 struct Outcome {
     std::string name;
     std::vector<float> output;  ///< x after the last layer, token after token
-    residency::Statistics statistics;
-    double milliseconds = 0;    ///< a token
+    residency::Counters counters;
+    std::uint64_t held_bytes = 0;
+    double milliseconds = 0;    ///< a pass
     std::uint64_t guessed = 0;  ///< of the experts, by the layer before
+};
+/// All of them at one size of batches.
+struct Comparison {
+    std::uint32_t batch = 0;
+    Outcome resident, hinted, unhinted, cached;
 };
 struct Results {
     std::string device;
     Sizes sizes;
     std::uint64_t streamed_bytes = 0;
-    std::vector<Outcome> outcomes;     ///< the resident one first
+    std::vector<Comparison> comparisons;
     std::vector<std::string> reports;  ///< of the simulated device's checker
 };
 

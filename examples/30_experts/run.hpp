@@ -87,18 +87,27 @@ struct State {
     return order;
 }
 
-/// Token after token. The host reads each router's scores before it knows which experts to ask for.
+/// Batch after batch, all of them twice: the first time, which loads what is there to be loaded, is not counted. The host reads each
+/// router's scores before it knows which experts to ask for.
 template <class Weights, class Backend>
-Outcome generate(Backend& backend, const Mixture& model, const Sizes& sizes, const State& state, std::string name,
-                 typename Weights::Options options, bool hints) {
+Outcome generate(Backend& backend, const Mixture& model, const Sizes& sizes, std::uint32_t batch, const State& state,
+                 std::string name, typename Weights::Options options, bool hints) {
     using namespace residency;
     auto& device = backend.device();
     Weights weights{device, model.catalog, std::move(options)};
     Outcome outcome;
     outcome.name = std::move(name);
-    const auto begin = device.host_time();
-    for (std::uint32_t token = 0; token < sizes.tokens; ++token) {
-        backend.launch("embed", Embed{state.x, token, sizes.hidden});
+    const std::size_t numbers = std::size_t{batch} * sizes.hidden;
+    auto begin = device.host_time();
+    Counters before;
+    for (std::uint32_t run = 0; run < 2 * sizes.passes; ++run) {
+        if (run == sizes.passes) {
+            begin = device.host_time();
+            before = weights.statistics().total;
+            outcome.output.clear();
+            outcome.guessed = 0;
+        }
+        backend.launch("embed", Embed{state.x, run % sizes.passes * batch, batch, sizes.hidden});
         auto pass = weights.begin(backend.stream());
         std::array<std::uint32_t, experts_a_layer> guess{};
         for (std::uint32_t layer = 0; layer < sizes.layers; ++layer) {
@@ -138,8 +147,8 @@ Outcome generate(Backend& backend, const Mixture& model, const Sizes& sizes, con
                     unwrap(weights.prefetcher().hint(likely));
                 }
             }
-            Expand expand{state.x, {}, {}, shares, state.values, sizes.hidden, sizes.inner};
-            Reduce reduce{state.values, {}, state.x, sizes.hidden, sizes.inner};
+            Expand expand{state.x, {}, {}, shares, state.values, batch, sizes.hidden, sizes.inner};
+            Reduce reduce{state.values, {}, state.x, batch, sizes.hidden, sizes.inner};
             for (std::uint32_t i = 0; i < chosen; ++i) {
                 expand.gate[i] = lease.template get<Bf16>(needed[i]);
                 expand.up[i] = expand.gate[i] + sizes.expert() / 3;
@@ -149,16 +158,17 @@ Outcome generate(Backend& backend, const Mixture& model, const Sizes& sizes, con
             backend.launch("reduce", reduce);
         }
         pass.end();
-        backend.memory().copy(state.x, state.x_on_host, sizes.hidden, backend.stream());
-        outcome.output.insert(outcome.output.end(), state.x_on_host, state.x_on_host + sizes.hidden);
+        backend.memory().copy(state.x, state.x_on_host, numbers, backend.stream());
+        outcome.output.insert(outcome.output.end(), state.x_on_host, state.x_on_host + numbers);
     }
-    outcome.milliseconds = double((device.host_time() - begin).count()) / 1e6 / sizes.tokens;
-    outcome.statistics = weights.statistics();
+    outcome.milliseconds = double((device.host_time() - begin).count()) / 1e6 / sizes.passes;
+    outcome.counters = weights.statistics().total - before;
+    outcome.held_bytes = weights.statistics().held_bytes;
     if (weights.failure()) { throw_error(*weights.failure()); }
     return outcome;
 }
 
-/// The same tokens with everything resident, then with half of the experts, by several compositions.
+/// For few tokens a pass and for many: with everything resident, then with half of the experts, by several compositions.
 template <class Backend>
 Results run_all(Backend& backend, const Sizes& sizes) {
     using Hinted = residency::Experts<typename Backend::Device>;
@@ -166,12 +176,13 @@ Results run_all(Backend& backend, const Sizes& sizes) {
     using residency::Budget;
     const Mixture model = make_mixture(backend, sizes);
     auto& memory = backend.memory();
+    const std::size_t most = *std::ranges::max_element(sizes.batches);
     State state;
-    state.x = memory.template on_device<float>(sizes.hidden);
-    state.values = memory.template on_device<float>(std::size_t{chosen} * sizes.inner);
+    state.x = memory.template on_device<float>(most * sizes.hidden);
+    state.values = memory.template on_device<float>(most * chosen * sizes.inner);
     state.scores = memory.template on_device<float>(2 * experts_a_layer);
     state.scores_on_host = memory.template pinned<float>(2 * experts_a_layer);
-    state.x_on_host = memory.template pinned<float>(sizes.hidden);
+    state.x_on_host = memory.template pinned<float>(most * sizes.hidden);
     const auto options = [&](Budget budget) {
         typename Hinted::Options made;
         made.budget = budget;
@@ -183,13 +194,16 @@ Results run_all(Backend& backend, const Sizes& sizes) {
     results.device = backend.device().name();
     results.sizes = sizes;
     results.streamed_bytes = model.catalog.streamed_bytes();
-    const auto run = [&]<class Weights>(const char* name, typename Weights::Options how, bool hints) {
-        results.outcomes.push_back(generate<Weights>(backend, model, sizes, state, name, std::move(how), hints));
-    };
-    run.template operator()<Hinted>("everything resident", options(all), false);
-    run.template operator()<Hinted>("Experts, with hints", options(half), true);
-    run.template operator()<Hinted>("Experts, without", options(half), false);
-    run.template operator()<Plain>("Cached", {.budget = half}, false);
+    for (const std::uint32_t batch : sizes.batches) {
+        const auto run = [&]<class Weights>(const char* name, typename Weights::Options how, bool hints) {
+            return generate<Weights>(backend, model, sizes, batch, state, name, std::move(how), hints);
+        };
+        results.comparisons.push_back({batch,
+                                       run.template operator()<Hinted>("everything resident", options(all), false),
+                                       run.template operator()<Hinted>("Experts, with hints", options(half), true),
+                                       run.template operator()<Hinted>("Experts, without", options(half), false),
+                                       run.template operator()<Plain>("Cached", {.budget = half}, false)});
+    }
     results.reports = backend.reports();
     return results;
 }

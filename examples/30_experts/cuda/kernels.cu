@@ -7,74 +7,97 @@
 namespace experts {
 namespace {
 
-constexpr unsigned threads = 256, warps = threads / 32;
+constexpr unsigned threads = 256, warps = threads / 32, tile = 8;  // tokens that a block works on
 
 /// The same for all lanes.
 __device__ float warp_sum(float value) {
     for (unsigned lane = 16; lane != 0; lane /= 2) { value += __shfl_xor_sync(~0U, value, lane); }
     return value;
 }
-/// A row of weights with x: each lane takes eight at a time.
-__device__ float dot(const Bf16* weights, const float* x, unsigned count) {
-    float sum = 0;
+/// A row of weights with x of some tokens, `stride` numbers from one to the next: each lane takes eight weights at a time.
+__device__ void dots(const Bf16* weights, const float* x, unsigned count, unsigned stride, unsigned tokens,
+                     float (&sums)[tile]) {
+    for (float& sum : sums) { sum = 0; }
     for (unsigned i = threadIdx.x % 32 * 8; i < count; i += 256) {
         const uint4 eight = __ldcs(reinterpret_cast<const uint4*>(weights + i));
         const unsigned pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+        float w[8];
 #pragma unroll
         for (unsigned k = 0; k < 4; ++k) {
-            sum += __uint_as_float(pairs[k] << 16U) * x[i + 2 * k];
-            sum += __uint_as_float(pairs[k] & 0xFFFF0000U) * x[i + 2 * k + 1];
+            w[2 * k] = __uint_as_float(pairs[k] << 16U);
+            w[2 * k + 1] = __uint_as_float(pairs[k] & 0xFFFF0000U);
+        }
+#pragma unroll
+        for (unsigned t = 0; t < tile; ++t) {
+            if (t >= tokens) { break; }
+            const auto* of = reinterpret_cast<const float4*>(x + std::size_t{t} * stride + i);
+            const float4 a = of[0], b = of[1];
+            sums[t] += w[0] * a.x + w[1] * a.y + w[2] * a.z + w[3] * a.w;
+            sums[t] += w[4] * b.x + w[5] * b.y + w[6] * b.z + w[7] * b.w;
         }
     }
-    return warp_sum(sum);
+    for (float& sum : sums) { sum = warp_sum(sum); }
 }
-/// One over the length of x, by the whole block.
+/// One over the length of x, by a warp.
 __device__ float inverse_length(const float* x, unsigned count) {
-    __shared__ float sums[warps];
     float square = 0;
-    for (unsigned i = threadIdx.x; i < count; i += threads) { square += x[i] * x[i]; }
-    square = warp_sum(square);
-    if (threadIdx.x % 32 == 0) { sums[threadIdx.x / 32] = square; }
-    __syncthreads();
-    float total = 1e-6F;
-    for (const float each : sums) { total += each; }
-    return rsqrtf(total);
+    for (unsigned i = threadIdx.x % 32; i < count; i += 32) { square += x[i] * x[i]; }
+    return rsqrtf(1e-6F + warp_sum(square));
 }
 
 __global__ void embed(Embed o) {
     const unsigned i = blockIdx.x * threads + threadIdx.x;
-    if (i < o.hidden) { o.x[i] = embedding(o.token, i); }
+    if (i < o.hidden) { o.x[std::size_t{blockIdx.y} * o.hidden + i] = embedding(o.token + blockIdx.y, i); }
 }
 /// A warp for each score.
 __global__ void route(Route o) {
-    const float scale = 0.6F * unit * inverse_length(o.x, o.hidden);
     const unsigned score = blockIdx.x * warps + threadIdx.x / 32;
     if (score >= 2 * experts_a_layer) { return; }
     const Bf16* router = score < experts_a_layer ? o.here : o.next;
-    const float sum = dot(router + std::size_t{score % experts_a_layer} * o.hidden, o.x, o.hidden);
-    if (threadIdx.x % 32 == 0) { o.scores[score] = scale * sum; }
+    float sums[tile];
+    dots(router + std::size_t{score % experts_a_layer} * o.hidden, o.x, o.hidden, 0, 1, sums);
+    const float scale = 0.6F * unit * inverse_length(o.x, o.hidden);
+    if (threadIdx.x % 32 == 0) { o.scores[score] = scale * sums[0]; }
 }
-/// A warp for each value; the experts in the grid's second dimension.
+/// A warp for a value of each token of the tile; the experts in the grid's second dimension, the tiles in its third.
 __global__ void __launch_bounds__(threads) expand(const __grid_constant__ Expand o) {
-    const float scale = unit * inverse_length(o.x, o.hidden);
-    const unsigned i = blockIdx.x * warps + threadIdx.x / 32, e = blockIdx.y;
+    __shared__ float scales[tile];
+    static_assert(tile == warps);
+    const unsigned first = blockIdx.z * tile, tokens = min(tile, o.batch - first), warp = threadIdx.x / 32;
+    const float* x = o.x + std::size_t{first} * o.hidden;
+    if (warp < tokens) { scales[warp] = unit * inverse_length(x + std::size_t{warp} * o.hidden, o.hidden); }
+    __syncthreads();
+    const unsigned i = blockIdx.x * warps + warp, e = blockIdx.y;
     if (i >= o.inner) { return; }
     const std::size_t row = std::size_t{i} * o.hidden;
-    const float gate = scale * dot((e == 0 ? o.gate.front() : o.gate.back()) + row, o.x, o.hidden);
-    const float up = scale * dot((e == 0 ? o.up.front() : o.up.back()) + row, o.x, o.hidden);
-    if (threadIdx.x % 32 == 0) {
-        const float share = e == 0 ? o.shares.front() : o.shares.back();
-        o.values[std::size_t{e} * o.inner + i] = share * gate / (1 + __expf(-gate)) * up;
+    float gates[tile], ups[tile];
+    dots((e == 0 ? o.gate.front() : o.gate.back()) + row, x, o.hidden, o.hidden, tokens, gates);
+    dots((e == 0 ? o.up.front() : o.up.back()) + row, x, o.hidden, o.hidden, tokens, ups);
+    const float share = e == 0 ? o.shares.front() : o.shares.back();
+#pragma unroll
+    for (unsigned t = 0; t < tile; ++t) {
+        if (t < tokens && threadIdx.x % 32 == t) {
+            const float gate = scales[t] * gates[t], up = scales[t] * ups[t];
+            o.values[(std::size_t{first + t} * chosen + e) * o.inner + i] = share * gate / (1 + __expf(-gate)) * up;
+        }
     }
 }
-/// A warp for each number of x.
+/// A warp for a number of x of each token of the tile; the tiles in the grid's second dimension.
 __global__ void __launch_bounds__(threads) reduce(const __grid_constant__ Reduce o) {
+    const unsigned first = blockIdx.y * tile, tokens = min(tile, o.batch - first);
     const unsigned k = blockIdx.x * warps + threadIdx.x / 32;
     if (k >= o.hidden) { return; }
     const std::size_t row = std::size_t{k} * o.inner;
-    const float sum =
-        dot(o.down.front() + row, o.values, o.inner) + dot(o.down.back() + row, o.values + o.inner, o.inner);
-    if (threadIdx.x % 32 == 0) { o.x[k] += 0.1F * unit * rsqrtf(float(o.inner)) * sum; }
+    const float* values = o.values + std::size_t{first} * chosen * o.inner;
+    float a[tile], b[tile];
+    dots(o.down.front() + row, values, o.inner, chosen * o.inner, tokens, a);
+    dots(o.down.back() + row, values + o.inner, o.inner, chosen * o.inner, tokens, b);
+#pragma unroll
+    for (unsigned t = 0; t < tile; ++t) {
+        if (t < tokens && threadIdx.x % 32 == t) {
+            o.x[std::size_t{first + t} * o.hidden + k] += 0.1F * unit * rsqrtf(float(o.inner)) * (a[t] + b[t]);
+        }
+    }
 }
 static_assert(chosen == 2);
 
@@ -83,7 +106,7 @@ static_assert(chosen == 2);
 }  // namespace
 
 cudaError_t launch(const Embed& o, cudaStream_t stream) {
-    embed<<<blocks(o.hidden, threads), threads, 0, stream>>>(o);
+    embed<<<dim3(blocks(o.hidden, threads), o.batch), threads, 0, stream>>>(o);
     return cudaGetLastError();
 }
 cudaError_t launch(const Route& o, cudaStream_t stream) {
@@ -91,11 +114,11 @@ cudaError_t launch(const Route& o, cudaStream_t stream) {
     return cudaGetLastError();
 }
 cudaError_t launch(const Expand& o, cudaStream_t stream) {
-    expand<<<dim3(blocks(o.inner, warps), chosen), threads, 0, stream>>>(o);
+    expand<<<dim3(blocks(o.inner, warps), chosen, blocks(o.batch, tile)), threads, 0, stream>>>(o);
     return cudaGetLastError();
 }
 cudaError_t launch(const Reduce& o, cudaStream_t stream) {
-    reduce<<<blocks(o.hidden, warps), threads, 0, stream>>>(o);
+    reduce<<<dim3(blocks(o.hidden, warps), blocks(o.batch, tile)), threads, 0, stream>>>(o);
     return cudaGetLastError();
 }
 

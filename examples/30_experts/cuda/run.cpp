@@ -22,7 +22,8 @@ public:
 
 Results run_cuda() {
     Gpu gpu;
-    return run_all(gpu, {.layers = 4, .hidden = mixtral_hidden, .inner = mixtral_inner, .tokens = 16});
+    return run_all(gpu,
+                   {.layers = 4, .hidden = mixtral_hidden, .inner = mixtral_inner, .passes = 12, .batches = {1, 256}});
 }
 
 }  // namespace experts
