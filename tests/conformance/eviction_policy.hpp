@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -98,7 +99,7 @@ private:
     void expect(bool holds, const char* rule) {
         if (!holds && !failed_) {
             failed_ = true;
-            FAIL_CHECK(rule);
+            FAIL_CHECK(std::string{rule});
         }
     }
 

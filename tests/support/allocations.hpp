@@ -8,15 +8,23 @@
 #include <cstdlib>
 #include <new>
 
+#include "tests/support/uncounted.hpp"
+
 // Counts what a test program allocates. Include in one source file of a program: it replaces the global operator new.
 
 namespace test {
 
 inline std::atomic<std::uint64_t> allocation_count{0};
 inline std::uint64_t allocations() noexcept { return allocation_count.load(std::memory_order_relaxed); }
+/// Of this thread.
+inline thread_local std::uint64_t allocation_count_here = 0;
+inline std::uint64_t allocations_here() noexcept { return allocation_count_here; }
 
 inline void* count_and_allocate(std::size_t bytes) {
-    allocation_count.fetch_add(1, std::memory_order_relaxed);
+    if (uncounted_depth == 0) {
+        allocation_count.fetch_add(1, std::memory_order_relaxed);
+        ++allocation_count_here;
+    }
     if (void* at = std::malloc(bytes != 0 ? bytes : 1)) { return at; }
     throw std::bad_alloc{};
 }

@@ -68,7 +68,7 @@ public:
         cap_ = limit_ = round_down(cap_bytes, device.pool_granularity());
         ceiling_ = ceiling_bytes(device, needs);
         largest_ = round_up(needs.largest_storage_bytes, device.pool_granularity());
-        homes_.reserve(static_cast<std::size_t>(needs.storages));
+        homes_.reserve(static_cast<std::size_t>(needs.storages) + 1);  // what moves has two places
         if (auto added = add_part(cap_); !added) {
             abandon();
             return added;
@@ -111,7 +111,7 @@ public:
             }
         }
         auto added = add_rest(device_->pool_granularity());
-        unlist();
+        if (added) { unlist(); }  // otherwise the next call adds it
         return added;
     }
 
@@ -146,10 +146,7 @@ public:
         const std::uint64_t stays = round_up(pinned, granule);
         const std::size_t before = parts_.size();
         if (cap >= stays + granule) {
-            if (auto added = add_part(cap - stays); !added) {
-                unlist();
-                return added;
-            }
+            if (auto added = add_part(cap - stays); !added) { return added; }
         }
         for (std::size_t i = 0; i < before; ++i) { parts_[i].is_closed = true; }
         limit_ = (std::max)(cap_, cap);
@@ -174,7 +171,7 @@ public:
         pinned_ = 0;
         if (auto reclaimed = reclaim(); !reclaimed) { return reclaimed; }
         auto added = add_rest(open_bytes() == 0 ? device_->pool_granularity() : largest_);
-        unlist();
+        if (added) { unlist(); }  // otherwise the next call adds it
         return added;
     }
 

@@ -1,0 +1,637 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/pool/memory_pool.hpp"
+#include "tests/conformance/gate.hpp"
+
+namespace residency::conformance {
+
+/// How check_memory_pool runs.
+struct MemoryPoolSuite {
+    std::uint32_t seed = 1;          ///< of the first run
+    std::uint32_t runs = 120;        ///< each of other storages, another cap and order
+    std::uint32_t operations = 100;  ///< in each run
+    /// Free bytes may lie apart, so that a floor holds for one storage at a time, and for equal ones that fill the device's granules.
+    bool fragments = false;
+    std::uint64_t unit_bytes =
+        0;  ///< storages have up to twelve times so many; 0: an eighth of the device's pool_granularity()
+    std::uint64_t own_bytes = 0;                ///< what the device may take or give back of its own accord meanwhile
+    std::chrono::milliseconds patience{20000};  ///< after which a call that has not come back is taken for blocked
+    std::function<std::uint64_t()> allocations =
+        nullptr;  ///< counts allocations so far; without it half of P2 is not checked
+};
+
+namespace detail {
+
+template <class D>
+concept CountsReports = requires(const D d) { d.report_count(); };
+/// A device that can be told to fail.
+template <class D>
+concept Breakable = requires(D d) {
+    d.fail(D::CallKind::any, std::uint64_t{1});
+    d.clear_failures();
+    d.lose_device();
+};
+
+/// Storages that come to a pool and leave it as a residency has them do, in random order. After each call it is checked what the contract
+/// says, and every byte that was written is read back.
+template <pool::MemoryPool P>
+class PoolRun {
+    using Device = typename P::Device;
+    using Stream = typename Device::Stream;
+
+    struct Held {
+        std::uint64_t bytes = 0;
+        std::uint64_t from = 0;    // its bytes, in source_
+        std::byte* at = nullptr;   // null: not there
+        void* first_at = nullptr;  // where it ever was
+        bool is_pinned = false;    // in a change
+    };
+
+public:
+    PoolRun(Device& device, const MemoryPoolSuite& suite, std::uint32_t seed)
+        : device_{device}, suite_{suite}, random_{seed} {
+        granule_ = device.pool_granularity();
+        const std::uint64_t unit =
+            suite.unit_bytes != 0 ? suite.unit_bytes : (std::max)(granule_ / 8, std::uint64_t{1});
+        is_tidy_ = below(3) == 0;
+        const bool are_equal = is_tidy_ || below(3) == 0;
+        const auto any = [&] { return 1 + below(below(4) == 0 ? 12 * unit : 3 * unit); };
+        std::uint64_t bytes = is_tidy_ ? unit << below(3) : any();
+        for (std::uint64_t count = 1 + below(14); count > 0; --count) {
+            held_.push_back({bytes});
+            if (!are_equal) { bytes = any(); }
+        }
+        step_ = 1 + static_cast<std::size_t>(below((std::min)(held_.size(), std::size_t{3})));
+        std::vector<std::uint64_t> sizes;
+        for (Held& held : held_) {
+            held.from = below(unit);
+            sizes.push_back(held.bytes);
+            needs_.total_bytes += held.bytes;
+        }
+        std::ranges::sort(sizes, std::greater{});
+        needs_.storages = held_.size();
+        needs_.largest_storage_bytes = sizes.front();
+        needs_.largest_alignment_bytes = std::uint64_t{1} << below(9);
+        needs_.step_storages = step_;
+        for (std::size_t i = 0; i < step_; ++i) { needs_.step_bytes += sizes[i]; }
+
+        source_bytes_ = 13 * unit;
+        source_ = static_cast<std::byte*>(must(device_.allocate_host(source_bytes_)));
+        for (std::uint64_t i = 0; i < source_bytes_; ++i) { source_[i] = static_cast<std::byte>(random_()); }
+        back_bytes_ = 2 * needs_.total_bytes;
+        back_ = static_cast<std::byte*>(must(device_.allocate_host(back_bytes_)));
+        copies_ = must(device_.create_stream());
+        reader_ = must(device_.create_stream());
+        event_ = must(device_.create_event(Timing::off));
+        before_bytes_ = used_bytes();
+    }
+    PoolRun(const PoolRun&) = delete;
+    PoolRun& operator=(const PoolRun&) = delete;
+    ~PoolRun() {
+        static_cast<void>(device_.synchronize().has_value());
+        static_cast<void>(device_.destroy_event(event_).has_value());
+        static_cast<void>(device_.destroy_stream(reader_).has_value());
+        static_cast<void>(device_.destroy_stream(copies_).has_value());
+        static_cast<void>(device_.deallocate_host(back_).has_value());
+        static_cast<void>(device_.deallocate_host(source_).has_value());
+    }
+
+    void run(std::optional<P>& here) {
+        open(*here);
+        for (std::uint32_t i = 0; i < suite_.operations && !failed_; ++i) {
+            if (below(20) == 0) {
+                P elsewhere{std::move(*here)};
+                here.emplace(std::move(elsewhere));
+                expect_counts(*here, "a pool that is moved takes everything along");
+            }
+            P& pool = *here;
+            switch (below(8)) {
+                case 0:
+                case 1:
+                case 2: bring(pool, some()); break;
+                case 3:
+                case 4: drop(pool, some()); break;
+                case 5: read(held_[some()]); break;
+                case 6:
+                    if (below(3) == 0) { recover(pool); }
+                    break;
+                default:
+                    if (below(2) == 0) { change(pool); }
+            }
+            if (is_changing_ && below(4) == 0) { finish_change(pool); }
+        }
+        close(*here);
+    }
+
+private:
+    [[nodiscard]] std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
+    [[nodiscard]] std::size_t some() { return static_cast<std::size_t>(below(held_.size())); }
+    /// The value, or the end of the test case with its error.
+    template <class T>
+    static T must(Result<T> result) {
+        if (!result) { FAIL(result.error().message()); }
+        if constexpr (!std::is_void_v<T>) { return std::move(*result); }
+    }
+    void expect(bool holds, const char* rule) {
+        if (!holds && !failed_) {
+            failed_ = true;
+            FAIL_CHECK(std::string{rule});
+        }
+    }
+    [[nodiscard]] std::uint64_t used_bytes() {
+        const MemoryInfo memory = must(device_.memory());
+        return memory.total_bytes - memory.free_bytes;
+    }
+    [[nodiscard]] bool may_fail() const noexcept { return !suite_.fragments || is_tidy_; }
+
+    /// A call that the device sometimes fails, and then again as it should be; `unchanged` looks at what has to be as it was.
+    template <class Call, class Unchanged>
+    auto attempt(Call call, Unchanged unchanged) {
+        if constexpr (Breakable<Device>) {
+            if (below(3) == 0) {
+                device_.fail(Device::CallKind::any, 1 + below(1 + below(4)));
+                auto tried = call();
+                device_.clear_failures();
+                bool done = tried.has_value();
+                if constexpr (requires { *tried == nullptr; }) { done = done && *tried != nullptr; }
+                if (done) { return tried; }
+                if (!tried) { unchanged(); }
+            }
+        }
+        return call();
+    }
+    template <class Call>
+    auto counted(const char* rule, Call call) {
+        const std::uint64_t before = suite_.allocations ? suite_.allocations() : 0;
+        auto result = call();
+        const std::uint64_t after = suite_.allocations ? suite_.allocations() : 0;
+        if (result) { expect(before == after, rule); }  // an error may carry text
+        return result;
+    }
+
+    void expect_counts(const P& pool, const char* rule) {
+        std::uint64_t requested = 0;
+        for (const Held& held : held_) { requested += held.at != nullptr ? pool.occupied(held.bytes) : 0; }
+        expect(pool.requested_bytes() == requested, rule);
+        expect(pool.requested_bytes() == requested,
+               "3, 10: requested_bytes() is what is handed out, as occupied() counts it");
+        const std::uint64_t holds = pool.held_bytes();
+        expect(requested <= holds, "10: what is handed out is held");
+        expect(holds <= limit_, "P1, 6, 13: held_bytes() keeps to the cap; in a change to the larger of the two");
+        const std::uint64_t used = used_bytes();
+        const std::uint64_t least = before_bytes_ + holds;
+        expect(used <= least + suite_.own_bytes && least <= used + suite_.own_bytes,
+               "10: held_bytes() is what the driver counts");
+        if constexpr (CountsReports<Device>) {
+            expect(device_.report_count() == 0, "7, 8: memory is given, and reused, in the order of the stream");
+        }
+    }
+
+    // What lies there, and who reads it.
+
+    void write(const Held& held) {
+        const Copy piece{held.at, source_ + held.from, held.bytes};
+        must(device_.copy({&piece, 1}, copies_));
+    }
+    /// On another stream, which the copy stream does not wait for until drop().
+    void read(const Held& held) {
+        if (held.at == nullptr) { return; }
+        if (back_used_ + held.bytes > back_bytes_) { look(); }
+        must(device_.record(event_, copies_));
+        must(device_.wait(reader_, event_));
+        const Copy piece{back_ + back_used_, held.at, held.bytes};
+        must(device_.copy({&piece, 1}, reader_));
+        pending_.push_back({held.from, back_used_, held.bytes});
+        back_used_ += held.bytes;
+    }
+    void read_all() {
+        for (const Held& held : held_) { read(held); }
+        look();
+    }
+    void follow_reads() {
+        must(device_.record(event_, reader_));
+        must(device_.wait(copies_, event_));
+    }
+    /// Waits for everything; compares what was read.
+    void look() {
+        must(device_.synchronize());
+        for (const Read& read : pending_) {
+            expect(std::memcmp(back_ + read.back, source_ + read.from, read.bytes) == 0,
+                   "7, 8, 13, P4: what is allocated keeps its bytes until it is deallocated");
+        }
+        pending_.clear();
+        back_used_ = 0;
+    }
+
+    // The life of a storage.
+
+    [[nodiscard]] std::byte* ask(P& pool, std::uint64_t bytes) {
+        const std::uint64_t held = pool.held_bytes();
+        const std::uint64_t requested = pool.requested_bytes();
+        auto at = attempt(
+            [&] {
+                return counted("P2: allocate() allocates nothing of the host",
+                               [&] { return pool.allocate(bytes, copies_); });
+            },
+            [&] {
+                expect(pool.held_bytes() == held && pool.requested_bytes() == requested,
+                       "P4: a failed allocate() changes nothing");
+            });
+        if (!at) {
+            expect(false, "P3: exhaustion is a null address, never an error");
+            return nullptr;
+        }
+        return static_cast<std::byte*>(*at);
+    }
+    void put(P& pool, Held& held, std::byte* at) {
+        expect(reinterpret_cast<std::uintptr_t>(at) % needs_.largest_alignment_bytes == 0,
+               "6, 7: addresses have the alignment that was asked for");
+        for (const Held& other : held_) {
+            expect(
+                &other == &held || other.at == nullptr || at + held.bytes <= other.at || other.at + other.bytes <= at,
+                "7: no two allocations overlap");
+        }
+        if constexpr (P::fixed_addresses) {
+            expect(held.first_at == nullptr || held.first_at == at, "2: a storage always comes to the same address");
+        }
+        held.at = at;
+        held.first_at = at;
+        expect_counts(pool, "7: an allocation is counted");
+        expect(!is_changing_ || !pool.must_move(at), "13: in a change allocate() gives what may stay");
+    }
+    void release(P& pool, Held& held, std::byte* at) {
+        const std::uint64_t holds = pool.held_bytes();
+        const std::uint64_t requested = pool.requested_bytes();
+        const Status done = attempt(
+            [&] {
+                return counted("P2: deallocate() allocates nothing of the host",
+                               [&] { return pool.deallocate(at, held.bytes, copies_); });
+            },
+            [&] {
+                expect(pool.held_bytes() == holds && pool.requested_bytes() == requested,
+                       "P4: a failed deallocate() changes nothing");
+            });
+        expect(done.has_value(), "8, P4: deallocate() goes well, the second time too");
+    }
+    /// By the pool's own word: together with all that is there it fits.
+    [[nodiscard]] bool has_to_fit(const P& pool, const Held& held) const {
+        pool::Needs needs = needs_;
+        needs.step_bytes = held.bytes;
+        needs.step_storages = 1;
+        for (const Held& other : held_) {
+            if (other.at == nullptr) { continue; }
+            needs.step_bytes += other.bytes;
+            ++needs.step_storages;
+        }
+        return !is_changing_ && (may_fail() || needs.step_storages == 1) && pool.floor_bytes(device_, needs) <= cap_;
+    }
+    void bring(P& pool, std::size_t i) {
+        Held& held = held_[i];
+        if (held.at != nullptr) { return; }
+        std::byte* at = ask(pool, held.bytes);
+        if (at == nullptr && has_to_fit(pool, held)) {
+            expect(suite_.fragments, "4: what has room under the cap finds it");
+            look();
+            must(pool.recover());
+            at = ask(pool, held.bytes);
+            expect(at != nullptr, "9: after recover() what has room under the cap finds it");
+        }
+        if (at == nullptr) { return; }
+        put(pool, held, at);
+        write(held);
+        if (below(2) == 0) { read(held); }
+    }
+    void drop(P& pool, std::size_t i) {
+        Held& held = held_[i];
+        if (held.at == nullptr || held.is_pinned) { return; }
+        follow_reads();
+        release(pool, held, std::exchange(held.at, nullptr));
+        expect_counts(pool, "8: a deallocation is counted");
+    }
+
+    // The life of the pool.
+
+    void open(P& pool) {
+        const std::uint64_t floor = pool.floor_bytes(device_, needs_);
+        const std::uint64_t ceiling = pool.ceiling_bytes(device_, needs_);
+        expect(0 < floor && floor <= ceiling, "4, 5: the floor is not above the ceiling");
+        const auto choice = below(3);
+        cap_ = limit_ = choice == 0 ? floor : choice == 1 ? ceiling : floor + below(ceiling - floor + granule_);
+        for (std::uint64_t nth = 1;; ++nth) {
+            if constexpr (Breakable<Device>) { device_.fail(Device::CallKind::any, nth); }
+            const Status opened = pool.open(device_, needs_, cap_);
+            if constexpr (Breakable<Device>) { device_.clear_failures(); }
+            if (opened) { break; }
+            if (!Breakable<Device> || nth > 1000) { FAIL(opened.error().message()); }
+            expect(pool.requested_bytes() == 0 && used_bytes() <= before_bytes_ + suite_.own_bytes,
+                   "P4: a failed open() holds nothing");
+        }
+        expect_counts(pool, "6: nothing is handed out yet");
+        for (const Held& held : held_) {
+            expect(pool.occupied(held.bytes) >= held.bytes, "3: an allocation takes at least its bytes");
+        }
+        expect_room(pool);
+    }
+    /// What the cap promises of an empty pool: 4 the largest step, 5 everything.
+    void expect_room(P& pool) {
+        std::vector<Held*> order;
+        for (Held& held : held_) { order.push_back(&held); }
+        std::ranges::sort(order, std::greater{}, &Held::bytes);
+        const bool is_all = cap_ >= pool.ceiling_bytes(device_, needs_) && may_fail();
+        if (!is_all) { order.resize(may_fail() ? step_ : 1); }
+        for (Held* const held : order) {
+            bring(pool, static_cast<std::size_t>(held - held_.data()));
+            expect(held->at != nullptr,
+                   is_all ? "5: everything fits under the ceiling" : "4: a step fits under the floor");
+        }
+    }
+    /// What is still there afterwards may not leave.
+    void recover(P& pool) {
+        for (std::size_t i = 0; i < held_.size(); ++i) {
+            if (below(4) != 0) { drop(pool, i); }
+        }
+        look();
+        step(pool, "9: recover() goes well, the second time too", [&] { return pool.recover(); });
+        read_all();
+        bring(pool, some());
+    }
+    /// A step of a change, or a recovery: they may get half way, and go on from there.
+    template <class Call>
+    void step(P& pool, const char* rule, Call call) {
+        const Status done =
+            attempt(call, [&] { expect_counts(pool, "P4: after a failed call everything allocated is there"); });
+        expect(done.has_value(), rule);
+        expect_counts(pool, "9, 15, 16: nothing that is allocated is lost");
+    }
+
+    [[nodiscard]] std::vector<pool::Place> places() {
+        std::vector<pool::Place> all;
+        for (const Held& held : held_) {
+            if (held.at != nullptr) { all.push_back({held.at, held.bytes, held.is_pinned}); }
+        }
+        std::ranges::shuffle(all, random_);
+        return all;
+    }
+    void change(P& pool) {
+        for (Held& held : held_) { held.is_pinned = false; }
+        const bool pins = below(2) == 0;
+        for (Held& held : held_) { held.is_pinned = pins && held.at != nullptr && below(3) == 0; }
+        const std::uint64_t floor = pool.floor_bytes(device_, needs_);
+        const std::uint64_t ceiling = pool.ceiling_bytes(device_, needs_);
+        const std::uint64_t next = below(4) == 0 ? ceiling : floor + below(ceiling - floor + granule_);
+        limit_ = (std::max)(limit_, next);
+        const bool was_changing = std::exchange(is_changing_, true);
+        const auto all = places();
+        const Status resized = attempt([&] { return pool.resize(next, all); },
+                                       [&] {
+                                           expect_counts(pool, "P4: a failed resize() changes nothing");
+                                           for (std::size_t i = 0; i < held_.size(); ++i) {
+                                               expect(was_changing || !must_move(pool, held_[i]),
+                                                      "P4: after a failed resize() nothing has to move");
+                                           }
+                                       });
+        expect(resized.has_value(), "13, P4: resize() goes well, the second time too");
+        cap_ = next;
+        expect_counts(pool, "13: what is allocated stays where it is");
+        if (below(2) == 0) { read_all(); }
+        while (pool.is_over() && !failed_) {
+            std::vector<std::size_t> left;
+            for (std::size_t i = 0; i < held_.size(); ++i) {
+                if (held_[i].at != nullptr && !held_[i].is_pinned) { left.push_back(i); }
+            }
+            expect(!left.empty(), "14: what is pinned needs no place");
+            if (left.empty()) { return; }
+            drop(pool, left[static_cast<std::size_t>(below(left.size()))]);
+        }
+        for (Held& held : held_) {
+            if (!held.is_pinned && must_move(pool, held)) { move(pool, held, false); }
+        }
+        settle(pool);
+    }
+    [[nodiscard]] static bool must_move(const P& pool, const Held& held) {
+        return held.at != nullptr && pool.must_move(held.at);
+    }
+    /// What was pinned is not any more: it moves, or leaves, and the change is over.
+    void finish_change(P& pool) {
+        for (std::size_t i = 0; i < held_.size(); ++i) {
+            Held& held = held_[i];
+            held.is_pinned = false;
+            if (!must_move(pool, held)) { continue; }
+            if (below(2) == 0) {
+                move(pool, held, true);
+            } else {
+                drop(pool, i);
+            }
+        }
+        settle(pool);
+    }
+    void move(P& pool, Held& held, bool may_leave) {
+        std::byte* to = ask(pool, held.bytes);
+        if (to == nullptr) {
+            look();
+            step(pool, "15: reclaim() goes well, the second time too", [&] { return pool.reclaim(); });
+            to = ask(pool, held.bytes);
+        }
+        if (to == nullptr) {
+            expect(may_leave || suite_.fragments,
+                   "14, 15: what is not over has a place for everything that has to move");
+            drop(pool, static_cast<std::size_t>(&held - held_.data()));
+            return;
+        }
+        follow_reads();
+        const Copy piece{to, held.at, held.bytes};
+        must(device_.copy({&piece, 1}, copies_));
+        std::byte* const from = std::exchange(held.at, nullptr);
+        release(pool, held, from);
+        put(pool, held, to);
+        read(held);
+    }
+    void settle(P& pool) {
+        look();
+        step(pool, "16: settle() goes well, the second time too", [&] { return pool.settle(); });
+        is_changing_ = false;
+        for (Held& held : held_) {
+            if (!must_move(pool, held)) { continue; }
+            expect(held.is_pinned, "16: after settle() only what is pinned has still to move");
+            is_changing_ = true;
+        }
+        if (!is_changing_) {
+            limit_ = cap_;
+            for (Held& held : held_) { held.is_pinned = false; }
+            expect_counts(pool, "16: settle() gives back what is above the cap");
+        }
+        read_all();
+        if (!is_changing_ && below(2) == 0) {
+            for (std::size_t i = 0; i < held_.size(); ++i) { drop(pool, i); }
+            look();
+            if (suite_.fragments) { must(pool.recover()); }
+            expect_room(pool);
+        }
+    }
+    void close(P& pool) {
+        if (is_changing_) { finish_change(pool); }
+        read_all();
+        for (std::size_t i = 0; i < held_.size(); ++i) {
+            held_[i].is_pinned = false;
+            drop(pool, i);
+        }
+        look();
+        pool.close();
+        expect(
+            pool.held_bytes() == 0 && pool.requested_bytes() == 0 && used_bytes() <= before_bytes_ + suite_.own_bytes,
+            "11: close() gives everything back");
+    }
+
+    struct Read {
+        std::uint64_t from = 0, back = 0, bytes = 0;
+    };
+
+    Device& device_;
+    const MemoryPoolSuite& suite_;
+    std::mt19937_64 random_;
+    std::uint64_t granule_ = 0;
+    bool is_tidy_ = false;  // storages that fill granules
+    std::vector<Held> held_;
+    std::size_t step_ = 1;
+    pool::Needs needs_;
+    std::byte* source_ = nullptr;
+    std::byte* back_ = nullptr;
+    std::uint64_t source_bytes_ = 0, back_bytes_ = 0, back_used_ = 0;
+    std::vector<Read> pending_;
+    Stream copies_{}, reader_{};
+    typename Device::Event event_{};
+    std::uint64_t before_bytes_ = 0;
+    std::uint64_t cap_ = 0;
+    std::uint64_t limit_ = 0;  // the cap; in a change the larger of the two
+    bool is_changing_ = false;
+    bool failed_ = false;
+};
+
+/// 4, 5: of equal storages whose bytes are rounded by as much as can be, nothing less holds the largest step, or all of them.
+template <pool::MemoryPool P>
+void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& suite, P& pool) {
+    const std::uint64_t bytes = device.pool_granularity() / 4 + 1;
+    const std::uint64_t storages = suite.fragments ? 1 : 7;
+    for (const std::uint64_t step : {std::uint64_t{1}, (storages + 1) / 2, storages}) {
+        const pool::Needs needs{storages * bytes, storages, bytes, 1, step * bytes, step};
+        const std::uint64_t floor = pool.floor_bytes(device, needs);
+        CHECK_MESSAGE((step < storages || floor == pool.ceiling_bytes(device, needs)),
+                      "5: a step of everything has the ceiling for its floor");
+        auto stream = device.create_stream();
+        REQUIRE(stream.has_value());
+        REQUIRE_MESSAGE(pool.open(device, needs, floor).has_value(), "6: the floor is enough");
+        std::vector<void*> places;
+        for (std::uint64_t i = 0; i < step; ++i) {
+            const auto at = pool.allocate(bytes, *stream);
+            REQUIRE_MESSAGE((at.has_value() && *at != nullptr), "4: a step fits under the floor");
+            places.push_back(*at);
+        }
+        CHECK_MESSAGE(pool.held_bytes() == floor, "4, 5: floor and ceiling are the smallest that will do");
+        for (void* const at : places) { REQUIRE(pool.deallocate(at, bytes, *stream).has_value()); }
+        REQUIRE(device.synchronize().has_value());
+        pool.close();
+        REQUIRE(device.destroy_stream(*stream).has_value());
+    }
+}
+
+/// P2: storages come and go while the stream is held back.
+template <pool::MemoryPool P>
+void check_nothing_blocks(typename P::Device& device, const MemoryPoolSuite& suite, P& pool) {
+    if constexpr (FlagDevice<typename P::Device>) {
+        const std::uint64_t bytes = (device.pool_granularity() + 3) / 4;
+        const pool::Needs needs{8 * bytes, 8, bytes, 1, bytes, 1};
+        auto stream = device.create_stream();
+        REQUIRE(stream.has_value());
+        REQUIRE(pool.open(device, needs, pool.ceiling_bytes(device, needs)).has_value());
+        {
+            Gate<typename P::Device> gate{device, *stream, suite.patience};
+            for (int round = 0; round < 3; ++round) {
+                std::vector<void*> places;
+                for (std::uint64_t i = 0; i < 8; ++i) {
+                    const auto at = pool.allocate(bytes, *stream);
+                    REQUIRE(at.has_value());
+                    if (*at != nullptr) { places.push_back(*at); }
+                }
+                CHECK_MESSAGE(!places.empty(), "5, 7: what was deallocated in the order of the stream has room again");
+                for (void* const at : places) { REQUIRE(pool.deallocate(at, bytes, *stream).has_value()); }
+            }
+            CHECK_MESSAGE(gate.open(), "P2: allocate() and deallocate() do not block");
+        }
+        pool.close();
+        REQUIRE(device.destroy_stream(*stream).has_value());
+    }
+}
+
+/// 12: on a device that is lost.
+template <pool::MemoryPool P>
+void check_abandon(const std::function<P()>& make) {
+    using Device = typename P::Device;
+    if constexpr (Breakable<Device> && std::is_default_constructible_v<Device>) {
+        std::optional<Device> device{std::in_place};
+        if constexpr (requires { device->expect_leaks(); }) { device->expect_leaks(); }
+        {
+            P pool{make()};
+            const std::uint64_t bytes = device->pool_granularity();
+            const pool::Needs needs{4 * bytes, 4, bytes, 1, bytes, 1};
+            REQUIRE(pool.open(*device, needs, pool.ceiling_bytes(*device, needs)).has_value());
+            auto stream = device->create_stream();
+            REQUIRE(stream.has_value());
+            REQUIRE(pool.allocate(bytes, *stream).has_value());
+            device->lose_device();
+            const auto calls = device->statistics().calls;
+            pool.abandon();
+            CHECK_MESSAGE((pool.held_bytes() == 0 && pool.requested_bytes() == 0), "12: abandon() forgets everything");
+            pool.close();
+            CHECK_MESSAGE(device->statistics().calls == calls,
+                          "12: abandon() makes no call of the device, nor does what follows");
+        }
+    }
+}
+
+}  // namespace detail
+
+/// Checks the expressions 1–16 and the rules P1–P4 of pool::MemoryPool on random runs; reports through doctest, with the seed of
+/// the run. `make` gives a pool as a user would configure it. On a SimulatedDevice every access is checked, and calls are failed on purpose.
+///
+///     TEST_CASE("my pool") {
+///         SimulatedDevice device;
+///         residency::conformance::check_memory_pool<MyPool<SimulatedDevice>>(device);
+///     }
+template <pool::MemoryPool P>
+void check_memory_pool(
+    typename P::Device& device, const MemoryPoolSuite& suite = {},
+    const std::function<P()>& make = [] { return P{typename P::Config{}}; }) {
+    static_assert(std::is_nothrow_move_constructible_v<P>, "1: pools are nothrow movable");
+    static_assert(std::is_default_constructible_v<typename P::Config>, "1: a pool's knobs have defaults");
+    std::optional<P> pool{make()};
+    detail::check_floor_is_needed(device, suite, *pool);
+    detail::check_nothing_blocks(device, suite, *pool);
+    detail::check_abandon<P>(make);
+    for (std::uint32_t run = 0; run < suite.runs; ++run) {
+        const std::uint32_t seed = suite.seed + run;
+        CAPTURE(seed);
+        if (run % 4 == 0) { pool.emplace(make()); }  // otherwise one that was open before
+        detail::PoolRun<P>{device, suite, seed}.run(pool);
+    }
+}
+
+}  // namespace residency::conformance

@@ -1,0 +1,395 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/transport/transport_policy.hpp"
+#include "tests/conformance/gate.hpp"
+
+namespace residency::conformance {
+
+/// A catalog, what its storages hold, and what has to outlive the transport.
+struct TransportModel {
+    Catalog catalog;
+    std::vector<std::vector<std::byte>> contents;
+    std::shared_ptr<void> owner;
+};
+
+/// How check_transport_policy runs.
+template <Device D>
+struct TransportSuite {
+    std::uint32_t seed = 1;                        ///< of the first run
+    std::uint32_t runs = 20;                       ///< each of another model
+    std::uint32_t operations = 100;                ///< in each run
+    std::uint64_t target_bytes = 65536;            ///< on the device, for what arrives
+    std::chrono::milliseconds patience{20000};     ///< after which a call that has not come back is taken for blocked
+    std::function<std::uint64_t()> allocations{};  ///< counts allocations so far; without it T2 is not checked
+    std::function<TransportModel(D&, std::uint32_t seed)>
+        model{};                    ///< instead of storages side by side in pinned memory
+    std::function<void()> spoil{};  ///< from here on no source can be read; without it half of 7 is not checked
+};
+
+namespace detail {
+
+/// Storages of up to 6,000 bytes, some empty, in two blocks of pinned memory without gaps.
+template <Device D>
+TransportModel pinned_model(D& device, std::uint32_t seed) {
+    std::mt19937 random{seed};
+    TransportModel model;
+    CatalogBuilder builder;
+    for (int block = 0; block < 2; ++block) {
+        std::vector<std::size_t> sizes;
+        std::size_t total = 1;
+        for (int i = 0; i < 8; ++i) {
+            sizes.push_back(random() % 8 == 0 ? 0 : 1 + random() % 6000);
+            total += sizes.back();
+        }
+        auto memory = device.allocate_host(total);
+        REQUIRE(memory.has_value());
+        auto* const at = static_cast<std::byte*>(*memory);
+        for (std::size_t i = 0; i < total; ++i) { at[i] = static_cast<std::byte>(random()); }
+        const auto host = HostBytes::adopt(at, total, HostMemory::pinned, [&device](std::byte* bytes) {
+            static_cast<void>(device.deallocate_host(bytes).has_value());
+        });
+        std::size_t offset = 0;
+        for (const std::size_t bytes : sizes) {
+            builder.add("w" + std::to_string(model.contents.size()), dtype::u8, {bytes}, HostSource{host, offset});
+            model.contents.emplace_back(at + offset, at + offset + bytes);
+            offset += bytes;
+        }
+    }
+    auto catalog = builder.try_build();
+    REQUIRE(catalog.has_value());
+    model.catalog = *catalog;
+    return model;
+}
+
+/// Random calls of one transport; after each, in the order of the stream, all bytes on the device are compared with those that
+/// should be there.
+template <class T, Device D>
+    requires transport::TransportPolicy<T, D>
+class TransportRun {
+    using Fetches = std::vector<transport::Fetch>;
+    static constexpr bool reads_ahead = requires(T t, const Fetches& fetches) {
+        { t.read_ahead(fetches) } -> std::same_as<bool>;
+        t.forget_ahead();
+    };
+    static constexpr bool shows_pieces = requires(D d) { d.take_pieces(); };
+    static constexpr bool has_status = requires(const T t) {
+        { t.status() } -> std::same_as<Status>;
+    };
+
+public:
+    TransportRun(D& device, const TransportSuite<D>& suite, std::uint32_t seed)
+        : device_{device},
+          suite_{suite},
+          random_{seed},
+          target_{static_cast<std::byte*>(must(device.allocate(suite.target_bytes)))},
+          back_{static_cast<std::byte*>(must(device.allocate_host(2 * suite.target_bytes)))},
+          stream_{must(device.create_stream())},
+          expected_(static_cast<std::size_t>(suite.target_bytes), std::byte{0}) {
+        must(device_.fill(target_, std::byte{0}, suite.target_bytes, stream_));
+        must(device_.synchronize(stream_));
+    }
+    TransportRun(const TransportRun&) = delete;
+    TransportRun& operator=(const TransportRun&) = delete;
+    ~TransportRun() {
+        static_cast<void>(device_.synchronize().has_value());
+        static_cast<void>(device_.destroy_stream(stream_).has_value());
+        static_cast<void>(device_.deallocate_host(back_).has_value());
+        static_cast<void>(device_.deallocate(target_).has_value());
+    }
+
+    void run(T& transport, std::uint32_t seed) {
+        open(transport, seed);
+        for (std::uint32_t i = 0; i < suite_.operations && !failed_; ++i) {
+            switch (below(10)) {
+                case 0: fail(transport); break;
+                case 1: shut(transport); break;
+                case 2:
+                case 3:
+                    if constexpr (reads_ahead) { announce(transport); }
+                    break;
+                case 4: compare(); break;
+                default: send(transport);
+            }
+        }
+        capture(transport);
+        count(transport);
+        if constexpr (reads_ahead) { announce(transport); }  // and close() comes instead
+        compare();
+        expect_healthy(transport);
+        spoil(transport);
+        must(device_.synchronize());
+        transport.close();
+    }
+
+private:
+    [[nodiscard]] std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
+    template <class V>
+    static V must(Result<V> result) {
+        if (!result) { FAIL(result.error().message()); }
+        if constexpr (!std::is_void_v<V>) { return std::move(*result); }
+    }
+    void expect(bool holds, const char* rule) {
+        if (!holds && !failed_) {
+            failed_ = true;
+            FAIL_CHECK(std::string{rule});
+        }
+    }
+
+    /// The transport alone holds the catalog afterwards.
+    void open(T& transport, std::uint32_t seed) {
+        CatalogBuilder bare;
+        bare.add_weight("w", dtype::u8, {4}, bare.add_storage(4));
+        expect(!transport.open(device_, must(bare.try_build())),
+               "2: open() fails where a storage has no bytes that can be reached");
+        TransportModel model = suite_.model ? suite_.model(device_, seed) : pinned_model(device_, seed);
+        must(transport.open(device_, model.catalog));
+        contents_ = std::move(model.contents);
+        owner_ = std::move(model.owner);
+    }
+
+    /// Pieces of storages, often one after the other on both sides, to places that do not overlap.
+    [[nodiscard]] Fetches some() {
+        Fetches fetches;
+        std::size_t used = below(expected_.size() / 2);
+        std::size_t id = below(contents_.size());
+        for (std::size_t count = 1 + below(8); count > 0; --count) {
+            const bool follows = below(3) != 0;
+            id = follows ? (id + 1) % contents_.size() : below(contents_.size());
+            const std::size_t whole = contents_[id].size();
+            if (whole == 0) { continue; }
+            const std::size_t from = below(3) == 0 ? below(whole) : 0;
+            const std::size_t bytes = below(3) == 0 ? 1 + below(whole - from) : whole - from;
+            if (below(3) == 0) { used += below(500); }
+            if (used + bytes > expected_.size()) { break; }
+            fetches.push_back({StorageId{static_cast<std::uint32_t>(id)}, from, bytes, target_ + used, below(4) == 0});
+            used += bytes;
+        }
+        std::ranges::shuffle(fetches, shuffles_);
+        if (below(2) == 0) { std::ranges::sort(fetches, {}, &transport::Fetch::to); }
+        return fetches;
+    }
+    void apply(const Fetches& fetches) {
+        for (const transport::Fetch& fetch : fetches) {
+            std::memcpy(expected_.data() + (static_cast<std::byte*>(fetch.to) - target_),
+                        contents_[index(fetch.storage)].data() + fetch.offset_bytes,
+                        static_cast<std::size_t>(fetch.bytes));
+        }
+    }
+    [[nodiscard]] Fetches next() {
+        if (announced_.empty()) { return some(); }
+        Fetches fetches = std::move(announced_.front());
+        announced_.pop_front();
+        return fetches;
+    }
+    void send(T& transport) {
+        const Fetches fetches = next();
+        if constexpr (shows_pieces) { static_cast<void>(device_.take_pieces()); }
+        must(transport.enqueue(fetches, stream_));
+        apply(fetches);
+        if constexpr (shows_pieces) { look_at_pieces(fetches); }
+        if (below(2) == 0) { read_back(); }
+    }
+    void look_at_pieces(const Fetches& fetches) {
+        for (const Copy& piece : device_.take_pieces()) {
+            const auto* const begin = static_cast<const std::byte*>(piece.to);
+            for (const transport::Fetch& fetch : fetches) {
+                const auto* const to = static_cast<const std::byte*>(fetch.to);
+                expect(!fetch.begins_allocation || to <= begin || begin + piece.bytes <= to,
+                       "3: no copy goes across the beginning of an allocation");
+            }
+        }
+    }
+
+    /// What lies on the device now, in the order of the stream.
+    void read_back() {
+        if (reads_.size() == 2) { look(); }
+        const Copy home{back_ + reads_.size() * expected_.size(), target_, expected_.size()};
+        must(device_.copy({&home, 1}, stream_));
+        reads_.push_back(expected_);
+    }
+    void look() {
+        must(device_.synchronize(stream_));
+        for (std::size_t i = 0; i < reads_.size(); ++i) {
+            expect(std::memcmp(back_ + i * expected_.size(), reads_[i].data(), expected_.size()) == 0,
+                   "3: what comes later on the stream sees every byte, what came before sees none; nothing else is "
+                   "written");
+        }
+        reads_.clear();
+        if constexpr (requires { device_.report_count(); }) {
+            expect(device_.report_count() == 0, "3, T1: bytes are written in the order of the stream");
+        }
+    }
+    void compare() {
+        read_back();
+        look();
+    }
+
+    /// T1: one of the device's calls fails.
+    void fail(T& transport) {
+        if constexpr (requires { device_.fail(D::CallKind::copy, std::uint64_t{1}); }) {
+            using Kind = typename D::CallKind;
+            constexpr Kind kinds[] = {Kind::copy,   Kind::copy, Kind::create_event,
+                                      Kind::record, Kind::wait, Kind::wait_flag};
+            const Fetches fetches = next();
+            if (fetches.empty()) { return; }
+            device_.fail(kinds[below(std::size(kinds))], 1 + below(3));
+            const Status sent = transport.enqueue(fetches, stream_);
+            device_.clear_failures();
+            if (!sent) {
+                // Before the transport is called again: whatever of it still comes is seen.
+                must(device_.fill(target_, std::byte{0x77}, expected_.size(), stream_));
+                std::ranges::fill(expected_, std::byte{0x77});
+                compare();
+                must(transport.enqueue(fetches, stream_));
+            }
+            apply(fetches);
+            compare();
+            expect_healthy(transport);
+        }
+    }
+    /// 3, 6: while the stream is held back, more than may be on its way at once is announced and enqueued.
+    void shut(T& transport) {
+        if constexpr (FlagDevice<D>) {
+            Gate<D> gate{device_, stream_, suite_.patience};
+            for (int i = 0; i < 12; ++i) {
+                if constexpr (reads_ahead) {
+                    if (below(3) == 0) { announce(transport); }
+                }
+                const Fetches fetches = next();
+                must(transport.enqueue(fetches, stream_));
+                apply(fetches);
+            }
+            expect(gate.open(), "3, 6: enqueue(), read_ahead() and forget_ahead() do not block");
+        }
+    }
+    void announce(T& transport) {
+        if constexpr (reads_ahead) {
+            if (below(6) == 0) {
+                transport.forget_ahead();
+                announced_.clear();
+            }
+            for (std::size_t count = 1 + below(4); count > 0; --count) {
+                Fetches fetches = some();
+                if (fetches.empty() || !transport.read_ahead(fetches)) { return; }
+                announced_.push_back(std::move(fetches));
+            }
+        }
+    }
+    /// 4: a graph brings the same bytes each time that it is launched.
+    void capture(T& transport) {
+        if constexpr (T::capturable && CapturingDevice<D>) {
+            Fetches fetches = some();
+            compare();
+            must(device_.begin_capture(stream_));
+            const Status sent = transport.enqueue(fetches, stream_);
+            const auto graph = device_.end_capture(stream_);
+            expect(sent.has_value() && graph.has_value(), "4: enqueue() works in a stream capture");
+            if (!graph) { return; }
+            for (int launch = 0; launch < 2; ++launch) {
+                must(device_.fill(target_, std::byte{0x55}, expected_.size(), stream_));
+                std::ranges::fill(expected_, std::byte{0x55});
+                must(device_.launch(*graph, stream_));
+                apply(fetches);
+                compare();
+            }
+            must(device_.destroy_graph(*graph));
+        }
+    }
+    /// T2: of many calls that are alike half may find something that has never been needed before.
+    void count(T& transport) {
+        if (!suite_.allocations) { return; }
+        while (!announced_.empty()) { send(transport); }
+        const Fetches fetches = some();
+        constexpr int calls = 200;
+        int without = 0;
+        for (int i = 0; i < calls; ++i) {
+            const std::uint64_t before = suite_.allocations();
+            Status sent = transport.enqueue(fetches, stream_);
+            without += suite_.allocations() == before ? 1 : 0;
+            must(std::move(sent));
+            must(device_.synchronize(stream_));  // what is enqueued ahead of the device may need more and more
+        }
+        apply(fetches);
+        expect(2 * without >= calls, "T2: enqueue() allocates nothing in steady state");
+    }
+    void expect_healthy(const T& transport) {
+        if constexpr (has_status) { expect(transport.status().has_value(), "7: status() is of its own threads only"); }
+    }
+    void spoil(T& transport) {
+        if constexpr (has_status) {
+            if (!suite_.spoil) { return; }
+            while (!announced_.empty()) { send(transport); }
+            suite_.spoil();
+            for (int tries = 0; tries < 100 && transport.status(); ++tries) {
+                static_cast<void>(transport.enqueue(some(), stream_).has_value());
+                must(device_.synchronize(stream_));
+            }
+            expect(!transport.status(), "7: status() tells what its threads failed at");
+            expect(!transport.enqueue(some(), stream_), "7: after that nothing is enqueued any more");
+        }
+    }
+
+    D& device_;
+    const TransportSuite<D>& suite_;
+    std::mt19937_64 random_;
+    std::mt19937 shuffles_{1};
+    std::byte* target_;
+    std::byte* back_;
+    typename D::Stream stream_;
+    std::vector<std::byte> expected_;
+    std::vector<std::vector<std::byte>> contents_;
+    std::shared_ptr<void> owner_;
+    std::deque<Fetches> announced_;
+    std::vector<std::vector<std::byte>> reads_;  // not compared yet: what should be there
+    bool failed_ = false;
+};
+
+}  // namespace detail
+
+/// Checks the expressions 1–7 and the rules T1 and T2 of transport::TransportPolicy on random runs; reports through doctest, with the
+/// seed of the run. `make` gives a transport as a user would configure it. On a SimulatedDevice every access is checked, and calls are
+/// failed on purpose.
+///
+///     TEST_CASE("my transport") {
+///         SimulatedDevice device;
+///         residency::conformance::check_transport_policy<MyTransport<SimulatedDevice>>(device);
+///     }
+template <class T, Device D>
+    requires transport::TransportPolicy<T, D>
+void check_transport_policy(
+    D& device, const TransportSuite<D>& suite = {},
+    const std::function<std::unique_ptr<T>()>& make = [] { return std::make_unique<T>(typename T::Config{}); }) {
+    static_assert(std::is_default_constructible_v<typename T::Config>, "1: a transport's knobs have defaults");
+    std::unique_ptr<T> transport;
+    for (std::uint32_t run = 0; run < suite.runs; ++run) {
+        const std::uint32_t seed = suite.seed + run;
+        CAPTURE(seed);
+        if (run % 2 == 0) { transport = make(); }  // otherwise one that was open before: 5
+        detail::TransportRun<T, D>{device, suite, seed}.run(*transport, seed);
+    }
+}
+
+}  // namespace residency::conformance
