@@ -95,8 +95,13 @@ def measure(decoder, records, name, needed, rate, rounds, prepare):
 
 
 def main():
-    end = time.monotonic() + 0.85 * float(os.environ.get("RESIDENCY_SECONDS", "300"))
-    decoder = Decoder(*sys.argv[1:3])
+    limit = os.environ.get("RESIDENCY_SECONDS", "300")
+    try:
+        end = time.monotonic() + 0.85 * float(limit)
+    except ValueError:
+        print(f'RESIDENCY_SECONDS is "{limit}": give seconds, such as 300', file=sys.stderr)
+        return 2
+    decoder = Decoder.from_command_line(__doc__)
     begin = time.monotonic()
     first = decoder.run("--new", 1)
     print(f"the first run, with the writing of the model where it was not there, took {time.monotonic() - begin:.1f} s")

@@ -16,6 +16,7 @@ from records import Records  # noqa: E402
 
 SHAPE = "llama-3-8b"
 LAYERS, HEADS, CACHE_HEADS, WIDTH, WORDS, HIDDEN = 32, 32, 8, 128, 128256, 4096
+PROMPTS = 24  # the first four measure the steps, and are not counted
 
 
 class Decoder:
@@ -25,6 +26,13 @@ class Decoder:
             sys.exit(77)
         self.program, self.folder = program, os.path.join(folder, SHAPE)
         self.failed = 0
+
+    @classmethod
+    def from_command_line(cls, usage):
+        if len(sys.argv) != 3:
+            print(usage.strip(), file=sys.stderr)
+            sys.exit(2)
+        return cls(*sys.argv[1:])
 
     def run(self, *arguments):
         """Everything that the decoder measured; its output goes on. Exits with 77 where there is no GPU."""
@@ -36,17 +44,23 @@ class Decoder:
             if done.returncode == 2:
                 print(done.stderr.strip())
                 sys.exit(77 if "driver" in done.stderr or "no GPU" in done.stderr else 1)
+            if done.returncode not in (0, 1):
+                print(f"{self.program} ended with {done.returncode}: {done.stderr.strip()}")
+                sys.exit(1)
             self.failed += done.returncode != 0
             with open(f"{scratch}/figures.json") as figures:
                 return json.load(figures)
 
 
-def tokens(decoder, records):
-    budgets = ["90%", "75%", "50%", "25%", "10%"]
+def tokens(decoder):
+    """The records, with these in them; what it measured last."""
+    records = None
     # Reading the logits back disturbs the times: those of the first passes are compared, the later ones measured.
-    for way, arguments in {"graph": ["--new", 48, "--kept-logits", 16],
-                           "eager": ["--new", 30, "--kept-logits", 4, "--no-graph"]}.items():
-        figures = decoder.run("--verify", *arguments, "--budget", *budgets)
+    for way, arguments in {
+            "graph": ["--new", 28, "--kept-logits", 6, "--budget", "90%", "75%", "50%", "25%", "10%"],
+            "eager": ["--new", 26, "--kept-logits", 4, "--no-graph", "--budget", "90%", "75%", "50%"]}.items():
+        figures = decoder.run("--verify", *arguments)
+        records = records or Records("gpu-decoder", figures["device"])
         for run in figures["runs"]:
             name, step = f"decoder.{run['budget']}.{way}", run["step"]
             floor = max(step["bound_seconds"], step["latency_floor_seconds"])
@@ -57,15 +71,16 @@ def tokens(decoder, records):
             records.add(f"{name}.over_bound", step["seconds"] / step["bound_seconds"], "ratio")
             records.add(f"{name}.over_bound_or_latency_floor", step["seconds"] / floor, "ratio", "<= 1.01")
             records.add(f"{name}.measured", step["passes"], "tokens", ">= 20")
+    return records, figures
 
 
 def prompts(decoder, records, streamed_bytes):
     parameters = streamed_bytes / 2 - WORDS * HIDDEN  # the last matrix sees one token only
-    for length, passes in {512: 24, 2048: 24, 8192: 12, 16384: 8}.items():
+    for length in (512, 2048, 8192, 16384):
         # Budgets of the weights alone: the cache comes on top, in blocks of 16 positions.
         cache = (length + 16) // 16 * 16 * 2 * 2 * LAYERS * CACHE_HEADS * WIDTH
         budgets = {str(int(share * streamed_bytes) + cache): f"{share:.0%}" for share in (0.5, 0.25)}
-        figures = decoder.run("--verify", "--prompt-length", length, "--repeat-prompt", passes, "--new", 1,
+        figures = decoder.run("--verify", "--prompt-length", length, "--repeat-prompt", PROMPTS, "--new", 1,
                               "--budget", *budgets)
         resident = figures["runs"][0]["prompt"]["seconds"]
         # Attention: two products of half of a square for each head.
@@ -78,16 +93,14 @@ def prompts(decoder, records, streamed_bytes):
             records.add(f"{name}.{share}.time", prompt["seconds"] * 1e3, "ms")
             records.add(f"{name}.{share}.over_resident", prompt["seconds"] / resident, "ratio")
             records.add(f"{name}.{share}.over_bound", prompt["seconds"] / prompt["bound_seconds"], "ratio", "<= 1.01")
-            records.add(f"{name}.{share}.measured", prompt["passes"], "prompts")
+            records.add(f"{name}.{share}.measured", prompt["passes"], "prompts", ">= 20")
 
 
 def main():
-    decoder = Decoder(*sys.argv[1:3])
-    first = decoder.run("--new", 2)  # writes the model
-    records = Records("gpu-decoder", first["device"])
-    tokens(decoder, records)
+    decoder = Decoder.from_command_line(__doc__)
+    records, figures = tokens(decoder)
     records.write()
-    prompts(decoder, records, first["streamed_bytes"])
+    prompts(decoder, records, figures["streamed_bytes"])
     records.add("decoder.runs_with_a_failed_check", decoder.failed, "runs", "<= 0")
     records.write()
     return 1 if decoder.failed else 0

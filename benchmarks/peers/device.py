@@ -46,6 +46,23 @@ class Cuda:
         torch.cuda.empty_cache()
         return max(free - torch.cuda.mem_get_info()[0], peak)
 
+    def copy_rate(self, host, rounds=3, pieces=16, piece=2**27):
+        """Bytes a second of bare long copies from there, just now; the median of some rounds."""
+        pieces = min(pieces, host.numel() // piece)
+        if pieces == 0:
+            return None
+        to, rates = self.arena(piece), []
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for number in range(rounds + 1):
+            begin.record()
+            for at in range(0, pieces * piece, piece):
+                to.copy_(host[at:at + piece], non_blocking=True)
+            end.record()
+            end.synchronize()
+            if number > 0:
+                rates.append(pieces * piece / (begin.elapsed_time(end) / 1e3))
+        return sorted(rates)[rounds // 2]
+
     def arena(self, count):
         return torch.empty(count, dtype=torch.uint8, device=self.torch)
 
@@ -121,6 +138,9 @@ class Host:
     def bytes_taken(self, work):
         work()
         return 0
+
+    def copy_rate(self, host):
+        return None
 
     def arena(self, count):
         return torch.full((count,), 255, dtype=torch.uint8)

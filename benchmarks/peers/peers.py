@@ -7,6 +7,7 @@ a token does. Outputs must equal those of the resident pass bit for bit."""
 
 import argparse
 import gc
+import os
 import sys
 import time
 import traceback
@@ -19,7 +20,9 @@ except ImportError as error:
     print(f"skipped: no PyTorch: {error}")
     sys.exit(77)
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import split
+import tables
 from arms import Accelerate, Bench, Ours, Resident, Ring, ZeroCopy
 from device import Cuda, Host
 from model import Model, Work
@@ -29,18 +32,7 @@ from streamed import Library, StreamedError
 GRANULE = 2**21  # what device memory comes in
 STREAMING = ("layers", "tensors", "accelerate")
 LAYER_TARGETS = {50: ">= 1.1", 90: ">= 1.6", 95: ">= 2"}
-TITLES = {
-    "ours": "Residency, `Planned`",
-    "ours.graph": "Residency, as a CUDA graph",
-    "tensors": "double buffer by tensors, split searched",
-    "tensors.graph": "the same as a CUDA graph",
-    "layers": "double buffer by layers, best resident prefix",
-    "layers.graph": "the same as a CUDA graph",
-    "accelerate": "accelerate, pinned, what fits resident",
-    "zero_copy": "zero-copy reads of what does not fit",
-    "resident": "everything resident",
-    "resident.graph": "everything resident, as a CUDA graph",
-}
+ENOUGH = 20  # passes, for a median
 
 
 def median(values):
@@ -126,13 +118,13 @@ def search(bench, arena, units, candidates, count):
     for chosen in split.best(units, candidates, bench.seconds, bench.link[:2], count):
         arm = Ring(bench, arena, units, chosen)
         times = []
-        for _ in range(4):
+        for _ in range(3):
             begin = time.perf_counter()
             arm.run()
             bench.device.wait()
             times.append(time.perf_counter() - begin)
         bench.device.drain()
-        found.append((median(times[1:]), chosen))
+        found.append((min(times[1:]), chosen))
     if not found:
         raise ValueError("no split fits")
     found.sort(key=lambda each: each[0])
@@ -150,6 +142,11 @@ def measure_budget(bench, records, library, mapped, reference, percent, options,
     name = f"peers.{percent:g}%."
     budget = int(model.bytes * percent / 100)
     print(f"\n== {percent:g} % of the weights: {budget / 1e9:.3f} GB; {clock.left():.0f} s left", flush=True)
+    rate = device.copy_rate(bench.host) or bench.link[0]
+    records.add(name + "link.rate", rate / 1e9, "GB/s")
+    bench = bench._replace(link=(rate, *bench.link[1:]))
+    if library:
+        library.set_rate(rate)
     arms = Arms(bench, records, name, budget, reference)
     arena_bytes = budget // GRANULE * GRANULE if device.is_cuda else budget
     ours = bound = floor = None
@@ -173,9 +170,12 @@ def measure_budget(bench, records, library, mapped, reference, percent, options,
                 return Ring(bench, arena, units, chosen)
 
             arms.build(arm, ring)
-        slow = 2 * (model.bytes - budget) / bench.link[0]
-        fast = len(arms.runs) * 25 * slow / 2
-        if device.is_cuda and clock.left() < fast + 24 * slow:
+        # Long passes in fewer rounds: the first of each does not count.
+        a_pass = 1.05 * (model.bytes - budget) / rate
+        rounds = min(options.rounds, 2) if a_pass > 0.1 else options.rounds
+        passes = -(-options.passes // rounds)
+        seconds = rounds * (passes + 1) * a_pass
+        if device.is_cuda and clock.left() < len(arms.runs) * seconds + 3 * (seconds + 5 * a_pass):
             print("accelerate and zero-copy reads are left out here: not enough time", flush=True)
         else:
             if options.accelerate:
@@ -183,26 +183,26 @@ def measure_budget(bench, records, library, mapped, reference, percent, options,
             if mapped is not None:
                 arms.build("zero_copy", lambda: ZeroCopy(bench, device.arena(arena_bytes), mapped), ("eager",))
         arms.build("resident", lambda: Resident(bench))
+        long_arms = sum(not arm.startswith("resident") for arm in arms.runs)
+        if device.is_cuda and clock.left() < long_arms * seconds:
+            passes = max(1, int(clock.left() / (long_arms * rounds * a_pass)) - 1)
+            print(f"only {rounds * passes} passes here: not enough time", flush=True)
 
-        rounds = options.rounds
-        while rounds > 1 and device.is_cuda and clock.left() < fast * rounds / options.rounds:
-            rounds -= 1
         gc.collect()
         gc.disable()
-        for number in range(rounds):
+        for _ in range(rounds):
             for arm in arms.runs:
-                # Where a pass takes long, a few passes say enough.
-                if number == 0 or median(arms.times[arm]) < 0.3:
-                    arms.measure(arm, options.passes)
+                arms.measure(arm, passes)
         gc.enable()
-        print(f"  {rounds} rounds of {options.passes} passes", flush=True)
+        print(f"  {rounds} rounds of {passes} passes", flush=True)
+        records.add(name + "link.rate_afterwards", (device.copy_rate(bench.host) or rate) / 1e9, "GB/s")
         times = {arm: median(each) for arm, each in arms.times.items()}
         for arm, seconds in times.items():
             records.add(f"{name}{arm}.time", seconds * 1e3, "ms")
-            records.add(f"{name}{arm}.passes", len(arms.times[arm]), "passes")
+            records.add(f"{name}{arm}.passes", len(arms.times[arm]), "passes", f">= {ENOUGH}")
             records.add(f"{name}{arm}.wrong_outputs", arms.wrong[arm], "outputs", "<= 0")
         compare(records, name, percent, times, bound, floor)
-        return {**times, **({"bound": bound, "floor": floor} if bound else {})}, arms.failed
+        return arms.failed
     finally:
         gc.enable()
         arms.close()
@@ -234,17 +234,23 @@ def compare(records, name, percent, times, bound, floor):
                     LAYER_TARGETS.get(percent, ""))
 
 
-def table(results):
-    """Milliseconds a pass, in the README's form."""
-    budgets = sorted(results)
-    print("\n| ms a pass | " + " | ".join(f"{percent:g} %" for percent in budgets) + " |")
-    print("|---" * (len(budgets) + 1) + "|")
-    rows = {"bound": "exact bound", **TITLES}
-    for row, title in rows.items():
-        if any(row in results[percent] for percent in budgets):
-            cells = (f"{results[percent][row] * 1e3:.1f}" if row in results[percent] else "–" for percent in budgets)
-            print(f"| {title} | " + " | ".join(cells) + " |")
-    sys.stdout.flush()
+def positive(text):
+    """Of the command line: a number of something."""
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number from 1 on')
+    return value
+
+
+def percents(text):
+    """Of the command line: shares of the weights."""
+    try:
+        values = [float(each) for each in text.split(",")]
+    except ValueError:
+        values = [0.0]
+    if not all(0 < value < 100 for value in values):
+        raise argparse.ArgumentTypeError(f'"{text}" is not a list of percents above 0 and below 100, as 90,50,10')
+    return values
 
 
 class Clock:
@@ -260,15 +266,16 @@ def main():
     add = parser.add_argument
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: tries everything but the GPU; times mean nothing")
     add("--library", help="what streamed.cpp was built into, for --device cpu without WITH_CUDA; without it only the peers run")
-    add("--layers", type=int, default=32)
-    add("--hidden", type=int, default=4096)
-    add("--inner", type=int, default=14336)
-    add("--key-value", type=int, default=1024)
-    add("--vocabulary", type=int, default=128256)
-    add("--budgets", default="90,50,95,75,25,10", help="percent of the weights, the most wanted first")
-    add("--rounds", type=int, default=4)
-    add("--passes", type=int, default=5, help="of an arm in each round, after one that does not count")
-    add("--seconds", type=float, default=200, help="for everything; what does not fit is left out, and said")
+    add("--layers", type=positive, default=32)
+    add("--hidden", type=positive, default=4096)
+    add("--inner", type=positive, default=14336)
+    add("--key-value", type=positive, default=1024)
+    add("--vocabulary", type=positive, default=128256)
+    add("--budgets", type=percents, default="90,50,95,75,25,10", help="percent of the weights, the most wanted first")
+    add("--rounds", type=positive, default=4, help="in which the arms take turns; two at most where passes are long")
+    add("--passes", type=positive, default=ENOUGH, help="of an arm in all rounds, beside the first of each, which does not count")
+    add("--seconds", type=float, default=225, help="for everything; what does not fit is left out, and said")
+    parser.error = lambda message: parser.exit(2, f"{parser.prog}: {message}\n")
     options = parser.parse_args()
     clock = Clock(options.seconds)
     torch.set_grad_enabled(False)
@@ -294,8 +301,8 @@ def main():
         try:
             library = Library(options.library)
         except (OSError, StreamedError) as error:
-            print(f"cannot use {options.library}: {error}", file=sys.stderr)
-            return 1
+            print(f"{parser.prog}: --library: {error}: '.ci/gpu build' makes it", file=sys.stderr)
+            return 2
     else:
         print("no --library: only the peers run", flush=True)
     records = Records("gpu-peers", device.name)
@@ -350,16 +357,15 @@ def main():
                 ours.graph()
             ours.close()
 
-    results, failures = {}, []
-    for percent in (float(each) for each in options.budgets.split(",")):
-        expected = (1 - percent / 100) * model.bytes / link[0] * 60 + 8
+    failures = []
+    for percent in options.budgets:
+        expected = (1 - percent / 100) * model.bytes / link[0] * 190 + 8
         if device.is_cuda and clock.left() < expected:
             print(f"\nNOT MEASURED: {percent:g} % takes at least {expected:.0f} s, and {clock.left():.0f} s are left")
             failures.append(f"{percent:g} %")
             continue
-        results[percent], failed = measure_budget(bench, records, library, mapped, reference, percent, options, clock)
-        failures += failed
-    table(results)
+        failures += measure_budget(bench, records, library, mapped, reference, percent, options, clock)
+    print("\n" + "\n".join(tables.peers(records.entries)))
     records.write()
     print(f"\n{options.seconds - clock.left():.0f} s in all", flush=True)
     del mapped, host, bench

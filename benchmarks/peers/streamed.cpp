@@ -126,6 +126,9 @@ int streamed_measure_link(Model* model, double* figures) {
     return 0;
 }
 
+/// What is created from now on is planned for so many bytes per second.
+void streamed_set_rate(Model* model, double bytes_per_second) { model->link.bytes_per_second = bytes_per_second; }
+
 /// The weights: `count` of them at `offsets` of `host`, which is pinned and outlives the model; and the steps, step i reading
 /// weights [ends[i − 1], ends[i]).
 int streamed_describe(Model* model, const void* host, std::uint64_t host_bytes, std::uint32_t count,

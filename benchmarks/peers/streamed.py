@@ -25,6 +25,7 @@ class Library:
             "device_view": (c_void_p, c_void_p, c_void_p),
             "unpin": (c_int, c_void_p, c_void_p),
             "measure_link": (c_int, c_void_p, POINTER(c_double)),
+            "set_rate": (None, c_void_p, c_double),
             "describe": (c_int, c_void_p, c_void_p, c_uint64, c_uint32, POINTER(c_uint64), POINTER(c_uint64), c_uint32,
                          POINTER(c_uint32)),
             "create": (c_void_p, c_void_p, c_uint64, POINTER(c_double), c_int),
@@ -79,6 +80,10 @@ class Library:
         figures = (c_double * 3)()
         self.checked(self._measure_link(self.handle, figures))
         return tuple(figures)
+
+    def set_rate(self, rate):
+        """What is planned from now on is planned for so many bytes a second, the latencies as they were measured."""
+        self._set_rate(self.handle, rate)
 
     def describe(self, host, host_bytes, offsets, sizes, steps):
         """`steps`: weights in a row, by their ids, which go up from 0."""

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+"""The README's tables of what is measured on a GPU, from the records.
+
+    tables.py [--check README.md] [FOLDER]    FOLDER: of the records, by default results beside this program
+"""
+
+import json
+import os
+import re
+import sys
+
+PEERS = (
+    ("exact bound", ("bound",)),
+    ("**Residency, `Planned`**", ("ours.time",)),
+    ("**Residency, as a CUDA graph**", ("ours.graph.time",)),
+    ("double buffer by tensors, split found by search", ("tensors.time",)),
+    ("the same as a CUDA graph", ("tensors.graph.time",)),
+    ("double buffer by layers, best resident prefix", ("layers.time",)),
+    ("the same as a CUDA graph", ("layers.graph.time",)),
+    ("accelerate, pinned, what fits resident", ("accelerate.time",)),
+    ("zero-copy reads of what does not fit", ("zero_copy.time",)),
+    ("everything resident; as a CUDA graph", ("resident.time", "resident.graph.time")),
+)
+BOUNDS = (
+    ("Llama-3-8B", "gpu-decode", "decode.{}time_over_bound"),
+    ("as a CUDA graph", "gpu-decode", "decode.{}graph.time_over_bound"),
+    ("Llama-3-70B, 40 of its layers, 70.6 GB", "gpu-decode-70b", "decode_70b.{}time_over_bound"),
+    ("`decoder` at Llama-3-8B's shapes, as a CUDA graph", "gpu-decoder", "decoder.{}graph.over_bound"),
+)
+
+
+def table(title, rows, budgets):
+    lines = [f"| {title} | " + " | ".join(f"{budget} %" for budget in budgets) + " |", "|---" * (len(budgets) + 1) + "|"]
+    for name, cells in rows:
+        if any(cells):
+            bold = "**" if name.startswith("**") else ""
+            lines.append(f"| {name} | " + " | ".join(bold + cell + bold if cell else "–" for cell in cells) + " |")
+    return lines
+
+
+def values_of(entries):
+    return {entry["name"]: entry["value"] for entry in entries}
+
+
+def budgets_of(values, pattern):
+    found = {match.group(1) for name in values if (match := re.match(pattern, name))}
+    return sorted(found, key=float)
+
+
+def peers(entries):
+    """Milliseconds a pass, as lines of Markdown."""
+    values = values_of(entries)
+    budgets = budgets_of(values, r"peers\.([0-9.]+)%\.")
+
+    def cell(budget, names):
+        names = [f"peers.{budget}%.{name}" for name in names]
+        return "; ".join(f"{values[name]:.1f}" for name in names if name in values)
+
+    return table("ms a pass", [(row, [cell(budget, names) for budget in budgets]) for row, names in PEERS], budgets)
+
+
+def over_bounds(read):
+    """`read`: the values of a file of records."""
+    files = {file: read(file) for _, file, _ in BOUNDS}
+    budgets = budgets_of(files["gpu-decode"], r"decode\.([0-9.]+)%\.")
+
+    def cell(file, name, budget):
+        value = files[file].get(name.format(budget + "%."))
+        return "" if value is None else f"{value:.3f}"
+
+    rows = [(row, [cell(file, name, budget) for budget in budgets]) for row, file, name in BOUNDS]
+    return table("over the exact bound", rows, budgets)
+
+
+def main(arguments):
+    readme = None
+    if arguments[:1] == ["--check"]:
+        if len(arguments) < 2:
+            print("--check: name the README", file=sys.stderr)
+            return 2
+        readme, arguments = arguments[1], arguments[2:]
+    if len(arguments) > 1 or arguments[:1] in (["-h"], ["--help"]):
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    folder = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "results")
+
+    def read(file):
+        with open(os.path.join(folder, file + ".json")) as records:
+            return json.load(records)
+
+    try:
+        made = [peers(read("gpu-peers")), over_bounds(lambda file: values_of(read(file)))]
+        lines = open(readme).read().splitlines() if readme else []
+    except (OSError, ValueError, KeyError) as error:
+        print(f"cannot read the records: {error}: name the folder that '.ci/gpu bench' wrote", file=sys.stderr)
+        return 2
+    if not readme:
+        print("\n\n".join("\n".join(lines) for lines in made))
+        return 0
+    missing = [line for lines_of_one in made for line in lines_of_one if line not in lines]
+    for line in missing:
+        print(f"{readme} lacks what the records say: {line}")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
