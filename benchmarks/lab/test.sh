@@ -62,6 +62,59 @@ if ! nvidia-smi -L > /dev/null 2>&1; then
         [[ $output == "residency-lab: $option needs a GPU: "* && $output != *$'\n'* ]] || fail "$option: $output"
     done
 fi
+# On a GPU: what is decided as accesses come is decided as on the simulated device, nothing beats a bound or the link, a plan comes near
+# its bound, and the simulated device with the measured link foretells its time.
+rows_of() {  # FILE AWK-PROGRAM: over the rows of a comparison by their columns' names, each of which is here and not refused
+    awk -F, -v rate="${rate:-0}" 'function bad(what) { printf "%s %s: %s\n", $3, $4, what; failed = 1 }
+        NR == 1 { next }
+        $5 == "" || NF < 12 { bad("refused"); next }
+        { at = $3 "," $4; pass = $5; bound = $6; hits = $9; ahead = $10; fetched = $11; compute = $12; ++rows }
+        '"$2"' END { if (rows == 0) { print "no rows"; failed = 1 } exit failed }' "$1"
+}
+if nvidia-smi -L > /dev/null 2>&1; then
+    route="$folder/small.route.csv"
+    awk 'BEGIN {
+        for (layer = 0; layer < 8; ++layer) { printf "# layer=%d expert_bytes=1048576\n", layer }
+        print "turn,phase,step,layer,expert"
+        for (token = 0; token < 60; ++token) for (layer = 0; layer < 8; ++layer) for (i = 0; i < 4; ++i) {
+            seed = (seed * 1103 + 12345) % 65521
+            printf "0,1,%d,%d,%d\n", token, layer, i * 8 + int(seed / 65521 * (seed % 3 == 0 ? 8 : 3))
+        }
+    }' > "$route"
+    # shellcheck disable=SC2034
+    known=(--workload unet-like --policy "planned,scheduled+scheduled,lru" --passes 3 --budget "25%,50%" --csv)
+    # shellcheck disable=SC2034
+    routed=(--trace "$route" --format route --policy "lru+none,expecteduse,unhinted,hinted-80%" --budget "50%" --csv)
+    for name in known routed; do
+        declare -n arguments=$name
+        "$program" run "${arguments[@]}" --device cuda > "$folder/$name.cuda" 2> "$folder/errors" ||
+            fail "$name on the GPU: $(cat "$folder/errors")"
+        rate=$(sed -n 's|^measured link: \([0-9.]*\) GB/s, [0-9.]* us a call$|\1|p' "$folder/errors")
+        [[ -n $rate ]] || fail "no measured link: $(cat "$folder/errors")"
+        "$program" run "${arguments[@]}" --link measured > "$folder/$name.simulated" 2> "$folder/errors" ||
+            fail "$name with the measured link: $(cat "$folder/errors")"
+        [[ $(cut -d, -f1-4 "$folder/$name.cuda") == "$(cut -d, -f1-4 "$folder/$name.simulated")" ]] ||
+            fail "$name: other rows than on the simulated device"
+        rows_of "$folder/$name.cuda" '
+            pass < 0.95 * bound { bad("beats its bound, " pass " of " bound " s") }
+            fetched > 1.05e9 * rate * pass { bad("more bytes than the link carries") }
+            !(hits >= 0 && ahead >= 0 && hits + ahead <= 1.000001) { bad("hits are no shares") }
+            $3 == "everything resident" && fetched > 0 { bad("moves bytes") }' || fail "$name on the GPU"
+        # The same moves on both; guesses and plans depend on times.
+        paste -d, "$folder/$name.cuda" "$folder/$name.simulated" > "$folder/$name.both"
+        rows_of "$folder/$name.both" '
+            function differ(a, b, by) { return a > b * (1 + by) || b > a * (1 + by) }
+            $3 !~ /planned|hinted/ && (differ(fetched, $23, 0.1) || hits > $21 + 0.05 || hits < $21 - 0.05) {
+                bad("moves " fetched " bytes, hits " hits ", and on the simulated device " $23 " and " $21) }' ||
+            fail "$name: other decisions than on the simulated device"
+    done
+    rows_of "$folder/known.both" '
+        $3 == "planned" && pass > 1.25 * bound { bad("far from its bound: " pass " of " bound " s") }
+        $3 == "planned" && (pass > 1.2 * $17 || pass < 0.8 * $17) { bad(pass " s, foretold " $17 " s") }
+        $3 == "everything resident" && pass > 1.25 * compute { bad(pass " s for " compute " s of kernels") }' ||
+        fail "known orders on the GPU"
+    for name in known routed; do column -s, -t "$folder/$name.cuda" 2> /dev/null || cat "$folder/$name.cuda"; done
+fi
 pcie() { "$program" run --workload draft-and-target --policy planned --passes 1 --budget 25% --csv "$@" | grep planned | cut -d, -f5; }
 [[ $(pcie --link pcie3) > $(pcie) ]] || fail "a slower link is not slower"
 
