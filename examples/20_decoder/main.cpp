@@ -4,6 +4,7 @@
 // Token ids in, token ids out. Exits with 0 if every check holds, 1 if one does not, 2 for bad input.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -63,10 +65,24 @@ std::string obtain_model(const Settings& settings, const char* by_default) {
                                 : settings.cache + "/" + name +
                                       (settings.layers != 0 ? "-" + std::to_string(settings.layers) + "-layers" : "");
     if (std::filesystem::exists(folder + "/config.json")) {
-        if (Config::read(folder + "/config.json").text() != config.text()) {
+        bool is_other = false;
+        try {
+            is_other = Config::read(folder + "/config.json").text() != config.text();
+            if (!is_other) {
+                static_cast<void>(Checkpoint::read(folder));
+                return folder;
+            }
+        } catch (const std::exception& problem) {
+            // What lies in the cache is nobody's but this program's.
+            if (!settings.model.empty()) {
+                refuse(std::string{problem.what()} + ": remove " + folder +
+                       ", and it is generated again, or name another folder with --model");
+            }
+            std::printf("damaged   %s; it is written again\n", problem.what());
+        }
+        if (is_other) {
             refuse(folder + " holds another model than --generate-model asks for: name another folder with --model");
         }
-        return folder;
     }
     examples::Progress bar{"writing"};
     const auto begin = std::chrono::steady_clock::now();
@@ -154,6 +170,10 @@ struct Reference {
 
     [[nodiscard]] static Reference read(const std::string& path) {
         std::ifstream file{path};
+        if (!file) {
+            refuse("--expect " + path + ": cannot be opened: " + std::generic_category().message(errno) +
+                   ": give a file that reference.py or --write-reference wrote");
+        }
         Reference reference;
         for (std::string line; std::getline(file, line);) {
             if (line.starts_with('#')) { continue; }

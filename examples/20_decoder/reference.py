@@ -15,15 +15,19 @@ tokens. PROGRAM may be off by what bf16 costs transformers itself, and a half mo
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
-import numpy as np
-import torch
-import transformers
-from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+try:
+    import numpy as np
+    import torch
+    import transformers
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM
+except ImportError as missing:
+    sys.exit(f"reference.py: {missing}: pip install torch transformers safetensors")
 
 # After these, the best token is ahead of the next one by more than bf16 can blur, for 24 tokens.
 PROMPTS = {
@@ -104,6 +108,8 @@ def compare(shape, arguments, folder, program):
     output = subprocess.run(run, capture_output=True, text=True)
     if output.returncode != 0:
         sys.exit(f"{' '.join(run)}: exit {output.returncode}\n{output.stdout}{output.stderr}")
+    if not (model / "model.safetensors").exists() and not is_saved:
+        sys.exit(f"{program} wrote no {model}/model.safetensors: name the built decoder")
     if not is_saved:
         check_tensors(model)
     line = next(line for line in output.stdout.splitlines() if line.startswith("tokens "))
@@ -146,7 +152,10 @@ def main():
     parser.add_argument("--shapes", default=",".join(PROMPTS))
     parser.add_argument("--new", type=int, default=24)
     cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    parser.error = lambda message: parser.exit(2, f"{parser.prog}: {message}\n")
     arguments = parser.parse_args(sys.argv[1:cut])
+    if not shutil.which(arguments.program):
+        parser.error(f"{arguments.program}: there is no such program: name the built decoder")
     arguments.rest = sys.argv[cut + 1 :]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(arguments.work or temporary)

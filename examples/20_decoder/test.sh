@@ -106,6 +106,7 @@ expect 2 '"x" is no token' -- --tokens x
 expect 2 'there is no token: give one' -- --tokens ''
 expect 2 'more than the model.s max_position_embeddings, 512' -- --prompt-length 500 --new 13
 expect 2 'it holds no reference' -- --expect "$model/config.json"
+expect 2 '--expect .*none.txt: cannot be opened: No such file or directory: give a file' -- --expect "$folder/none.txt"
 expect 2 'more than the model.s max_position_embeddings, 512: give less' -- --prompt-length 4000000000
 expect 2 'there is no folder .*none: make it' -- --json "$folder/none/figures.json"
 expect 2 'there is no folder .*none: make it' -- --logits "$folder/none/logits"
@@ -118,6 +119,16 @@ cache=$folder/full
 mkdir -p "$cache/tiny"
 ln -s /dev/full "$cache/tiny/model.safetensors.part"
 expect 2 'No space left on device.*make room, or name another folder with --model' --
+
+# A generated model that was not written to its end: in the cache it is written again, elsewhere it is refused.
+cache=$folder/damaged
+expect 0 -- --new 2
+for part in model.safetensors config.json; do
+    truncate -s -1 "$cache/tiny/$part"
+    expect 2 "remove $cache/tiny, and it is generated again" -- --generate-model tiny --model "$cache/tiny"
+    expect 0 '^damaged .*; it is written again' '^written ' '✓ the first token' -- --new 2
+    expect 0 '✓ the first token' -- --new 2 --generate-model tiny --model "$cache/tiny"
+done
 
 # The same on a GPU, where there is one: against transformers, and where heads are wide, against the simulated device.
 cache=$folder device=cuda

@@ -74,8 +74,7 @@ int run(const examples::CommonSettings& settings) {
     if (!on_gpu && !why_not.empty()) { std::printf("on the simulated device: %s\n\n", why_not.c_str()); }
     std::printf(
         "%u layers of %u experts of %.2f MiB, %u of each layer in a pass; %.0f MiB of them, half of that is the "
-        "budget; %u passes on "
-        "%s\n",
+        "budget; %u passes on %s\n",
         sizes.layers, experts_a_layer, mib(2 * sizes.expert()), chosen, mib(results.streamed_bytes), sizes.passes,
         results.device.c_str());
     bool right = results.reports.empty();

@@ -11,6 +11,7 @@ import argparse
 import json
 import pathlib
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -154,7 +155,10 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     parser.add_argument("--models", type=int, default=40)
+    parser.error = lambda message: parser.exit(2, f"{parser.prog}: {message}\n")
     arguments = parser.parse_args()
+    if not shutil.which(arguments.program):
+        parser.error(f"{arguments.program}: there is no such program: name the built residency-inspect")
     print(f"seed {arguments.seed}")
     rng = random.Random(arguments.seed)
     arguments.folder.mkdir(parents=True, exist_ok=True)

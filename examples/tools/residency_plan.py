@@ -13,6 +13,7 @@ import copy
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 
@@ -503,7 +504,10 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--problems", type=int, default=72)
+    parser.error = lambda message: parser.exit(2, f"{parser.prog}: {message}\n")
     options = parser.parse_args()
+    if not shutil.which(options.program):
+        parser.error(f"{options.program}: there is no such program: name the built residency-plan")
     program = Program(os.path.abspath(options.program))
     os.makedirs(options.folder, exist_ok=True)
     check_the_checks(program)

@@ -14,9 +14,12 @@ import pathlib
 import re
 import sys
 
-import numpy as np
-from safetensors.numpy import load_file
-from tokenizers import BertWordPieceTokenizer
+try:
+    import numpy as np
+    from safetensors.numpy import load_file
+    from tokenizers import BertWordPieceTokenizer
+except ImportError as missing:
+    sys.exit(f"make.py: {missing}: pip install numpy safetensors tokenizers")
 
 HARD = [
     "Hello, World! (don't panic)",
@@ -71,8 +74,15 @@ def embed(ids, weights, config):
 
 def main():
     arguments = sys.argv[1:]
-    only_tokens = arguments[0] == "--tokens"
+    only_tokens = arguments[:1] == ["--tokens"]
+    if len(arguments) != 1 + only_tokens:
+        print(__doc__.strip(), file=sys.stderr)
+        sys.exit(2)
     folder = pathlib.Path(arguments[-1])
+    for name in ("vocab.txt",) if only_tokens else ("vocab.txt", "config.json", "model.safetensors"):
+        if not (folder / name).is_file():
+            print(f"make.py: there is no {folder / name}: name a folder that holds the model", file=sys.stderr)
+            sys.exit(2)
     cut = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=True)
     if only_tokens:
         for text in HARD:
