@@ -94,6 +94,10 @@ class TransportRun {
         { t.read_ahead(fetches) } -> std::same_as<bool>;
         t.forget_ahead();
     };
+    static constexpr bool breaks = requires(D d) {
+        d.fail(D::CallKind::any, std::uint64_t{1});
+        d.clear_failures();
+    };
     static constexpr bool shows_pieces = requires(D d) { d.take_pieces(); };
     static constexpr bool has_status = requires(const T t) {
         { t.status() } -> std::same_as<Status>;
@@ -165,7 +169,13 @@ private:
         expect(!transport.open(device_, must(bare.try_build())),
                "2: open() fails where a storage has no bytes that can be reached");
         TransportModel model = suite_.model ? suite_.model(device_, seed) : pinned_model(device_, seed);
-        must(transport.open(device_, model.catalog));
+        for (std::uint64_t nth = 1;; ++nth) {
+            if constexpr (breaks) { device_.fail(D::CallKind::any, nth); }
+            const Status opened = transport.open(device_, model.catalog);
+            if constexpr (breaks) { device_.clear_failures(); }
+            if (opened) { break; }
+            if (!breaks || nth > 1000) { FAIL(opened.error().message()); }
+        }
         contents_ = std::move(model.contents);
         owner_ = std::move(model.owner);
     }
@@ -249,7 +259,7 @@ private:
 
     /// T1: one of the device's calls fails.
     void fail(T& transport) {
-        if constexpr (requires { device_.fail(D::CallKind::copy, std::uint64_t{1}); }) {
+        if constexpr (breaks) {
             using Kind = typename D::CallKind;
             constexpr Kind kinds[] = {Kind::copy,   Kind::copy, Kind::create_event,
                                       Kind::record, Kind::wait, Kind::wait_flag};

@@ -2,23 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <new>
 
-#include "tests/support/uncounted.hpp"
+#include "tests/support/allocation_count.hpp"
 
 // Counts what a test program allocates. Include in one source file of a program: it replaces the global operator new.
 
 namespace test {
-
-inline std::atomic<std::uint64_t> allocation_count{0};
-inline std::uint64_t allocations() noexcept { return allocation_count.load(std::memory_order_relaxed); }
-/// Of this thread.
-inline thread_local std::uint64_t allocation_count_here = 0;
-inline std::uint64_t allocations_here() noexcept { return allocation_count_here; }
 
 inline void* count_and_allocate(std::size_t bytes) {
     if (uncounted_depth == 0) {

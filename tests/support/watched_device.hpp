@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "residency/device/simulated.hpp"
-#include "tests/support/uncounted.hpp"
+#include "tests/support/allocation_count.hpp"
 
 namespace support {
 

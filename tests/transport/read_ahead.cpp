@@ -169,7 +169,7 @@ TEST_CASE("read-ahead: a call larger than the ring is read as far as it goes, an
     for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
 }
 
-TEST_CASE("read-ahead: whatever is announced, left out or forgotten, every call brings its own bytes") {
+TEST_CASE("read-ahead: what is announced may be left out, and others come between") {
     const std::uint32_t seed = std::random_device{}();
     CAPTURE(seed);
     std::mt19937 random{seed};
@@ -206,7 +206,7 @@ TEST_CASE("read-ahead: whatever is announced, left out or forgotten, every call 
             };
             std::deque<std::vector<transport::Fetch>> announced;
             for (int step = 0; step < 60; ++step) {
-                switch (random() % 8) {
+                switch (random() % 7) {
                     case 0:
                     case 1:
                     case 2:
@@ -224,18 +224,12 @@ TEST_CASE("read-ahead: whatever is announced, left out or forgotten, every call 
                         if (random() % 2 == 0) { CHECK(place.has(model, announced.front())); }
                         announced.pop_front();
                         break;
-                    case 6: {
+                    default: {
                         const auto other = some();
                         REQUIRE(staged.enqueue(other, place.stream));
                         CHECK(place.has(model, other));
                         break;
                     }
-                    default:
-                        if (random() % 3 == 0) {
-                            staged.forget_ahead();
-                            announced.clear();
-                        }
-                        break;
                 }
             }
             REQUIRE(staged.status());
