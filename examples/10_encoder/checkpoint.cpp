@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "examples/support/advice.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/model/file.hpp"
@@ -27,7 +28,7 @@ using residency::Shape;
 namespace format = residency::format;
 
 constexpr std::string_view advice =
-    ": give the folder of a BERT encoder as it was published (model.safetensors, config.json, vocab.txt), or leave "
+    "give the folder of a BERT encoder as it was published (model.safetensors, config.json, vocab.txt), or leave "
     "--model out";
 
 struct Tensor {
@@ -79,13 +80,13 @@ std::vector<Tensor> tensors_of(const Config& c) {
 bool is_unused(std::string_view name) { return name == "embeddings.position_ids" || name.starts_with("pooler."); }
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& where, const std::string& what) {
-    residency::throw_error({kind, where + ": " + what + std::string{advice}});
+    residency::throw_error({kind, where + ": " + what + ": " + std::string{advice}});
 }
 
 }  // namespace
 
 Config Config::read(const std::string& path) {
-    const auto bytes = residency::unwrap(residency::detail::read_file(path, 1U << 20U));
+    const auto bytes = examples::unwrap_with(advice, residency::detail::read_file(path, 1U << 20U));
     const auto text = std::string_view{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (!json.is_object()) { refuse(ErrorKind::malformed, path, "it is not a JSON object"); }
@@ -126,7 +127,7 @@ Checkpoint Checkpoint::read(const std::string& folder) {
     Checkpoint result;
     result.config = Config::read(folder + "/config.json");
     const std::string path = folder + "/model.safetensors";
-    const auto model = residency::unwrap(format::try_read_safetensors(path));
+    const auto model = examples::unwrap_with(advice, format::try_read_safetensors(path));
 
     std::unordered_map<std::string_view, const format::ModelFile::WeightEntry*> found;
     for (const auto& weight : model.weights) { found.emplace(weight.name, &weight); }

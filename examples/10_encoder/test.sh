@@ -44,8 +44,13 @@ expect 2 'vocab.txt: it lacks the token \[CLS\]' -- --model "$bad"
 edited "$model" vocab.txt ''
 rm "$bad/model.safetensors"
 head -c 1000000 "$model/model.safetensors" >"$bad/model.safetensors"
-expect 2 'beyond the end of the file' -- --model "$bad"
-expect 2 'cannot be opened' -- --model "$folder/none"
+expect 2 'beyond the end of the file.*: give the folder of a BERT encoder' -- --model "$bad"
+rm "$bad/model.safetensors"
+expect 2 'model.safetensors": cannot be opened: .*: give the folder of a BERT encoder' -- --model "$bad"
+edited "$model" vocab.txt ''
+rm "$bad/config.json"
+expect 2 'config.json": cannot be opened.*: give the folder of a BERT encoder' -- --model "$bad"
+expect 2 'cannot be opened.*: give a folder with model.safetensors, config.json and vocab.txt' -- --model "$folder/none"
 expect 2 'below the smallest that works, [0-9]+ bytes.*give [0-9]+ or more' -- --model "$model" --budget 1
 expect 2 'budget "12XB"' -- --model "$model" --budget 12XB
 expect 2 'not UTF-8|UTF-8' -- --model "$model" --text $'\xff'

@@ -91,8 +91,10 @@ std::vector<std::string> Tokenizer::words(std::string_view text) {
 Tokenizer Tokenizer::read(const std::string& path) {
     std::ifstream file{path, std::ios::binary};
     if (!file) {
-        residency::throw_error({ErrorKind::io, path + ": cannot be opened: " + std::generic_category().message(errno) +
-                                                   "; it holds the vocabulary, a token a line"});
+        residency::throw_error(
+            {ErrorKind::io,
+             path + ": cannot be opened: " + std::generic_category().message(errno) +
+                 ": give a folder with model.safetensors, config.json and vocab.txt, the vocabulary, a token a line"});
     }
     Tokenizer tokenizer;
     std::string line;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "examples/support/advice.hpp"
 #include "residency/error.hpp"
 #include "residency/format/open.hpp"
 
@@ -100,7 +101,7 @@ Checkpoint Checkpoint::read(const std::string& folder) {
     result.config = Config::read(folder + "/config.json");
     const Config& config = result.config;
     const std::string path = path_in(folder);
-    const auto model = residency::unwrap(format::try_read_model(path));
+    const auto model = examples::unwrap_with("give all files of the checkpoint, whole", format::try_read_model(path));
 
     std::unordered_map<std::string_view, const format::ModelFile::WeightEntry*> found;
     for (const auto& weight : model.weights) { found.emplace(weight.name, &weight); }

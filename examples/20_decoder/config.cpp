@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "examples/support/advice.hpp"
 #include "operations.hpp"
 #include "residency/error.hpp"
 #include "residency/model/file.hpp"
@@ -103,7 +104,8 @@ private:
 }  // namespace
 
 Config Config::read(const std::string& path) {
-    const auto bytes = residency::unwrap(residency::detail::read_file(path, 1U << 20U));
+    const auto bytes = examples::unwrap_with("give a folder as Hugging Face publishes it, or --generate-model",
+                                             residency::detail::read_file(path, 1U << 20U));
     const auto text = std::string_view{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     const json object = json::parse(text, nullptr, false);
     const Reader reader{path, object};
