@@ -369,7 +369,9 @@ private:
 
 }  // namespace residency::inline RESIDENCY_ABI
 
+#if !RESIDENCY_SEPARATE
 #include "residency/device/simulation/simulated_calls.hpp"
+#endif
 
 namespace residency::inline RESIDENCY_ABI {
 

@@ -72,4 +72,10 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
     return {ErrorKind::malformed, std::move(message), Place{source, offset, std::move(found), std::move(expected)}};
 }
 
+/// With the slash at its end; empty where there is none.
+[[nodiscard]] inline std::string folder_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return slash == std::string::npos ? std::string{} : path.substr(0, slash + 1);
+}
+
 }  // namespace residency::inline RESIDENCY_ABI::format::detail

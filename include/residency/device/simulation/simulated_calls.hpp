@@ -14,7 +14,7 @@
 
 namespace residency::inline RESIDENCY_ABI {
 
-inline SimulatedDevice::SimulatedDevice(Config config) : config_{std::move(config)} {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::SimulatedDevice(Config config) : config_{std::move(config)} {
     RESIDENCY_ASSERT(
         std::has_single_bit(config_.allocation_granularity) && std::has_single_bit(config_.pool_granularity) &&
             std::has_single_bit(config_.pool_block_bytes) && std::has_single_bit(config_.chunk_granularity),
@@ -38,13 +38,13 @@ inline SimulatedDevice::SimulatedDevice(Config config) : config_{std::move(confi
 
 // ---- Every call
 
-inline SimulatedDevice::Lock SimulatedDevice::guard() const {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::Lock SimulatedDevice::guard() const {
     RESIDENCY_ASSERT(engine_.body_thread.load(std::memory_order_relaxed) != std::this_thread::get_id(),
                      "the body of a kernel must not call the device");
     return Lock{mutex_};
 }
 
-inline Status SimulatedDevice::enter(CallKind kind, std::chrono::nanoseconds more) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::enter(CallKind kind, std::chrono::nanoseconds more) {
     ++statistics_.calls[static_cast<std::size_t>(kind)];
     if (lost_) { return failure(ErrorKind::device, kind, "the device is lost"); }
     for (std::size_t i = 0; i < failures_.size(); ++i) {
@@ -61,28 +61,29 @@ inline Status SimulatedDevice::enter(CallKind kind, std::chrono::nanoseconds mor
     return {};
 }
 
-inline Error SimulatedDevice::failure(ErrorKind kind, CallKind call, const std::string& text, std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Error SimulatedDevice::failure(ErrorKind kind, CallKind call, const std::string& text,
+                                                       std::uint64_t bytes) {
     const std::string name{simulation::name(call)};
     return {kind, "simulated device: " + name + ": " + text, DeviceFailure{static_cast<int>(kind) + 1, name, bytes}};
 }
 
-inline Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at,
-                                     std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::string& text,
+                                                      const void* at, std::uint64_t bytes) {
     const Access access{++sequence_, host, engine_.stream(host).label, names_.number(simulation::name(call)),
                         OperationKind::host_memory};
     checker_.misuse(access, std::string{simulation::name(call)} + ": " + text, at, bytes);
     return failure(kind, call, text, bytes);
 }
 
-inline Error SimulatedDevice::out_of_memory(CallKind call, std::uint64_t bytes) const {
+RESIDENCY_DETAIL_INLINE Error SimulatedDevice::out_of_memory(CallKind call, std::uint64_t bytes) const {
     return failure(ErrorKind::out_of_memory, call,
                    std::to_string(bytes) + " bytes asked for, " + std::to_string(config_.memory_bytes - used_bytes_) +
                        " of " + std::to_string(config_.memory_bytes) + " free",
                    bytes);
 }
 
-inline Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, OperationKind kind, std::uint32_t label,
-                                       const void* at, std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, OperationKind kind,
+                                                        std::uint32_t label, const void* at, std::uint64_t bytes) {
     const Access access{++sequence_, number, engine_.stream(number).label, label, kind};
     const char* why = where(at, bytes) == Where::pageable
                           ? "this is neither device memory nor pinned host memory"
@@ -93,14 +94,14 @@ inline Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, Oper
 
 // ---- Streams and order
 
-inline std::uint32_t SimulatedDevice::find(Stream stream) noexcept {
+RESIDENCY_DETAIL_INLINE std::uint32_t SimulatedDevice::find(Stream stream) noexcept {
     if (stream.number >= engine_.stream_count() - first_stream) { return 0; }
     const std::uint32_t number = stream.number + first_stream;
     const StreamState& state = engine_.stream(number);
     return state.alive && state.generation == stream.generation ? number : 0;
 }
 
-inline std::uint32_t SimulatedDevice::add_stream(std::string_view name) {
+RESIDENCY_DETAIL_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name) {
     // A number is used again once the host knows that all its work is done: what was not waited for stays unordered.
     const auto reusable = std::find_if(retired_streams_.begin(), retired_streams_.end(), [&](std::uint32_t number) {
         const StreamState& state = engine_.stream(number);
@@ -123,28 +124,28 @@ inline std::uint32_t SimulatedDevice::add_stream(std::string_view name) {
     return number;
 }
 
-inline void SimulatedDevice::retire_stream(std::uint32_t number) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::retire_stream(std::uint32_t number) {
     StreamState& state = engine_.stream(number);
     state.alive = false;
     ++state.generation;
     retired_streams_.push_back(number);
 }
 
-inline SimulatedDevice::Access SimulatedDevice::host_acts(OperationKind kind, std::string_view label) {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::Access SimulatedDevice::host_acts(OperationKind kind, std::string_view label) {
     const std::uint64_t sequence = ++sequence_;
     host_clock_.set(host, sequence);
     ++host_version_;
     return {sequence, host, engine_.stream(host).label, names_.number(label), kind};
 }
 
-inline void SimulatedDevice::join_host(StreamState& stream) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::join_host(StreamState& stream) {
     if (stream.host_version == host_version_) { return; }
     stream.clock.join(host_clock_);
     stream.host_version = host_version_;
 }
 
-inline SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, OperationKind kind,
-                                                          std::uint32_t label) {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, OperationKind kind,
+                                                                           std::uint32_t label) {
     StreamState& stream = engine_.stream(number);
     join_host(stream);
     Operation* operation = engine_.make();
@@ -157,12 +158,12 @@ inline SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, 
     return operation;
 }
 
-inline SimulatedDevice::Access SimulatedDevice::access_of(const Operation& operation) {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::Access SimulatedDevice::access_of(const Operation& operation) {
     return {operation.sequence, operation.stream, engine_.stream(operation.stream).label, operation.label,
             operation.kind};
 }
 
-inline SimulatedDevice::Marker* SimulatedDevice::mark(std::uint32_t number) {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::Marker* SimulatedDevice::mark(std::uint32_t number) {
     Operation* operation = begin(number, OperationKind::record, label_of(OperationKind::record));
     Marker* marker = engine_.make_marker();
     engine_.hold(marker);
@@ -174,7 +175,7 @@ inline SimulatedDevice::Marker* SimulatedDevice::mark(std::uint32_t number) {
     return marker;
 }
 
-inline void SimulatedDevice::append_wait(std::uint32_t number, Marker* marker, bool learn) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::append_wait(std::uint32_t number, Marker* marker, bool learn) {
     StreamState& stream = engine_.stream(number);
     if (learn && !stream.clock.covers(marker->stream, marker->sequence)) { stream.clock.join(marker->clock); }
     if (marker->done) { return; }
@@ -184,13 +185,13 @@ inline void SimulatedDevice::append_wait(std::uint32_t number, Marker* marker, b
     engine_.append(operation);
 }
 
-inline void SimulatedDevice::host_learns(const Marker& marker) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::host_learns(const Marker& marker) {
     if (host_clock_.covers(marker.stream, marker.sequence)) { return; }
     host_clock_.join(marker.clock);
     ++host_version_;
 }
 
-inline Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind call) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind call) {
     while (!marker->done) {
         if (lost_) { return failure(ErrorKind::device, call, "the device is lost"); }
         if (engine_.step()) {
@@ -203,7 +204,7 @@ inline Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind 
     return {};
 }
 
-inline Status SimulatedDevice::drain(Lock& lock, CallKind call) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::drain(Lock& lock, CallKind call) {
     std::vector<Marker*> pending;
     for (std::uint32_t number = first_stream; number < engine_.stream_count(); ++number) {
         if (engine_.stream(number).first != nullptr) {
@@ -221,7 +222,7 @@ inline Status SimulatedDevice::drain(Lock& lock, CallKind call) {
     return status;
 }
 
-inline Result<SimulatedDevice::Stream> SimulatedDevice::create_stream(std::string_view name) {
+RESIDENCY_DETAIL_INLINE Result<SimulatedDevice::Stream> SimulatedDevice::create_stream(std::string_view name) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_stream); !entered) { return entered.error(); }
     ++streams_made_;
@@ -230,7 +231,7 @@ inline Result<SimulatedDevice::Stream> SimulatedDevice::create_stream(std::strin
     return Stream{number - first_stream, engine_.stream(number).generation};
 }
 
-inline Status SimulatedDevice::destroy_stream(Stream stream) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::destroy_stream(Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_stream); !entered) { return entered; }
     const std::uint32_t number = find(stream);
@@ -246,7 +247,7 @@ inline Status SimulatedDevice::destroy_stream(Stream stream) {
     return {};
 }
 
-inline Status SimulatedDevice::name_stream(Stream stream, std::string_view name) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::name_stream(Stream stream, std::string_view name) {
     const Lock lock = guard();
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::create_stream, "stream"); }
@@ -254,7 +255,7 @@ inline Status SimulatedDevice::name_stream(Stream stream, std::string_view name)
     return {};
 }
 
-inline Result<SimulatedDevice::Event> SimulatedDevice::create_event(Timing timing) {
+RESIDENCY_DETAIL_INLINE Result<SimulatedDevice::Event> SimulatedDevice::create_event(Timing timing) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_event); !entered) { return entered.error(); }
     const Event event = events_.add();
@@ -262,7 +263,7 @@ inline Result<SimulatedDevice::Event> SimulatedDevice::create_event(Timing timin
     return event;
 }
 
-inline Status SimulatedDevice::destroy_event(Event event) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::destroy_event(Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_event); !entered) { return entered; }
     EventState* state = events_.find(event);
@@ -272,7 +273,7 @@ inline Status SimulatedDevice::destroy_event(Event event) {
     return {};
 }
 
-inline Status SimulatedDevice::record(Event event, Stream stream) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::record(Event event, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::record); !entered) { return entered; }
     EventState* state = events_.find(event);
@@ -299,7 +300,7 @@ inline Status SimulatedDevice::record(Event event, Stream stream) {
     return {};
 }
 
-inline Status SimulatedDevice::wait(Stream stream, Event event) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::wait); !entered) { return entered; }
     EventState* state = events_.find(event);
@@ -345,7 +346,7 @@ inline Status SimulatedDevice::wait(Stream stream, Event event) {
     return {};
 }
 
-inline Result<bool> SimulatedDevice::is_complete(Event event) {
+RESIDENCY_DETAIL_INLINE Result<bool> SimulatedDevice::is_complete(Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::is_complete); !entered) { return entered.error(); }
     EventState* state = events_.find(event);
@@ -359,7 +360,7 @@ inline Result<bool> SimulatedDevice::is_complete(Event event) {
     return true;
 }
 
-inline Status SimulatedDevice::synchronize(Event event) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::synchronize(Event event) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_event); !entered) { return entered; }
     EventState* state = events_.find(event);
@@ -375,7 +376,7 @@ inline Status SimulatedDevice::synchronize(Event event) {
     return status;
 }
 
-inline Status SimulatedDevice::synchronize(Stream stream) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::synchronize(Stream stream) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_stream); !entered) { return entered; }
     const std::uint32_t number = find(stream);
@@ -391,7 +392,7 @@ inline Status SimulatedDevice::synchronize(Stream stream) {
     return status;
 }
 
-inline Status SimulatedDevice::synchronize() {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::synchronize() {
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_device); !entered) { return entered; }
     if (!captures_.empty()) {
@@ -402,7 +403,7 @@ inline Status SimulatedDevice::synchronize() {
     return drain(lock, CallKind::synchronize_device);
 }
 
-inline Result<std::chrono::nanoseconds> SimulatedDevice::elapsed(Event from, Event to) {
+RESIDENCY_DETAIL_INLINE Result<std::chrono::nanoseconds> SimulatedDevice::elapsed(Event from, Event to) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::elapsed); !entered) { return entered.error(); }
     const EventState* begin = events_.find(from);
@@ -417,12 +418,12 @@ inline Result<std::chrono::nanoseconds> SimulatedDevice::elapsed(Event from, Eve
     return std::chrono::nanoseconds{end->marker->time - begin->marker->time};
 }
 
-inline std::chrono::nanoseconds SimulatedDevice::host_time() const {
+RESIDENCY_DETAIL_INLINE std::chrono::nanoseconds SimulatedDevice::host_time() const {
     const Lock lock = guard();
     return std::chrono::nanoseconds{host_now_};
 }
 
-inline void SimulatedDevice::spend(std::chrono::nanoseconds duration) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::spend(std::chrono::nanoseconds duration) {
     const Lock lock = guard();
     host_now_ += duration.count();
     engine_.advance_to(host_now_);
@@ -430,7 +431,7 @@ inline void SimulatedDevice::spend(std::chrono::nanoseconds duration) {
 
 // ---- Work
 
-inline SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64_t bytes) {
     if (const AddressMap::Entry* entry = map_.find(at); entry != nullptr) {
         const bool inside = bytes <= entry->end - reinterpret_cast<std::uintptr_t>(at);
         if (!inside && !map_.holds(at, bytes)) { return Where::dead; }
@@ -439,8 +440,8 @@ inline SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64
     return device_space_.owns(at) || host_space_.owns(at) ? Where::dead : Where::pageable;
 }
 
-inline std::int64_t SimulatedDevice::copy_duration(OperationKind kind, bool pageable, std::uint64_t bytes,
-                                                   bool node) const {
+RESIDENCY_DETAIL_INLINE std::int64_t SimulatedDevice::copy_duration(OperationKind kind, bool pageable,
+                                                                    std::uint64_t bytes, bool node) const {
     const LinkModel& link = config_.link;
     double rate = link.on_device_bytes_per_second;
     if (kind == OperationKind::copy_to_device) { rate = link.to_device_bytes_per_second; }
@@ -450,8 +451,8 @@ inline std::int64_t SimulatedDevice::copy_duration(OperationKind kind, bool page
            std::llround(static_cast<double>(bytes) / rate * 1e9);
 }
 
-inline void SimulatedDevice::enqueue_copies(std::uint32_t number, OperationKind kind, std::int64_t duration,
-                                            std::span<const Copy> copies) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::enqueue_copies(std::uint32_t number, OperationKind kind,
+                                                             std::int64_t duration, std::span<const Copy> copies) {
     Operation* operation = begin(number, kind, label_of(kind));
     operation->copies.assign(copies.begin(), copies.end());
     operation->duration = duration;
@@ -471,8 +472,8 @@ inline void SimulatedDevice::enqueue_copies(std::uint32_t number, OperationKind 
     engine_.append(operation);
 }
 
-inline void SimulatedDevice::enqueue_fill(std::uint32_t number, std::byte* at, std::byte value, std::uint64_t bytes,
-                                          std::int64_t duration) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::enqueue_fill(std::uint32_t number, std::byte* at, std::byte value,
+                                                           std::uint64_t bytes, std::int64_t duration) {
     Operation* operation = begin(number, OperationKind::fill, label_of(OperationKind::fill));
     operation->fill_at = at;
     operation->fill_value = value;
@@ -483,7 +484,7 @@ inline void SimulatedDevice::enqueue_fill(std::uint32_t number, std::byte* at, s
     engine_.append(operation);
 }
 
-inline void SimulatedDevice::enqueue_kernel(Operation* operation) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::enqueue_kernel(Operation* operation) {
     const Access access = access_of(*operation);
     const simulation::VectorClock& clock = engine_.stream(operation->stream).clock;
     const auto never = [](const Access&) noexcept { return false; };
@@ -498,7 +499,7 @@ inline void SimulatedDevice::enqueue_kernel(Operation* operation) {
     engine_.append(operation);
 }
 
-inline Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::copy,
                                config_.copy_cost + config_.copy_piece_cost * static_cast<std::int64_t>(copies.size()));
@@ -559,7 +560,7 @@ inline Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream)
     return status;
 }
 
-inline Status SimulatedDevice::fill(void* at, std::byte value, std::uint64_t bytes, Stream stream) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::fill(void* at, std::byte value, std::uint64_t bytes, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::fill, config_.copy_cost); !entered) { return entered; }
     const std::uint32_t number = find(stream);
@@ -586,7 +587,7 @@ inline Status SimulatedDevice::fill(void* at, std::byte value, std::uint64_t byt
     return {};
 }
 
-inline Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::launch_kernel, config_.launch_cost); !entered) { return entered; }
     const std::uint32_t number = find(stream);
@@ -621,7 +622,7 @@ inline Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
     return {};
 }
 
-inline Status SimulatedDevice::host_access(const void* at, std::uint64_t bytes, bool write) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::host_access(const void* at, std::uint64_t bytes, bool write) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::host_access); !entered) { return entered; }
     if (bytes == 0) { return {}; }
@@ -645,7 +646,7 @@ inline Status SimulatedDevice::host_access(const void* at, std::uint64_t bytes, 
 
 // ---- Memory
 
-inline bool SimulatedDevice::take_bytes(std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE bool SimulatedDevice::take_bytes(std::uint64_t bytes) {
     reap_pools();
     if (bytes > config_.memory_bytes - used_bytes_) { return false; }
     used_bytes_ += bytes;
@@ -653,8 +654,8 @@ inline bool SimulatedDevice::take_bytes(std::uint64_t bytes) {
     return true;
 }
 
-inline std::byte* SimulatedDevice::new_memory(std::uint64_t bytes, Content content, const Access& access,
-                                              std::uint32_t& region) {
+RESIDENCY_DETAIL_INLINE std::byte* SimulatedDevice::new_memory(std::uint64_t bytes, Content content,
+                                                               const Access& access, std::uint32_t& region) {
     std::byte* at = device_space_.reserve(bytes, AddressSpace::page_bytes());
     if (at == nullptr) { return nullptr; }
     if (config_.real_bytes) {
@@ -670,13 +671,13 @@ inline std::byte* SimulatedDevice::new_memory(std::uint64_t bytes, Content conte
     return at;
 }
 
-inline void SimulatedDevice::drop_memory(std::byte* at, std::uint64_t bytes, std::uint32_t region) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::drop_memory(std::byte* at, std::uint64_t bytes, std::uint32_t region) {
     map_.erase(at, bytes);
     checker_.remove_region(region);
     device_space_.give_back(at, bytes);
 }
 
-inline Result<void*> SimulatedDevice::allocate(std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Result<void*> SimulatedDevice::allocate(std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::allocate); !entered) { return entered.error(); }
     if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::allocate, "zero bytes"); }
@@ -694,7 +695,7 @@ inline Result<void*> SimulatedDevice::allocate(std::uint64_t bytes) {
     return static_cast<void*>(at);
 }
 
-inline Status SimulatedDevice::deallocate(void* at) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::deallocate(void* at) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::deallocate); !entered) { return entered; }
     if (at == nullptr) { return {}; }
@@ -714,16 +715,16 @@ inline Status SimulatedDevice::deallocate(void* at) {
     return {};
 }
 
-inline SimulatedDevice::MemoryPool* SimulatedDevice::find(Pool pool) noexcept {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::MemoryPool* SimulatedDevice::find(Pool pool) noexcept {
     MemoryPool* state = pools_.find(pool);
     return state != nullptr && !state->destroyed ? state : nullptr;
 }
 
-inline void SimulatedDevice::settle(MemoryPool& pool) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::settle(MemoryPool& pool) {
     pool.settle([&](Marker* marker) { engine_.release(marker); });
 }
 
-inline void SimulatedDevice::trim_settled(MemoryPool& pool) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::trim_settled(MemoryPool& pool) {
     std::erase_if(pool.segments, [&](const MemoryPool::Segment& segment) {
         if (!MemoryPool::is_unused(segment)) { return false; }
         pool.held_bytes -= segment.bytes;
@@ -733,7 +734,7 @@ inline void SimulatedDevice::trim_settled(MemoryPool& pool) {
     });
 }
 
-inline void SimulatedDevice::reap_pools() {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::reap_pools() {
     if (dying_pools_ == 0) { return; }
     std::vector<Pool> empty;
     pools_.for_each_handle([&](Pool handle, MemoryPool& pool) {
@@ -748,7 +749,7 @@ inline void SimulatedDevice::reap_pools() {
     }
 }
 
-inline bool SimulatedDevice::grow(MemoryPool& pool, std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE bool SimulatedDevice::grow(MemoryPool& pool, std::uint64_t bytes) {
     const std::uint64_t segment_bytes = AddressSpace::round_up(bytes, config_.pool_granularity);
     if (segment_bytes > pool.cap_bytes - pool.held_bytes || !take_bytes(segment_bytes)) { return false; }
     MemoryPool::Segment segment;
@@ -765,7 +766,7 @@ inline bool SimulatedDevice::grow(MemoryPool& pool, std::uint64_t bytes) {
     return true;
 }
 
-inline Result<SimulatedDevice::Pool> SimulatedDevice::create_pool(std::uint64_t cap_bytes) {
+RESIDENCY_DETAIL_INLINE Result<SimulatedDevice::Pool> SimulatedDevice::create_pool(std::uint64_t cap_bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_pool); !entered) { return entered.error(); }
     if (cap_bytes == 0 || cap_bytes % config_.pool_granularity != 0) {
@@ -780,7 +781,7 @@ inline Result<SimulatedDevice::Pool> SimulatedDevice::create_pool(std::uint64_t 
     return pool;
 }
 
-inline Status SimulatedDevice::destroy_pool(Pool pool) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::destroy_pool(Pool pool) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_pool); !entered) { return entered; }
     MemoryPool* state = find(pool);
@@ -795,7 +796,7 @@ inline Status SimulatedDevice::destroy_pool(Pool pool) {
     return {};
 }
 
-inline Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_t bytes, Stream stream) {
+RESIDENCY_DETAIL_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_t bytes, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::pool_allocate); !entered) { return entered.error(); }
     MemoryPool* state = find(pool);
@@ -844,7 +845,7 @@ inline Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_t bytes, S
     return static_cast<void*>(at);
 }
 
-inline Status SimulatedDevice::deallocate(Pool pool, void* at, Stream stream) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::deallocate(Pool pool, void* at, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::pool_deallocate); !entered) { return entered; }
     MemoryPool* state = find(pool);
@@ -877,7 +878,7 @@ inline Status SimulatedDevice::deallocate(Pool pool, void* at, Stream stream) {
     return {};
 }
 
-inline Result<std::uint64_t> SimulatedDevice::held_bytes(Pool pool) {
+RESIDENCY_DETAIL_INLINE Result<std::uint64_t> SimulatedDevice::held_bytes(Pool pool) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::held_bytes); !entered) { return entered.error(); }
     const MemoryPool* state = find(pool);
@@ -885,7 +886,7 @@ inline Result<std::uint64_t> SimulatedDevice::held_bytes(Pool pool) {
     return state->held_bytes;
 }
 
-inline Status SimulatedDevice::trim(Pool pool) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::trim(Pool pool) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::trim); !entered) { return entered; }
     MemoryPool* state = find(pool);
@@ -895,14 +896,14 @@ inline Status SimulatedDevice::trim(Pool pool) {
     return {};
 }
 
-inline Result<MemoryInfo> SimulatedDevice::memory() {
+RESIDENCY_DETAIL_INLINE Result<MemoryInfo> SimulatedDevice::memory() {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::memory); !entered) { return entered.error(); }
     reap_pools();
     return MemoryInfo{config_.memory_bytes - used_bytes_, config_.memory_bytes};
 }
 
-inline Status SimulatedDevice::add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only) {
     const Access access = host_acts(OperationKind::host_memory, simulation::name(OperationKind::host_memory));
     const std::uint32_t region = checker_.add_region(bytes, Content::written, access);
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
@@ -911,7 +912,7 @@ inline Status SimulatedDevice::add_pinned(std::byte* at, std::uint64_t bytes, bo
     return {};
 }
 
-inline Status SimulatedDevice::release_pinned(void* at, bool pinned_only, CallKind call) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::release_pinned(void* at, bool pinned_only, CallKind call) {
     const auto found = std::find_if(pinned_.begin(), pinned_.end(), [&](const Allocation& allocation) {
         return allocation.at == at && allocation.pinned_only == pinned_only;
     });
@@ -933,7 +934,7 @@ inline Status SimulatedDevice::release_pinned(void* at, bool pinned_only, CallKi
     return {};
 }
 
-inline Result<void*> SimulatedDevice::allocate_host(std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Result<void*> SimulatedDevice::allocate_host(std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::allocate_host); !entered) { return entered.error(); }
     if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::allocate_host, "zero bytes"); }
@@ -949,14 +950,14 @@ inline Result<void*> SimulatedDevice::allocate_host(std::uint64_t bytes) {
     return static_cast<void*>(at);
 }
 
-inline Status SimulatedDevice::deallocate_host(void* at) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::deallocate_host(void* at) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::deallocate_host); !entered) { return entered; }
     if (at == nullptr) { return {}; }
     return release_pinned(at, false, CallKind::deallocate_host);
 }
 
-inline Status SimulatedDevice::pin(void* at, std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::pin(void* at, std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::pin); !entered) { return entered; }
     if (at == nullptr || bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::pin, "no bytes to pin"); }
@@ -967,13 +968,13 @@ inline Status SimulatedDevice::pin(void* at, std::uint64_t bytes) {
     return add_pinned(static_cast<std::byte*>(at), bytes, true);
 }
 
-inline Status SimulatedDevice::unpin(void* at) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::unpin(void* at) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::unpin); !entered) { return entered; }
     return release_pinned(at, true, CallKind::unpin);
 }
 
-inline Result<const void*> SimulatedDevice::device_view(const void* at) {
+RESIDENCY_DETAIL_INLINE Result<const void*> SimulatedDevice::device_view(const void* at) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::device_view); !entered) { return entered.error(); }
     const AddressMap::Entry* entry = map_.find(at);
@@ -985,12 +986,12 @@ inline Result<const void*> SimulatedDevice::device_view(const void* at) {
 
 // ---- Virtual memory
 
-inline SimulatedDevice::ChunkState* SimulatedDevice::find(Chunk chunk) noexcept {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::ChunkState* SimulatedDevice::find(Chunk chunk) noexcept {
     ChunkState* state = chunks_.find(chunk);
     return state != nullptr && !state->destroyed ? state : nullptr;
 }
 
-inline Result<void*> SimulatedDevice::reserve(std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Result<void*> SimulatedDevice::reserve(std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::reserve); !entered) { return entered.error(); }
     if (bytes == 0 || bytes % config_.chunk_granularity != 0) {
@@ -1005,7 +1006,7 @@ inline Result<void*> SimulatedDevice::reserve(std::uint64_t bytes) {
     return static_cast<void*>(at);
 }
 
-inline Status SimulatedDevice::release(void* at, std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::release(void* at, std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::release); !entered) { return entered; }
     const auto found = std::find_if(reservations_.begin(), reservations_.end(),
@@ -1021,7 +1022,7 @@ inline Status SimulatedDevice::release(void* at, std::uint64_t bytes) {
     return {};
 }
 
-inline Result<SimulatedDevice::Chunk> SimulatedDevice::create_chunk(std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Result<SimulatedDevice::Chunk> SimulatedDevice::create_chunk(std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_chunk); !entered) { return entered.error(); }
     if (bytes == 0 || bytes % config_.chunk_granularity != 0) {
@@ -1040,14 +1041,14 @@ inline Result<SimulatedDevice::Chunk> SimulatedDevice::create_chunk(std::uint64_
     return chunk;
 }
 
-inline void SimulatedDevice::forget_chunk(Chunk handle, ChunkState& chunk) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::forget_chunk(Chunk handle, ChunkState& chunk) {
     checker_.remove_region(chunk.region);
     if (config_.real_bytes) { device_space_.destroy(chunk.offset, chunk.bytes); }
     used_bytes_ -= chunk.bytes;
     chunks_.remove(handle);
 }
 
-inline Status SimulatedDevice::destroy_chunk(Chunk chunk) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::destroy_chunk(Chunk chunk) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_chunk); !entered) { return entered; }
     ChunkState* state = find(chunk);
@@ -1057,7 +1058,7 @@ inline Status SimulatedDevice::destroy_chunk(Chunk chunk) {
     return {};
 }
 
-inline Status SimulatedDevice::map(std::span<const Mapping<Chunk>> mappings, std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> mappings, std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::map); !entered) { return entered; }
     if (!captures_.empty()) {
@@ -1104,7 +1105,7 @@ inline Status SimulatedDevice::map(std::span<const Mapping<Chunk>> mappings, std
     return {};
 }
 
-inline Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::unmap); !entered) { return entered; }
     if (!captures_.empty()) {
@@ -1138,28 +1139,28 @@ inline Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
 
 // ---- Captures
 
-inline SimulatedDevice::CaptureState* SimulatedDevice::find_capture(std::uint32_t capture) {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::CaptureState* SimulatedDevice::find_capture(std::uint32_t capture) {
     for (const auto& state : captures_) {
         if (state->number == capture) { return state.get(); }
     }
     return nullptr;
 }
 
-inline SimulatedDevice::CaptureState* SimulatedDevice::capture_of(std::uint32_t number) {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::CaptureState* SimulatedDevice::capture_of(std::uint32_t number) {
     const std::uint32_t capture = engine_.stream(number).capture;
     return capture == 0 ? nullptr : find_capture(capture);
 }
 
-inline void SimulatedDevice::invalidate(CaptureState& capture, std::string why) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::invalidate(CaptureState& capture, std::string why) {
     if (capture.invalid.empty()) { capture.invalid = std::move(why); }
 }
 
-inline Status SimulatedDevice::check_valid(const CaptureState& capture, CallKind call) const {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::check_valid(const CaptureState& capture, CallKind call) const {
     if (capture.invalid.empty()) { return {}; }
     return failure(ErrorKind::wrong_state, call, "the capture is invalid: " + capture.invalid);
 }
 
-inline void SimulatedDevice::join_capture(CaptureState& capture, std::uint32_t number) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::join_capture(CaptureState& capture, std::uint32_t number) {
     StreamState& stream = engine_.stream(number);
     stream.capture = capture.number;
     stream.lane = static_cast<std::uint32_t>(capture.streams.size());
@@ -1168,8 +1169,8 @@ inline void SimulatedDevice::join_capture(CaptureState& capture, std::uint32_t n
     capture.positions.push_back(0);
 }
 
-inline SimulatedDevice::Command& SimulatedDevice::add_work(CaptureState& capture, std::uint32_t number,
-                                                           OperationKind kind, std::uint32_t label) {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::Command& SimulatedDevice::add_work(CaptureState& capture, std::uint32_t number,
+                                                                            OperationKind kind, std::uint32_t label) {
     const std::uint32_t lane = engine_.stream(number).lane;
     capture.clocks[lane].set(lane, ++capture.positions[lane]);
     Command& command = capture.commands.emplace_back();
@@ -1179,7 +1180,7 @@ inline SimulatedDevice::Command& SimulatedDevice::add_work(CaptureState& capture
     return command;
 }
 
-inline Result<bool> SimulatedDevice::is_capturing(Stream stream) {
+RESIDENCY_DETAIL_INLINE Result<bool> SimulatedDevice::is_capturing(Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::is_capturing); !entered) { return entered.error(); }
     const std::uint32_t number = find(stream);
@@ -1187,7 +1188,7 @@ inline Result<bool> SimulatedDevice::is_capturing(Stream stream) {
     return engine_.stream(number).capture != 0;
 }
 
-inline Status SimulatedDevice::begin_capture(Stream stream) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::begin_capture(Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::begin_capture); !entered) { return entered; }
     const std::uint32_t number = find(stream);
@@ -1204,7 +1205,7 @@ inline Status SimulatedDevice::begin_capture(Stream stream) {
     return {};
 }
 
-inline Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Stream stream) {
+RESIDENCY_DETAIL_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::end_capture); !entered) { return entered.error(); }
     const std::uint32_t number = find(stream);
@@ -1248,7 +1249,8 @@ inline Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Stream stream
     return graph;
 }
 
-inline Status SimulatedDevice::check_ranges(const simulation::GraphState& graph, std::uint32_t number) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::check_ranges(const simulation::GraphState& graph,
+                                                             std::uint32_t number) {
     for (const Command& command : graph.commands) {
         const auto check = [&](const void* at, std::uint64_t bytes, bool pageable_too) -> Status {
             if (bytes == 0) { return {}; }
@@ -1270,7 +1272,7 @@ inline Status SimulatedDevice::check_ranges(const simulation::GraphState& graph,
     return {};
 }
 
-inline Status SimulatedDevice::launch(Graph graph, Stream stream) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::launch_graph, config_.launch_cost); !entered) { return entered; }
     simulation::GraphState* state = graphs_.find(graph);
@@ -1325,7 +1327,7 @@ inline Status SimulatedDevice::launch(Graph graph, Stream stream) {
     return {};
 }
 
-inline Status SimulatedDevice::destroy_graph(Graph graph) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::destroy_graph(Graph graph) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_graph); !entered) { return entered; }
     simulation::GraphState* state = graphs_.find(graph);
@@ -1338,13 +1340,13 @@ inline Status SimulatedDevice::destroy_graph(Graph graph) {
 
 // ---- Flags
 
-inline Result<SimulatedDevice::Flag> SimulatedDevice::create_flag() {
+RESIDENCY_DETAIL_INLINE Result<SimulatedDevice::Flag> SimulatedDevice::create_flag() {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_flag); !entered) { return entered.error(); }
     return flags_.add();
 }
 
-inline Status SimulatedDevice::destroy_flag(Flag flag) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::destroy_flag(Flag flag) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_flag); !entered) { return entered; }
     const simulation::FlagState* state = flags_.find(flag);
@@ -1356,7 +1358,7 @@ inline Status SimulatedDevice::destroy_flag(Flag flag) {
     return {};
 }
 
-inline Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std::uint32_t value) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std::uint32_t value) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::wait_flag); !entered) { return entered; }
     simulation::FlagState* state = flags_.find(flag);
@@ -1374,7 +1376,7 @@ inline Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std::uint32_t
     return {};
 }
 
-inline Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t value) {
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t value) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::raise_flag); !entered) { return entered; }
     simulation::FlagState* state = flags_.find(flag);
@@ -1388,67 +1390,67 @@ inline Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t value) {
 
 // ---- What only a simulated device has
 
-inline std::vector<SimulatedDevice::Report> SimulatedDevice::reports() const {
+RESIDENCY_DETAIL_INLINE std::vector<SimulatedDevice::Report> SimulatedDevice::reports() const {
     const Lock lock = guard();
     return checker_.reports();
 }
 
-inline std::uint64_t SimulatedDevice::report_count() const {
+RESIDENCY_DETAIL_INLINE std::uint64_t SimulatedDevice::report_count() const {
     const Lock lock = guard();
     return checker_.count();
 }
 
-inline void SimulatedDevice::clear_reports() {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::clear_reports() {
     const Lock lock = guard();
     checker_.clear_reports();
 }
 
-inline void SimulatedDevice::on_report(std::function<void(const Report&)> handler) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::on_report(std::function<void(const Report&)> handler) {
     const Lock lock = guard();
     checker_.on_report = std::move(handler);
 }
 
-inline void SimulatedDevice::observe(std::function<void(const ExecutedOperation&)> observer) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::observe(std::function<void(const ExecutedOperation&)> observer) {
     const Lock lock = guard();
     engine_.observer = std::move(observer);
 }
 
-inline void SimulatedDevice::fail(CallKind kind, std::uint64_t nth, ErrorKind error) {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::fail(CallKind kind, std::uint64_t nth, ErrorKind error) {
     RESIDENCY_ASSERT(nth > 0, "the next call is number 1");
     const Lock lock = guard();
     failures_.push_back({kind, nth, error});
 }
 
-inline void SimulatedDevice::clear_failures() {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::clear_failures() {
     const Lock lock = guard();
     failures_.clear();
 }
 
-inline void SimulatedDevice::lose_device() {
+RESIDENCY_DETAIL_INLINE void SimulatedDevice::lose_device() {
     const Lock lock = guard();
     lost_ = true;
     changed_.notify_all();
 }
 
-inline SimulatedDevice::Statistics SimulatedDevice::statistics() const {
+RESIDENCY_DETAIL_INLINE SimulatedDevice::Statistics SimulatedDevice::statistics() const {
     const Lock lock = guard();
     Statistics result = statistics_;
     result.operations = engine_.executed();
     return result;
 }
 
-inline std::uint64_t SimulatedDevice::peak_used_bytes() const {
+RESIDENCY_DETAIL_INLINE std::uint64_t SimulatedDevice::peak_used_bytes() const {
     const Lock lock = guard();
     return peak_bytes_;
 }
 
-inline std::uint64_t SimulatedDevice::peak_held_bytes(Pool pool) const {
+RESIDENCY_DETAIL_INLINE std::uint64_t SimulatedDevice::peak_held_bytes(Pool pool) const {
     const Lock lock = guard();
     const MemoryPool* state = pools_.find(pool);
     return state == nullptr ? 0 : state->peak_bytes;
 }
 
-inline std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() const {
+RESIDENCY_DETAIL_INLINE std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() const {
     const Lock lock = guard();
     std::vector<Leak> result;
     for (std::uint32_t number = first_stream + 1; number < engine_.stream_count(); ++number) {

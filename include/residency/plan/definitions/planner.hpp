@@ -1,0 +1,386 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/plan/aggressive.hpp"
+#include "residency/plan/arena.hpp"
+#include "residency/plan/bounds.hpp"
+#include "residency/plan/draft.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/interval_ring.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/planner.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/simulate.hpp"
+#include "residency/plan/token_ring.hpp"
+
+namespace residency::inline RESIDENCY_ABI::plan {
+
+RESIDENCY_DETAIL_INLINE Status validate(const Problem& problem) {
+    const auto bad = [](std::string what) { return Status{Error{ErrorKind::invalid_argument, std::move(what)}}; };
+    const auto number = [](auto x) { return std::to_string(x); };
+    if (!(problem.link.bytes_per_second > 0) || !std::isfinite(problem.link.bytes_per_second)) {
+        return bad("link: bytes_per_second must be positive");
+    }
+    for (const auto& [name, latency] : {std::pair{"latency_seconds", problem.link.latency_seconds},
+                                        {"node_latency_seconds", problem.link.node_latency_seconds}}) {
+        if (!(latency >= 0) || !std::isfinite(latency)) {
+            return bad(std::string{"link: "} + name + " must not be negative");
+        }
+    }
+    if (problem.chunk_bytes == 0 || (problem.chunk_bytes & (problem.chunk_bytes - 1)) != 0) {
+        return bad("chunk_bytes is " + number(problem.chunk_bytes) + ", it must be a power of two");
+    }
+    if (problem.alignment_bytes == 0 || (problem.alignment_bytes & (problem.alignment_bytes - 1)) != 0) {
+        return bad("alignment_bytes is " + number(problem.alignment_bytes) + ", it must be a power of two");
+    }
+    if (problem.storage_bytes.size() >= none) { return bad("too many storages"); }
+    if (problem.steps() == 0) { return bad("the schedule has no steps"); }
+    std::uint64_t total = 0;
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        const std::uint64_t b = problem.storage_bytes[s];
+        if (b > (1ULL << 56) || total > (1ULL << 56)) {
+            return bad("storage " + number(s) + ": more than 2^56 bytes in all");
+        }
+        total += b + problem.alignment_bytes + problem.chunk_bytes;
+    }
+    if (total / problem.chunk_bytes >= (1ULL << 31)) { return bad("more than 2^31 chunks"); }
+    if (problem.step_offsets.front() != 0 || problem.step_offsets.back() != problem.step_storages.size()) {
+        return bad("step_offsets do not cover step_storages");
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        if (problem.step_offsets[i] > problem.step_offsets[i + 1]) {
+            return bad("step " + number(i) + ": step_offsets decrease");
+        }
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (s >= problem.storages()) {
+                return bad("step " + number(i) + " reads storage " + number(s) + " of " + number(problem.storages()));
+            }
+        }
+    }
+    if (!problem.compute_seconds.empty() && problem.compute_seconds.size() != problem.steps()) {
+        return bad(number(problem.compute_seconds.size()) + " step times for " + number(problem.steps()) + " steps");
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        if (!(problem.compute(i) >= 0) || !std::isfinite(problem.compute(i))) {
+            return bad("step " + number(i) + ": compute_seconds must not be negative");
+        }
+    }
+    for (const std::uint32_t s : problem.pinned) {
+        if (s >= problem.storages()) { return bad("pinned storage " + number(s) + " does not exist"); }
+    }
+    if (!problem.image_offsets.empty()) {
+        if (problem.image_offsets.size() != problem.storages()) { return bad("image_offsets: one a storage"); }
+        std::vector<std::uint32_t> order;
+        for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+            if (problem.image_offsets[s] > (1ULL << 56) ||
+                (problem.image_offsets[s] + problem.storage_bytes[s]) / problem.chunk_bytes >= (1ULL << 31)) {
+                return bad("storage " + number(s) + ": image offset too large");
+            }
+            if (problem.storage_bytes[s] != 0) { order.push_back(s); }
+        }
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return problem.image_offsets[a] < problem.image_offsets[b];
+        });
+        for (std::size_t k = 1; k < order.size(); ++k) {
+            if (problem.image_offsets[order[k - 1]] + problem.storage_bytes[order[k - 1]] >
+                problem.image_offsets[order[k]]) {
+                return bad("storages " + number(order[k - 1]) + " and " + number(order[k]) + " overlap in the image");
+            }
+        }
+    }
+    return {};
+}
+
+namespace detail {
+
+// Cells that stay: kept ones, and those read at steps apart, most uses first, as many as leave a ring that works.
+inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const Image& image, std::uint64_t budget) {
+    const std::uint32_t n = problem.steps();
+    std::vector<bool> kept(image.cells.size());
+    std::vector<std::uint32_t> apart;
+    for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
+        const Cell& cell = image.cells[c];
+        kept[c] = cell.keep;
+        if (!cell.keep && cell.last - cell.first > 2) { apart.push_back(c); }
+    }
+    if (apart.empty()) { return {kept}; }
+    std::vector<std::uint32_t> reads(problem.storages(), 0), uses(image.cells.size(), 0);
+    for (const std::uint32_t s : problem.step_storages) { ++reads[s]; }
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (problem.storage_bytes[s] == 0) { continue; }
+        const auto begin = static_cast<std::uint32_t>(image.offsets[s] / image.chunk_bytes);
+        auto cell = std::upper_bound(image.cells.begin(), image.cells.end(), begin,
+                                     [](std::uint32_t x, const Cell& y) { return x < y.chunk_end; });
+        for (; cell != image.cells.end() &&
+               cell->chunk_begin * image.chunk_bytes < image.offsets[s] + problem.storage_bytes[s];
+             ++cell) {
+            auto& u = uses[static_cast<std::size_t>(cell - image.cells.begin())];
+            u = (std::max)(u, reads[s]);
+        }
+    }
+    std::sort(apart.begin(), apart.end(), [&](std::uint32_t a, std::uint32_t b) {
+        if (uses[a] != uses[b]) { return uses[a] > uses[b]; }
+        const Cell &x = image.cells[a], &y = image.cells[b];
+        return x.last - x.first != y.last - y.first ? x.last - x.first > y.last - y.first : a < b;
+    });
+    const auto with = [&](std::size_t count) {
+        std::vector<bool> hold = kept;
+        for (std::size_t k = 0; k < count; ++k) { hold[apart[k]] = true; }
+        return hold;
+    };
+    const auto works = [&](std::size_t count) {
+        Image rest = image;
+        for (std::size_t k = 0; k < count; ++k) { rest.cells[apart[k]].keep = true; }
+        return floor_chunks(rest, n).chunks <= budget;
+    };
+    std::size_t low = 0, high = apart.size();
+    while (low < high) {
+        const std::size_t middle = (low + high + 1) / 2;
+        if (works(middle)) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    std::vector<std::vector<bool>> choices{with(low)};
+    if (low < apart.size()) {
+        for (const std::size_t count : {low * 3 / 4, low / 2, std::size_t{0}}) {
+            if (count < low) { choices.push_back(with(count)); }
+        }
+    }
+    return choices;
+}
+
+// The cut of a captured plan, and what the plan takes.
+inline void settle(PlanData& data, const Problem& problem) {
+    if (data.captured && data.cyclic) {
+        const Timeline line = timeline(data, problem.link, problem.compute_seconds);
+        TimelineSolver solver;
+        double least = 0;
+        for (std::uint32_t cut = 0; cut <= data.calls.size() && cut <= 16; ++cut) {
+            if (cut > 0 && data.calls[cut - 1].wait.exists() && data.calls[cut - 1].wait.pass == 0) { break; }
+            const double seconds = solver.captured(line, cut);
+            if (cut == 0 || seconds < least) {
+                least = seconds;
+                data.cut = cut;
+            }
+        }
+    }
+    data.predicted_seconds = simulate(data, problem.link, problem.compute_seconds);
+}
+
+// Faster, or as fast with fewer bytes.
+inline bool is_better(const PlanData& a, const PlanData& b) {
+    if (std::abs(a.predicted_seconds - b.predicted_seconds) > 1e-9 * b.predicted_seconds) {
+        return a.predicted_seconds < b.predicted_seconds;
+    }
+    return a.bytes_per_pass < b.bytes_per_pass;
+}
+
+// The best cyclic plan over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image).
+inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                            const Options& options, double target_seconds) {
+    PlanData best;
+    if (image.filled_chunks() <= budget) {
+        best = assemble(problem, image, {}, options.captured);
+        best.predicted_seconds = total_compute(problem);
+        return best;
+    }
+    bool found = false;
+    const auto consider = [&](const Draft& draft) {
+        PlanData data = assemble(problem, image, draft, options.captured);
+        settle(data, problem);
+        if (!found || is_better(data, best)) { best = std::move(data); }
+        found = true;
+    };
+    const auto choices = hold_choices(problem, image, budget);
+    for (const std::vector<bool>& hold : choices) {
+        TokenRing ring{
+            problem, image, hold, budget, {options.captured, options.effort == Effort::full, target_seconds}};
+        if (ring.deficit() == 0) { continue; }
+        RingSolution solution = ring.search();
+        if (solution.found) { consider(ring.draft(solution)); }
+        if (!solution.found || budget <= 2 * floor) {
+            std::uint64_t held = 0;
+            for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
+            Draft draft;
+            if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), draft)) { consider(draft); }
+        }
+    }
+    return best;
+}
+
+// One pass in the order that is known, from what is there at the start.
+inline Result<PlanData> one_shot_plan(const Problem& problem, const Image& image, std::uint64_t budget,
+                                      const Options& options) {
+    const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
+    Aggressive planner{problem, image, budget};
+    Aggressive::Config config;
+    config.latency_seconds = latency;
+    config.fixed_slots = options.fixed_slots;
+    const std::uint64_t total = image.filled_chunks();
+    const double missing = total > budget ? static_cast<double>(total - budget) : 1.0;
+    const double piece =
+        std::sqrt(latency * problem.link.bytes_per_second / static_cast<double>(image.chunk_bytes) * missing / 2);
+    std::vector<std::uint32_t> pieces{1, 4};
+    const bool full = options.effort == Effort::full && image.cells.size() + problem.step_storages.size() < 20000;
+    for (const double factor : {0.5, 1.0, 2.0}) {
+        pieces.push_back(static_cast<std::uint32_t>(std::clamp(piece * factor, 1.0, 1e6)));
+    }
+    if (!full) { pieces = {pieces[3]}; }
+    std::sort(pieces.begin(), pieces.end());
+    pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
+    PlanData best;
+    bool found = false;
+    Draft draft;
+    const auto attempt = [&] {
+        PlanData data;
+        if (!planner.run(config, options.start, draft)) { return data; }
+        data = assemble(problem, image, draft, options.captured);
+        data.predicted_seconds = simulate(data, problem.link, problem.compute_seconds);
+        return data;
+    };
+    std::uint32_t best_piece = 1;
+    for (const std::uint32_t p : pieces) {
+        config.piece_chunks = p;
+        PlanData data = attempt();
+        if (data.steps == 0) { continue; }
+        if (!found || data.predicted_seconds < best.predicted_seconds) {
+            best = std::move(data);
+            best_piece = p;
+        }
+        found = true;
+    }
+    if (!found) {
+        return Error{ErrorKind::budget, "the budget does not hold what is needed from first to last use",
+                     BudgetNumbers{}};
+    }
+    // The smallest look-ahead that is as fast: the fewest bytes.
+    config.piece_chunks = best_piece;
+    const double limit = best.predicted_seconds * 1.002;
+    for (std::uint32_t cap = 1; cap < problem.steps(); cap *= full ? 2 : 8) {
+        config.look_ahead = cap;
+        PlanData data = attempt();
+        if (data.steps != 0 && data.predicted_seconds <= limit) {
+            if (data.bytes_per_pass < best.bytes_per_pass || data.predicted_seconds < best.predicted_seconds) {
+                best = std::move(data);
+            }
+            break;
+        }
+    }
+    return best;
+}
+
+// What is below the floor is refused.
+inline Error below_floor(std::uint64_t budget_bytes, std::uint64_t floor_bytes, std::uint32_t step) {
+    return Error{ErrorKind::budget,
+                 "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " +
+                     std::to_string(floor_bytes) + " bytes" +
+                     (step == none ? std::string{} : ", which step " + std::to_string(step) + " sets"),
+                 BudgetNumbers{floor_bytes, budget_bytes, 0, floor_bytes, step}};
+}
+
+// What a plan says of its budget, without a plan.
+inline PlanData bounds_at(const Problem& problem, std::uint64_t budget_bytes, const Options& options) {
+    PlanData data;
+    data.budget_bytes = budget_bytes;
+    data.usual_bound_seconds = usual_bound(problem, budget_bytes);
+    data.bound_seconds = (std::max)(data.usual_bound_seconds,
+                                    exact_bound(problem, budget_bytes, options.effort == Effort::full ? 2000 : 200));
+    const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
+    data.latency_floor_seconds = problem.cyclic ? latency_floor(problem, budget_bytes, latency) : data.bound_seconds;
+    return data;
+}
+inline void keep_bounds(PlanData& data, const PlanData& bounds) {
+    data.budget_bytes = bounds.budget_bytes;
+    data.usual_bound_seconds = bounds.usual_bound_seconds;
+    data.bound_seconds = bounds.bound_seconds;
+    data.latency_floor_seconds = bounds.latency_floor_seconds;
+}
+
+inline Result<PlanData> chunks_plan(const Problem& problem, const Options& options) {
+    const std::uint64_t g = problem.chunk_bytes;
+    const std::vector<Image> images = candidate_images(problem);
+    std::vector<FloorChunks> floors;
+    for (const Image& image : images) {
+        const bool anywhere = !problem.cyclic && !options.fixed_slots;
+        floors.push_back(anywhere ? Aggressive{problem, image, 0}.floor() : floor_chunks(image, problem.steps()));
+    }
+    const FloorChunks floor =
+        *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
+    const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
+    const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
+    if (budget < floor.chunks) { return below_floor(budget_bytes, floor.chunks * g, floor.step); }
+    if (!options.start.empty() &&
+        (problem.cyclic || problem.image_offsets.empty() || options.start.size() != images[0].chunks())) {
+        return Error{ErrorKind::invalid_argument,
+                     "a start needs a one-shot schedule, a given image and one entry a chunk"};
+    }
+    const auto deficit = [&](std::size_t k) {
+        return (std::max<std::int64_t>)(0, static_cast<std::int64_t>(images[k].filled_chunks()) -
+                                               static_cast<std::int64_t>(budget));
+    };
+    const PlanData bounds = bounds_at(problem, budget_bytes, options);
+    PlanData best;
+    bool found = false;
+    for (std::size_t k = 0; k < images.size(); ++k) {
+        // The aligned layout pays near the floor only, the packed one where the gaps of the grouped one matter.
+        if (budget < floors[k].chunks || (found && k == 1 && budget > floors[k].chunks * 5 / 4)) { continue; }
+        if (found && k == 2 && deficit(0) - deficit(2) <= deficit(0) / 50) { continue; }
+        PlanData data;
+        if (problem.cyclic) {
+            data = cyclic_plan(problem, images[k], budget, floors[k].chunks, options,
+                               (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds));
+        } else {
+            Result<PlanData> made = one_shot_plan(problem, images[k], budget, options);
+            if (!made) { return made.error(); }
+            data = std::move(made).value();
+        }
+        if (!found || is_better(data, best)) { best = std::move(data); }
+        found = true;
+    }
+    best.floor_bytes = floor.chunks * g;
+    keep_bounds(best, bounds);
+    return best;
+}
+
+inline Result<PlanData> arena_plan(const Problem& problem, const Options& options) {
+    const Image image = lay_out(problem, problem.image_offsets.empty() ? ImageOrder::aligned : ImageOrder::given);
+    ArenaPlanner planner{problem, image};
+    const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? planner.floor_bytes() : problem.budget_bytes;
+    if (budget_bytes < planner.floor_bytes()) {
+        return below_floor(budget_bytes, planner.floor_bytes(), planner.floor_step());
+    }
+    PlanData data = planner.plan(budget_bytes, options.captured, options.effort == Effort::full);
+    settle(data, problem);
+    data.floor_bytes = planner.floor_bytes();
+    keep_bounds(data, bounds_at(problem, budget_bytes, options));
+    return data;
+}
+
+}  // namespace detail
+
+RESIDENCY_DETAIL_INLINE Result<Plan> make_plan(const Problem& problem, const Options& options) {
+    if (Status status = validate(problem); !status) { return status.error(); }
+    Result<PlanData> made =
+        options.layout == Layout::arena ? detail::arena_plan(problem, options) : detail::chunks_plan(problem, options);
+    if (!made) { return made.error(); }
+    PlanData data = std::move(made).value();
+    data.catalog_hash = options.catalog_hash;
+    data.compute_seconds = total_compute(problem);
+    return Plan{std::move(data)};
+}
+
+}  // namespace residency::inline RESIDENCY_ABI::plan

@@ -1,0 +1,8 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What one file of a program includes that is compiled with RESIDENCY_SEPARATE=1, see config.hpp.
+#include "residency/device/simulation/simulated_calls.hpp"
+#include "residency/plan/definitions/check.hpp"
+#include "residency/plan/definitions/planner.hpp"
