@@ -27,12 +27,14 @@ class Reader {
 public:
     Reader(std::string path, const json& object) : path_{std::move(path)}, object_{object} {}
 
-    [[noreturn]] void refuse(ErrorKind kind, const std::string& what) const {
-        residency::throw_error({kind, path_ + ": " + what});
+    [[noreturn]] void refuse(const std::string& what) const {
+        residency::throw_error({ErrorKind::malformed,
+                                path_ + ": " + what + ": give the config.json that was published with the checkpoint"});
     }
     [[noreturn]] void refuse_value(const std::string& key, const json& value, const std::string& known) const {
-        refuse(ErrorKind::unsupported, "\"" + key + "\" is " + value.dump() + ", and this engine knows " + known +
-                                           " only: give a Llama-, Qwen2- or Qwen3-style checkpoint that has it so");
+        residency::throw_error({ErrorKind::unsupported,
+                                path_ + ": \"" + key + "\" is " + value.dump() + ", and this engine knows " + known +
+                                    " only: give a Llama-, Qwen2- or Qwen3-style checkpoint that has it so"});
     }
     /// Null where it is absent or null.
     [[nodiscard]] const json* find(const char* key) const {
@@ -43,7 +45,7 @@ public:
         const json* value = find(key);
         if (value == nullptr && otherwise) { return *otherwise; }
         if (value == nullptr || !value->is_number_unsigned() || *value == 0U || *value > 10'000'000U) {
-            refuse(ErrorKind::malformed, "\"" + std::string{key} + "\" is not a number from 1 to 10000000");
+            refuse("\"" + std::string{key} + "\" is not a number from 1 to 10000000");
         }
         return value->get<std::uint32_t>();
     }
@@ -52,16 +54,14 @@ public:
         if (value == nullptr && otherwise) { return *otherwise; }
         if (value == nullptr || !value->is_number() || !(value->get<double>() > 0) ||
             !std::isfinite(value->get<double>())) {
-            refuse(ErrorKind::malformed, "\"" + std::string{key} + "\" is not a positive number");
+            refuse("\"" + std::string{key} + "\" is not a positive number");
         }
         return value->get<double>();
     }
     [[nodiscard]] bool flag(const char* key, bool otherwise) const {
         const json* value = find(key);
         if (value == nullptr) { return otherwise; }
-        if (!value->is_boolean()) {
-            refuse(ErrorKind::malformed, "\"" + std::string{key} + "\" is neither true nor false");
-        }
+        if (!value->is_boolean()) { refuse("\"" + std::string{key} + "\" is neither true nor false"); }
         return value->get<bool>();
     }
     /// Absent, or this.
@@ -75,7 +75,7 @@ public:
         for (const char* key : {"rope_scaling", "rope_parameters"}) {
             const json* value = find(key);
             if (value == nullptr) { continue; }
-            if (!value->is_object()) { refuse(ErrorKind::malformed, "\"" + std::string{key} + "\" is not an object"); }
+            if (!value->is_object()) { refuse("\"" + std::string{key} + "\" is not an object"); }
             const Reader inside{path_ + ": " + key, *value};
             config.theta = inside.real("rope_theta", config.theta);
             const json* type = inside.find("rope_type");
@@ -89,7 +89,7 @@ public:
                 .original_places = inside.real("original_max_position_embeddings"),
             };
             if (scaling.high_frequency <= scaling.low_frequency) {
-                inside.refuse(ErrorKind::malformed, "\"high_freq_factor\" is not above \"low_freq_factor\"");
+                inside.refuse("\"high_freq_factor\" is not above \"low_freq_factor\"");
             }
             config.scaling = scaling;
         }
@@ -109,13 +109,11 @@ Config Config::read(const std::string& path) {
     const auto text = std::string_view{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     const json object = json::parse(text, nullptr, false);
     const Reader reader{path, object};
-    if (!object.is_object()) { reader.refuse(ErrorKind::malformed, "it is not a JSON object"); }
+    if (!object.is_object()) { reader.refuse("it is not a JSON object"); }
 
     Config config;
     const json* family = reader.find("model_type");
-    if (family == nullptr || !family->is_string()) {
-        reader.refuse(ErrorKind::malformed, "\"model_type\" is not a text");
-    }
+    if (family == nullptr || !family->is_string()) { reader.refuse("\"model_type\" is not a text"); }
     config.family = family->get<std::string>();
     if (config.family != "llama" && config.family != "qwen2" && config.family != "qwen3") {
         reader.refuse_value("model_type", *family, "\"llama\", \"qwen2\" and \"qwen3\"");
@@ -150,14 +148,12 @@ Config Config::read(const std::string& path) {
     }
     if (const json* end = reader.find("eos_token_id")) {
         for (const json& each : end->is_array() ? *end : json::array({*end})) {
-            if (!each.is_number_unsigned()) {
-                reader.refuse(ErrorKind::malformed, "\"eos_token_id\" is no token, nor a list of tokens");
-            }
+            if (!each.is_number_unsigned()) { reader.refuse("\"eos_token_id\" is no token, nor a list of tokens"); }
             config.ends.push_back(each.get<std::uint32_t>());
         }
     }
     if (config.heads % config.cache_heads != 0) {
-        reader.refuse(ErrorKind::malformed, "\"num_attention_heads\" is not a multiple of \"num_key_value_heads\"");
+        reader.refuse("\"num_attention_heads\" is not a multiple of \"num_key_value_heads\"");
     }
     const auto expect_multiple = [&](const char* key, std::uint32_t value, std::uint32_t of, std::uint32_t most) {
         if (value % of != 0 || value > most) {

@@ -92,8 +92,9 @@ std::string obtain_model(const Settings& settings, const char* by_default) {
         std::printf("written   %s in %.1f s\n", folder.c_str(),
                     std::chrono::duration<double>{std::chrono::steady_clock::now() - begin}.count());
     } catch (const std::exception& problem) {
-        residency::throw_error({residency::ErrorKind::io,
-                                std::string{problem.what()} + ": make room, or name another folder with --model"});
+        residency::throw_error(
+            {residency::ErrorKind::io,
+             std::string{problem.what()} + ": make room, or name another folder with --model or --cache"});
     }
     return folder;
 }
@@ -274,20 +275,24 @@ Results run(const Job& job, const Checkpoint& model, [[maybe_unused]] bool on_gp
     return run_simulated(job, model);
 }
 
-/// Before any time is spent.
-void require_folder_of(const char* option, const std::string& path) {
+/// A file that is to be written, before any time is spent. What is no file, such as a device, would be replaced by one.
+void require_place_for(const char* option, const std::string& path) {
+    if (path.empty()) { return; }
     const std::filesystem::path folder = std::filesystem::path{path}.parent_path();
     std::error_code unknown;
-    if (!path.empty() && !folder.empty() && !std::filesystem::is_directory(folder, unknown)) {
+    if (!folder.empty() && !std::filesystem::is_directory(folder, unknown)) {
         refuse(std::string{option} + " " + path + ": there is no folder " + folder.string() +
                ": make it, or name another file");
+    }
+    if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)) {
+        refuse(std::string{option} + " " + path + ": this is no file: name another one");
     }
 }
 
 int decode(const Settings& settings) {
-    require_folder_of("--logits", settings.logits);
-    require_folder_of("--write-reference", settings.write);
-    require_folder_of("--json", settings.json);
+    require_place_for("--logits", settings.logits);
+    require_place_for("--write-reference", settings.write);
+    require_place_for("--json", settings.json);
     Job job;
     for (const std::string& budget : settings.budgets) { job.budgets.push_back(residency::Budget::parse(budget)); }
     job.new_tokens = settings.new_tokens;

@@ -86,7 +86,7 @@ expect 2 'is not a multiple of "num_key_value_heads"' -- --model "$bad"
 edited "$model" config.json 's/"attention_bias"/"use_sliding_window": true, "attention_bias"/'
 expect 2 '"use_sliding_window" is true, and this engine knows false only' -- --model "$bad"
 edited "$model" config.json 's/"hidden_size": 128/"hidden_size": "wide"/'
-expect 2 '"hidden_size" is not a number' -- --model "$bad"
+expect 2 '"hidden_size" is not a number.*: give the config.json that was published' -- --model "$bad"
 edited "$model" config.json 's/{/[/'
 expect 2 'config.json: it is not a JSON object' -- --model "$bad"
 edited "$model" config.json ''
@@ -110,6 +110,8 @@ expect 2 '--expect .*none.txt: cannot be opened: No such file or directory: give
 expect 2 'more than the model.s max_position_embeddings, 512: give less' -- --prompt-length 4000000000
 expect 2 'there is no folder .*none: make it' -- --json "$folder/none/figures.json"
 expect 2 'there is no folder .*none: make it' -- --logits "$folder/none/logits"
+expect 2 'this is no file: name another one' -- --json "$folder"
+expect 2 'this is no file: name another one' -- --logits /dev/full
 sed '2s/^[0-9]*/256/' "$source/reference/tiny.txt" >"$folder/other.txt"
 expect 2 'its prompt has the token 256, and the model.s vocab_size is 256: give' -- --expect "$folder/other.txt"
 expect 2 'timeline' -- --new 2 --timeline "$folder/none/timeline.json/x/" --budget 50%
