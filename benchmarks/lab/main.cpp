@@ -6,12 +6,14 @@
 #include <iostream>
 
 #include "benchmarks/lab/cache.hpp"
+#include "benchmarks/lab/router.hpp"
 #include "benchmarks/lab/run.hpp"
 
 int main(int argc, char** argv) {
     CLI::App app{"Compares policies on traces, against each other and against the bounds", "residency-lab"};
     app.require_subcommand(1);
     lab::add_cache_command(app);
+    lab::add_router_command(app);
     lab::add_run_command(app);
     try {
         app.parse(argc, argv);

@@ -28,10 +28,19 @@ struct CacheJob {
     std::function<void(std::size_t accesses_done)> tick;
 };
 
+/// One evictor on one trace by steps, as the core acquires; see trace::replay_steps.
+struct StepsJob {
+    const residency::trace::Trace& trace;
+    const residency::UseOrder& future;  ///< by steps; given to those that may know it
+    std::uint64_t capacity_bytes;
+    std::size_t first_counted;
+};
+
 struct Evictor {
     std::string name;
     bool knows_future = false;  ///< sees the whole trace: an oracle, for comparison
     std::function<residency::Result<residency::trace::CacheCounts>(const CacheJob&)> cache;
+    std::function<residency::Result<residency::trace::CacheCounts>(const StepsJob&)> steps;
 };
 
 /// Policies that run on the simulated device.
@@ -57,7 +66,7 @@ inline std::vector<Composition>& compositions() {
 enum class Knows { past, future };
 enum class In { default_comparison, when_named };
 
-/// Adds an evictor to both comparisons: `cache`, and `run` with prefetch::Lookahead<4> and pool::StreamOrdered. One line in a
+/// Adds an evictor to every comparison: `cache`, `router`, and `run` with prefetch::Lookahead<4> and pool::StreamOrdered. One line in a
 /// source file of your own that is linked into the laboratory, such as one in its folder:
 ///
 ///     static const lab::AddEvictor<MyEvictor> mine{"mine"};
@@ -71,13 +80,20 @@ struct AddEvictor {
         std::string name, In in = In::default_comparison, Knows knows = Knows::past,
         Make make = [](const Setting&) { return E{}; }) {
         const bool knows_future = knows == Knows::future;
-        evictors().push_back({name, knows_future, [knows_future, make](const CacheJob& job) {
-                                  E evictor = make({job.trace.groups, &job.future});
-                                  const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
-                                                                          knows_future ? &job.future : nullptr,
-                                                                          job.trace.groups};
-                                  return residency::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
-                              }});
+        evictors().push_back(
+            {name, knows_future,
+             [knows_future, make](const CacheJob& job) {
+                 E evictor = make({job.trace.groups, &job.future});
+                 const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
+                                                         knows_future ? &job.future : nullptr, job.trace.groups};
+                 return residency::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
+             },
+             [knows_future, make](const StepsJob& job) {
+                 E evictor = make({job.trace.groups, &job.future});
+                 const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
+                                                         knows_future ? &job.future : nullptr, job.trace.groups};
+                 return residency::trace::replay_steps(job.trace, context, evictor, job.first_counted);
+             }});
         compositions().push_back({std::move(name), knows_future, false, false, in == In::default_comparison,
                                   [make = std::move(make)](const RunJob& job) {
                                       return run_online(

@@ -62,6 +62,24 @@ if ! nvidia-smi -L > /dev/null 2>&1; then
         [[ $output == "residency-lab: $option needs a GPU: "* && $output != *$'\n'* ]] || fail "$option: $output"
     done
 fi
+# A router's choices: the first round is not counted, the oracle misses least, and everything fits into all.
+choices="$folder/choices.route.csv"
+awk 'BEGIN {
+    for (layer = 0; layer < 3; ++layer) { printf "# layer=%d expert_bytes=%d\n", layer, 1000 + layer }
+    print "turn,phase,step,layer,expert"
+    for (token = 0; token < 40; ++token) for (layer = 0; layer < 3; ++layer) for (i = 0; i < 2; ++i) {
+        seed = (seed * 1103 + 12345) % 65521
+        printf "0,%d,%d,%d,%d\n", (token > 0), token, layer, 4 * i + int(seed / 16381)
+    }
+}' > "$choices"
+router() { "$program" router --trace "$choices" --csv "$@" 2> "$folder/errors" || fail "router: $(cat "$folder/errors")"; }
+router --share 50 | awk -F, 'NR == 1 { next } { misses[$1] = $4; if ($3 != 39 * 3 * 2) { exit 1 } }
+    END { for (each in misses) if (misses[each] < misses["belady"]) { exit 1 } exit NR != 7 || misses["lru"] == 0 }' ||
+    fail "router: $(router --share 50)"
+[[ $(router --share 100 --policy lru) == *,100.00,234,* ]] || fail "router: $(router --share 100 --policy lru)"
+[[ $(router --share 100 --policy lru | tail -1 | cut -d, -f4) -eq \
+    $(router --share 100 --policy lru/layer | tail -1 | cut -d, -f4) ]] || fail "router: shares of layers are not the whole"
+
 # On a GPU: what is decided as accesses come is decided as on the simulated device, nothing beats a bound or the link, a plan comes near
 # its bound, and the simulated device with the measured link foretells its time.
 rows_of() {  # FILE AWK-PROGRAM: over the rows of a comparison by their columns' names, each of which is here and not refused

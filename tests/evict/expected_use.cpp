@@ -44,10 +44,10 @@ public:
             for (std::uint32_t i = 0; i < layer_of.size(); ++i) {
                 if (layer_of[i] == layer) {
                     slow[i] *= std::exp(-1.0 / 32);
-                    fast[i] *= std::exp(-1.0 / 4);
+                    fast[i] *= std::exp(-1.0 / 2);
                     // One brought ahead ranks as if it had been used when it came.
                     guess_slow[i] *= std::exp(-1.0 / 32);
-                    guess_fast[i] *= std::exp(-1.0 / 4);
+                    guess_fast[i] *= std::exp(-1.0 / 2);
                 }
             }
             current = layer;
@@ -55,7 +55,7 @@ public:
         last = now;
         if (used_in[id] != round[layer]) {
             slow[id] += 1 - std::exp(-1.0 / 32);
-            fast[id] += 1 - std::exp(-1.0 / 4);
+            fast[id] += 1 - std::exp(-1.0 / 2);
             used_in[id] = round[layer];
         }
         fresh[id] = false;
@@ -64,7 +64,7 @@ public:
         inserted(id);
         const bool counted = used_in[id] == round[layer_of[id]] && slow[id] > 0;
         guess_slow[id] = slow[id] + (counted ? 0 : 1 - std::exp(-1.0 / 32));
-        guess_fast[id] = fast[id] + (counted ? 0 : 1 - std::exp(-1.0 / 4));
+        guess_fast[id] = fast[id] + (counted ? 0 : 1 - std::exp(-1.0 / 2));
     }
     [[nodiscard]] double time(std::uint32_t id) const {
         const auto layers = static_cast<std::uint32_t>(round.size());

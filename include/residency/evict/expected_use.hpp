@@ -37,7 +37,7 @@ class ExpectedUse {
 public:
     struct Config {
         double slow_rounds = 32;              ///< in which the slow rate falls to 1/e
-        double fast_rounds = 4;               ///< in which the fast rate does; smaller than slow_rounds
+        double fast_rounds = 2;               ///< in which the fast rate does; smaller than slow_rounds
         std::vector<std::uint32_t> layers{};  ///< of each storage; empty: the context's groups, or else one layer
     };
 

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/trace/trace.hpp"
 
 namespace residency::inline RESIDENCY_ABI::trace {
 
@@ -66,6 +68,51 @@ template <evict::EvictionPolicy E>
 [[nodiscard]] Result<CacheCounts> replay_cache(std::span<const StorageId> accesses, const evict::Context& context,
                                                E& evictor) {
     return replay_cache(accesses, context, evictor, [](std::size_t) {});
+}
+
+/// Replays a trace by steps, as the core acquires: what a step lacks comes together, and nothing leaves that the step names. What
+/// of it finds no room is a miss that is not kept. The moment is the step's number. The steps before `first_counted` fill the cache
+/// and are not counted. Fails where the evictor refuses the context. Precondition: the storages of a step are distinct.
+template <evict::EvictionPolicy E>
+[[nodiscard]] Result<CacheCounts> replay_steps(const Trace& trace, const evict::Context& context, E& evictor,
+                                               std::size_t first_counted = 0) {
+    if (auto attached = evictor.attach(context); !attached) { return attached.error(); }
+    const std::span<const std::uint64_t> bytes = context.bytes;
+    std::vector<std::uint8_t> is_here(bytes.size(), 0);
+    std::vector<std::size_t> named_by(bytes.size(), trace.steps());  // the last step that did
+    CacheCounts counts;
+    std::uint64_t held = 0;
+    for (std::size_t now = 0; now < trace.steps(); ++now) {
+        const std::span<const StorageId> step = trace.step(now);
+        for (const StorageId id : step) { named_by[index(id)] = now; }
+        for (const StorageId id : step) {
+            const std::uint64_t own = bytes[index(id)];
+            const bool is_missed = is_here[index(id)] == 0;
+            if (now >= first_counted) {
+                ++counts.requests;
+                counts.requested_bytes += own;
+                counts.misses += is_missed ? 1U : 0U;
+                counts.missed_bytes += is_missed ? own : 0U;
+            }
+            if (!is_missed || own > context.capacity_bytes) { continue; }
+            std::optional<StorageId> victim = id;
+            while (held > context.capacity_bytes - own && victim) {
+                victim = evictor.victim(now, [&](StorageId other) { return named_by[index(other)] != now; });
+                if (!victim) { break; }
+                evictor.removed(*victim);
+                is_here[index(*victim)] = 0;
+                held -= bytes[index(*victim)];
+            }
+            if (!victim) { continue; }
+            is_here[index(id)] = 1;
+            held += own;
+            evictor.inserted(id, now);
+        }
+        for (const StorageId id : step) {
+            if (is_here[index(id)] != 0) { evictor.used(id, now); }
+        }
+    }
+    return counts;
 }
 
 }  // namespace residency::inline RESIDENCY_ABI::trace

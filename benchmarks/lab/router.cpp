@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "benchmarks/lab/router.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/lab/input.hpp"
+#include "benchmarks/lab/parallel.hpp"
+#include "benchmarks/lab/registry.hpp"
+#include "benchmarks/lab/table.hpp"
+#include "residency/trace/replay.hpp"
+#include "residency/trace/trace.hpp"
+
+namespace lab {
+
+namespace {
+
+using residency::trace::CacheCounts;
+using residency::trace::Trace;
+
+struct Options {
+    std::string trace;
+    std::string format{"route"};
+    std::vector<double> shares{6, 12.5, 25};
+    std::vector<std::string> policies{"lru", "lru/layer", "lfu/layer", "s3fifo", "expecteduse", "belady"};
+    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+    bool json = false;
+    bool csv = false;
+};
+
+[[noreturn]] void fail(const residency::Error& error) {
+    std::cerr << "residency-lab: " << error.message() << "\n";
+    throw CLI::RuntimeError{1};
+}
+
+struct Row {
+    std::string policy;
+    const Evictor* evictor;
+    bool is_by_layer;
+    double share;  ///< of all experts, in percent
+    CacheCounts counts;
+};
+
+/// The steps of a trace up to where the layers come round again: the prompt, in a router's.
+std::size_t first_round(const Trace& trace) {
+    std::uint32_t layer = 0;
+    for (std::size_t i = 0; i < trace.steps(); ++i) {
+        if (trace.step(i).empty()) { continue; }
+        const std::uint32_t next = trace.groups.empty() ? 0 : trace.groups[index(trace.step(i).front())];
+        if (i > 0 && next <= layer) { return i; }
+        layer = next;
+    }
+    return 0;
+}
+
+/// A trace and its future, each expert one byte, so that the capacity counts experts.
+struct Part {
+    Trace trace;
+    residency::UseOrder future;
+    std::size_t first_counted = 0;
+};
+Part part_of(Trace trace, std::size_t first_counted) {
+    std::fill(trace.bytes.begin(), trace.bytes.end(), 1);
+    auto future = trace.try_order();
+    if (!future) { fail(future.error()); }
+    return {std::move(trace), std::move(*future), first_counted};
+}
+/// Each layer's steps as a trace of its own.
+std::vector<Part> layers_of(const Trace& trace, std::size_t first_counted) {
+    std::vector<Trace> traces;
+    std::vector<std::size_t> first;
+    for (std::size_t i = 0; i < trace.steps(); ++i) {
+        if (trace.step(i).empty()) { continue; }
+        const std::uint32_t layer = trace.groups.empty() ? 0 : trace.groups[index(trace.step(i).front())];
+        if (layer >= traces.size()) {
+            traces.resize(layer + 1);
+            first.resize(layer + 1);
+        }
+        traces[layer].add_step(trace.step(i));
+        if (i < first_counted) { first[layer] = traces[layer].steps(); }
+    }
+    std::vector<Part> parts;
+    for (std::size_t layer = 0; layer < traces.size(); ++layer) {
+        traces[layer].bytes = trace.bytes;
+        parts.push_back(part_of(std::move(traces[layer]), first[layer]));
+    }
+    return parts;
+}
+
+residency::Result<CacheCounts> counts_of(const Row& row, const Part& whole, const std::vector<Part>& layers) {
+    const auto experts = static_cast<double>(whole.trace.bytes.size());
+    const auto replay = [&](const Part& part, double capacity) {
+        return row.evictor->steps({part.trace, part.future, static_cast<std::uint64_t>(capacity), part.first_counted});
+    };
+    if (!row.is_by_layer) { return replay(whole, std::round(experts * row.share / 100)); }
+    CacheCounts sum;
+    for (const Part& layer : layers) {
+        const auto counts = replay(layer, std::ceil(experts / static_cast<double>(layers.size()) * row.share / 100));
+        if (!counts) { return counts.error(); }
+        sum.requests += counts->requests;
+        sum.requested_bytes += counts->requested_bytes;
+        sum.misses += counts->misses;
+        sum.missed_bytes += counts->missed_bytes;
+    }
+    return sum;
+}
+
+double hits(const CacheCounts& counts) {
+    return counts.requests == 0 ? 0
+                                : 100 - 100 * static_cast<double>(counts.misses) / static_cast<double>(counts.requests);
+}
+
+void print_json(const std::vector<Row>& rows) {
+    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    for (const Row& row : rows) {
+        out.push_back({{"policy", row.policy},
+                       {"percent_of_experts", row.share},
+                       {"requests", row.counts.requests},
+                       {"misses", row.counts.misses},
+                       {"hit_percent", hits(row.counts)}});
+    }
+    std::cout << out.dump(1) << "\n";
+}
+void print_csv(const std::vector<Row>& rows) {
+    Table table{{"policy", "percent_of_experts", "requests", "misses", "hit_percent"}};
+    for (const Row& row : rows) {
+        table.add({row.policy, fixed(row.share, 2), std::to_string(row.counts.requests),
+                   std::to_string(row.counts.misses), fixed(hits(row.counts), 4)});
+    }
+    std::cout << table.comma_separated();
+}
+void print_table(const Trace& trace, const std::vector<Row>& rows, std::size_t shares) {
+    std::cout << trace.name << ": " << trace.bytes.size() << " experts; " << rows.front().counts.requests
+              << " choices after the first round of all layers, which fills the cache\n";
+    std::vector<std::string> heading{"hits %, with of all experts"};
+    for (std::size_t i = 0; i < shares; ++i) { heading.push_back(fixed(rows[i].share, 1) + " %"); }
+    Table table{heading};
+    for (std::size_t begin = 0; begin < rows.size(); begin += shares) {
+        std::vector<std::string> cells{rows[begin].policy + (rows[begin].evictor->knows_future ? " *" : "")};
+        for (std::size_t i = begin; i < begin + shares; ++i) { cells.push_back(fixed(hits(rows[i].counts), 1)); }
+        table.add(std::move(cells));
+    }
+    std::cout << table.aligned() << "/layer: each layer has its share for itself\n* knows the whole trace\n";
+}
+
+void run(const Options& options) {
+    const auto trace = read_trace(options.trace, options.format);
+    if (!trace) { fail(trace.error()); }
+    const std::size_t first_counted = first_round(*trace);
+    const Part whole = part_of(*trace, first_counted);
+    std::vector<Part> layers;
+    std::vector<Row> rows;
+    for (const std::string& policy : options.policies) {
+        const std::string name = policy.substr(0, policy.find('/'));
+        const auto found =
+            std::find_if(evictors().begin(), evictors().end(), [&](const Evictor& each) { return each.name == name; });
+        const bool is_by_layer = name != policy;
+        if (is_by_layer && layers.empty()) { layers = layers_of(*trace, first_counted); }
+        for (const double share : options.shares) { rows.push_back({policy, &*found, is_by_layer, share, {}}); }
+    }
+    std::vector<std::optional<residency::Error>> failures(rows.size());
+    {
+        Progress progress{"router", rows.size()};
+        for_each_in_parallel(rows.size(), options.threads, [&](std::size_t i) {
+            auto counts = counts_of(rows[i], whole, layers);
+            if (counts) {
+                rows[i].counts = *counts;
+            } else {
+                failures[i] = counts.error().in(rows[i].policy);
+            }
+            progress.add(1);
+        });
+    }
+    for (const auto& failure : failures) {
+        if (failure) { fail(*failure); }
+    }
+    if (options.json) { return print_json(rows); }
+    if (options.csv) { return print_csv(rows); }
+    print_table(*trace, rows, options.shares.size());
+}
+
+}  // namespace
+
+void add_router_command(CLI::App& app) {
+    auto options = std::make_shared<Options>();
+    std::vector<std::string> names;
+    for (const Evictor& each : evictors()) {
+        names.push_back(each.name);
+        names.push_back(each.name + "/layer");
+    }
+    CLI::App* command = app.add_subcommand(
+        "router", "the experts that a router chose: what is there, by policy and share of all experts");
+    command->add_option("--trace", options->trace, "the file; .gz is decompressed by gzip")
+        ->required()
+        ->check(CLI::ExistingFile);
+    command->add_option("--format", options->format, "of the file")
+        ->check(CLI::IsMember({"route", "residency"}))
+        ->capture_default_str();
+    command->add_option("--share", options->shares, "percent of all experts that fit; several with commas")
+        ->delimiter(',')
+        ->check(CLI::Range(0.0, 100.0))
+        ->capture_default_str();
+    command
+        ->add_option("--policy", options->policies,
+                     "several with commas; NAME/layer: each layer has its share for itself")
+        ->delimiter(',')
+        ->check(CLI::IsMember(names))
+        ->capture_default_str();
+    command->add_option("--threads", options->threads)->check(CLI::PositiveNumber)->capture_default_str();
+    auto* json = command->add_flag("--json", options->json, "print JSON");
+    command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace lab
