@@ -14,6 +14,7 @@
 
 #include "residency/core/decider.hpp"
 #include "residency/core/executor.hpp"
+#include "residency/core/guesses.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/tenant.hpp"
 #include "residency/evict/eviction_policy.hpp"
@@ -79,6 +80,7 @@ public:
         missing_.reserve(storages);
         fetches_.reserve(storages);
         placed_.reserve(storages);
+        if constexpr (Prefetcher::interruptible) { guesses_.attach(storages); }
         needs_ = needs;
         if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
         streamed_ = needs.storages;
@@ -173,6 +175,7 @@ public:
                 missing_bytes += occupied_bytes_[index(id)];
             }
         }
+        if constexpr (Prefetcher::interruptible) { judge_guesses(wanted, now); }
         if (!missing_.empty()) {
             if (auto fetched = fetch_missing(wanted, missing_bytes, now); !fetched) { return fetched; }
         }
@@ -249,7 +252,6 @@ private:
         std::uint64_t sent_bytes = 0;
         bool displaces = false;  ///< others had to leave for it
     };
-    static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
     static constexpr std::size_t pieces_in_flight = 2;
     /// Moments for which a guess without a time is kept from being evicted for another guess.
     static constexpr Moment guess_lifetime = 2;
@@ -384,11 +386,20 @@ private:
                 peak_requested_ = (std::max)(peak_requested_, pool_.requested_bytes());
                 return address;
             }
-            const auto victim = everything_fits_ ? std::nullopt : evictor_.victim(now, may_leave);
+            const auto victim = next_victim(now, may_leave);
             if (!victim) { return static_cast<std::byte*>(nullptr); }
             if (collects_ahead_ && !stage_.executor->is_free_to_overwrite(*victim)) { flush_ahead(); }
             if (auto gone = evict(*victim); !gone) { return gone.error(); }
         }
+    }
+    /// A guess that was wrong, before anything that the evictor would have leave.
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> next_victim(Moment now, const MayLeave& may_leave) noexcept {
+        if (everything_fits_) { return std::nullopt; }
+        if constexpr (Prefetcher::interruptible) {
+            if (const auto wrong = guesses_.victim(may_leave)) { return wrong; }
+        }
+        return evictor_.victim(now, may_leave);
     }
     /// The pool has no room although the sum says so, as one that fragments may: from here on storages leave.
     [[nodiscard]] Status start_streaming(Moment now) {
@@ -583,6 +594,7 @@ private:
         Tenant& tenant = stage_.tenants[index(id)];
         tenant.address = nullptr;
         tenant.fresh = tenant.hollow = false;
+        if constexpr (Prefetcher::interruptible) { guesses_.left(id); }
         --here_;
         ++changes_;
     }
@@ -657,18 +669,29 @@ private:
         fetches_.clear();
     }
 
+    /// Before an access: which guesses were right, and, where something is missing, which pieces came in time.
+    void judge_guesses(std::span<const StorageId> wanted, Moment now) noexcept {
+        for (const StorageId id : wanted) {
+            const Tenant& tenant = stage_.tenants[index(id)];
+            if (tenant.fresh) { guesses_.used(id, tenant.needed_by >= now); }
+        }
+        guesses_.give_up([&](StorageId id) { return stage_.tenants[index(id)].needed_by < now; });
+        if (missing_.empty()) { return; }
+        if (guesses_.any_sent()) { static_cast<void>(stage_.executor->poll_arrivals().has_value()); }
+        guesses_.missed([&](Point piece) { return stage_.executor->has_arrived(piece); });
+    }
     /// Guesses travel in pieces, at most two in flight, so that a demand miss waits for two pieces and no more.
     void pump_pieces(Moment now) noexcept {
         if (!stage_.executor->poll_arrivals()) { return; }
         std::size_t in_flight = 0;
         for (const Point piece : pieces_) { in_flight += stage_.executor->has_arrived(piece) ? 0U : 1U; }
-        while (in_flight < pieces_in_flight) {
+        while (in_flight < pieces_in_flight && guesses_.next_is_worth_it()) {
             fetches_.clear();
             placed_.clear();
             if (is_stale(partial_, now) && !evict(partial_.storage)) { return; }
             if (partial_.storage == no_storage && (here_ == streamed_ || !next_guess(now))) { return; }
             const StorageId id = partial_.storage;
-            const std::uint64_t bytes = (std::min)(piece_bytes, raw_bytes_[index(id)] - partial_.sent_bytes);
+            const std::uint64_t bytes = (std::min)(guesses_.next_bytes(), raw_bytes_[index(id)] - partial_.sent_bytes);
             fetches_.push_back(
                 {id, partial_.sent_bytes, bytes, stage_.tenants[index(id)].address + partial_.sent_bytes});
             const auto arrival = stage_.executor->transfer(fetches_);
@@ -678,6 +701,7 @@ private:
             partial_.sent_bytes += bytes;
             if (partial_.sent_bytes == raw_bytes_[index(id)]) { partial_ = {}; }
             pieces_[next_piece_++ % pieces_in_flight] = *arrival;
+            guesses_.sent(bytes, *arrival);
             ++in_flight;
         }
     }
@@ -693,6 +717,7 @@ private:
             const std::uint64_t evictions = stage_.counters->evictions;
             if (bring_ahead(id, needed_by, now)) {
                 partial_ = {id, 0, stage_.counters->evictions > evictions};
+                guesses_.began(id);
             } else {
                 ++stage_.counters->dropped_prefetches;
             }
@@ -738,6 +763,7 @@ private:
     bool has_left_ = false;   // something that had to, since left_
     Point left_ = 0;          // of the copy stream: what had to leave has left
     std::vector<StorageId> leaving_, moved_;
+    Guesses guesses_;  // by an interruptible prefetcher
     Partial partial_;
     Point pieces_[pieces_in_flight] = {};
     std::size_t next_piece_ = 0;

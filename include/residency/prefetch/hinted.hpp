@@ -24,7 +24,8 @@ struct Hint {
 };
 
 /// What the caller names, such as a router's experts a layer ahead: the most probable first, among equals the soonest, then the
-/// first named. Guesses: a demand miss overtakes what is in flight and drops the rest.
+/// first named. Guesses: a demand miss overtakes what is in flight and drops the rest, and where guesses turn out wrong and late
+/// fewer are sent (core/guesses.hpp).
 class Hinted {
 public:
     static constexpr bool interruptible = true;
