@@ -274,7 +274,7 @@ def main():
     add("--budgets", type=percents, default="90,50,95,75,25,10", help="percent of the weights, the most wanted first")
     add("--rounds", type=positive, default=4, help="in which the arms take turns; two at most where passes are long")
     add("--passes", type=positive, default=ENOUGH, help="of an arm in all rounds, beside the first of each, which does not count")
-    add("--seconds", type=float, default=225, help="for everything; what does not fit is left out, and said")
+    add("--seconds", type=float, default=218, help="for everything; what does not fit is left out, and said")
     parser.error = lambda message: parser.exit(2, f"{parser.prog}: {message}\n")
     options = parser.parse_args()
     clock = Clock(options.seconds)
