@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <span>
@@ -346,9 +347,17 @@ private:
                    "P4: a failed open() holds nothing");
         }
         expect_counts(pool, "6: nothing is handed out yet");
+        std::vector<std::uint64_t> taken;
         for (const Held& held : held_) {
-            expect(pool.occupied(held.bytes) >= held.bytes, "3: an allocation takes at least its bytes");
+            taken.push_back(pool.occupied(held.bytes));
+            expect(taken.back() >= held.bytes, "3: an allocation takes at least its bytes");
         }
+        std::ranges::sort(taken, std::greater{});
+        const auto step = taken.begin() + static_cast<std::ptrdiff_t>(step_);
+        expect(std::accumulate(taken.begin(), step, std::uint64_t{0}) <= floor,
+               "3, 4: a step takes no more than the floor");
+        expect(std::accumulate(taken.begin(), taken.end(), std::uint64_t{0}) <= ceiling,
+               "3, 5: everything takes no more than the ceiling");
         expect_room(pool);
     }
     /// What the cap promises of an empty pool: 4 the largest step, 5 everything.
@@ -553,6 +562,31 @@ void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& su
     }
 }
 
+/// 3: of the smallest storages as many fit as occupied() says, up to 4,096.
+template <pool::MemoryPool P>
+void check_occupied(typename P::Device& device, P& pool) {
+    const std::uint64_t storages = (std::min)(device.pool_granularity(), std::uint64_t{4096});
+    const pool::Needs needs{storages, storages, 1, 1, 1, 1};
+    const std::uint64_t cap = pool.floor_bytes(device, needs);
+    auto stream = device.create_stream();
+    REQUIRE(stream.has_value());
+    REQUIRE(pool.open(device, needs, cap).has_value());
+    std::vector<void*> places;
+    while (places.size() < storages) {
+        const auto at = pool.allocate(1, *stream);
+        REQUIRE_MESSAGE(at.has_value(), "P3: exhaustion is a null address, never an error");
+        if (*at == nullptr) { break; }
+        places.push_back(*at);
+    }
+    const std::uint64_t each = pool.occupied(1);
+    CHECK_MESSAGE((places.size() * each <= cap && (places.size() == storages || (places.size() + 1) * each > cap)),
+                  "3: an allocation takes of the cap what occupied() says");
+    for (void* const at : places) { REQUIRE(pool.deallocate(at, 1, *stream).has_value()); }
+    REQUIRE(device.synchronize().has_value());
+    pool.close();
+    REQUIRE(device.destroy_stream(*stream).has_value());
+}
+
 /// P2: storages come and go while the stream is held back.
 template <pool::MemoryPool P>
 void check_nothing_blocks(typename P::Device& device, const MemoryPoolSuite& suite, P& pool) {
@@ -624,6 +658,7 @@ void check_memory_pool(
     static_assert(std::is_default_constructible_v<typename P::Config>, "1: a pool's knobs have defaults");
     std::optional<P> pool{make()};
     detail::check_floor_is_needed(device, suite, *pool);
+    detail::check_occupied(device, *pool);
     detail::check_nothing_blocks(device, suite, *pool);
     detail::check_abandon<P>(make);
     for (std::uint32_t run = 0; run < suite.runs; ++run) {

@@ -49,11 +49,9 @@ struct TransportSuite {
     std::function<void()> spoil{};  ///< from here on no source can be read; without it half of 7 is not checked
 };
 
-namespace detail {
-
-/// Storages of up to 6,000 bytes, some empty, in two blocks of pinned memory without gaps.
+/// Storages of up to 6,000 bytes, some empty, in two blocks of host memory without gaps.
 template <Device D>
-TransportModel pinned_model(D& device, std::uint32_t seed) {
+TransportModel host_model(D& device, std::uint32_t seed, HostMemory kind) {
     std::mt19937 random{seed};
     TransportModel model;
     CatalogBuilder builder;
@@ -64,18 +62,30 @@ TransportModel pinned_model(D& device, std::uint32_t seed) {
             sizes.push_back(random() % 8 == 0 ? 0 : 1 + random() % 6000);
             total += sizes.back();
         }
-        auto memory = device.allocate_host(total);
-        REQUIRE(memory.has_value());
-        auto* const at = static_cast<std::byte*>(*memory);
-        for (std::size_t i = 0; i < total; ++i) { at[i] = static_cast<std::byte>(random()); }
-        const auto host = HostBytes::adopt(at, total, HostMemory::pinned, [&device](std::byte* bytes) {
-            static_cast<void>(device.deallocate_host(bytes).has_value());
-        });
+        std::vector<std::byte> bytes(total);
+        for (std::byte& byte : bytes) { byte = static_cast<std::byte>(random()); }
         std::size_t offset = 0;
-        for (const std::size_t bytes : sizes) {
-            builder.add("w" + std::to_string(model.contents.size()), dtype::u8, {bytes}, HostSource{host, offset});
-            model.contents.emplace_back(at + offset, at + offset + bytes);
-            offset += bytes;
+        for (const std::size_t size : sizes) {
+            const auto from = bytes.begin() + static_cast<std::ptrdiff_t>(offset);
+            model.contents.emplace_back(from, from + static_cast<std::ptrdiff_t>(size));
+            offset += size;
+        }
+        std::shared_ptr<const HostBytes> host;
+        if (kind == HostMemory::pinned) {
+            auto memory = device.allocate_host(total);
+            REQUIRE(memory.has_value());
+            std::memcpy(*memory, bytes.data(), total);
+            host = HostBytes::adopt(static_cast<std::byte*>(*memory), total, kind, [&device](std::byte* at) {
+                static_cast<void>(device.deallocate_host(at).has_value());
+            });
+        } else {
+            host = HostBytes::own(std::move(bytes));
+        }
+        offset = 0;
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            builder.add("w" + std::to_string(8 * block + static_cast<int>(i)), dtype::u8, {sizes[i]},
+                        HostSource{host, offset});
+            offset += sizes[i];
         }
     }
     auto catalog = builder.try_build();
@@ -83,6 +93,8 @@ TransportModel pinned_model(D& device, std::uint32_t seed) {
     model.catalog = *catalog;
     return model;
 }
+
+namespace detail {
 
 /// Random calls of one transport; after each, in the order of the stream, all bytes on the device are compared with those that
 /// should be there.
@@ -168,7 +180,8 @@ private:
         bare.add_weight("w", dtype::u8, {4}, bare.add_storage(4));
         expect(!transport.open(device_, must(bare.try_build())),
                "2: open() fails where a storage has no bytes that can be reached");
-        TransportModel model = suite_.model ? suite_.model(device_, seed) : pinned_model(device_, seed);
+        TransportModel model =
+            suite_.model ? suite_.model(device_, seed) : host_model(device_, seed, HostMemory::pinned);
         for (std::uint64_t nth = 1;; ++nth) {
             if constexpr (breaks) { device_.fail(D::CallKind::any, nth); }
             const Status opened = transport.open(device_, model.catalog);

@@ -35,6 +35,7 @@ public:
 
     virtual residency::Status try_begin(Stream stream) = 0;
     virtual residency::Status try_end() = 0;
+    virtual residency::Status try_wait() = 0;
     virtual void drop_pass() = 0;
 
     /// A further lease.

@@ -38,6 +38,7 @@ public:
         return {};
     }
     residency::Status try_end() override { return pass_.try_end(); }
+    residency::Status try_wait() override { return pass_.try_wait(); }
     void drop_pass() override { pass_ = {}; }
 
     residency::Status try_acquire(const residency::Schedule::Step& step, Stream stream) override {

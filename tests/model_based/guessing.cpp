@@ -24,9 +24,9 @@ TEST_SUITE_BEGIN("model based");
 
 TEST_CASE("random programs: guesses, whole and in pieces") {
     Tally tally;
-    random_programs<evict::Lru, Guesses<false>, StreamOrdered>("Lru, guesses, StreamOrdered", tally, 2500);
-    random_programs<evict::Lru, Guesses<true>, Slab>("Lru, guesses in pieces, Slab", tally, 2500);
-    random_programs<evict::Lru, prefetch::Hinted, StreamOrdered>("Lru, Hinted, StreamOrdered", tally, 2500);
+    random_programs<evict::Lru, Guesses<false>, StreamOrdered>("Lru, guesses, StreamOrdered", tally, 1000);
+    random_programs<evict::Lru, Guesses<true>, Slab>("Lru, guesses in pieces, Slab", tally, 1000);
+    random_programs<evict::Lru, prefetch::Hinted, StreamOrdered>("Lru, Hinted, StreamOrdered", tally, 1000);
     CHECK(tally.prefetch_hits > tally.cases);
     CHECK(tally.evictions > tally.cases);
 }
@@ -34,11 +34,11 @@ TEST_CASE("random programs: guesses, whole and in pieces") {
 TEST_CASE("random programs: guesses of several pieces") {
     Tally tally;
     const auto run = [](Scenario scenario, Tally& counts) {
-        for (StorageSpec& storage : scenario.storages) { storage.bytes *= 1500; }  // a piece is 1 MiB
+        for (StorageSpec& storage : scenario.storages) { storage.bytes *= 1000; }  // a piece is 1 MiB
         return model_based::run(composition<evict::Lru, Guesses<true>, Slab>(), scenario, counts);
     };
     const std::string failure =
-        run_scenarios("Lru, guesses of several pieces, Slab", first_seed(), cases_each(150), run, tally);
+        run_scenarios("Lru, guesses of several pieces, Slab", first_seed(), cases_each(60), run, tally);
     CHECK_MESSAGE(failure.empty(), failure);
     CHECK(tally.prefetch_hits > 0);
     CHECK(tally.evictions > 0);

@@ -115,6 +115,8 @@ private:
             if (!expect(stream, "create_stream")) { return false; }
             streams_.push_back(*stream);
         }
+        launched_on_.assign(streams_.size(), 0);
+        done_on_.assign(streams_.size(), 0);
         std::uint64_t total = 1;
         for (const StorageSpec& spec : scenario_.storages) { total += (spec.bytes + 255) / 256 * 256; }
         auto memory = device_.allocate_host(total);
@@ -202,6 +204,9 @@ private:
     }
 
     [[nodiscard]] Device::Stream stream(std::uint32_t i) const { return streams_[i % streams_.size()]; }
+    [[nodiscard]] std::size_t number_of(Device::Stream on) const {
+        return static_cast<std::size_t>(std::ranges::find(streams_, on) - streams_.begin());
+    }
     [[nodiscard]] std::vector<WeightId> some_weights(const Op& op) const {
         std::vector<WeightId> ids;
         const auto count = static_cast<std::uint32_t>(catalog_.weights().size());
@@ -381,6 +386,7 @@ private:
             case Do::set_budget: return set_budget(op.a);
             case Do::spend: device_.spend(std::chrono::microseconds{op.c}); return;
             case Do::hint: return hint(op);
+            case Do::wait: return wait();
             case Do::count: return;
         }
     }
@@ -399,12 +405,14 @@ private:
             kernel.reads = {{bytes.data(), bytes.size()}};
             kernel.body = [at = bytes.data(), count = bytes.size(),
                            host = catalog_.host_bytes(weight.storage) + weight.offset_bytes, wrong = wrong_.get(),
-                           verified = verified_.get()] {
+                           verified = verified_.get(), done = &done_on_[number_of(on)]] {
                 *wrong += std::memcmp(at, host, count) == 0 ? 0U : 1U;
                 ++*verified;
+                ++*done;
             };
             expect(device_.launch(on, std::move(kernel)), "launch");
             ++launched_;
+            ++launched_on_[number_of(on)];
         }
     }
     void set_schedule(std::uint32_t which) {
@@ -447,6 +455,18 @@ private:
             if (!is_leased && !set->is_complete()) { fail("pending, and no lease is open"); }
         }
     }
+    /// Refused without a pass. In one, all that was asked of its stream so far is done afterwards; a lease stays what it is.
+    void wait() {
+        const auto waited = weights_->try_wait();
+        if (!pass_is_open_) {
+            if (waited || waited.error().kind() != residency::ErrorKind::wrong_state) { fail("waited without a pass"); }
+            return;
+        }
+        if (!expect(waited, "wait")) { return; }
+        ++waits_;
+        const std::size_t on = number_of(pass_stream_);
+        if (done_on_[on] != launched_on_[on]) { fail("after a wait a kernel on the pass's stream is not over"); }
+    }
     void hint(const Op& op) {
         const auto n = static_cast<std::uint32_t>(catalog_.storages().size());
         const residency::prefetch::Hint hints[] = {{StorageId{op.b % n}, 0.5F, residency::UseOrder::never},
@@ -477,6 +497,7 @@ private:
         if (total.passes != passes_ || total.acquires != acquires_) {
             return fail("passes or acquires are miscounted");
         }
+        if (total.host_waits < waits_) { return fail("waits are miscounted"); }
         if (total.hits + total.prefetch_hits + total.demand_misses < accesses_ ||
             total.hit_bytes + total.prefetch_hit_bytes + total.missed_bytes < accessed_bytes_) {
             return fail("accesses are miscounted");
@@ -516,6 +537,7 @@ private:
     std::unique_ptr<std::uint64_t> wrong_ = std::make_unique<std::uint64_t>(0);
     std::unique_ptr<std::uint64_t> verified_ = std::make_unique<std::uint64_t>(0);
     std::uint64_t launched_ = 0;
+    std::vector<std::uint64_t> launched_on_, done_on_;  // kernels, by stream
     std::uint64_t budget_ = 0, peak_before_ = 0;
     std::uint64_t allowed_ = 0;         // the budget, or what leases kept above it
     bool changed_under_lease_ = false;  // and places may still be lost to that
@@ -525,7 +547,7 @@ private:
     std::uint32_t next_step_ = 0;
     std::deque<Held> leases_;
     std::deque<std::vector<WeightId>> tickets_;
-    std::uint64_t passes_ = 0, acquires_ = 0, accesses_ = 0, accessed_bytes_ = 0, refused_ = 0;
+    std::uint64_t passes_ = 0, acquires_ = 0, accesses_ = 0, accessed_bytes_ = 0, refused_ = 0, waits_ = 0;
 };
 
 }  // namespace

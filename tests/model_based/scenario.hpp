@@ -37,6 +37,7 @@ enum class Do : std::uint8_t {
     set_budget,       // a: per mille of what lies between floor and total
     spend,            // c: µs
     hint,             // b, c: which
+    wait,             // for the pass's stream
     count,
 };
 
@@ -122,7 +123,10 @@ inline Scenario make_scenario(std::uint64_t seed) {
                 if (below(2) == 0) { op(Do::next_step); }
                 op(below(4) == 0 ? Do::drop_ticket : Do::lease_ticket);
             }
-            if (below(10) == 0) { op(Do::hint); }
+            if (below(10) == 0) {
+                op(Do::hint);
+                if (below(2) == 0) { op(Do::wait); }
+            }
             if (below(12) == 0) { op(Do::move_lease); }
             if (below(wild ? 3 : 6) != 0) { op(Do::end_lease); }
             if (below(16) == 0) { op(static_cast<Do>(13 + below(static_cast<std::uint32_t>(Do::count) - 13))); }
@@ -144,7 +148,7 @@ inline std::string text_of(const Scenario& scenario) {
     static constexpr std::array names{"begin",        "end_pass",        "next_step",    "any_step",    "weights",
                                       "request_step", "request_weights", "lease_ticket", "drop_ticket", "verify",
                                       "use_on",       "end_lease",       "move_lease",   "synchronize", "drain",
-                                      "set_schedule", "set_budget",      "spend",        "hint"};
+                                      "set_schedule", "set_budget",      "spend",        "hint",        "wait"};
     static_assert(names.size() == static_cast<std::size_t>(Do::count));
     std::string text = "seed " + std::to_string(scenario.seed) + ", budget at " +
                        std::to_string(scenario.budget_per_mille) + " per mille, streams " +

@@ -149,7 +149,7 @@ void check_faulty(Fault fault) {
     suite.spoil = [] { is_spoilt = true; };
     suite.model = [](Watched& on, std::uint32_t seed) {
         is_spoilt = false;
-        return conformance::detail::pinned_model(on, seed);
+        return conformance::host_model(on, seed, residency::HostMemory::pinned);
     };
     conformance::check_transport_policy<Faulty>(device, suite,
                                                 [fault] { return std::make_unique<Faulty>(Faulty::Config{fault}); });

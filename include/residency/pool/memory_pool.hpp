@@ -42,7 +42,7 @@ struct Place {
 ///  8. `p.deallocate(at, bytes, s)`             in the order of s, which has waited for the last use
 ///  9. `p.recover()`                            called when nothing that may leave is left and all streams are idle: gives back what
 ///                                              is held without use, so that the next allocation has its best chance
-/// 10. `p.held_bytes()`, `p.requested_bytes()`  what the driver counts, what is handed out
+/// 10. `p.held_bytes()`, `p.requested_bytes()`  what the driver counts, what is handed out, as occupied() counts it
 /// 11. `p.close()`                              noexcept; gives everything back; all has been deallocated, the streams were drained
 /// 12. `p.abandon()`                            noexcept; forgets everything without a device call (the device is broken)
 ///
@@ -57,11 +57,11 @@ struct Place {
 ///                                              was pinned has moved: until then held_bytes() may be above the cap by what pins keep
 /// Before reclaim() and settle() everything that was deallocated from memory that has to go is complete.
 ///
-/// Semantic rules.
+/// Semantic rules; the conformance suite cites them.
 ///  P1 held_bytes() ≤ cap_bytes at every instant, changes of the cap apart.
 ///  P2 Calls 7 and 8 allocate no host memory and do not block.
 ///  P3 Exhaustion is a null address, never an error; an error means that the device failed.
-///  P4 A failed call changes nothing.
+///  P4 A failed call changes nothing; 9, reclaim() and 16 may have done a part, and go on from there when called again.
 template <class P>
 concept MemoryPool = Device<typename P::Device> && std::default_initializable<typename P::Config> &&
                      std::constructible_from<P, typename P::Config> && std::is_nothrow_move_constructible_v<P> &&

@@ -38,7 +38,7 @@ struct Fetch {
 ///                                    time (false: not now), and that this will not come. Neither blocks
 ///  7. `t.status()`                   optional, const: what threads of its own failed at. A pass neither begins nor ends well after
 ///
-/// Semantic rules.
+/// Semantic rules; the conformance suite cites them.
 ///  T1 After a failed enqueue nothing more of it reaches the device, and what did is ordered on s.
 ///  T2 enqueue allocates nothing in steady state.
 template <class T, class D>
