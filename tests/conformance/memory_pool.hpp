@@ -402,11 +402,15 @@ private:
     }
     void change(P& pool) {
         for (Held& held : held_) { held.is_pinned = false; }
+        if (below(2) == 0) {
+            for (std::size_t i = 0; i < held_.size(); ++i) { bring(pool, i); }
+        }
         const bool pins = below(2) == 0;
         for (Held& held : held_) { held.is_pinned = pins && held.at != nullptr && below(3) == 0; }
         const std::uint64_t floor = pool.floor_bytes(device_, needs_);
         const std::uint64_t ceiling = pool.ceiling_bytes(device_, needs_);
-        const std::uint64_t next = below(4) == 0 ? ceiling : floor + below(ceiling - floor + granule_);
+        const std::uint64_t next =
+            below(3) == 0 ? ceiling + granule_ * below(3) : floor + below(ceiling - floor + granule_);
         limit_ = (std::max)(limit_, next);
         const bool was_changing = std::exchange(is_changing_, true);
         const auto all = places();
@@ -664,7 +668,7 @@ void check_memory_pool(
     for (std::uint32_t run = 0; run < suite.runs; ++run) {
         const std::uint32_t seed = suite.seed + run;
         CAPTURE(seed);
-        if (run % 4 == 0) { pool.emplace(make()); }  // otherwise one that was open before
+        if (run % 4 != 3) { pool.emplace(make()); }  // otherwise one that was open before
         detail::PoolRun<P>{device, suite, seed}.run(pool);
     }
 }
