@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "residency/plan/bounds.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/plan_file.hpp"
 #include "residency/plan/planner.hpp"

@@ -18,6 +18,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "residency/plan/bounds.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/planner.hpp"
 #include "schedules.hpp"

@@ -59,3 +59,22 @@ TEST_CASE("a full disk leaves the old file") {
     CHECK(detail::write_file(path, std::vector<std::byte>(100000)).error().kind() == ErrorKind::io);
     CHECK(*detail::read_file(path, 100) == old);
 }
+
+TEST_CASE("a link or a device stays what it is") {
+    const test::TemporaryFolder folder;
+    const std::string file = folder.path("file"), link = folder.path("link");
+    REQUIRE(detail::write_file(file, std::vector<std::byte>(5)).has_value());
+    std::filesystem::create_symlink(file, link);
+    REQUIRE(detail::write_file(link, std::vector<std::byte>(3, std::byte{1})).has_value());
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK(*detail::read_file(file, 100) == std::vector<std::byte>(3, std::byte{1}));
+    if (!std::filesystem::exists("/dev/full")) {
+        MESSAGE("skipped: this system has no /dev/full");
+        return;
+    }
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink("/dev/full", link);
+    CHECK(detail::write_file(link, std::vector<std::byte>(100000)).error().kind() == ErrorKind::io);
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK(std::filesystem::is_character_file("/dev/full"));
+}

@@ -10,8 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "residency/plan/bounds.hpp"
 #include "residency/plan/check.hpp"
+#include "residency/plan/draft.hpp"
 #include "residency/plan/floor.hpp"
+#include "residency/plan/interval_ring.hpp"
 #include "residency/plan/plan_file.hpp"
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"

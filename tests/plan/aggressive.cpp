@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "residency/plan/bounds.hpp"
+#include "residency/plan/draft.hpp"
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -41,25 +43,23 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
     return bytes;
 }
 
-/// Writes the file beside its place, then moves it there: readers see the old bytes or the new. Blocks.
+/// Writes the file beside its place, then moves it there: readers see the old bytes or the new. What is there and is no regular
+/// file, such as a link or a device, stays what it is and is written through. Blocks.
 [[nodiscard]] inline Status write_file(const std::string& path, std::span<const std::byte> bytes) {
-    const std::string fresh = path + ".partial";
+    struct stat there{};
+    const bool in_place = ::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode);
+    const std::string fresh = in_place ? path : path + ".partial";
+    bool is_made = false;
     const auto refused = [&](const std::string& name, const char* what) {
+        if (is_made) { static_cast<void>(std::remove(fresh.c_str())); }
         return Error{ErrorKind::io, detail::quoted(name) + ": " + what, Place{name, 0, {}, {}}};
     };
-    {
-        FileHandle file{std::fopen(fresh.c_str(), "wb")};
-        if (!file) { return refused(fresh, "cannot be opened for writing"); }
-        const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
-        if (std::fclose(file.release()) != 0 || !written) {
-            static_cast<void>(std::remove(fresh.c_str()));
-            return refused(fresh, "cannot be written");
-        }
-    }
-    if (std::rename(fresh.c_str(), path.c_str()) != 0) {
-        static_cast<void>(std::remove(fresh.c_str()));
-        return refused(path, "cannot be replaced");
-    }
+    FileHandle file{std::fopen(fresh.c_str(), "wb")};
+    if (!file) { return refused(fresh, "cannot be opened for writing"); }
+    is_made = !in_place;
+    const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+    if (std::fclose(file.release()) != 0 || !written) { return refused(fresh, "cannot be written"); }
+    if (!in_place && std::rename(fresh.c_str(), path.c_str()) != 0) { return refused(path, "cannot be replaced"); }
     return {};
 }
 

@@ -21,6 +21,7 @@
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/simulate.hpp"
+#include "residency/plan/timeline.hpp"
 #include "residency/plan/token_ring.hpp"
 
 namespace residency::inline RESIDENCY_ABI::plan {
