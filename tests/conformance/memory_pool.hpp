@@ -496,7 +496,10 @@ private:
         if (!is_changing_ && below(2) == 0) {
             for (std::size_t i = 0; i < held_.size(); ++i) { drop(pool, i); }
             look();
-            if (suite_.fragments) { must(pool.recover()); }
+            if (suite_.fragments) {
+                must(pool.recover());
+                expect(pool.held_bytes() == 0, "9: recover() gives back what is held without use");
+            }
             expect_room(pool);
         }
     }
