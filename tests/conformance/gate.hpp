@@ -14,7 +14,8 @@
 
 namespace residency::conformance::detail {
 
-/// Holds a stream back, so that who waits for its work, or for what it frees, does not come back. When its patience ends it lets go by itself.
+/// Holds a stream back, so that who waits for its work, or for what it frees, does not come back. When its patience ends it lets go
+/// by itself.
 template <FlagDevice D>
 class Gate {
 public:

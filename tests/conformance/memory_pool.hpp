@@ -30,7 +30,8 @@ struct MemoryPoolSuite {
     std::uint32_t seed = 1;          ///< of the first run
     std::uint32_t runs = 120;        ///< each of other storages, another cap and order
     std::uint32_t operations = 100;  ///< in each run
-    /// Free bytes may lie apart, so that a floor holds for one storage at a time, and for equal ones that fill the device's granules.
+    /// Free bytes may lie apart, so that a floor holds for one storage at a time, and for equal ones that fill the device's
+    /// granules.
     bool fragments = false;
     std::uint64_t unit_bytes =
         0;  ///< storages have up to twelve times so many; 0: an eighth of the device's pool_granularity()
@@ -52,8 +53,8 @@ concept Breakable = requires(D d) {
     d.lose_device();
 };
 
-/// Storages that come to a pool and leave it as a residency has them do, in random order. After each call it is checked what the contract
-/// says, and every byte that was written is read back.
+/// Storages that come to a pool and leave it as a residency has them do, in random order. After each call it is checked what the
+/// contract says, and every byte that was written is read back.
 template <pool::MemoryPool P>
 class PoolRun {
     using Device = typename P::Device;
@@ -438,6 +439,7 @@ private:
         for (Held& held : held_) {
             if (!held.is_pinned && must_move(pool, held)) { move(pool, held, false); }
         }
+        if (below(2) == 0) { bring(pool, some()); }
         settle(pool);
     }
     [[nodiscard]] static bool must_move(const P& pool, const Held& held) {
