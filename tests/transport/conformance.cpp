@@ -64,3 +64,8 @@ TEST_CASE("Staged keeps the contract of transports, from every kind of source, t
         return std::make_unique<Staged>(config);
     });
 }
+
+TEST_CASE("Staged keeps the contract of transports where all goes straight, from neighbour to neighbour") {
+    Watched device;
+    conformance::check_transport_policy<Staged>(device, Suite{.runs = 6, .allocations = test::allocations_here});
+}
