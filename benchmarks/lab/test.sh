@@ -118,11 +118,13 @@ if nvidia-smi -L > /dev/null 2>&1; then
             fetched > 1.05e9 * rate * pass { bad("more bytes than the link carries") }
             !(hits >= 0 && ahead >= 0 && hits + ahead <= 1.000001) { bad("hits are no shares") }
             $3 == "everything resident" && fetched > 0 { bad("moves bytes") }' || fail "$name on the GPU"
-        # The same moves on both; guesses and plans depend on times.
+        # The same moves on both; guesses and plans depend on times, and so, a little, does what has left when a prefetch asks.
         paste -d, "$folder/$name.cuda" "$folder/$name.simulated" > "$folder/$name.both"
         rows_of "$folder/$name.both" '
             function differ(a, b, by) { return a > b * (1 + by) || b > a * (1 + by) }
-            $3 !~ /planned|hinted/ && (differ(fetched, $23, 0.1) || hits > $21 + 0.05 || hits < $21 - 0.05) {
+            { ahead_too = $3 ~ /scheduled|belady/ }
+            $3 !~ /planned|hinted/ && (differ(fetched, $23, ahead_too ? 0.2 : 0.1) || hits > $21 + (ahead_too ? 0.1 : 0.05) ||
+                                       hits < $21 - (ahead_too ? 0.1 : 0.05)) {
                 bad("moves " fetched " bytes, hits " hits ", and on the simulated device " $23 " and " $21) }' ||
             fail "$name: other decisions than on the simulated device"
     done

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/format/gguf.hpp"
+#include "residency/format/gguf_type.hpp"
 
 #include <cstdint>
 #include <filesystem>
