@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/format/gguf.hpp"
-#include "residency/format/gguf_type.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "expected.hpp"
+#include "residency/format/gguf_type.hpp"
 
 using namespace residency;
 using format::GgufArray;

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "expected.hpp"
+#include "residency/format/safetensors_dtype.hpp"
 
 using namespace residency;
 using format::SafetensorsWriter;
