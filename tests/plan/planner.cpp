@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/plan/bounds.hpp"
 #include "residency/plan/planner.hpp"
+#include "residency/plan/bounds.hpp"
 
 #include <doctest/doctest.h>
 
