@@ -5,9 +5,11 @@
 // Arguments: GiB (default 8), folder for the file (default /tmp), GiB that are read from the disk (default 2).
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "benchmarks/direct_reader.hpp"
@@ -91,6 +94,45 @@ double stream_model(CudaDevice& device, Transport transport, const Catalog& cata
     return static_cast<double>(tensors * tensor_bytes) / seconds / 1e9;
 }
 
+/// GB/s of the plain way: each of `threads` threads reads its share of the file into new memory, and when all have ended the driver
+/// pins the whole.
+double plain_load_rate(const std::string& path, std::uint64_t bytes, bool huge_pages) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    std::atomic<bool> failed = fd < 0;
+    std::byte* memory = nullptr;
+    const double seconds = bench::host_seconds([&] {
+        void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED) { std::exit((std::perror("mmap"), 1)); }
+        ::madvise(at, bytes, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+        memory = static_cast<std::byte*>(at);
+        const std::uint64_t share = (bytes / threads + 4095) / 4096 * 4096;
+        std::vector<std::thread> readers;
+        for (unsigned t = 0; t < threads; ++t) {
+            readers.emplace_back([&, t] {
+                for (std::uint64_t i = std::min(t * share, bytes); i < std::min((t + 1) * share, bytes);) {
+                    const auto got =
+                        ::pread(fd, memory + i, std::min((t + 1) * share, bytes) - i, static_cast<off_t>(i));
+                    if (got <= 0) {
+                        failed = true;
+                        return;
+                    }
+                    i += static_cast<std::uint64_t>(got);
+                }
+            });
+        }
+        for (std::thread& reader : readers) { reader.join(); }
+        BENCH_CUDA(cudaHostRegister(memory, bytes, cudaHostRegisterDefault));
+    });
+    BENCH_CUDA(cudaHostUnregister(memory));
+    ::munmap(memory, bytes);
+    ::close(fd);
+    if (failed) {
+        std::fprintf(stderr, "%s: cannot be read\n", path.c_str());
+        std::exit(1);
+    }
+    return static_cast<double>(bytes) / seconds / 1e9;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -108,6 +150,8 @@ int main(int argc, char** argv) {
     for (const bool huge : {true, false}) {
         std::vector<double> rates;
         std::vector<double> pin_shares;
+        std::vector<double> plain_rates;
+        std::vector<double> ratios;
         double memory = 0;
         for (int round = 0; round < 4; ++round) {
             residency::host::LoadOptions options;
@@ -122,13 +166,18 @@ int main(int argc, char** argv) {
                     [&] { loaded = BENCH_RESULT(residency::host::try_load(device, catalog, options)); });
                 report = loaded.report;
             }
+            const double plain = plain_load_rate(path, tensors * tensor_bytes, huge);
             if (round == 0) { continue; }
             rates.push_back(model_bytes / seconds / 1e9);
+            plain_rates.push_back(plain);
+            ratios.push_back(rates.back() / plain);
             pin_shares.push_back(std::chrono::duration<double>(report.pin_time).count() / seconds);
             memory = static_cast<double>(report.host_bytes) / model_bytes;
         }
         const std::string name = std::string{"loading.cached_to_pinned."} + (huge ? "huge_pages" : "small_pages");
         records.add(name, bench::median(rates), "GB/s", huge ? ">= 20" : ">= 10");
+        records.add(name + ".plain", bench::median(plain_rates), "GB/s");
+        records.add(name + ".over_plain", bench::median(ratios), "times", ">= 1");
         records.add(name + ".pinning", bench::median(pin_shares), "of the time");
         if (huge) { records.add("loading.host_memory", memory, "of weights", "<= 1.02"); }
     }
