@@ -57,8 +57,8 @@ def tokens(decoder):
     records = None
     # Reading the logits back disturbs the times: those of the first passes are compared, the later ones measured.
     for way, arguments in {
-            "graph": ["--new", 28, "--kept-logits", 6, "--budget", "90%", "75%", "50%", "25%", "10%"],
-            "eager": ["--new", 26, "--kept-logits", 4, "--no-graph", "--budget", "90%", "75%", "50%"]}.items():
+            "graph": ["--new", 38, "--kept-logits", 16, "--budget", "90%", "75%", "50%", "25%", "10%"],
+            "eager": ["--new", 30, "--kept-logits", 8, "--no-graph", "--budget", "90%", "75%", "50%"]}.items():
         figures = decoder.run("--verify", *arguments)
         records = records or Records("gpu-decoder", figures["device"])
         for run in figures["runs"]:
