@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "benchmarks/lab/check_budgets.hpp"
+#include "benchmarks/lab/fail.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"
@@ -37,11 +38,6 @@ struct Options {
     bool json = false;
     bool csv = false;
 };
-
-[[noreturn]] void fail(const residency::Error& error) {
-    std::cerr << "residency-lab: " << error.message() << "\n";
-    throw CLI::RuntimeError{1};
-}
 
 struct Row {
     const Evictor* evictor;  ///< null: everything resident

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "benchmarks/lab/chart.hpp"
+#include "benchmarks/lab/fail.hpp"
 #include "benchmarks/lab/table.hpp"
 #include "residency/model/file.hpp"
 

@@ -10,12 +10,8 @@
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/run_job.hpp"
 #include "benchmarks/lab/workload.hpp"
-#include "residency/error.hpp"
 
 namespace lab {
-
-/// One line that says why, and the end of the program: throws CLI::RuntimeError.
-[[noreturn]] void fail(const residency::Error& error);
 
 struct Row {
     const Workload* work = nullptr;

@@ -18,6 +18,7 @@
 
 #include "benchmarks/lab/bound.hpp"
 #include "benchmarks/lab/check_budgets.hpp"
+#include "benchmarks/lab/fail.hpp"
 #include "benchmarks/lab/generators.hpp"
 #include "benchmarks/lab/gpu.hpp"
 #include "benchmarks/lab/input.hpp"
