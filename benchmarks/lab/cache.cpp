@@ -132,23 +132,18 @@ void run(const Options& options) {
         future = std::move(*order);
     }
 
-    std::vector<std::optional<residency::Error>> failures(rows.size());
+    std::optional<residency::Error> failure;
     {
         Progress progress{"cache", rows.size() * trace->accesses.size()};
-        for_each_in_parallel(rows.size(), options.threads, [&](std::size_t i) {
+        failure = first_failure_in_parallel(rows.size(), options.threads, [&](std::size_t i) {
             std::size_t done = 0;
             const auto tick = [&](std::size_t accesses) { progress.add(accesses - std::exchange(done, accesses)); };
             auto counts = rows[i].evictor->cache({*trace, future, rows[i].budget_bytes, tick});
-            if (counts) {
-                rows[i].counts = *counts;
-            } else {
-                failures[i] = counts.error().in(rows[i].evictor->name);
-            }
+            if (counts) { rows[i].counts = *counts; }
+            return counts ? std::nullopt : std::optional{counts.error().in(rows[i].evictor->name)};
         });
     }
-    for (const auto& failure : failures) {
-        if (failure) { fail(*failure); }
-    }
+    if (failure) { fail(*failure); }
     if (options.json) { return print_json(rows); }
     if (options.csv) { return print_csv(rows); }
     rows.push_back({nullptr, 0, everything_resident(*trace)});

@@ -11,10 +11,13 @@
 #include <cstdio>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "residency/error.hpp"
 
 namespace lab {
 
@@ -63,6 +66,16 @@ inline void for_each_in_parallel(std::size_t count, unsigned threads, const std:
     for (unsigned i = 1; i < std::min<std::size_t>(std::max(threads, 1U), count); ++i) { others.emplace_back(work); }
     work();
     for (std::thread& each : others) { each.join(); }
+}
+
+/// The same for jobs that may fail: the first failure, in the order of their numbers. All of them run.
+inline std::optional<residency::Error> first_failure_in_parallel(
+    std::size_t count, unsigned threads, const std::function<std::optional<residency::Error>(std::size_t)>& job) {
+    std::vector<std::optional<residency::Error>> failures(count);
+    for_each_in_parallel(count, threads, [&](std::size_t i) { failures[i] = job(i); });
+    const auto first =
+        std::find_if(failures.begin(), failures.end(), [](const auto& each) { return each.has_value(); });
+    return first == failures.end() ? std::nullopt : *first;
 }
 
 }  // namespace lab

@@ -167,22 +167,17 @@ void run(const Options& options) {
         if (is_by_layer && layers.empty()) { layers = layers_of(*trace, first_counted); }
         for (const double share : options.shares) { rows.push_back({policy, &*found, is_by_layer, share, {}}); }
     }
-    std::vector<std::optional<residency::Error>> failures(rows.size());
+    std::optional<residency::Error> failure;
     {
         Progress progress{"router", rows.size()};
-        for_each_in_parallel(rows.size(), options.threads, [&](std::size_t i) {
+        failure = first_failure_in_parallel(rows.size(), options.threads, [&](std::size_t i) {
             auto counts = counts_of(rows[i], whole, layers);
-            if (counts) {
-                rows[i].counts = *counts;
-            } else {
-                failures[i] = counts.error().in(rows[i].policy);
-            }
+            if (counts) { rows[i].counts = *counts; }
             progress.add(1);
+            return counts ? std::nullopt : std::optional{counts.error().in(rows[i].policy)};
         });
     }
-    for (const auto& failure : failures) {
-        if (failure) { fail(*failure); }
-    }
+    if (failure) { fail(*failure); }
     if (options.json) { return print_json(rows); }
     if (options.csv) { return print_csv(rows); }
     print_table(*trace, rows, options.shares.size());
