@@ -91,44 +91,77 @@ private:
     std::shared_ptr<const Data> data_;
 };
 
-/// A value or an Error.
+/// A value or an Error. Its own union: std::variant would be a quarter of what a translation unit instantiates.
 template <class T>
 class RESIDENCY_DETAIL_NODISCARD_TYPE Result {
     static_assert(std::is_object_v<T> && !std::is_same_v<T, Error>);
+    static_assert(std::is_nothrow_move_constructible_v<T>, "what moves out of a Result cannot fail on the way");
 
 public:
     template <class U = T>
         requires(std::constructible_from<T, U &&> && !std::same_as<std::remove_cvref_t<U>, Result> &&
                  !std::same_as<std::remove_cvref_t<U>, Error>)
-    Result(U&& value) : state_{std::in_place_index<0>, std::forward<U>(value)} {}
-    Result(Error error) : state_{std::in_place_index<1>, std::move(error)} {}
+    Result(U&& value) : value_(std::forward<U>(value)), has_value_{true} {}
+    Result(Error error) noexcept : error_{std::move(error)}, has_value_{false} {}
+    Result(const Result& other)
+        requires std::copy_constructible<T>
+        : has_value_{other.has_value_} {
+        if (has_value_) {
+            std::construct_at(&value_, other.value_);
+        } else {
+            std::construct_at(&error_, other.error_);
+        }
+    }
+    Result(Result&& other) noexcept : has_value_{other.has_value_} {
+        if (has_value_) {
+            std::construct_at(&value_, std::move(other.value_));
+        } else {
+            std::construct_at(&error_, std::move(other.error_));
+        }
+    }
+    Result& operator=(Result other) noexcept {
+        std::destroy_at(this);
+        return *std::construct_at(this, std::move(other));
+    }
+    ~Result() {
+        if (has_value_) {
+            std::destroy_at(&value_);
+        } else {
+            std::destroy_at(&error_);
+        }
+    }
 
-    [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
-    [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
+    [[nodiscard]] bool has_value() const noexcept { return has_value_; }
+    [[nodiscard]] explicit operator bool() const noexcept { return has_value_; }
 
     /// Precondition: has_value().
-    [[nodiscard]] T& value() & noexcept { return *checked_value(&state_); }
-    [[nodiscard]] const T& value() const& noexcept { return *checked_value(&state_); }
-    [[nodiscard]] T&& value() && noexcept { return std::move(*checked_value(&state_)); }
-    [[nodiscard]] T& operator*() & noexcept { return value(); }
-    [[nodiscard]] const T& operator*() const& noexcept { return value(); }
-    [[nodiscard]] T&& operator*() && noexcept { return std::move(*this).value(); }
-    [[nodiscard]] T* operator->() noexcept { return &value(); }
-    [[nodiscard]] const T* operator->() const noexcept { return &value(); }
+    [[nodiscard]] T& value() & noexcept { return *checked(this); }
+    [[nodiscard]] const T& value() const& noexcept { return *checked(this); }
+    [[nodiscard]] T&& value() && noexcept { return std::move(*checked(this)); }
+    [[nodiscard]] T& operator*() & noexcept { return *checked(this); }
+    [[nodiscard]] const T& operator*() const& noexcept { return *checked(this); }
+    [[nodiscard]] T&& operator*() && noexcept { return std::move(*checked(this)); }
+    [[nodiscard]] T* operator->() noexcept { return checked(this); }
+    [[nodiscard]] const T* operator->() const noexcept { return checked(this); }
 
     /// Precondition: !has_value().
     [[nodiscard]] const Error& error() const noexcept {
-        RESIDENCY_ASSERT(!has_value(), "ask for an error only after has_value() said false");
-        return *std::get_if<1>(&state_);
+        RESIDENCY_ASSERT(!has_value_, "ask for an error only after has_value() said false");
+        return error_;
     }
 
 private:
-    template <class State>
-    static auto checked_value(State* state) noexcept {
-        RESIDENCY_ASSERT(state->index() == 0, "ask for a value only after has_value() said true");
-        return std::get_if<0>(state);
+    template <class Self>
+    static auto* checked(Self* self) noexcept {
+        RESIDENCY_ASSERT(self->has_value_, "ask for a value only after has_value() said true");
+        return &self->value_;
     }
-    std::variant<T, Error> state_;
+
+    union {
+        T value_;
+        Error error_;
+    };
+    bool has_value_;
 };
 
 /// Success, or an Error.
