@@ -4,5 +4,9 @@
 
 // What one file of a program includes that is compiled with RESIDENCY_SEPARATE=1, see config.hpp.
 #include "residency/device/simulation/simulated_calls.hpp"
+#include "residency/model/definitions/catalog.hpp"
+#include "residency/model/definitions/catalog_builder.hpp"
+#include "residency/model/definitions/schedule.hpp"
+#include "residency/model/definitions/use_order.hpp"
 #include "residency/plan/definitions/check.hpp"
 #include "residency/plan/definitions/planner.hpp"
