@@ -11,13 +11,15 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/checked.hpp"
-#include "residency/model/stable_hash.hpp"
+#include "residency/model/dtype.hpp"
+#include "residency/model/host_bytes.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/model/weight.hpp"
 
 namespace residency::inline RESIDENCY_ABI {
 
