@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "residency/model/catalog_builder.hpp"
@@ -57,6 +59,12 @@ TEST_CASE("a trace comes back as it was written") {
         const auto read = trace::try_load(folder.path("t.trace"));
         REQUIRE_MESSAGE(read, read.error().message());
         CHECK(*read == written);
+        auto reader =
+            trace::Reader::try_from(detail::FileHandle{std::fopen(folder.path("t.trace").c_str(), "rb")}, "t");
+        REQUIRE(reader);
+        const auto again = trace::try_load(std::move(*reader), "t");
+        REQUIRE(again);
+        CHECK(*again == written);
     }
 }
 

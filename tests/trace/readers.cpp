@@ -70,6 +70,35 @@ TEST_CASE("csv: columns are chosen, a heading is passed over") {
     CHECK_FALSE(trace::try_parse_csv("1,a,99999999999999999999\n1,a,1\n1,a,99999999999999999999\n", "t"));
 }
 
+TEST_CASE("csv without bytes: a first line without numbers before one with numbers is a heading") {
+    const auto accesses = [](std::string_view text, std::size_t object) {
+        const auto trace = trace::try_parse_csv(text, "t", {.object = object, .bytes = 0});
+        REQUIRE(trace);
+        return ids(trace->accesses);
+    };
+    CHECK(accesses("time,obj\n1,5\n2,5", 2) == Ids{0, 0});
+    CHECK(accesses("# note\n\nobject\n-3\n4\n-3\n", 1) == Ids{0, 1, 0});
+    CHECK(accesses("a\nb\na\n", 1) == Ids{0, 1, 0});
+    CHECK(accesses("a,1\nb,2\n", 1) == Ids{0, 1});
+    CHECK(accesses("a\nb\n7\na\n", 1) == Ids{0, 1, 2, 0});
+    CHECK(accesses("a\n", 1) == Ids{0});
+    CHECK(accesses("", 1).empty());
+}
+
+TEST_CASE("sizes that do not add up to 64 bits are refused") {
+    const auto message = [](std::string_view text) { return trace::try_parse_csv(text, "t").error().message(); };
+    CHECK(message("1,5,10\n2,6,18446744073709551615\n3,7,18446744073709551615\n") ==
+          "t: found storages of 2^64 bytes or more together, expected less");
+    CHECK(message("1,5,9223372036854775808\n2,5,9223372036854775808\n") ==
+          "t: found accesses of 2^64 bytes or more together, expected less");
+    CHECK(trace::try_parse_csv("1,5,9223372036854775808\n2,6,9223372036854775806\n", "t")->total_bytes() ==
+          UINT64_MAX - 1);
+    CHECK_FALSE(
+        trace::try_parse_route("# layer=0 expert_bytes=9223372036854775808\nturn,phase,step,layer,expert\n"
+                               "0,1,0,0,1\n",
+                               "t"));
+}
+
 namespace {
 
 constexpr std::string_view route_head =
@@ -106,6 +135,32 @@ TEST_CASE("route: prompt rows by token give the same batches; another turn begin
     CHECK(ids(trace->step(0)) == Ids{3});
     CHECK(ids(trace->step(1)) == Ids{6, 5});
     CHECK(ids(trace->step(2)) == Ids{3});
+}
+
+TEST_CASE("route: n_expert is how many experts each layer has") {
+    constexpr std::string_view heading = "# layer=0 expert_bytes=7\nturn,phase,step,layer,expert\n0,1,0,0,1\n";
+    const auto parsed = [&](std::string_view before) {
+        return trace::try_parse_route(std::string{before} + std::string{heading}, "t");
+    };
+    CHECK(parsed("")->bytes.size() == 2);
+    CHECK(parsed("# model=m n_expert=8 n_expert_used=2\n")->bytes == std::vector<std::uint64_t>(8, 7));
+    CHECK(parsed("# n_expert=8\n# n_expert=8\n")->bytes.size() == 8);
+    CHECK(parsed("# n_expert=1\n").error().message() == "t, line 4: found expert 1, expected less than 1");
+    CHECK(parsed("# n_expert=0\n").error().message() ==
+          "t, line 1: found '# n_expert=0', expected n_expert from 1 to 16777216");
+    CHECK(parsed("# n_expert=8\n# n_expert=9\n").error().message() ==
+          "t, line 2: found '# n_expert=9', expected n_expert=8 as above");
+}
+
+TEST_CASE("route: a layer that is declared twice has the same bytes both times") {
+    const auto parsed = [](std::string_view second) {
+        return trace::try_parse_route("# layer=0 expert_bytes=7\n# layer=0 expert_bytes=" + std::string{second} +
+                                          "\nturn,phase,step,layer,expert\n0,1,0,0,1\n",
+                                      "t");
+    };
+    CHECK(parsed("7")->bytes == std::vector<std::uint64_t>{7, 7});
+    CHECK(parsed("8").error().message() ==
+          "t, line 2: found '# layer=0 expert_bytes=8', expected the 7 bytes that layer 0 has above");
 }
 
 TEST_CASE("route: what is missing is named") {

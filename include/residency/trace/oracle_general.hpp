@@ -36,6 +36,7 @@ namespace residency::inline RESIDENCY_ABI::trace {
         const StorageId id = objects.id_of(object, size);
         trace.add_step({&id, 1});
     }
+    if (auto fits = trace.try_check_sums(source); !fits) { return fits.error(); }
     return trace;
 }
 

@@ -31,12 +31,17 @@ public:
 
     /// Errors: io, or malformed with the place in the file.
     [[nodiscard]] static Result<Reader> try_open(const std::string& path) {
-        Reader reader{path};
-        reader.file_.reset(std::fopen(path.c_str(), "rb"));
-        if (!reader.file_) {
+        residency::detail::FileHandle file{std::fopen(path.c_str(), "rb")};
+        if (!file) {
             return Error{ErrorKind::io, residency::detail::quoted(path) + ": cannot be opened for reading",
                          Place{path, 0, {}, {}}};
         }
+        return try_from(std::move(file), path);
+    }
+    /// From an open file, such as one in memory; `source` names it in messages. Errors as above. Precondition: it is open.
+    [[nodiscard]] static Result<Reader> try_from(residency::detail::FileHandle file, const std::string& source) {
+        Reader reader{source};
+        reader.file_ = std::move(file);
         std::vector<std::byte> block;
         auto container = reader.next_block(block);
         if (!container) { return container.error(); }
@@ -164,17 +169,23 @@ private:
     bool is_done_ = false;
 };
 
+/// Reads all that is left of a trace. Blocks.
+[[nodiscard]] inline Result<Trace> try_load(Reader reader, const std::string& source) {
+    Trace trace = reader.head();
+    for (Reader::Step step;;) {
+        const auto more = reader.try_next(step);
+        if (!more) { return more.error(); }
+        if (!*more) { break; }
+        trace.add_step(step.storages, step.compute_ns);
+    }
+    if (auto fits = trace.try_check_sums(source); !fits) { return fits.error(); }
+    return trace;
+}
 /// Reads a whole trace. Blocks.
 [[nodiscard]] inline Result<Trace> try_load(const std::string& path) {
     auto reader = Reader::try_open(path);
     if (!reader) { return reader.error(); }
-    Trace trace = reader->head();
-    for (Reader::Step step;;) {
-        const auto more = reader->try_next(step);
-        if (!more) { return more.error(); }
-        if (!*more) { return trace; }
-        trace.add_step(step.storages, step.compute_ns);
-    }
+    return try_load(std::move(*reader), path);
 }
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline Trace load(const std::string& path) { return unwrap(try_load(path)); }

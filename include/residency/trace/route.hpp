@@ -33,11 +33,13 @@ struct RouteBatch {
 /// The experts that a router chose, as BigMoeOnEdge writes them: lines "# layer=K expert_bytes=N …", then a heading that names the
 /// columns turn, phase (0: prompt), step, layer and expert, then one row a chosen expert. A storage is an expert of a layer with
 /// the bytes declared for that layer; its group is the layer. A step is one layer of one token, or, in the prompt, one layer of
-/// all of its tokens, in which each expert counts once, where it was chosen first. `source` names the text in messages.
+/// all of its tokens, in which each expert counts once, where it was chosen first. A line "# … n_expert=N …" says how many experts
+/// each layer has; without one it is as many as the last that was chosen asks for. `source` names the text in messages.
 [[nodiscard]] inline Result<Trace> try_parse_route(std::string_view text, const std::string& source) {
     constexpr std::uint64_t most = std::uint64_t{1} << 24;
     TextLines lines{text, source};
     std::map<std::uint64_t, std::uint64_t> expert_bytes;  // by layer
+    std::optional<std::uint64_t> declared_experts;        // of each layer
     std::optional<std::string_view> line;
     while ((line = lines.next()) && line->starts_with('#')) {
         const auto layer = TextLines::number_of(*line, "layer");
@@ -45,8 +47,21 @@ struct RouteBatch {
         if (layer.has_value() != bytes.has_value() || (layer && *layer >= most)) {
             return lines.wrong("'" + std::string{*line} + "'", "a layer and its expert_bytes");
         }
-        if (layer) { expert_bytes[*layer] = *bytes; }
+        if (layer && expert_bytes.try_emplace(*layer, *bytes).first->second != *bytes) {
+            return lines.wrong("'" + std::string{*line} + "'", "the " + std::to_string(expert_bytes[*layer]) +
+                                                                   " bytes that layer " + std::to_string(*layer) +
+                                                                   " has above");
+        }
+        if (const auto experts = TextLines::number_of(*line, "n_expert")) {
+            if (*experts == 0 || *experts > most || declared_experts.value_or(*experts) != *experts) {
+                return lines.wrong("'" + std::string{*line} + "'",
+                                   declared_experts ? "n_expert=" + std::to_string(*declared_experts) + " as above"
+                                                    : "n_expert from 1 to " + std::to_string(most));
+            }
+            declared_experts = experts;
+        }
     }
+    const std::uint64_t expert_limit = declared_experts.value_or(most);
     if (!line) { return lines.wrong("the end", "a heading that names the columns"); }
     constexpr std::string_view names[] = {"turn", "phase", "step", "layer", "expert"};
     std::size_t columns[std::size(names)] = {};
@@ -79,8 +94,8 @@ struct RouteBatch {
         if (!expert_bytes.contains(layer)) {
             return lines.wrong("layer " + std::to_string(layer), "one whose expert_bytes are declared");
         }
-        if (expert >= most) {
-            return lines.wrong("expert " + std::to_string(expert), "less than " + std::to_string(most));
+        if (expert >= expert_limit) {
+            return lines.wrong("expert " + std::to_string(expert), "less than " + std::to_string(expert_limit));
         }
         most_expert = (std::max)(most_expert, expert);
         const std::pair now{turn, phase == 0 ? UINT64_MAX : token};
@@ -100,7 +115,7 @@ struct RouteBatch {
 
     Trace trace;
     trace.name = source;
-    const std::uint64_t experts = most_expert + 1;
+    const std::uint64_t experts = declared_experts.value_or(most_expert + 1);
     if (experts * expert_bytes.size() > most) {
         return Error{ErrorKind::malformed, source + ": " + std::to_string(expert_bytes.size()) + " layers of " +
                                                std::to_string(experts) + " experts are more than " +
@@ -121,6 +136,7 @@ struct RouteBatch {
         }
         trace.add_step(step);
     }
+    if (auto fits = trace.try_check_sums(source); !fits) { return fits.error(); }
     return trace;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "residency/error.hpp"
+#include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
@@ -43,6 +44,21 @@ struct Trace {
     /// The bytes of all storages.
     [[nodiscard]] std::uint64_t total_bytes() const noexcept {
         return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
+    }
+
+    /// Error malformed, where the bytes of all storages, or those of all accesses, do not fit in 64 bits. `source` names the trace.
+    [[nodiscard]] Status try_check_sums(const std::string& source) const {
+        std::uint64_t stored = 0;
+        std::uint64_t accessed = 0;
+        for (const std::uint64_t each : bytes) { stored = residency::detail::saturating_add(stored, each); }
+        for (const StorageId id : accesses) {
+            accessed = residency::detail::saturating_add(accessed, bytes[index(id)]);
+        }
+        if (stored != UINT64_MAX && accessed != UINT64_MAX) { return {}; }
+        const std::string what = stored == UINT64_MAX ? "storages" : "accesses";
+        return Error{ErrorKind::malformed,
+                     source + ": found " + what + " of 2^64 bytes or more together, expected less",
+                     Place{source, 0, what + " of 2^64 bytes or more together", "less"}};
     }
 
     /// The future by steps.
