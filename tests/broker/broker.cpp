@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <random>
@@ -226,6 +227,37 @@ TEST_CASE("hysteresis: targets that go up and down a little change nothing twice
     cache.give_back(8000);
     must(client.try_at_pass_end(model));
     CHECK(model.budget().bytes >= 9500 - 850);
+}
+
+TEST_CASE("hysteresis holds where it is more than moves at once, and what has begun to grow comes to its target") {
+    BudgetBroker broker{{.total_bytes = 10000, .hysteresis = 0.1, .most_moved_bytes = 200}};
+    auto client = must(broker.try_add_model({.name = "m", .floor_bytes = 0, .wanted_bytes = 10000}));  // 1000
+    auto cache = must(broker.try_add_memory({.name = "cache", .priority = 1}));
+    Model model{must(client.try_budget())};
+    const auto rest = [&] {
+        int before;
+        do {
+            before = model.changes;
+            const std::uint64_t budget = model.budget().bytes;
+            must(client.try_at_pass_end(model));
+            CHECK(std::max(budget, model.budget().bytes) - std::min(budget, model.budget().bytes) <= 200);
+        } while (model.changes != before);
+    };
+    cache.ask(1000);
+    rest();
+    CHECK(model.budget().bytes <= 9000);
+    const int changes = model.changes;
+    for (int i = 0; i < 50; ++i) {
+        cache.ask(1400);
+        rest();
+        cache.ask(1000);
+        rest();
+    }
+    CHECK(model.changes <= changes + 3);  // 400, in pieces of 200, and what hysteresis adds
+    // By the hysteresis or more: all the way, not to within the hysteresis.
+    cache.ask(0);
+    rest();
+    CHECK(model.budget().bytes == 10000);
 }
 
 TEST_CASE("a small growth completes a model only where enough stays free") {

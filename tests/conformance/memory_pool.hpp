@@ -83,23 +83,21 @@ public:
             if (!are_equal) { bytes = any(); }
         }
         step_ = 1 + static_cast<std::size_t>(below((std::min)(held_.size(), std::size_t{3})));
-        std::vector<std::uint64_t> sizes;
         for (Held& held : held_) {
             held.from = below(unit);
-            sizes.push_back(held.bytes);
-            needs_.total_bytes += held.bytes;
+            sizes_.push_back(held.bytes);
+            total_bytes_ += held.bytes;
         }
-        std::ranges::sort(sizes, std::greater{});
-        needs_.storages = held_.size();
-        needs_.largest_storage_bytes = sizes.front();
+        std::ranges::sort(sizes_, std::greater{});
+        needs_.storages = sizes_;
+        needs_.step = std::span{sizes_}.first(step_);
+        needs_.largest_storage_bytes = sizes_.front();
         needs_.largest_alignment_bytes = std::uint64_t{1} << below(9);
-        needs_.step_storages = step_;
-        for (std::size_t i = 0; i < step_; ++i) { needs_.step_bytes += sizes[i]; }
 
         source_bytes_ = 13 * unit;
         source_ = static_cast<std::byte*>(must(device_.allocate_host(source_bytes_)));
         for (std::uint64_t i = 0; i < source_bytes_; ++i) { source_[i] = static_cast<std::byte>(random_()); }
-        back_bytes_ = 2 * needs_.total_bytes;
+        back_bytes_ = 2 * total_bytes_;
         back_ = static_cast<std::byte*>(must(device_.allocate_host(back_bytes_)));
         copies_ = must(device_.create_stream());
         reader_ = must(device_.create_stream());
@@ -296,15 +294,13 @@ private:
     }
     /// By the pool's own word: together with all that is there it fits.
     [[nodiscard]] bool has_to_fit(const P& pool, const Held& held) const {
-        pool::Needs needs = needs_;
-        needs.step_bytes = held.bytes;
-        needs.step_storages = 1;
+        std::vector<std::uint64_t> together{held.bytes};
         for (const Held& other : held_) {
-            if (other.at == nullptr) { continue; }
-            needs.step_bytes += other.bytes;
-            ++needs.step_storages;
+            if (other.at != nullptr) { together.push_back(other.bytes); }
         }
-        return !is_changing_ && (may_fail() || needs.step_storages == 1) && pool.floor_bytes(device_, needs) <= cap_;
+        pool::Needs needs = needs_;
+        needs.step = together;
+        return !is_changing_ && (may_fail() || together.size() == 1) && pool.floor_bytes(device_, needs) <= cap_;
     }
     void bring(P& pool, std::size_t i) {
         Held& held = held_[i];
@@ -530,7 +526,9 @@ private:
     bool is_tidy_ = false;  // storages that fill granules
     std::vector<Held> held_;
     std::size_t step_ = 1;
-    pool::Needs needs_;
+    std::vector<std::uint64_t> sizes_;  // the largest first
+    std::uint64_t total_bytes_ = 0;
+    pool::Needs needs_;  // spans over them
     std::byte* source_ = nullptr;
     std::byte* back_ = nullptr;
     std::uint64_t source_bytes_ = 0, back_bytes_ = 0, back_used_ = 0;
@@ -550,7 +548,8 @@ void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& su
     const std::uint64_t bytes = device.pool_granularity() / 4 + 1;
     const std::uint64_t storages = suite.fragments ? 1 : 7;
     for (const std::uint64_t step : {std::uint64_t{1}, (storages + 1) / 2, storages}) {
-        const pool::Needs needs{storages * bytes, storages, bytes, 1, step * bytes, step};
+        const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(storages), bytes);
+        const pool::Needs needs{sizes, std::span{sizes}.first(static_cast<std::size_t>(step)), bytes, 1};
         const std::uint64_t floor = pool.floor_bytes(device, needs);
         CHECK_MESSAGE((step < storages || floor == pool.ceiling_bytes(device, needs)),
                       "5: a step of everything has the ceiling for its floor");
@@ -575,7 +574,8 @@ void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& su
 template <pool::MemoryPool P>
 void check_occupied(typename P::Device& device, P& pool) {
     const std::uint64_t storages = (std::min)(device.pool_granularity(), std::uint64_t{4096});
-    const pool::Needs needs{storages, storages, 1, 1, 1, 1};
+    const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(storages), 1);
+    const pool::Needs needs{sizes, std::span{sizes}.first(1), 1, 1};
     const std::uint64_t cap = pool.floor_bytes(device, needs);
     auto stream = device.create_stream();
     REQUIRE(stream.has_value());
@@ -601,7 +601,8 @@ template <pool::MemoryPool P>
 void check_nothing_blocks(typename P::Device& device, const MemoryPoolSuite& suite, P& pool) {
     if constexpr (FlagDevice<typename P::Device>) {
         const std::uint64_t bytes = (device.pool_granularity() + 3) / 4;
-        const pool::Needs needs{8 * bytes, 8, bytes, 1, bytes, 1};
+        const std::vector<std::uint64_t> sizes(8, bytes);
+        const pool::Needs needs{sizes, std::span{sizes}.first(1), bytes, 1};
         auto stream = device.create_stream();
         REQUIRE(stream.has_value());
         REQUIRE(pool.open(device, needs, pool.ceiling_bytes(device, needs)).has_value());
@@ -634,7 +635,8 @@ void check_abandon(const std::function<P()>& make) {
         {
             P pool{make()};
             const std::uint64_t bytes = device->pool_granularity();
-            const pool::Needs needs{4 * bytes, 4, bytes, 1, bytes, 1};
+            const std::vector<std::uint64_t> sizes(4, bytes);
+            const pool::Needs needs{sizes, std::span{sizes}.first(1), bytes, 1};
             REQUIRE(pool.open(*device, needs, pool.ceiling_bytes(*device, needs)).has_value());
             auto stream = device->create_stream();
             REQUIRE(stream.has_value());

@@ -2,7 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "tests/core/compositions.hpp"
 
@@ -75,6 +80,47 @@ TEST_CASE("C9: with equal slots it is the step of the most storages that sets th
     const auto* numbers = refused.error().detail<residency::BudgetNumbers>();
     CHECK(numbers->floor_bytes == 4 * 16384);
     CHECK(numbers->step == 1);
+}
+
+/// Storages that leave much of the segments of a stream-ordered pool unused.
+Device::Config coarse_config() {
+    auto config = small_config();
+    config.pool_granularity = 65536;
+    return config;
+}
+
+TEST_CASE(
+    "C9 C10: a stream-ordered pool counts what its segments leave unused, at the floor and where everything fits") {
+    for (const std::uint64_t bytes : {20000U, 33000U, 40960U, 70000U}) {
+        for (const std::size_t each : {1U, 2U, 3U, 8U}) {
+            CAPTURE(bytes);
+            CAPTURE(each);
+            CheckedDevice device{coarse_config()};
+            const Model model = uniform_model(device, 16, bytes);
+            residency::ScheduleBuilder builder{model.catalog};
+            for (std::uint32_t i = 0; i < 16; i += static_cast<std::uint32_t>(each)) {
+                std::vector<residency::WeightId> step;
+                for (std::uint32_t k = i; k < std::min<std::size_t>(i + each, 16); ++k) { step.push_back(weight(k)); }
+                builder.step(std::span<const residency::WeightId>{step});
+            }
+            const auto schedule = must(builder.try_build());
+            const Stream stream = must(device.create_stream());
+            for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{1} << 40}) {
+                auto weights = make<OnDemand>(device, model, budget, schedule);
+                for (int i = 0; i < 3; ++i) { run_pass(weights, model, stream); }
+                must(weights.try_drain());
+                const auto statistics = weights.statistics();
+                CHECK(statistics.held_bytes <= weights.budget().bytes);
+                if (budget != 0) {
+                    CHECK_FALSE(statistics.streaming);
+                    CHECK(statistics.last_pass.fetched_bytes == 0);
+                    CHECK(statistics.total.evictions == 0);
+                }
+            }
+            CHECK(*model.wrong == 0);
+            must(device.destroy_stream(stream));
+        }
+    }
 }
 
 TEST_CASE_TEMPLATE("C10: zero is the smallest that works, and every pass runs there", Weights, OnDemand, Ahead) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -209,6 +210,48 @@ TEST_CASE("C23: a capture before the bytes have arrived is refused, and works af
         must(pass.try_end());
         must(device.destroy_graph(must(device.end_capture(stream))));
         for (int i = 0; i < 2; ++i) { run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C23: nothing that a graph of the caller's reads leaves its place where the device has no room for more") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 4096);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, std::uint64_t{1} << 40, in_order(model));
+        const auto run = [&](std::uint32_t from, std::uint32_t to) {
+            auto pass = must(weights.try_begin(stream));
+            for (std::uint32_t i = from; i < to; ++i) {
+                verify(device, model, must(pass.try_acquire(weight(i))), weight(i), stream);
+            }
+            must(pass.try_end());
+        };
+        run(0, 4);
+        must(weights.try_drain());
+        must(device.begin_capture(stream));
+        run(0, 4);
+        const auto graph = must(device.end_capture(stream));
+        device.fail(Device::CallKind::pool_allocate, 1, ErrorKind::out_of_memory);
+        {
+            auto pass = must(weights.try_begin(stream));
+            const auto refused = pass.try_acquire(weight(4));
+            REQUIRE_FALSE(refused);
+            CHECK(refused.error().kind() == ErrorKind::out_of_memory);
+            CHECK(refused.error().message().find("captured by the caller") != std::string::npos);
+            must(pass.try_end());
+        }
+        run(4, 8);  // there is room again
+        must(device.launch(graph, stream));
+        must(device.synchronize(stream));
+        CHECK(*model.verified == (4 + 4 + 4) * 4096);
+        CHECK(weights.statistics().total.evictions == 0);
+        must(device.destroy_graph(graph));
+        // Another budget, and the caller captures anew; from here on what has to leave does.
+        must(weights.try_set_budget(residency::Budget::bytes(std::uint64_t{1} << 41)));
+        run(0, 8);
         must(weights.try_drain());
         CHECK(*model.wrong == 0);
     }

@@ -40,8 +40,9 @@ namespace residency::inline RESIDENCY_ABI {
 ///  B3 A model's budget changes at its own pass ends, in its owner's thread, by most_moved_bytes at most. With a pass open it is put
 ///     off to the next one. What open leases keep beyond a smaller budget stays granted to the model until it is given back.
 ///  B4 A model gives back only where the target is below its budget and others are owed more than is free; it gives back half the
-///     hysteresis more than that. It grows only by hysteresis or more; or to all that it wants, where at least the hysteresis stays
-///     free after that. So targets that move by less than half the hysteresis, up and down, change nothing twice.
+///     hysteresis more than that. It begins to grow only where it may by the hysteresis or more, and then comes to its target in
+///     pieces of B3; or to all that it wants, where at least the hysteresis stays free after that. So targets that move by less than
+///     half the hysteresis, up and down, change nothing twice.
 ///  B5 Memory is taken at once, up to the target, from what is granted or free; or refused at once, and then wanted. What is taken
 ///     stays until it is given back: memory above its target is asked back, never revoked.
 ///  B6 When requests come to rest and every model ends passes, every client comes to its target, models to within their hysteresis

@@ -148,9 +148,11 @@ public:
         account.granted_bytes = account.used_bytes = holds;
         client.pending_bytes = pending_bytes;
         settle();
+        client.growing = client.growing && account.target_bytes > in_force_bytes;
         const std::uint64_t next = next_budget(client);
         if (next == in_force_bytes) { return std::optional<std::uint64_t>{}; }
         client.changing = true;
+        client.growing = next > in_force_bytes && next < account.target_bytes;
         account.granted_bytes = (std::max)(account.granted_bytes, next);
         return std::optional{next};
     }
@@ -263,6 +265,7 @@ private:
         std::uint64_t pending_bytes = 0;  // model: of what is granted, beyond its budget
         bool started = false;             // model: its budget is in force, grants change with it only
         bool changing = false;            // model: between begin and finish
+        bool growing = false;             // model: on its way to its target, piece by piece
     };
 
     [[nodiscard]] Client& at(Id id) noexcept { return *clients_[id]; }
@@ -364,8 +367,10 @@ private:
         const Account& account = client.account;
         if (account.target_bytes <= account.granted_bytes) { return 0; }
         const std::uint64_t less = account.target_bytes - account.granted_bytes;
-        return is_elastic(client) || less >= threshold(account) || account.granted_bytes < account.floor_bytes ? less
-                                                                                                               : 0;
+        return is_elastic(client) || client.growing || less >= threshold(account) ||
+                       account.granted_bytes < account.floor_bytes
+                   ? less
+                   : 0;
     }
     [[nodiscard]] std::uint64_t next_budget(const Client& client) const noexcept {
         const Account& account = client.account;
@@ -382,10 +387,12 @@ private:
                 account.target_bytes > least ? account.target_bytes - step / 2 : account.floor_bytes;
             return (std::max)(next, now - (std::min)(now, settings_.most_moved_bytes));
         }
-        const std::uint64_t more = (std::min)({account.target_bytes - now, available, settings_.most_moved_bytes});
-        const bool counts = more >= (std::min)(step, settings_.most_moved_bytes);
+        const std::uint64_t room = (std::min)(account.target_bytes - now, available);
+        const std::uint64_t more = (std::min)(room, settings_.most_moved_bytes);
+        const bool goes_on =
+            client.growing && (more == settings_.most_moved_bytes || more == account.target_bytes - now);
         const bool completes = now + more == account.wanted_bytes && available - more >= step;
-        return counts || completes || now < account.floor_bytes ? now + more : now;
+        return room >= step || goes_on || completes || now < account.floor_bytes ? now + more : now;
     }
 
     mutable std::mutex mutex_;

@@ -86,6 +86,7 @@ public:
                          "none of the copies; use Residency::capture"};
         }
         captured_ = *capturing;
+        if (captured_) { decider_.captured_outside(); }
         if (!captured_) {
             if (auto resumed = resume(); !resumed) { return resumed; }
             if (auto settled = settle_change(); !settled) { return settled; }
@@ -394,8 +395,7 @@ public:
         if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
         if (auto drained = drain(); !drained) { return drained; }
         if (auto settled = settle_change(); !settled) { return settled; }
-        const pool::Needs needs = storage_needs();
-        if (auto prepared = decider_.prepare(*device_, catalog_, schedule, needs); !prepared) { return prepared; }
+        if (auto prepared = decider_.prepare(*device_, catalog_, schedule, needs_); !prepared) { return prepared; }
         const std::uint64_t floor = resident_held_ + decider_.floor_bytes();
         if (floor > budget_.bytes) {
             const Error error = below_floor(floor, decider_.floor_step());
@@ -403,7 +403,6 @@ public:
             return error;
         }
         Schedule schedule_before = std::exchange(schedule_, std::move(schedule));
-        const pool::Needs needs_before = std::exchange(needs_, needs);
         const std::uint64_t floor_before = std::exchange(floor_, floor);
         const Moment base_before = base_;
         base_ = position_.moment + 1;
@@ -412,7 +411,6 @@ public:
         auto ordered = set_order();
         if (!ordered) {
             schedule_ = std::move(schedule_before);
-            needs_ = needs_before;
             floor_ = floor_before;
             base_ = base_before;
             adopt_order();
@@ -600,7 +598,7 @@ private:
             weight_offset_.push_back(weight.offset_bytes);
         }
         for (std::size_t i = 0; i < storages; ++i) { tenants_[i].placement = catalog_.storages()[i].placement; }
-        needs_ = storage_needs();
+        note_needs();
         adopt_order();
         if (auto prepared = decider_.prepare(*device_, catalog_, schedule_, needs_); !prepared) { return prepared; }
         return resolve_budget();
@@ -673,17 +671,17 @@ private:
                                               std::to_string(schedule.catalog_hash()) + ", this catalog's is " +
                                               std::to_string(catalog_.hash())};
     }
-    [[nodiscard]] pool::Needs storage_needs() const {
-        pool::Needs needs;
+    void note_needs() {
         for (const Storage& storage : catalog_.storages()) {
             if (!is_streamed(storage)) { continue; }
-            needs.total_bytes += storage.bytes;
-            ++needs.storages;
-            needs.largest_storage_bytes = (std::max)(needs.largest_storage_bytes, storage.bytes);
-            needs.largest_alignment_bytes = (std::max)(needs.largest_alignment_bytes, storage.alignment_bytes);
+            streamed_bytes_.push_back(storage.bytes);
+            needs_.largest_alignment_bytes = (std::max)(needs_.largest_alignment_bytes, storage.alignment_bytes);
         }
-        needs.step_bytes = needs.largest_storage_bytes;
-        return needs;
+        needs_.storages = streamed_bytes_;
+        if (streamed_bytes_.empty()) { return; }
+        const auto largest = std::ranges::max_element(streamed_bytes_);
+        needs_.step = {&*largest, 1};
+        needs_.largest_storage_bytes = *largest;
     }
     [[nodiscard]] static bool is_streamed(const Storage& storage) noexcept {
         return storage.placement == Placement::streamed && storage.bytes > 0;
@@ -946,7 +944,8 @@ private:
     Schedule schedule_;
     UseOrder order_;
     std::vector<std::uint32_t> groups_;
-    pool::Needs needs_;
+    std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
+    pool::Needs needs_;                          // spans over it
     ResolvedBudget budget_;
     std::uint64_t floor_ = 0;
     std::uint64_t arena_bytes_ = 0;

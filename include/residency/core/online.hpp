@@ -46,18 +46,19 @@ public:
                                  const pool::Needs& needs) {
         floor_ = ceiling_ = 0;
         floor_step_ = UINT32_MAX;
-        if (needs.storages == 0) { return {}; }
+        if (needs.storages.empty()) { return {}; }
         floor_ = pool_.floor_bytes(device, needs);
         ceiling_ = pool_.ceiling_bytes(device, needs);
         pool::Needs of_step = needs;
+        std::vector<std::uint64_t> sizes;
         for (const Schedule::Step& step : schedule) {
-            of_step.step_bytes = of_step.step_storages = 0;
+            sizes.clear();
             for (const StorageId id : step.storages) {
                 const Storage& storage = catalog.storage(id);
                 if (storage.placement != Placement::streamed || storage.bytes == 0) { continue; }
-                of_step.step_bytes += storage.bytes;
-                ++of_step.step_storages;
+                sizes.push_back(storage.bytes);
             }
+            of_step.step = sizes;
             const std::uint64_t floor = pool_.floor_bytes(device, of_step);
             if (floor > floor_ || (floor == floor_ && floor_step_ == UINT32_MAX)) {
                 floor_ = floor;
@@ -83,7 +84,7 @@ public:
         if constexpr (Prefetcher::interruptible) { guesses_.attach(storages); }
         needs_ = needs;
         if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
-        streamed_ = needs.storages;
+        streamed_ = needs.storages.size();
         for (std::size_t i = 0; i < storages; ++i) {
             raw_bytes_[i] = stage.catalog.storages()[i].bytes;
             occupied_bytes_[i] = pool_.occupied(raw_bytes_[i]);
@@ -107,6 +108,7 @@ public:
             return attach_again(now);
         }
         settled_ = {};
+        is_captured_outside_ = false;
         const std::uint64_t cap_before = cap_;
         const bool fitted_before = everything_fits_;
         if (std::exchange(everything_fits_, false)) {
@@ -219,6 +221,8 @@ public:
         return (everything_fits_ && !unsettled_) || stage_.tenants[index(id)].placement != Placement::streamed;
     }
     [[nodiscard]] bool is_streaming() const noexcept { return !everything_fits_; }
+    /// A graph that the caller records holds addresses: what is there stays, until the budget is changed.
+    void captured_outside() noexcept { is_captured_outside_ = true; }
     [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
     [[nodiscard]] std::uint64_t requested_bytes() const { return is_open_ ? pool_.requested_bytes() : 0; }
     [[nodiscard]] std::uint64_t peak_requested_bytes() const noexcept { return peak_requested_; }
@@ -265,7 +269,7 @@ private:
     [[nodiscard]] Status open_pool(std::uint64_t cap_bytes) {
         cap_ = cap_bytes;
         everything_fits_ = cap_bytes >= ceiling_;
-        if (needs_.storages == 0) { return {}; }
+        if (needs_.storages.empty()) { return {}; }
         if (auto opened = pool_.open(*stage_.device, needs_, cap_bytes); !opened) { return opened; }
         is_open_ = true;
         return {};
@@ -326,6 +330,13 @@ private:
             }
             auto placed = place(id, now, may_leave);
             if (placed && *placed == nullptr && everything_fits_) {
+                if (is_captured_outside_) {
+                    take_back();
+                    return Error{ErrorKind::out_of_memory,
+                                 "no room for " + stage_.catalog.describe(id) +
+                                     " although the budget holds everything, and nothing may leave: a graph that was "
+                                     "captured by the caller holds addresses; set the budget anew, and capture again"};
+                }
                 if (auto started = start_streaming(now); !started) {
                     take_back();
                     return started;
@@ -753,6 +764,7 @@ private:
     std::uint64_t leases_ = 0;   // open leases and tickets
     bool collects_ahead_ = false;
     bool everything_fits_ = false;
+    bool is_captured_outside_ = false;
     bool is_open_ = false;
     std::vector<StorageId> missing_;
     std::vector<StorageId> placed_;

@@ -276,6 +276,7 @@ public:
 
     [[nodiscard]] bool never_leaves(StorageId id) const noexcept { return never_leaves_[index(id)] && !records_all_; }
     [[nodiscard]] bool is_streaming() const noexcept { return calls_ > 0; }
+    void captured_outside() noexcept {}  // where nothing is streamed, nothing leaves before the budget changes
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return is_open_ ? pool_.held_bytes() : 0; }
     [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return held_bytes(); }
     [[nodiscard]] std::uint64_t peak_requested_bytes() const noexcept { return peak_held_; }

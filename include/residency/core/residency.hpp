@@ -94,7 +94,9 @@ public:
     Residency(Residency&&) noexcept = default;
     Residency& operator=(Residency&&) noexcept = default;
 
-    /// Begins a pass on a stream. Error wrong_state: one is open already.
+    /// Begins a pass on a stream. Error wrong_state: one is open already; unsupported: the stream is being captured by the caller,
+    /// and weights are streamed. Where none are, such a graph holds the addresses of today: it is good until the budget is changed,
+    /// and nobody can refuse it after that; a CapturedPass is refused.
     [[nodiscard]] Result<Pass> try_begin(Stream stream) {
         if (auto begun = engine_->begin_pass(stream); !begun) { return begun.error(); }
         return Pass{engine_.get()};

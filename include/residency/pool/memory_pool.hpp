@@ -14,12 +14,10 @@ namespace residency::inline RESIDENCY_ABI::pool {
 
 /// What the streamed storages ask of a pool, bytes as the storages have them.
 struct Needs {
-    std::uint64_t total_bytes = 0;  ///< of all streamed storages
-    std::uint64_t storages = 0;     ///< how many there are
+    std::span<const std::uint64_t> storages;  ///< bytes of each, none of them 0
+    std::span<const std::uint64_t> step;      ///< of each that one step needs at once; the largest where none is known
     std::uint64_t largest_storage_bytes = 0;
     std::uint64_t largest_alignment_bytes = 1;  ///< of their addresses
-    std::uint64_t step_bytes = 0;     ///< what one step needs at once; the largest storage where none is known
-    std::uint64_t step_storages = 1;  ///< and how many storages that is
 };
 
 /// Something that is allocated.
@@ -35,8 +33,8 @@ struct Place {
 ///  1. `P::Device`, `P::Config`                 the device it allocates from; an aggregate of its knobs
 ///  2. `P::fixed_addresses`                     constexpr bool: a storage always comes to the same address
 ///  3. `p.occupied(bytes)`                      noexcept; what one allocation of `bytes` takes of the cap
-///  4. `p.floor_bytes(device, needs)`           the smallest cap under which that step fits
-///  5. `p.ceiling_bytes(device, needs)`         the smallest cap under which everything fits at once
+///  4. `p.floor_bytes(device, needs)`           the smallest cap under which that step fits, whatever the order of its storages
+///  5. `p.ceiling_bytes(device, needs)`         the smallest cap under which everything fits at once, whatever the order
 ///  6. `p.open(device, needs, cap_bytes)`       holds at most cap_bytes from here on; the caller checked the floor
 ///  7. `p.allocate(bytes, s)`                   an address, or null where nothing is free now; in the order of s; bytes > 0
 ///  8. `p.deallocate(at, bytes, s)`             in the order of s, which has waited for the last use

@@ -56,22 +56,23 @@ public:
     /// Before open(), where the slot is not known yet, the bytes themselves.
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept { return slot_ == 0 ? bytes : slot_; }
     [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
-        return round_up(needs.step_storages * slot_bytes(needs), piece_bytes(device, needs));
+        return round_up(needs.step.size() * slot_bytes(needs), piece_bytes(device, needs));
     }
     [[nodiscard]] std::uint64_t ceiling_bytes(const D& device, const Needs& needs) const {
-        return round_up(needs.storages * slot_bytes(needs), piece_bytes(device, needs));
+        return round_up(needs.storages.size() * slot_bytes(needs), piece_bytes(device, needs));
     }
 
     [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
         slot_ = slot_bytes(needs);
         piece_ = piece_bytes(device, needs);
-        if (slot_ == 0 || needs.storages == 0) {
+        if (slot_ == 0 || needs.storages.empty()) {
             device_ = &device;
             return {};
         }
         // Ranges begin at multiples of the granularity.
         const std::uint64_t align = needs.largest_alignment_bytes;
-        range_bytes_ = round_up(needs.storages * slot_, piece_) + (align > device.chunk_granularity() ? align : 0);
+        range_bytes_ =
+            round_up(needs.storages.size() * slot_, piece_) + (align > device.chunk_granularity() ? align : 0);
         range_bytes_ = round_up(range_bytes_, device.chunk_granularity());
         auto range = device.reserve(range_bytes_);
         if (!range) { return range.error(); }
@@ -79,9 +80,9 @@ public:
         range_ = *range;
         first_ = reinterpret_cast<std::byte*>(
             round_up(reinterpret_cast<std::uintptr_t>(range_), (std::max)(align, std::uint64_t{1})));
-        used_.assign(static_cast<std::size_t>(needs.storages), false);
+        used_.assign(needs.storages.size(), false);
         free_.reserve(used_.size());
-        pieces_.assign(static_cast<std::size_t>(round_up(needs.storages * slot_, piece_) / piece_), {});
+        pieces_.assign(static_cast<std::size_t>(round_up(needs.storages.size() * slot_, piece_) / piece_), {});
         auto opened = resize(cap_bytes, {});
         if (opened) { opened = settle(); }
         if (!opened) { close(); }

@@ -15,9 +15,10 @@
 
 namespace residency::inline RESIDENCY_ABI::pool {
 
-/// The driver's stream-ordered pool with a hard cap. Any sizes, no host wait. The driver rounds a cap up (32 MiB on CUDA), so
-/// the budget is rounded down to it and the floor up. Fragmentation can keep a large request out although enough bytes are
-/// free, and a trim does not heal it: the floor is best effort. Slab and Virtual keep theirs.
+/// The driver's stream-ordered pool with a hard cap. Any sizes, no host wait. The driver grows a pool by segments of whole
+/// granules (32 MiB on CUDA), and no allocation spans two: floor and ceiling count what that leaves unused at worst. Once storages
+/// have left, fragmentation can keep a large request out although enough bytes are free, until the pool is empty. Slab and Virtual
+/// do not fragment.
 template <Device D>
 class StreamOrdered {
 public:
@@ -50,11 +51,10 @@ public:
         return round_up(bytes, config_.rounding_bytes);
     }
     [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
-        return round_up(needs.step_bytes + needs.step_storages * (config_.rounding_bytes - 1),
-                        device.pool_granularity());
+        return segments_bytes(device, needs.step);
     }
     [[nodiscard]] std::uint64_t ceiling_bytes(const D& device, const Needs& needs) const {
-        return round_up(needs.total_bytes + needs.storages * (config_.rounding_bytes - 1), device.pool_granularity());
+        return segments_bytes(device, needs.storages);
     }
 
     [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
@@ -68,7 +68,7 @@ public:
         cap_ = limit_ = round_down(cap_bytes, device.pool_granularity());
         ceiling_ = ceiling_bytes(device, needs);
         largest_ = round_up(needs.largest_storage_bytes, device.pool_granularity());
-        homes_.reserve(static_cast<std::size_t>(needs.storages) + 1);  // what moves has two places
+        homes_.reserve(needs.storages.size() + 1);  // what moves has two places
         if (auto added = add_part(cap_); !added) {
             abandon();
             return added;
@@ -203,6 +203,24 @@ private:
         std::uint32_t part = 0;  // its number
     };
 
+    /// What allocations of these sizes take of an empty pool at most, in whichever order they come: the driver puts each where it
+    /// fits, else at the beginning of a new segment. One of half a granule or more is counted with a segment of its own; of the
+    /// segments that smaller ones begin, all but the last lack less than the largest of these.
+    [[nodiscard]] std::uint64_t segments_bytes(const D& device, std::span<const std::uint64_t> sizes) const {
+        const std::uint64_t granule = device.pool_granularity();
+        std::uint64_t own = 0, others = 0, largest_other = 0;
+        for (const std::uint64_t bytes : sizes) {
+            const std::uint64_t taken = occupied(bytes);
+            if (taken >= granule - granule / 2) {
+                own += round_up(taken, granule);
+            } else {
+                others += taken;
+                largest_other = (std::max)(largest_other, taken);
+            }
+        }
+        const std::uint64_t least = others <= granule ? granule : granule - largest_other + config_.rounding_bytes;
+        return own + (others + least - 1) / least * granule;
+    }
     [[nodiscard]] bool has_closed() const noexcept { return std::ranges::any_of(parts_, &Part::is_closed); }
     /// The caps of the pools that are in use.
     [[nodiscard]] std::uint64_t open_bytes() const noexcept {
