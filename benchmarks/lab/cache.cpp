@@ -19,6 +19,7 @@
 #include "benchmarks/lab/check_budgets.hpp"
 #include "benchmarks/lab/fail.hpp"
 #include "benchmarks/lab/input.hpp"
+#include "benchmarks/lab/options.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/table.hpp"
@@ -28,6 +29,8 @@ namespace lab {
 namespace {
 
 using residency::trace::CacheCounts;
+
+constexpr std::uint64_t most_columns = 1000;
 
 struct Options {
     std::string trace, format;
@@ -123,10 +126,14 @@ void run(const Options& options) {
     }
     std::vector<Row> rows;
     for (const Evictor* each : chosen) {
-        for (const std::uint64_t budget : *budgets) { rows.push_back({each, budget, {}}); }
+        for (const AskedBudget& budget : *budgets) {
+            rows.push_back({each, budget.is_share ? std::min(budget.bytes, trace->total_bytes()) : budget.bytes, {}});
+        }
     }
+    const bool is_empty = trace->accesses.empty();  // nothing is asked for, nothing misses
     residency::UseOrder future;
-    if (std::any_of(chosen.begin(), chosen.end(), [](const Evictor* each) { return each->knows_future; })) {
+    if (!is_empty &&
+        std::any_of(chosen.begin(), chosen.end(), [](const Evictor* each) { return each->knows_future; })) {
         auto order = trace->try_access_order();
         if (!order) { fail(order.error()); }
         future = std::move(*order);
@@ -135,7 +142,7 @@ void run(const Options& options) {
     std::optional<residency::Error> failure;
     {
         Progress progress{"cache", rows.size() * trace->accesses.size()};
-        failure = first_failure_in_parallel(rows.size(), options.threads, [&](std::size_t i) {
+        failure = first_failure_in_parallel(is_empty ? 0 : rows.size(), options.threads, [&](std::size_t i) {
             std::size_t done = 0;
             const auto tick = [&](std::size_t accesses) { progress.add(accesses - std::exchange(done, accesses)); };
             auto counts = rows[i].evictor->cache({*trace, future, rows[i].budget_bytes, tick});
@@ -164,16 +171,19 @@ void add_cache_command(CLI::App& app) {
     command->add_option("--format", options->format, "of the file")
         ->required()
         ->check(CLI::IsMember({"route", "oracle", "csv", "residency"}));
-    command->add_option("--budget", options->budgets, "128MiB, or 25% of all storages; several with commas")
-        ->delimiter(',')
+    add_list(
+        *command, "--budget", options->budgets,
+        "128MiB, or 25% of all storages that the trace names (of a route with n_expert, all experts of its layers); "
+        "several with commas");
+    add_list(*command, "--policy", options->policies, "several with commas; all by default", CLI::IsMember(names))
+        ->default_str("");
+    command->add_option("--object-column", options->columns.object, "of a csv, from 1")
+        ->check(whole_number(1, most_columns))
         ->capture_default_str();
-    command->add_option("--policy", options->policies, "several with commas; all by default")
-        ->delimiter(',')
-        ->check(CLI::IsMember(names));
-    command->add_option("--object-column", options->columns.object, "of a csv, from 1")->capture_default_str();
     command->add_option("--bytes-column", options->columns.bytes, "of a csv, from 1; 0: one byte each")
+        ->check(whole_number(0, most_columns))
         ->capture_default_str();
-    command->add_option("--threads", options->threads)->check(CLI::PositiveNumber)->capture_default_str();
+    command->add_option("--threads", options->threads)->check(whole_number(1, most_threads))->capture_default_str();
     auto* json = command->add_flag("--json", options->json, "print JSON");
     command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);
     command->callback([options] { run(*options); });

@@ -20,8 +20,11 @@ public:
     Chart(std::string title, std::string horizontal, std::string vertical)
         : title_{std::move(title)}, horizontal_{std::move(horizontal)}, vertical_{std::move(vertical)} {}
 
-    /// Points by x, positive in y. A dashed line is a bound.
+    /// Points by x. What is not positive in y has no place on the axis and is left out. A dashed line is a bound.
     void add(std::string name, std::vector<std::pair<double, double>> points, bool dashed = false) {
+        std::erase_if(points, [](const auto& point) {
+            return !std::isfinite(point.first) || !std::isfinite(point.second) || point.second <= 0;
+        });
         if (!points.empty()) { lines_.push_back({std::move(name), std::move(points), dashed}); }
     }
     [[nodiscard]] std::string svg() const {

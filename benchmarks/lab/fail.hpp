@@ -6,7 +6,7 @@
 
 namespace lab {
 
-/// One line that says why, and the end of the program: throws CLI::RuntimeError.
+/// One line that says why, and the end of the program with 2: throws CLI::RuntimeError.
 [[noreturn]] void fail(const residency::Error& error);
 
 }  // namespace lab

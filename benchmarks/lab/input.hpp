@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "residency/budget/budget.hpp"
@@ -31,7 +32,7 @@ inline residency::Result<std::vector<std::byte>> read_input(const std::string& p
     std::string quoted = "'";
     for (const char c : path) { quoted += c == '\'' ? std::string{"'\\''"} : std::string{c}; }
     quoted += "'";
-    std::FILE* pipe = popen(("gzip -dc < " + quoted).c_str(), "r");
+    std::FILE* pipe = popen(("gzip -dc 2>/dev/null < " + quoted).c_str(), "r");
     if (pipe == nullptr) {
         return residency::Error{residency::ErrorKind::io, quoted + ": the program gzip cannot be started"};
     }
@@ -49,34 +50,48 @@ inline residency::Result<std::vector<std::byte>> read_input(const std::string& p
 /// A trace in one of the formats route, oracle, csv (object in column 2, bytes in column 3) or residency.
 inline residency::Result<residency::trace::Trace> read_trace(const std::string& path, const std::string& format,
                                                              const residency::trace::CsvColumns& columns = {}) {
-    if (format == "residency") { return residency::trace::try_load(path); }
-    const auto bytes = read_input(path);
+    auto bytes = read_input(path);
     if (!bytes) { return bytes.error(); }
+    if (format == "residency") {
+        residency::detail::FileHandle file{bytes->empty() ? std::tmpfile()
+                                                          : fmemopen(bytes->data(), bytes->size(), "rb")};
+        if (!file) { return residency::Error{residency::ErrorKind::io, path + ": cannot be read in memory"}; }
+        auto reader = residency::trace::Reader::try_from(std::move(file), path);
+        if (!reader) { return reader.error(); }
+        return residency::trace::try_load(std::move(*reader), path);
+    }
     const std::string_view text{reinterpret_cast<const char*>(bytes->data()), bytes->size()};
     if (format == "route") { return residency::trace::try_parse_route(text, path); }
     if (format == "csv") { return residency::trace::try_parse_csv(text, path, columns); }
     return residency::trace::try_parse_oracle_general(*bytes, path);
 }
 
-/// "128MiB,25%": bytes, or shares of `total_bytes`, of which no more than all.
-inline residency::Result<std::vector<std::uint64_t>> parse_budgets(const std::vector<std::string>& texts,
-                                                                   std::uint64_t total_bytes) {
-    std::vector<std::uint64_t> budgets;
+/// A budget in bytes, or as a share of `total_bytes`, which may be more than all.
+struct AskedBudget {
+    std::string text;
+    std::uint64_t bytes = 0;
+    bool is_zero = false;  ///< zero was asked: the floor
+    bool is_share = false;
+};
+/// Of texts such as "128MiB" and "25%".
+inline residency::Result<std::vector<AskedBudget>> parse_budgets(const std::vector<std::string>& texts,
+                                                                 std::uint64_t total_bytes) {
+    std::vector<AskedBudget> budgets;
+    residency::BudgetContext weights;
+    weights.streamed_bytes = total_bytes;
     for (const std::string& text : texts) {
         const auto budget = residency::Budget::try_parse(text);
         if (!budget) { return budget.error(); }
-        switch (budget->kind()) {
-            case residency::BudgetKind::bytes: budgets.push_back(budget->amount()); break;
-            case residency::BudgetKind::percent_of_weights:
-                budgets.push_back(static_cast<std::uint64_t>(
-                    static_cast<double>(total_bytes) *
-                    static_cast<double>(std::min(budget->amount(), std::uint64_t{100})) / 100));
-                break;
-            default:
-                return residency::Error{
-                    residency::ErrorKind::invalid_argument,
-                    "budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
+        if (budget->kind() != residency::BudgetKind::bytes &&
+            budget->kind() != residency::BudgetKind::percent_of_weights) {
+            return residency::Error{
+                residency::ErrorKind::invalid_argument,
+                "budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
         }
+        const auto resolved = budget->try_resolve(weights);
+        if (!resolved) { return resolved.error(); }
+        budgets.push_back({text, resolved->asked_bytes, budget->amount() == 0,
+                           budget->kind() == residency::BudgetKind::percent_of_weights});
     }
     return budgets;
 }

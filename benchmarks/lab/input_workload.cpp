@@ -15,6 +15,12 @@
 
 namespace lab {
 
+namespace {
+
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 60;
+
+}  // namespace
+
 residency::Result<Workload> workload_of_file(const std::string& path) {
     const auto model = residency::format::try_read_model(path);
     if (!model) { return model.error(); }
@@ -37,6 +43,15 @@ residency::Result<Workload> workload_of_file(const std::string& path) {
 residency::Result<Workload> workload_of_trace(const std::string& path, const std::string& format) {
     const auto trace = read_trace(path, format);
     if (!trace) { return trace.error(); }
+    const auto refused = [&](const std::string& found, const std::string& expected) {
+        return residency::Error{residency::ErrorKind::malformed, path + ": found " + found + ", expected " + expected,
+                                residency::Place{path, 0, found, expected}};
+    };
+    if (trace->accesses.empty()) { return refused("no accesses", "at least one to run"); }
+    if (trace->total_bytes() > most_bytes || trace->bytes.size() > most_bytes / 256) {
+        return refused("storages of " + std::to_string(trace->total_bytes()) + " bytes",
+                       "at most " + std::to_string(most_bytes) + " to run");
+    }
     Workload work;
     work.name = std::filesystem::path{path}.filename().string();
     work.is_known = false;

@@ -205,6 +205,7 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
     counts.fetched_bytes = static_cast<double>(total.fetched_bytes) / measured;
     counts.missed_bytes = static_cast<double>(total.missed_bytes) / measured;
     counts.ahead_bytes = static_cast<double>(total.prefetch_hit_bytes) / measured;
+    counts.budget_bytes = statistics.budget_bytes;
     counts.held_bytes = statistics.held_bytes;
     counts.host_waits = total.host_waits;
     return counts;

@@ -56,6 +56,9 @@ private:
     bool is_shown_ = false;
 };
 
+/// More than any machine has.
+inline constexpr unsigned most_threads = 4096;
+
 /// Calls job(0) … job(count − 1) on several threads; returns when all are done.
 inline void for_each_in_parallel(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& job) {
     std::atomic<std::size_t> next{0};

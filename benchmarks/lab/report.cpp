@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -23,58 +23,90 @@ namespace lab {
 
 namespace {
 
+/// Every field of a row, in the order of the columns. One that has no value in a row is not in its JSON, and empty in its line.
+constexpr const char* fields[] = {"workload",
+                                  "card",
+                                  "policy",
+                                  "budget_bytes",
+                                  "pass_seconds",
+                                  "bound_seconds",
+                                  "regret",
+                                  "stall_seconds",
+                                  "hit_share_of_bytes",
+                                  "ahead_share_of_bytes",
+                                  "fetched_bytes",
+                                  "compute_seconds",
+                                  "requested_bytes",
+                                  "missed_bytes",
+                                  "ahead_bytes",
+                                  "held_bytes",
+                                  "host_waits",
+                                  "total_bytes",
+                                  "knows_whole_run",
+                                  "asked_budget",
+                                  "refused"};
+
+double stall(const RunCounts& counts) { return std::max(0.0, counts.pass_seconds - counts.compute_seconds); }
+double hits(const RunCounts& counts) {
+    return counts.requested_bytes > 0 ? 1 - (counts.missed_bytes + counts.ahead_bytes) / counts.requested_bytes : 1;
+}
+double ahead(const RunCounts& counts) {
+    return counts.requested_bytes > 0 ? counts.ahead_bytes / counts.requested_bytes : 0;
+}
+bool knows_whole_run(const Row& row) { return row.composition != nullptr && row.composition->knows_future; }
+
 nlohmann::ordered_json json_of(const Row& row) {
-    nlohmann::ordered_json out{{"workload", row.work->name},
-                               {"card", row.card->name},
-                               {"policy", row.composition == nullptr ? "everything resident" : row.composition->name},
-                               {"budget_bytes", row.budget_bytes},
-                               {"total_bytes", row.work->total_bytes()},
-                               {"bound_seconds", row.bound_seconds}};
-    if (!row.counts) {
-        out["refused"] = row.refusal;
-        return out;
+    nlohmann::ordered_json values{
+        {"workload", row.work->name},
+        {"card", row.card->name},
+        {"policy", row.composition == nullptr ? "everything resident" : row.composition->name},
+        {"budget_bytes", row.budget_bytes},
+        {"bound_seconds", row.bound_seconds},
+        {"total_bytes", row.work->total_bytes()},
+        {"knows_whole_run", knows_whole_run(row)}};
+    if (!row.asked_budget.empty()) { values["asked_budget"] = row.asked_budget; }
+    if (row.counts) {
+        const RunCounts& counts = *row.counts;
+        values["pass_seconds"] = counts.pass_seconds;
+        values["compute_seconds"] = counts.compute_seconds;
+        values["stall_seconds"] = stall(counts);
+        values["regret"] = counts.pass_seconds / row.bound_seconds - 1;
+        values["hit_share_of_bytes"] = hits(counts);
+        values["ahead_share_of_bytes"] = ahead(counts);
+        values["fetched_bytes"] = counts.fetched_bytes;
+        values["requested_bytes"] = counts.requested_bytes;
+        values["missed_bytes"] = counts.missed_bytes;
+        values["ahead_bytes"] = counts.ahead_bytes;
+        values["held_bytes"] = counts.held_bytes;
+        values["host_waits"] = counts.host_waits;
+    } else {
+        values["refused"] = row.refusal;
     }
-    const RunCounts& counts = *row.counts;
-    out["pass_seconds"] = counts.pass_seconds;
-    out["compute_seconds"] = counts.compute_seconds;
-    out["stall_seconds"] = std::max(0.0, counts.pass_seconds - counts.compute_seconds);
-    out["regret"] = counts.pass_seconds / row.bound_seconds - 1;
-    out["fetched_bytes"] = counts.fetched_bytes;
-    out["requested_bytes"] = counts.requested_bytes;
-    out["missed_bytes"] = counts.missed_bytes;
-    out["ahead_bytes"] = counts.ahead_bytes;
-    out["held_bytes"] = counts.held_bytes;
-    out["host_waits"] = counts.host_waits;
+    nlohmann::ordered_json out;
+    for (const char* field : fields) {
+        if (values.contains(field)) { out[field] = std::move(values[field]); }
+    }
     return out;
 }
-std::vector<std::string> cells_of(const Row& row, bool is_raw) {
-    std::vector<std::string> cells;
-    if (is_raw) { cells = {row.work->name, row.card->name}; }
-    cells.push_back(row.composition == nullptr ? "everything resident"
-                                               : row.composition->name + (row.composition->knows_future ? " *" : ""));
-    cells.push_back(is_raw ? std::to_string(row.budget_bytes) : human_bytes(row.budget_bytes));
+std::vector<std::string> cells_of(const Row& row) {
+    std::vector<std::string> cells{
+        row.composition == nullptr ? "everything resident" : row.composition->name + (knows_whole_run(row) ? " *" : ""),
+        human_bytes(row.budget_bytes) + (row.is_at_floor()  ? " (floor)"
+                                         : row.is_clamped() ? " (all)"
+                                                            : "")};
     if (!row.counts) {
         cells.push_back(row.refusal.substr(0, row.refusal.find(':')));
-        cells.resize(is_raw ? 12 : 9);
+        cells.resize(9);
         return cells;
     }
     const RunCounts& counts = *row.counts;
-    const double scale = is_raw ? 1 : 1e3;
-    const int digits = is_raw ? 9 : 2;
-    cells.push_back(fixed(scale * counts.pass_seconds, digits));
-    cells.push_back(fixed(scale * row.bound_seconds, digits));
-    cells.push_back(fixed(
-        is_raw ? counts.pass_seconds / row.bound_seconds - 1 : 100 * (counts.pass_seconds / row.bound_seconds - 1),
-        is_raw ? 6 : 1));
-    cells.push_back(fixed(scale * std::max(0.0, counts.pass_seconds - counts.compute_seconds), digits));
-    const double hits =
-        counts.requested_bytes > 0 ? 1 - (counts.missed_bytes + counts.ahead_bytes) / counts.requested_bytes : 1;
-    const double ahead = counts.requested_bytes > 0 ? counts.ahead_bytes / counts.requested_bytes : 0;
-    cells.push_back(fixed(is_raw ? hits : 100 * hits, is_raw ? 6 : 1));
-    cells.push_back(fixed(is_raw ? ahead : 100 * ahead, is_raw ? 6 : 1));
-    cells.push_back(is_raw ? fixed(counts.fetched_bytes, 0)
-                           : human_bytes(static_cast<std::uint64_t>(counts.fetched_bytes)));
-    if (is_raw) { cells.push_back(fixed(counts.compute_seconds, 9)); }
+    cells.push_back(fixed(1e3 * counts.pass_seconds, 2));
+    cells.push_back(fixed(1e3 * row.bound_seconds, 2));
+    cells.push_back(fixed(100 * (counts.pass_seconds / row.bound_seconds - 1), 1));
+    cells.push_back(fixed(1e3 * stall(counts), 2));
+    cells.push_back(fixed(100 * hits(counts), 1));
+    cells.push_back(fixed(100 * ahead(counts), 1));
+    cells.push_back(human_bytes(static_cast<std::uint64_t>(counts.fetched_bytes)));
     return cells;
 }
 
@@ -87,9 +119,18 @@ void print_json(const std::vector<Row>& rows) {
 }
 
 void print_csv(const std::vector<Row>& rows) {
-    Table table{{"workload", "card", "policy", "budget_bytes", "pass_seconds", "bound_seconds", "regret",
-                 "stall_seconds", "hit_share_of_bytes", "ahead_share_of_bytes", "fetched_bytes", "compute_seconds"}};
-    for (const Row& row : rows) { table.add(cells_of(row, true)); }
+    Table table{{std::begin(fields), std::end(fields)}};
+    for (const Row& row : rows) {
+        const nlohmann::ordered_json values = json_of(row);
+        std::vector<std::string> cells;
+        for (const char* field : fields) {
+            const auto found = values.find(field);
+            cells.push_back(found == values.end() ? ""
+                            : found->is_string()  ? found->get<std::string>()
+                                                  : found->dump());
+        }
+        table.add(std::move(cells));
+    }
     std::cout << table.comma_separated();
 }
 
@@ -104,17 +145,24 @@ void print_tables(const std::vector<Row>& rows) {
                   << " steps a pass\n";
         Table table{
             {"policy", "budget", "pass ms", "bound ms", "regret %", "stall ms", "hits % of bytes", "ahead %", "moved"}};
-        for (; begin < end; ++begin) { table.add(cells_of(rows[begin], false)); }
+        for (; begin < end; ++begin) { table.add(cells_of(rows[begin])); }
         std::cout << table.aligned();
     }
     std::cout
         << "\nTimes and bytes are of one pass in the steady state. hits: there from before; ahead: brought before\n"
-           "they were asked for; the rest was missed.\n"
+           "they were asked for; the rest was missed. Of a plan, which moves parts of storages: by the bytes that it "
+           "moves.\n"
            "* knows the whole run\n";
+    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.is_at_floor(); })) {
+        std::cout
+            << "(floor): a budget of 0 is the smallest that works, which depends on the composition's memory pool\n";
+    }
+    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.is_clamped(); })) {
+        std::cout << "(all): more was asked for than everything takes, and no more than that is used\n";
+    }
 }
 
 void draw(const std::vector<Row>& rows, const std::string& folder) {
-    std::filesystem::create_directories(folder);
     for (std::size_t begin = 0; begin < rows.size();) {
         std::size_t end = begin;
         while (end < rows.size() && rows[end].work == rows[begin].work && rows[end].card == rows[begin].card) { ++end; }

@@ -17,16 +17,25 @@ struct Row {
     const Workload* work = nullptr;
     const Card* card = nullptr;
     const Composition* composition = nullptr;  ///< null: everything resident
-    std::uint64_t budget_bytes = 0;
-    double bound_seconds = 0;
+    std::string asked_budget;                  ///< in words
+    std::uint64_t asked_bytes = 0;             ///< 0: the floor
+    std::uint64_t budget_bytes = 0;            ///< what it ran with; the bytes asked for where it did not run
+    double bound_seconds = 0;                  ///< inside budget_bytes
     std::optional<RunCounts> counts;
     std::string refusal;  ///< why there are no counts
+
+    /// Zero was asked, and the floor of the composition was taken.
+    [[nodiscard]] bool is_at_floor() const { return counts && asked_bytes == 0; }
+    /// More was asked than everything takes.
+    [[nodiscard]] bool is_clamped() const {
+        return counts && composition != nullptr && asked_bytes > work->total_bytes();
+    }
 };
 
 void print_json(const std::vector<Row>& rows);
 void print_csv(const std::vector<Row>& rows);
 void print_tables(const std::vector<Row>& rows);
-/// Step time against budget, one picture a workload and card.
+/// Step time against budget, one picture a workload and card, in a folder that is there.
 void draw(const std::vector<Row>& rows, const std::string& folder);
 /// The best composition at each budget, and what little budget gives how much of the speed of everything resident.
 void advise(const std::vector<Row>& rows);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 
 #include "benchmarks/lab/fail.hpp"
 #include "benchmarks/lab/input.hpp"
+#include "benchmarks/lab/options.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/table.hpp"
@@ -35,7 +37,7 @@ using residency::trace::Trace;
 struct Options {
     std::string trace;
     std::string format{"route"};
-    std::vector<double> shares{6, 12.5, 25};
+    std::vector<std::string> shares{"6", "12.5", "25"};
     std::vector<std::string> policies{"lru", "lru/layer", "lfu/layer", "s3fifo", "expecteduse", "belady"};
     unsigned threads = std::max(1U, std::thread::hardware_concurrency());
     bool json = false;
@@ -98,7 +100,8 @@ std::vector<Part> layers_of(const Trace& trace, std::size_t first_counted) {
 
 residency::Result<CacheCounts> counts_of(const Row& row, const Part& whole, const std::vector<Part>& layers) {
     const auto experts = static_cast<double>(whole.trace.bytes.size());
-    const auto replay = [&](const Part& part, double capacity) {
+    const auto replay = [&](const Part& part, double capacity) -> residency::Result<CacheCounts> {
+        if (part.trace.accesses.empty()) { return CacheCounts{}; }
         return row.evictor->steps({part.trace, part.future, static_cast<std::uint64_t>(capacity), part.first_counted});
     };
     if (!row.is_by_layer) { return replay(whole, std::round(experts * row.share / 100)); }
@@ -112,6 +115,14 @@ residency::Result<CacheCounts> counts_of(const Row& row, const Part& whole, cons
         sum.missed_bytes += counts->missed_bytes;
     }
     return sum;
+}
+
+/// Digits, and a point with more of them: 0 to 100.
+std::optional<double> share_of(const std::string& text) {
+    if (text.empty() || text.find_first_not_of("0123456789.") != std::string::npos) { return std::nullopt; }
+    char* end = nullptr;
+    const double share = std::strtod(text.c_str(), &end);
+    return *end == '\0' && share <= 100 ? std::optional{share} : std::nullopt;
 }
 
 double hits(const CacheCounts& counts) {
@@ -165,7 +176,9 @@ void run(const Options& options) {
             std::find_if(evictors().begin(), evictors().end(), [&](const Evictor& each) { return each.name == name; });
         const bool is_by_layer = name != policy;
         if (is_by_layer && layers.empty()) { layers = layers_of(*trace, first_counted); }
-        for (const double share : options.shares) { rows.push_back({policy, &*found, is_by_layer, share, {}}); }
+        for (const std::string& share : options.shares) {
+            rows.push_back({policy, &*found, is_by_layer, share_of(share).value_or(0), {}});
+        }
     }
     std::optional<residency::Error> failure;
     {
@@ -200,17 +213,15 @@ void add_router_command(CLI::App& app) {
     command->add_option("--format", options->format, "of the file")
         ->check(CLI::IsMember({"route", "residency"}))
         ->capture_default_str();
-    command->add_option("--share", options->shares, "percent of all experts that fit; several with commas")
-        ->delimiter(',')
-        ->check(CLI::Range(0.0, 100.0))
-        ->capture_default_str();
-    command
-        ->add_option("--policy", options->policies,
-                     "several with commas; NAME/layer: each layer has its share for itself")
-        ->delimiter(',')
-        ->check(CLI::IsMember(names))
-        ->capture_default_str();
-    command->add_option("--threads", options->threads)->check(CLI::PositiveNumber)->capture_default_str();
+    add_list(*command, "--share", options->shares, "percent of all experts that fit; several with commas",
+             CLI::Validator{[](std::string& text) {
+                                return share_of(text) ? std::string{}
+                                                      : "found \"" + text + "\", expected a number from 0 to 100";
+                            },
+                            "0 to 100"});
+    add_list(*command, "--policy", options->policies,
+             "several with commas; NAME/layer: each layer has its share for itself", CLI::IsMember(names));
+    command->add_option("--threads", options->threads)->check(whole_number(1, most_threads))->capture_default_str();
     auto* json = command->add_flag("--json", options->json, "print JSON");
     command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);
     command->callback([options] { run(*options); });

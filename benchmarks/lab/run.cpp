@@ -3,15 +3,20 @@
 
 #include "benchmarks/lab/run.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,20 +28,24 @@
 #include "benchmarks/lab/gpu.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/input_workload.hpp"
+#include "benchmarks/lab/options.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/report.hpp"
 #include "benchmarks/lab/table.hpp"
+#include "residency/model/file.hpp"
 #include "residency/trace/perfetto.hpp"
 
 namespace lab {
 
 void fail(const residency::Error& error) {
     std::cerr << "residency-lab: " << error.message() << "\n";
-    throw CLI::RuntimeError{1};
+    throw CLI::RuntimeError{2};
 }
 
 namespace {
+
+constexpr std::uint64_t most_passes = 1000000;
 
 struct Options {
     std::vector<std::string> workloads, policies;
@@ -50,6 +59,27 @@ struct Options {
     bool csv = false;
     bool advise = false;
 };
+
+/// Makes the folder for pictures and tries the file for a timeline, so that no run is lost for want of them.
+void check_outputs(const Options& options) {
+    const auto refuse = [](const std::string& path, const std::string& why) {
+        fail({residency::ErrorKind::io, path + ": " + why, residency::Place{path, 0, {}, {}}});
+    };
+    if (!options.pictures.empty()) {
+        std::error_code failure;
+        std::filesystem::create_directories(options.pictures, failure);
+        if (failure) { refuse(options.pictures, "cannot be made: " + failure.message()); }
+        if (access(options.pictures.c_str(), W_OK | X_OK) != 0) { refuse(options.pictures, "cannot be written to"); }
+    }
+    if (!options.timeline.empty()) {
+        std::error_code ignored;
+        const bool was_there = std::filesystem::exists(options.timeline, ignored);
+        if (!residency::detail::FileHandle{std::fopen(options.timeline.c_str(), "ab")}) {
+            refuse(options.timeline, "cannot be opened for writing");
+        }
+        if (!was_there) { static_cast<void>(std::remove(options.timeline.c_str())); }
+    }
+}
 
 /// No GPU where one is asked for: one line, and 2.
 [[noreturn]] void fail_without_gpu(const residency::Error& error, const std::string& option) {
@@ -88,6 +118,11 @@ const char* reason(const residency::Error& error) {
 void run(Options options) {
     check_budgets(options.budgets);
     const bool is_on_gpu = options.device == "cuda";
+    if (is_on_gpu && !options.timeline.empty()) {
+        fail(
+            {residency::ErrorKind::invalid_argument, "--timeline is of the simulated device: leave out --device cuda"});
+    }
+    check_outputs(options);
     if (is_on_gpu) {
         if (options.link.empty()) { options.link = "measured"; }
         options.threads = 1;  // runs share the link
@@ -128,34 +163,35 @@ void run(Options options) {
                     (each.needs_guesses && work.is_known)) {
                     continue;
                 }
-                for (const std::uint64_t budget : *budgets) {
-                    rows.push_back({&work, &card, &each, budget, 0, {}, {}});
+                for (const AskedBudget& budget : *budgets) {
+                    // A share that rounds to nothing is not the zero that asks for the floor.
+                    const std::uint64_t asked = budget.is_zero ? 0 : std::max<std::uint64_t>(budget.bytes, 1);
+                    rows.push_back({&work, &card, &each, budget.text, asked, asked, 0, {}, {}});
                 }
             }
-            rows.push_back({&work,
-                            &card,
-                            nullptr,
-                            work.total_bytes() + work.total_bytes() / 16 + (std::uint64_t{256} << 20),
-                            0,
-                            {},
-                            {}});
+            const std::uint64_t all = work.total_bytes();
+            rows.push_back({&work, &card, nullptr, {}, all + all / 16 + (std::uint64_t{256} << 20), all, 0, {}, {}});
         }
     }
     residency::trace::Perfetto timeline;
+    const auto run_row = [&](const Row& row, residency::trace::Perfetto* drawn) {
+        const Composition& composition = row.composition != nullptr ? *row.composition : resident;
+        return composition.run({.work = *row.work,
+                                .card = *row.card,
+                                .budget_bytes = row.asked_bytes,
+                                .passes = options.passes,
+                                .timeline = drawn,
+                                .gpu = is_on_gpu ? gpu.get() : nullptr});
+    };
     {
         Progress progress{"run", rows.size()};
         for_each_in_parallel(rows.size(), options.threads, [&](std::size_t i) {
             Row& row = rows[i];
-            const Composition& composition = row.composition != nullptr ? *row.composition : resident;
-            const bool is_drawn = !options.timeline.empty() && i == 0;
-            auto counts = composition.run({.work = *row.work,
-                                           .card = *row.card,
-                                           .budget_bytes = row.budget_bytes,
-                                           .passes = options.passes,
-                                           .timeline = is_drawn ? &timeline : nullptr,
-                                           .gpu = is_on_gpu ? gpu.get() : nullptr});
+            auto counts = run_row(row, !options.timeline.empty() && i == 0 ? &timeline : nullptr);
             if (counts) {
                 row.counts = *counts;
+                const bool is_changed = row.asked_bytes == 0 || row.is_clamped();
+                if (is_changed) { row.budget_bytes = counts->budget_bytes; }
             } else {
                 row.refusal = reason(counts.error()) + (": " + counts.error().message());
             }
@@ -178,10 +214,6 @@ void run(Options options) {
         });
         for (std::size_t i = 0; i < rows.size(); ++i) { rows[i].bound_seconds = rows[first_of[i]].bound_seconds; }
     }
-    if (!options.timeline.empty()) {
-        if (auto saved = timeline.try_save(options.timeline); !saved) { fail(saved.error()); }
-    }
-    if (!options.pictures.empty()) { draw(rows, options.pictures); }
     if (options.json) {
         print_json(rows);
     } else if (options.csv) {
@@ -191,6 +223,23 @@ void run(Options options) {
     } else {
         print_tables(rows);
     }
+    std::cout.flush();
+    if (!options.timeline.empty()) {
+        // A row that was refused has no passes: the first that ran, then, which runs again.
+        const auto first =
+            std::find_if(rows.begin(), rows.end(), [](const Row& row) { return row.counts.has_value(); });
+        if (first == rows.end()) {
+            fail({residency::ErrorKind::budget, "--timeline: no row ran, there is nothing to draw"});
+        }
+        if (first != rows.begin()) {
+            std::cerr << "timeline: of " << (first->composition != nullptr ? first->composition->name : resident.name)
+                      << " with " << human_bytes(first->budget_bytes) << ", the first row that ran\n";
+            timeline = {};
+            static_cast<void>(run_row(*first, &timeline));
+        }
+        if (auto saved = timeline.try_save(options.timeline); !saved) { fail(saved.error()); }
+    }
+    if (!options.pictures.empty()) { draw(rows, options.pictures); }
 }
 
 }  // namespace
@@ -204,9 +253,8 @@ void add_run_command(CLI::App& app) {
     for (const Composition& each : compositions()) { policies.push_back(each.name); }
     for (const Card& each : cards()) { card_names.push_back(each.name); }
     CLI::App* command = app.add_subcommand("run", "compositions on the simulated device or a GPU, against the bound");
-    command->add_option("--workload", options->workloads, "several with commas; a selection by default")
-        ->delimiter(',')
-        ->check(CLI::IsMember(workloads));
+    add_list(*command, "--workload", options->workloads, "several with commas; a selection by default",
+             CLI::IsMember(workloads));
     command->add_option("--model", options->model, "a model file: its weights in order, once a pass")
         ->check(CLI::ExistingFile);
     auto* format = command->add_option("--format", options->format, "of the trace")
@@ -214,33 +262,26 @@ void add_run_command(CLI::App& app) {
     command->add_option("--trace", options->trace, "a recorded trace, its order not known beforehand")
         ->check(CLI::ExistingFile)
         ->needs(format);
-    command->add_option("--policy", options->policies, "several with commas; a selection by default")
-        ->delimiter(',')
-        ->check(CLI::IsMember(policies));
-    command->add_option("--card", options->cards, "a GPU and its link")
-        ->delimiter(',')
-        ->check(CLI::IsMember(card_names))
-        ->capture_default_str();
+    add_list(*command, "--policy", options->policies, "several with commas; a selection by default",
+             CLI::IsMember(policies));
+    add_list(*command, "--card", options->cards, "a GPU and its link; several with commas", CLI::IsMember(card_names));
     std::vector<std::string> links{"measured"};
     for (const residency::LinkModel& each : residency::links::all) { links.emplace_back(each.name); }
     command->add_option("--link", options->link, "instead of the card's own; measured: of the GPU here, at start")
         ->check(CLI::IsMember(links));
-    auto* device =
-        command->add_option("--device", options->device, "cuda: real copies over the measured link of the GPU here")
-            ->check(CLI::IsMember({"simulated", "cuda"}))
-            ->capture_default_str();
-    command->add_option("--budget", options->budgets, "8GiB, or 25% of all weights; several with commas")
-        ->delimiter(',')
+    command->add_option("--device", options->device, "cuda: real copies over the measured link of the GPU here")
+        ->check(CLI::IsMember({"simulated", "cuda"}))
         ->capture_default_str();
+    add_list(*command, "--budget", options->budgets,
+             "8GiB, or 25% of all weights; 0: the smallest that works; several with commas");
     command->add_option("--passes", options->passes, "to measure, where the order is known")
-        ->check(CLI::PositiveNumber)
+        ->check(whole_number(1, most_passes))
         ->capture_default_str();
-    command->add_option("--threads", options->threads)->check(CLI::PositiveNumber)->capture_default_str();
+    command->add_option("--threads", options->threads)->check(whole_number(1, most_threads))->capture_default_str();
     command->add_option("--pictures", options->pictures, "a folder for SVG pictures of pass time against budget");
-    command
-        ->add_option("--timeline", options->timeline,
-                     "a file for the last pass of the first row, for ui.perfetto.dev; of the simulated device")
-        ->excludes(device);
+    command->add_option(
+        "--timeline", options->timeline,
+        "a file for the last pass of the first row that runs, for ui.perfetto.dev; of the simulated device");
     command->add_flag("--advise", options->advise, "which composition and which budget, and what to expect");
     auto* json = command->add_flag("--json", options->json, "print JSON");
     command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);

@@ -38,11 +38,12 @@ struct RunCounts {
     double pass_seconds = 0;
     double compute_seconds = 0;
     double fetched_bytes = 0;
-    double requested_bytes = 0;    ///< of streamed storages, step by step
-    double missed_bytes = 0;       ///< brought on demand
-    double ahead_bytes = 0;        ///< used, and brought ahead
-    std::uint64_t held_bytes = 0;  ///< device memory, at the end
-    std::uint64_t host_waits = 0;  ///< of the host for the device, in all measured passes
+    double requested_bytes = 0;      ///< of streamed storages, step by step
+    double missed_bytes = 0;         ///< brought on demand
+    double ahead_bytes = 0;          ///< used, and brought ahead
+    std::uint64_t budget_bytes = 0;  ///< the cap in force
+    std::uint64_t held_bytes = 0;    ///< device memory, at the end
+    std::uint64_t host_waits = 0;    ///< of the host for the device, in all measured passes
 };
 
 using MakeEvictor = std::function<AnyEvictor(const Setting&)>;

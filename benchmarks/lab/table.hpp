@@ -38,13 +38,21 @@ public:
     [[nodiscard]] std::string comma_separated() const {
         std::string text;
         for (const auto& row : rows_) {
-            for (std::size_t i = 0; i < row.size(); ++i) { text += (i == 0 ? "" : ",") + row[i]; }
+            for (std::size_t i = 0; i < row.size(); ++i) { text += (i == 0 ? "" : ",") + quoted(row[i]); }
             text += "\n";
         }
         return text;
     }
 
 private:
+    /// In quotes where it has to be.
+    [[nodiscard]] static std::string quoted(const std::string& cell) {
+        if (cell.find_first_of(",\"\n\r") == std::string::npos) { return cell; }
+        std::string text = "\"";
+        for (const char c : cell) { text += c == '"' ? std::string{"\"\""} : std::string{c}; }
+        return text + "\"";
+    }
+
     std::vector<std::vector<std::string>> rows_;  // the heading first
 };
 

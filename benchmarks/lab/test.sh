@@ -123,20 +123,126 @@ if nvidia-smi -L > /dev/null 2>&1; then
         rows_of "$folder/$name.both" '
             function differ(a, b, by) { return a > b * (1 + by) || b > a * (1 + by) }
             { ahead_too = $3 ~ /scheduled|belady/ }
-            $3 !~ /planned|hinted/ && (differ(fetched, $23, ahead_too ? 0.2 : 0.1) || hits > $21 + (ahead_too ? 0.1 : 0.05) ||
-                                       hits < $21 - (ahead_too ? 0.1 : 0.05)) {
-                bad("moves " fetched " bytes, hits " hits ", and on the simulated device " $23 " and " $21) }' ||
+            $3 !~ /planned|hinted/ && (differ(fetched, $32, ahead_too ? 0.2 : 0.1) || hits > $30 + (ahead_too ? 0.1 : 0.05) ||
+                                       hits < $30 - (ahead_too ? 0.1 : 0.05)) {
+                bad("moves " fetched " bytes, hits " hits ", and on the simulated device " $32 " and " $30) }' ||
             fail "$name: other decisions than on the simulated device"
     done
     rows_of "$folder/known.both" '
         $3 == "planned" && pass > 1.25 * bound { bad("far from its bound: " pass " of " bound " s") }
-        $3 == "planned" && (pass > 1.2 * $17 || pass < 0.8 * $17) { bad(pass " s, foretold " $17 " s") }
+        $3 == "planned" && (pass > 1.2 * $26 || pass < 0.8 * $26) { bad(pass " s, foretold " $26 " s") }
         $3 == "everything resident" && pass > 1.25 * compute { bad(pass " s for " compute " s of kernels") }' ||
         fail "known orders on the GPU"
     for name in known routed; do column -s, -t "$folder/$name.cuda" 2> /dev/null || cat "$folder/$name.cuda"; done
 fi
-pcie() { "$program" run --workload draft-and-target --policy planned --passes 1 --budget 25% --csv "$@" | grep planned | cut -d, -f5; }
-[[ $(pcie --link pcie3) > $(pcie) ]] || fail "a slower link is not slower"
+# Columns of a comparison's rows by name.
+columns() {  # POLICY BUDGET NAME…: of the row of a policy with a budget in words, from standard input
+    awk -F, -v policy="$1" -v budget="$2" -v names="${*:3}" 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
+        $at["policy"] == policy && $at["asked_budget"] == budget {
+            count = split(names, name, " ")
+            for (i = 1; i <= count; ++i) printf "%s%s", $at[name[i]], i < count ? " " : "\n"
+        }'
+}
+both() { "$program" run --workload draft-and-target --policy planned,lru --passes 1 "$@" 2> "$folder/errors" || fail "run $*: $(cat "$folder/errors")"; }
+pcie() { both --budget 25% --csv "$@" | columns planned 25% pass_seconds; }
+awk -v slow="$(pcie --link pcie3)" -v fast="$(pcie)" 'BEGIN { exit !(slow > 1.5 * fast && fast > 0) }' || fail "a slower link is not slower"
+
+# Zero is the floor of the composition, and the bound is that of the floor; more than everything is everything; each is said.
+both --budget 0,10TiB,90%,1 --csv > "$folder/ends.csv"
+for policy in planned lru; do
+    columns $policy 0 budget_bytes held_bytes regret total_bytes < "$folder/ends.csv" |
+        awk '{ exit !(NF == 4 && $1 > 2^20 && $2 <= $1 && $1 < $4 / 2 && $3 >= 0 && $3 < 2) }' || fail "$policy at its floor"
+    columns $policy 10TiB budget_bytes total_bytes fetched_bytes < "$folder/ends.csv" |
+        awk '{ exit !(NF == 3 && $1 >= $2 && $1 < 1.2 * $2 && $3 == 0) }' || fail "$policy with more than everything"
+done
+[[ $(both --budget 0,10TiB) == *'(floor) '*'(all) '*'(floor): '*'(all): '* ]] || fail "changed budgets are not said: $(both --budget 0,10TiB)"
+# A plan's hits are the bytes that it does not move.
+columns planned 90% hit_share_of_bytes ahead_share_of_bytes fetched_bytes requested_bytes < "$folder/ends.csv" |
+    awk '{ moved = $3 / $4; exit !(moved > 0.01 && $1 > 0.85 && $1 + moved > 0.999999 && $1 + moved < 1.000001 && $1 + $2 > 0.999999) }' ||
+    fail "hits of a plan: $(cat "$folder/ends.csv")"
+# The lines and the JSON say the same.
+both --budget 0,90%,1 --csv > "$folder/ends.csv"
+both --budget 0,90%,1 --json > "$folder/ends.json"
+if command -v python3 > /dev/null; then
+    python3 - "$folder/ends.csv" "$folder/ends.json" <<'END' || fail "the lines and the JSON differ"
+import csv, json, sys
+lines = list(csv.DictReader(open(sys.argv[1])))
+rows = json.load(open(sys.argv[2]))
+assert len(lines) == len(rows) == 10, (len(lines), len(rows))
+assert sum("refused" in row for row in rows) == 3
+for line, row in zip(lines, rows):
+    assert set(row) <= set(line), set(row) - set(line)
+    for name, text in line.items():
+        value = row.get(name, "")
+        assert text == (value if isinstance(value, str) else json.dumps(value)) or float(text) == value, (name, text, value)
+END
+fi
+
+# What cannot be written is said before anything runs; a timeline is of the first row that ran.
+said() {  # pattern arguments: one line, exit 2, nothing printed
+    local pattern=$1
+    shift
+    output=$("$program" "$@" 2>&1 >"$folder/output" < /dev/null)
+    status=$?
+    [[ $status -eq 2 ]] || fail "$*: exit $status, expected 2: $output"
+    [[ ! -s "$folder/output" ]] || fail "$* prints something"
+    [[ $output == residency-lab:* && $output != *$'\n'* ]] || fail "$*: not one line: $output"
+    [[ $output == *"$pattern"* && ${#output} -lt 300 ]] || fail "$*: no $pattern in: $output"
+}
+small=(run --workload draft-and-target --policy planned --passes 1 --budget 25%)
+said "$trace: cannot be made" "${small[@]}" --pictures "$trace"
+said '/nonexistent/x: cannot be opened' "${small[@]}" --timeline /nonexistent/x
+said 'simulated device' "${small[@]}" --timeline "$folder/t.json" --device cuda
+rm -rf "$folder/pictures"
+both --budget 1,50% --timeline "$folder/t.json" --device simulated --pictures "$folder/pictures/more" > /dev/null
+[[ $(grep -c '"ph":"X"' "$folder/t.json") -gt 100 ]] || fail "no timeline"
+[[ $(cat "$folder/errors") == 'timeline: of planned with '* ]] || fail "which row is drawn is not said: $(cat "$folder/errors")"
+grep -q '</svg>' "$folder"/pictures/more/*.svg || fail "no pictures"
+
+# Lists have no empty entries; numbers are numbers in their range.
+of_csv=(cache --trace "$trace" --format csv --object-column 1 --bytes-column 2)
+for list in 5,,6 ,5 5,; do
+    said 'an empty entry' "${of_csv[@]}" --budget "$list"
+    said 'an empty entry' router --trace "$choices" --share "$list"
+    said 'an empty entry' "${small[@]}" --budget "$list"
+done
+said 'an empty entry' "${of_csv[@]}" --policy lru,
+said 'nothing not in' "${of_csv[@]}" --policy lru,nothing
+for share in nan inf -1 100.1 .; do said 'from 0 to 100' router --trace "$choices" "--share=$share"; done
+for number in 0 -1 x; do
+    said 'a whole number' cache --trace "$trace" --format csv "--object-column=$number"
+    said 'a whole number' "${of_csv[@]}" "--threads=$number"
+    said 'a whole number' "${small[@]}" "--passes=$number"
+done
+
+# Traces with nothing in them have nothing that misses, and cannot run; what is damaged is refused by one line.
+: > "$folder/empty.csv"
+printf '# layer=0 expert_bytes=10\nturn,phase,step,layer,expert\n' > "$folder/empty.route"
+for of in "$folder/empty.csv csv" "$folder/empty.csv oracle" "$folder/empty.route route"; do
+    read -r file format <<< "$of"
+    "$program" cache --trace "$file" --format "$format" --budget 50%,5 --csv > "$folder/output" 2> "$folder/errors" ||
+        fail "$of: $(cat "$folder/errors")"
+    awk -F, 'NR > 1 { if ($3 + $4 + $5 + $6 != 0) exit 1; names[$1] } END { exit !(NR > 10 && "belady" in names) }' "$folder/output" ||
+        fail "$of: $(cat "$folder/output")"
+    said 'no accesses' run --trace "$file" --format "$format" --pictures "$folder/pictures"
+done
+said 'the end of the file' cache --trace "$folder/empty.csv" --format residency
+printf '1,5,10\n2,6,18446744073709551615\n' > "$folder/wide.csv"
+said '2^64 bytes or more' cache --trace "$folder/wide.csv" --format csv
+head -c 40 <(gzip -c "$choices") > "$folder/cut.gz"
+said 'gzip could not' cache --trace "$folder/cut.gz" --format route
+gzip -c "$choices" > "$folder/choices.gz"
+[[ $("$program" cache --trace "$folder/choices.gz" --format route --csv) == "$("$program" cache --trace "$choices" --format route --csv)" ]] ||
+    fail "a compressed trace is another"
+gzip -c "$folder/empty.csv" > "$folder/empty.gz"
+said 'the end of the file' cache --trace "$folder/empty.gz" --format residency
+printf 'time,object\n1,5\n2,5' > "$folder/heading.csv"
+[[ $("$program" cache --trace "$folder/heading.csv" --format csv --bytes-column 0 --policy lru --budget 1 --csv | tail -1) == lru,1,2,2,1,1 ]] ||
+    fail "a heading counts as a request"
+# Shares are exact where a double is not.
+printf '1,5,9007199254740993\n' > "$folder/exact.csv"
+[[ $("$program" cache --trace "$folder/exact.csv" --format csv --policy lru --budget 100% --csv | tail -1) == lru,9007199254740993,* ]] ||
+    fail "100 % is not all"
 
 refuses 'auto' 'there is no device'
 refuses '60%free' 'there is no device'

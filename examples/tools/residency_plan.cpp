@@ -8,6 +8,7 @@
 //      All of them are needed but compute_seconds, and budget_bytes where --budget says it; 0 is the floor. Other keys are ignored,
 //      a key that is there twice is refused.
 // out: see print_plan. Device ranges are [from, to) in [0, held_bytes). Errors: one line on standard error, exit code 2.
+//      A --budget above everything is clamped, which a line on standard error says.
 
 #include <algorithm>
 #include <cmath>
@@ -136,6 +137,7 @@ std::uint64_t read_budget(const std::string& text, const plan::Problem& problem)
     for (const std::uint64_t b : problem.storage_bytes) { context.streamed_bytes += b; }
     const auto resolved = budget->try_resolve(context);
     if (!resolved) { throw Refused{resolved.error().message()}; }
+    if (resolved->is_clamped()) { std::cerr << "residency-plan: " << resolved->text << '\n'; }
     // A share that rounds to nothing is not the zero that asks for the floor.
     return budget->amount() == 0 ? 0 : std::max<std::uint64_t>(resolved->asked_bytes, 1);
 }
