@@ -37,7 +37,8 @@ void print_csv(const std::vector<Row>& rows);
 void print_tables(const std::vector<Row>& rows);
 /// Step time against budget, one picture a workload and card, in a folder that is there.
 void draw(const std::vector<Row>& rows, const std::string& folder);
-/// The best composition at each budget, and what little budget gives how much of the speed of everything resident.
-void advise(const std::vector<Row>& rows);
+/// The best composition at each budget; and, before running, the floor, what to expect at each budget, the budget for
+/// `wanted_seconds` a pass (or, without, for some multiples of what everything resident takes), and where offloading will not help.
+void advise(const std::vector<Row>& rows, std::optional<double> wanted_seconds);
 
 }  // namespace lab

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -53,12 +54,21 @@ struct Options {
     std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
     std::string model, trace, format, pictures, timeline, link;
     std::string device{"simulated"};
+    std::string wanted;  // milliseconds
     std::uint32_t passes = 4;
     unsigned threads = std::max(1U, std::thread::hardware_concurrency());
     bool json = false;
     bool csv = false;
     bool advise = false;
 };
+
+/// Digits, and a point with more of them: above 0.
+std::optional<double> positive(const std::string& text) {
+    if (text.size() > 20 || text.find_first_not_of("0123456789.") != std::string::npos) { return std::nullopt; }
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    return *end == '\0' && value > 0 ? std::optional{value} : std::nullopt;
+}
 
 /// Makes the folder for pictures and tries the file for a timeline, so that no run is lost for want of them.
 void check_outputs(const Options& options) {
@@ -219,7 +229,7 @@ void run(Options options) {
     } else if (options.csv) {
         print_csv(rows);
     } else if (options.advise) {
-        advise(rows);
+        advise(rows, options.wanted.empty() ? std::nullopt : std::optional{positive(options.wanted).value_or(0) / 1e3});
     } else {
         print_tables(rows);
     }
@@ -282,7 +292,17 @@ void add_run_command(CLI::App& app) {
     command->add_option(
         "--timeline", options->timeline,
         "a file for the last pass of the first row that runs, for ui.perfetto.dev; of the simulated device");
-    command->add_flag("--advise", options->advise, "which composition and which budget, and what to expect");
+    auto* advised = command->add_flag("--advise", options->advise,
+                                      "the floor, which composition and which budget, what to expect, and where "
+                                      "offloading will not help");
+    command->add_option("--wanted-ms", options->wanted, "milliseconds of a pass that --advise finds a budget for")
+        ->check(CLI::Validator{[](std::string& text) {
+                                   return positive(text)
+                                              ? std::string{}
+                                              : "found \"" + text + "\", expected milliseconds, such as 12.5";
+                               },
+                               "above 0"})
+        ->needs(advised);
     auto* json = command->add_flag("--json", options->json, "print JSON");
     command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);
     command->callback([options] { run(*options); });

@@ -199,6 +199,25 @@ both --budget 1,50% --timeline "$folder/t.json" --device simulated --pictures "$
 [[ $(cat "$folder/errors") == 'timeline: of planned with '* ]] || fail "which row is drawn is not said: $(cat "$folder/errors")"
 grep -q '</svg>' "$folder"/pictures/more/*.svg || fail "no pictures"
 
+# Advice: the floor is the budget that 0 gives, the budget for a wanted time gives it, and what nothing reaches is said.
+floor=$(both --budget 0 --csv | columns planned 0 budget_bytes)
+advice=$(both --budget 1,200% --advise)
+[[ $advice == *"floor: the smallest budget that works with a plan is "*"($floor bytes)"* ]] || fail "no floor of $floor bytes: $advice"
+[[ $advice == *"at 1: "*"are too few"*"at 200%: offloading will not help here: everything fits"* ]] || fail "advice: $advice"
+advice=$(both --budget 25% --advise --wanted-ms 30)
+[[ $advice == *'within 2.00 x of everything resident: none of these budgets'*'at 25%: '*'30.000 ms takes a budget of '* ]] || fail "advice: $advice"
+enough=$(sed -n 's/^for 30.000 ms a pass: a budget of .* (\([0-9]*\) bytes) is enough.*/\1/p' <<< "$advice")
+[[ -n $enough ]] || fail "no budget for 30 ms: $advice"
+both --budget "$enough,50%" --csv | columns planned "$enough" pass_seconds budget_bytes total_bytes |
+    awk '{ exit !($1 < 0.0305 && $1 > 0.02 && $2 < $3) }' || fail "$enough bytes do not give 30 ms"
+advice=$(both --budget 1 --advise --wanted-ms 3)
+[[ $advice == *'nothing runs with any of these budgets: '*' below its floor: '*$'\n''for 3.000 ms a pass: offloading will not help here: '* ]] ||
+    fail "advice: $advice"
+advice=$("$program" run --trace "$choices" --format route --budget 50% --advise --wanted-ms 0.000001) || fail "advice for a trace"
+[[ $advice == *'nothing works with less than '*'offloading will not help here: '* ]] || fail "advice for a trace: $advice"
+said 'requires --advise' "${small[@]}" --wanted-ms 3
+for number in 0 -1 x 1e9 ''; do said '--wanted-ms' "${small[@]}" --advise "--wanted-ms=$number"; done
+
 # Lists have no empty entries; numbers are numbers in their range.
 of_csv=(cache --trace "$trace" --format csv --object-column 1 --bytes-column 2)
 for list in 5,,6 ,5 5,; do
