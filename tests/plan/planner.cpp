@@ -60,6 +60,34 @@ void plans_at_every_budget(std::uint64_t seed, bool cyclic, plan::Options option
     }
 }
 
+// Memory as a pass of a cyclic plan begins: residents, and what the first calls bring to each slot.
+std::vector<plan::Presence> presence_of(const plan::Plan& made) {
+    std::vector<plan::Presence> presence(made.chunks(), plan::Presence::absent);
+    std::vector<bool> taken(made.slots_held(), false);
+    const auto hold = [&](std::span<const plan::Copy> copies, plan::Presence as) {
+        for (const plan::Copy& copy : copies) {
+            for (auto c = copy.image_begin / made.chunk_bytes(); c * made.chunk_bytes() < copy.image_end; ++c) {
+                const std::uint32_t slot = made.slot_of_chunk(static_cast<std::uint32_t>(c));
+                if (presence[c] != plan::Presence::absent || taken[slot]) { continue; }
+                presence[c] = as;
+                taken[slot] = true;
+            }
+        }
+    };
+    hold(made.residents(), plan::Presence::resident);
+    hold(made.copies(), plan::Presence::passing);
+    return presence;
+}
+// Chunks that the second plan needs as a pass begins and the first one does not leave there.
+std::uint64_t fresh_chunks(const plan::Plan& first, const plan::Plan& second) {
+    const auto before = presence_of(first), after = presence_of(second);
+    std::uint64_t fresh = 0;
+    for (std::size_t c = 0; c < after.size(); ++c) {
+        fresh += before[c] == plan::Presence::absent && after[c] != plan::Presence::absent ? 1 : 0;
+    }
+    return fresh;
+}
+
 plan::Problem three_storages() {
     plan::Problem problem;
     problem.chunk_bytes = 4096;
@@ -245,4 +273,55 @@ TEST_CASE("a llama at half its weights is near its bound") {
     REQUIRE(captured.has_value());
     CHECK(plan::check(*captured, problem).has_value());
     CHECK(captured->predicted_seconds() <= 1.03 * captured->bound_seconds());
+}
+
+TEST_CASE("a plan that follows another one holds under any timing, is as fast, and needs less that is not there") {
+    std::uint64_t fresh_alone = 0, fresh_near = 0, least = 0, streams = 0;
+    for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        plan::Problem problem = random_problem(dice);
+        plan::Options options;
+        options.captured = dice(0, 3) == 0;
+        options.effort = dice(0, 3) == 0 ? plan::Effort::full : plan::Effort::quick;
+        const auto floor = plan::make_plan(problem, options);
+        REQUIRE(floor.has_value());
+        const auto any_budget = [&] {
+            const std::uint64_t all = std::max(floor->floor_bytes(), total_bytes(problem));
+            return floor->floor_bytes() +
+                   static_cast<std::uint64_t>(dice.real() * static_cast<double>(all - floor->floor_bytes()));
+        };
+        problem.budget_bytes = any_budget();
+        const auto first = plan::make_plan(problem, options);
+        REQUIRE(first.has_value());
+        problem.image_offsets = first->data().storage_offsets;
+        problem.budget_bytes = any_budget();
+        const auto alone = plan::make_plan(problem, options);
+        if (!alone) { continue; }  // below the floor of this image
+        options.present = presence_of(*first);
+        options.present_offsets = first->data().storage_offsets;
+        const auto near_first = plan::make_plan(problem, options);
+        REQUIRE(near_first.has_value());
+        CHECK(*near_first == *plan::make_plan(problem, options));
+        REQUIRE(plan::check(*near_first, problem).has_value());
+        CHECK(near_first->predicted_seconds() <= alone->predicted_seconds() * 1.0011);
+        CHECK(near_first->held_bytes() <= near_first->budget_bytes());
+        for (const double factor : {1.0, 10.0}) {
+            Replay replay{*near_first, problem};
+            const std::string trouble = replay.run(dice, factor, 4);
+            REQUIRE_MESSAGE(trouble.empty(), trouble);
+        }
+        // What lies in another image is not looked at.
+        options.present_offsets.front() += problem.chunk_bytes;
+        CHECK(*plan::make_plan(problem, options) == *alone);
+        fresh_alone += fresh_chunks(*first, *alone);
+        fresh_near += fresh_chunks(*first, *near_first);
+        const auto held = [](const plan::Plan& made) { return made.held_bytes() / made.chunk_bytes(); };
+        least += held(*alone) > held(*first) ? held(*alone) - held(*first) : 0;
+        streams += alone->calls().empty() ? 0 : 1;
+    }
+    MESSAGE(streams << " that stream; chunks needed and not there: " << fresh_near << ", alone " << fresh_alone
+                    << ", least " << least);
+    CHECK(streams > 60);
+    CHECK(fresh_near - least <= (fresh_alone - least) / 2);
 }

@@ -69,6 +69,49 @@ inline std::uint64_t bytes_of(const residency::plan::Plan& plan) {
     return bytes;
 }
 
+/// By chunk: whether memory holds it between passes of a cyclic plan: the residents and, of what came to each slot last, the calls of
+/// the next pass up to the first that waits for a step of it among them.
+inline std::vector<bool> held_between_passes(const residency::plan::Plan& plan) {
+    std::vector<std::uint32_t> occupant(plan.slots_held(), residency::plan::none);
+    const auto bring = [&](std::span<const residency::plan::Copy> copies) {
+        for (const auto& copy : copies) {
+            for (auto c = copy.image_begin / plan.chunk_bytes(); c * plan.chunk_bytes() < copy.image_end; ++c) {
+                const auto brought = static_cast<std::uint32_t>(c);
+                occupant[plan.slot_of_chunk(brought)] = brought;
+            }
+        }
+    };
+    bring(plan.residents());
+    bring(plan.copies());
+    for (const auto& call : plan.calls()) {
+        if (call.wait.exists() && call.wait.pass == 0) { break; }
+        bring(plan.copies(call));
+    }
+    std::vector<bool> held(plan.chunks(), false);
+    for (const std::uint32_t c : occupant) {
+        if (c != residency::plan::none) { held[c] = true; }
+    }
+    return held;
+}
+/// By chunk: whether it is the first that a pass needs or brings to its slot.
+inline std::vector<bool> first_of_slots(const residency::plan::Plan& plan) {
+    std::vector<bool> is_first(plan.chunks(), false), taken(plan.slots_held(), false);
+    for (const auto copies : {plan.residents(), plan.copies()}) {
+        for (const auto& copy : copies) {
+            for (auto c = copy.image_begin / plan.chunk_bytes(); c * plan.chunk_bytes() < copy.image_end; ++c) {
+                const std::uint32_t slot = plan.slot_of_chunk(static_cast<std::uint32_t>(c));
+                if (!taken[slot]) { is_first[c] = taken[slot] = true; }
+            }
+        }
+    }
+    return is_first;
+}
+inline std::uint64_t in_both(const std::vector<bool>& a, const std::vector<bool>& b) {
+    std::uint64_t sum = 0;
+    for (std::size_t c = 0; c < a.size(); ++c) { sum += a[c] && b[c] ? 1 : 0; }
+    return sum;
+}
+
 /// Leases, reads and lets go of one step.
 template <class Pass>
 void run_step(Device& device, const Model& model, Pass& pass, const Schedule::Step& step, Stream stream) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -27,14 +28,14 @@ Device::Config slow_link() {
     return config;
 }
 
-/// A stack of layers of four storages, small and large; a step reads one of them and takes `ratio` times what its copy takes.
+/// A stack of layers of four storages, small and large, and tiny ones (`norms`) after each; a step reads one of them and takes `ratio` times what its copy takes.
 class Rig {
 public:
-    Rig(std::uint32_t percent, double ratio) : model_{make_model(device_, specs())} {
+    Rig(std::uint32_t percent, double ratio, int norms = 0) : model_{make_model(device_, specs(norms))} {
         const double seconds_a_byte = ratio / slow_link().link.to_device_bytes_per_second;
         residency::ScheduleBuilder builder{model_.catalog};
         std::uint32_t i = 0;
-        for (const Spec& spec : specs()) {
+        for (const Spec& spec : specs(norms)) {
             const WeightId id{i++};
             compute_.emplace_back(1 +
                                   static_cast<std::int64_t>(1e9 * seconds_a_byte * static_cast<double>(spec.bytes)));
@@ -61,11 +62,6 @@ public:
     [[nodiscard]] std::uint64_t bytes(std::uint32_t percent) const { return total_ / 100 * percent; }
     [[nodiscard]] std::uint32_t steps() const { return static_cast<std::uint32_t>(compute_.size()); }
     [[nodiscard]] Weights& weights() { return *weights_; }
-    [[nodiscard]] std::uint64_t resident_chunks() const {
-        std::uint64_t sum = 0;
-        for (const auto& copy : weights_->plan().residents()) { sum += (copy.bytes() + chunk - 1) / chunk; }
-        return sum;
-    }
 
     /// What a pass moved and took.
     struct Cost {
@@ -106,10 +102,13 @@ public:
     }
 
 private:
-    static std::vector<Spec> specs() {
+    static std::vector<Spec> specs(int norms) {
         std::vector<Spec> all;
         for (int layer = 0; layer < 12; ++layer) {
-            for (const std::uint64_t chunks : {8U, 2U, 8U, 27U}) { all.push_back({chunks * chunk}); }
+            for (const std::uint64_t chunks : {8U, 2U, 8U, 27U}) {
+                all.push_back({chunks * chunk});
+                for (int k = 0; k < norms; ++k) { all.push_back({64}); }
+            }
         }
         return all;
     }
@@ -128,28 +127,127 @@ private:
 TEST_SUITE_BEGIN("planned transient");
 
 TEST_CASE(
-    "after a change of the budget one pass brings what is new, and less than half a pass besides; then the plan "
-    "holds") {
-    for (const double ratio : {0.05, 0.5, 1.0}) {
-        for (const auto& [from, to] : {std::pair{50U, 60U}, {60U, 50U}, {25U, 75U}, {90U, 50U}, {50U, 51U}}) {
+    "after a change of the budget one pass brings what is new, and a tenth of a pass besides, no slower than the link "
+    "brings it; "
+    "then the plan holds") {
+    std::uint64_t besides = 0, passes = 0;
+    for (const double ratio : {0.05, 0.5, 0.75, 1.0}) {
+        for (const auto& [from, to] : {std::pair{50U, 60U},
+                                       {60U, 50U},
+                                       {25U, 75U},
+                                       {75U, 25U},
+                                       {90U, 50U},
+                                       {10U, 90U},
+                                       {50U, 51U},
+                                       {51U, 50U},
+                                       {79U, 80U},
+                                       {80U, 79U}}) {
             CAPTURE(ratio);
             CAPTURE(from);
             CAPTURE(to);
             Rig rig{from, ratio};
-            const std::uint64_t before = rig.resident_chunks(), pass_before = rig.pass().fetched;
-            must(rig.weights().try_set_budget(residency::Budget::bytes(rig.bytes(to))));
-            const std::uint64_t after = rig.resident_chunks();
+            const auto old = rig.weights().plan();
+            const auto before = held_between_passes(old);
+            const auto change = must(rig.weights().try_set_budget(residency::Budget::bytes(rig.bytes(to))));
+            const auto& now = rig.weights().plan();
+            REQUIRE(now.data().storage_offsets == old.data().storage_offsets);
+            const auto after = first_of_slots(now);
+            const std::uint64_t both = in_both(before, after);
+            CHECK(change.evicted_bytes == (in_both(before, before) - both) * chunk);
+            const std::uint64_t fresh = in_both(after, after) - both;
+            const std::uint64_t grown = now.slots_held() > old.slots_held() ? now.slots_held() - old.slots_held() : 0;
             const auto first = rig.pass();
             const auto steady = rig.pass();
-            const std::uint64_t least = after > before ? (after - before) * chunk : 0;
             CHECK(first.missed == 0);
-            CHECK(first.fetched <= steady.fetched + least + std::max(pass_before, steady.fetched) / 2);
-            // No slower than its bytes: what is new does not keep the steps waiting that do not need it.
-            CHECK(first.seconds <=
-                  steady.seconds * 1.1 * static_cast<double>(first.fetched) / static_cast<double>(steady.fetched));
+            CHECK(first.fetched <= steady.fetched + fresh * chunk);
+            CHECK(fresh * chunk <= grown * chunk + steady.fetched / 10);
+            const double link = static_cast<double>(first.fetched) / slow_link().link.to_device_bytes_per_second;
+            CHECK(first.seconds <= 1.15 * std::max(steady.seconds, link));
             CHECK(rig.passes_until_steady() == 0);
+            besides += (fresh - grown) * chunk;
+            passes += steady.fetched;
         }
     }
+    CHECK(besides <= passes / 50);
+}
+
+TEST_CASE(
+    "the first pass fills the link while calls wait for steps to end: with time to spare it takes little longer") {
+    // All that is new takes the link three quarters of a pass. With many short steps, no few of them are far enough ahead.
+    for (const int norms : {0, 12}) {
+        CAPTURE(norms);
+        Rig rig{25, 1.0, norms};
+        must(rig.weights().try_set_budget(residency::Budget::bytes(rig.bytes(75))));
+        const auto first = rig.pass();
+        const auto steady = rig.pass();
+        CHECK(static_cast<double>(first.fetched) > 0.7 * static_cast<double>(rig.bytes(100)));
+        CHECK(first.seconds <= (norms == 0 ? 1.06 : 1.15) * steady.seconds);
+    }
+}
+
+TEST_CASE("a plan of a budget that is left and comes back takes as long as before") {
+    for (const double ratio : {0.05, 0.5, 1.0}) {
+        CAPTURE(ratio);
+        Rig rig{50, ratio};
+        const double alone = rig.weights().plan().predicted_seconds();
+        // A cache of another kind grows and shrinks.
+        for (std::uint32_t percent = 51; percent < 60; ++percent) {
+            must(rig.weights().try_set_budget(residency::Budget::bytes(rig.bytes(percent))));
+            rig.pass();
+        }
+        for (std::uint32_t percent = 59; percent >= 50; --percent) {
+            must(rig.weights().try_set_budget(residency::Budget::bytes(rig.bytes(percent))));
+            rig.pass();
+        }
+        CHECK(rig.weights().plan().predicted_seconds() <= alone * 1.0011);
+        CHECK(rig.passes_until_steady() == 0);
+    }
+}
+
+TEST_CASE("what is kept over a change is what the kernels read: random models and budgets, one change after another") {
+    std::uint64_t kept = 0, ring_kept = 0, changes = 0;
+    for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        CheckedDevice device;
+        const auto drawn = random_model(random, 20);
+        const Model model = make_model(device, drawn.specs);
+        const Stream stream = must(device.create_stream());
+        {
+            const auto cycle = seed % 5 == 0 ? residency::Cycle::one_shot : residency::Cycle::cyclic;
+            auto weights = make(device, model, 0, schedule_of(model, drawn.steps, cycle));
+            const std::uint64_t floor = weights.statistics().budget_bytes;
+            std::uint64_t all = floor;
+            for (const Spec& spec : drawn.specs) { all += spec.bytes; }
+            for (int round = 0; round < 6; ++round) {
+                for (std::uint64_t p = random() % 3; p > 0; --p) { run_pass(weights, model, stream); }
+                const auto old = weights.plan();
+                const auto missed = weights.statistics().total.demand_misses;
+                must(weights.try_set_budget(residency::Budget::bytes(floor + random() % (all - floor + 1))));
+                const auto& now = weights.plan();
+                ++changes;
+                if (cycle == residency::Cycle::cyclic && now.data().storage_offsets == old.data().storage_offsets) {
+                    const auto before = held_between_passes(old), after = first_of_slots(now);
+                    kept += in_both(before, after);
+                    for (const auto& copy : now.copies()) {
+                        const auto c = static_cast<std::size_t>(copy.image_begin / chunk);
+                        ring_kept += before[c] && after[c] ? 1 : 0;
+                    }
+                }
+                const auto first = counted_pass(weights, model, stream);
+                if (cycle == residency::Cycle::cyclic) {
+                    CHECK(weights.statistics().total.demand_misses == missed);
+                    CHECK(first.divergences == 0);
+                    if (seed % 2 == 0) { CHECK(counted_pass(weights, model, stream).fetched_bytes == bytes_of(now)); }
+                }
+                CHECK(*model.wrong == 0);
+            }
+        }
+        must(device.destroy_stream(stream));
+    }
+    MESSAGE(changes << " changes, " << kept << " chunks kept, " << ring_kept << " copies begin with one that is kept");
+    CHECK(kept > 1000);
+    CHECK(ring_kept > 100);
 }
 
 TEST_CASE("a divergence costs the bytes that it asks for again, little besides, and at most one pass to get over") {

@@ -186,6 +186,36 @@ TEST_CASE("what stays alone keeps its bytes through any arrangements; physical u
     }
 }
 
+TEST_CASE("what is named keeps its bytes on slots that it shares, and is not mapped anew") {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random{seed};
+        CheckedDevice device;
+        Virtual pool{{.chunk_bytes = chunk}};
+        const std::size_t chunks = 1 + random() % 12;
+        open(pool, device, chunks);
+        Table table(chunks, none);
+        for (int round = 0; round < 12; ++round) {
+            const Table next = random_table(random, chunks);
+            // One chunk at most of each slot, before and after.
+            std::vector<std::uint32_t> keeping;
+            std::vector<bool> before(slots_of(table), false), after(slots_of(next), false);
+            for (std::uint32_t c = 0; c < chunks; ++c) {
+                if (table[c] == none || next[c] == none || before[table[c]] || after[next[c]] || random() % 4 == 0) {
+                    continue;
+                }
+                before[table[c]] = after[next[c]] = true;
+                keeping.push_back(c);
+                fill(device, pool, c, static_cast<std::byte>(c));
+            }
+            must(pool.arrange(slots_of(next), next, keeping));
+            REQUIRE(pool.held_bytes() == slots_of(next) * chunk);
+            for (const std::uint32_t c : keeping) { REQUIRE(holds(device, pool, c, static_cast<std::byte>(c))); }
+            table = next;
+        }
+    }
+}
+
 TEST_CASE("remap moves one chunk and keeps the others; held bytes do not change") {
     CheckedDevice device;
     Virtual pool{{.chunk_bytes = chunk}};

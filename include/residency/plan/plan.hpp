@@ -77,8 +77,8 @@ struct PlanData {
 ///                          run step i, record its end
 ///                      Driven by release: enqueue a call once the end that it waits for is recorded; calls wait in order.
 ///                      Every wait names an earlier step than every step that its call serves, so nothing can deadlock.
-///     cold start       pass 0 also brings the residents: those with needed_by <= call(k).needed_by go before call k, without a wait,
-///                      the rest after the last call; step i of pass 0 also waits for the residents with needed_by <= i. They are
+///     cold start       pass 0 also brings the residents: those with needed_by <= call(k).needed_by go before call k at the latest, without
+///                      a wait, the rest after the last call; step i of pass 0 also waits for the residents with needed_by <= i. They are
 ///                      sorted by needed_by (none last: no step reads them). Waits with pass −1 are ignored in pass 0.
 ///     captured pass    graph = calls [cut, calls) of this pass, then calls [0, cut) of the next one, beside steps 0 … n − 1.
 ///                      Calls [cut, calls): a wait with pass −1 is already true when the graph starts (graphs run one after the

@@ -27,6 +27,10 @@ struct Options {
     /// One-shot: the slot of each chunk of the image that is there at the start, none where it is not. Empty: the planner starts
     /// with what is used first. Needs Problem::image_offsets.
     std::vector<std::uint32_t> start{};
+    /// Cyclic: what memory holds before the first pass, by chunk of an image that lies as `present_offsets` says. Among plans over
+    /// that image that are nearly as fast (1e-3), the planner looks for one that needs little else.
+    std::vector<Presence> present{};
+    std::vector<std::uint64_t> present_offsets{};
 };
 
 /// Whether a problem is well formed; the error names what is not.

@@ -11,6 +11,13 @@
 
 namespace residency::inline RESIDENCY_ABI::plan {
 
+/// What memory holds of a chunk when a plan comes into force.
+enum class Presence : std::uint8_t {
+    absent,
+    passing,   ///< it is there, as what the plan before streams
+    resident,  ///< it is there, and would stay
+};
+
 /// What a planner needs to know: plain data, no device, no catalog. Storages are dense indices 0 … storage_bytes.size() − 1.
 struct Problem {
     Link link;

@@ -37,6 +37,7 @@ struct RingSolution {
     double seconds = 0;
     std::uint32_t slots = 0, rounds = 0, blocks = 0;
     std::uint64_t streamed = 0;
+    std::uint64_t fresh = 0;           ///< chunks that stay and did not before (Config::stays)
     std::vector<std::uint32_t> take;   ///< chunks streamed of each step
     std::vector<std::uint32_t> sizes;  ///< chunks of each piece, empty ones too; piece p goes to block p mod blocks
     std::vector<Piece> pieces;
@@ -54,6 +55,8 @@ public:
         bool captured = false;      ///< calls are copy nodes: higher latency, a barrier each pass, a cut
         bool thorough = true;       ///< false: few options
         double target_seconds = 0;  ///< what nothing goes below: the search ends near it
+        const std::vector<Presence>* present =
+            nullptr;  ///< by chunk of the image: what memory holds before the first pass
     };
 
     /// `hold`: cells of the image that stay (kept ones, and repeatedly read ones); the others may stream. `budget_chunks` counts all.
@@ -95,6 +98,17 @@ public:
             if (part.missing > 0) { short_step_ = part.first; }
         }
         for (std::uint32_t i = 0; i < n; ++i) { part_offsets_[i + 1] += part_offsets_[i]; }
+        if (config_.present != nullptr) {
+            leaving_before_.assign(image.chunks() + std::size_t{1}, 0);
+            absent_before_ = leaving_before_;
+            for (std::uint32_t c = 0; c < image.chunks(); ++c) {
+                const Presence presence = (*config_.present)[c];
+                leaving_before_[c + 1] = leaving_before_[c] + (presence == Presence::resident ? 0 : 1);
+                absent_before_[c + 1] = absent_before_[c] + (presence == Presence::absent ? 1 : 0);
+            }
+            leaving_.assign(n, 0.0);
+            for (const RingPart& part : parts_) { leaving_[part.first] += leaving(part.chunk_begin, part.chunk_end); }
+        }
         streamable_ = total;
         budget_ = budget_chunks > held ? budget_chunks - held : 0;
         deficit_ = total > budget_ ? total - budget_ : 0;
@@ -260,7 +274,7 @@ public:
                 if (best_.seconds < answer.seconds * (1 - 3e-4)) { answer = best_; }
             }
         }
-        return answer;
+        return config_.present == nullptr ? answer : closest(std::move(answer));
     }
 
 private:
@@ -288,6 +302,155 @@ private:
         return (std::clamp)(static_cast<std::uint32_t>(std::lround(slots / size)), (std::min)(2u, slots), slots);
     }
 
+    // Chunks of [begin, end) that are not residents before; that are not there at all.
+    [[nodiscard]] std::uint32_t leaving(std::uint32_t begin, std::uint32_t end) const {
+        return leaving_before_[end] - leaving_before_[begin];
+    }
+    [[nodiscard]] std::uint32_t absent(std::uint32_t begin, std::uint32_t end) const {
+        return absent_before_[end] - absent_before_[begin];
+    }
+    // Chunks that are not there, of what stays and of the first round of what is placed: what a change brings.
+    [[nodiscard]] std::uint64_t count_fresh(const std::vector<std::uint32_t>& sizes, std::uint32_t blocks) const {
+        std::uint64_t sum = 0;
+        for (const RingPart& part : parts_) { sum += absent(part.chunk_begin, part.chunk_end); }
+        std::uint32_t first_round = 0;
+        for (std::uint32_t p = 0; p < blocks && p < sizes.size(); ++p) { first_round += sizes[p]; }
+        for (const Placed& now : placed_) {
+            const std::uint32_t skip = (std::min)(first_round, now.chunks);
+            first_round -= skip;
+            sum -= absent(now.chunk_begin + skip, now.chunk_begin + now.chunks);
+        }
+        return sum;
+    }
+
+    // Of rings about as large as this one that are nearly as fast (1e-3), the one found that costs least, what a change brings shared
+    // out among the passes that a plan may last.
+    RingSolution closest(RingSolution answer) {
+        take_ = answer.take;
+        place();
+        answer.fresh = count_fresh(answer.sizes, answer.blocks);
+        std::uint64_t there = 0, passing = 0;
+        for (const RingPart& part : parts_) {
+            const std::uint32_t not_there = absent(part.chunk_begin, part.chunk_end);
+            there += part.chunks() - not_there;
+            passing += leaving(part.chunk_begin, part.chunk_end) - not_there;
+        }
+        few_fresh_ = (budget_ > there ? budget_ - there : 0) + (deficit_ + answer.slots) / 128;
+        if (answer.fresh <= few_fresh_) { return answer; }
+        const std::uint64_t most = config_.thorough ? (std::max<std::uint64_t>)(100000, 200 * compute_.size())
+                                                    : (std::max<std::uint64_t>)(10000, 30 * compute_.size());
+        most_work_ = work() + 2 * most;
+        limit_ = answer.seconds * (1 + 1e-3);
+        const double good_seconds = answer.seconds * (1 + 1e-4);
+        const auto ends = [&] {
+            return work() >= most_work_ || (best_.fresh <= few_fresh_ && best_.seconds <= good_seconds);
+        };
+        const auto rings = rings_near(answer.slots, answer.blocks, passing);
+        best_ = std::move(answer);
+        std::vector<RingSolution> slower;
+        for (const auto& [slots, blocks] : rings) {
+            const auto rounds = static_cast<std::uint32_t>((deficit_ + slots - 1) / slots + 1);
+            for (int kind = 0; kind < 5; ++kind) {
+                if (!wish_near(kind, slots, blocks)) { continue; }
+                for (int phase = 0; phase < 4 && !ends(); ++phase) {
+                    RingSolution kept = std::exchange(best_, {});
+                    if (diffuse(slots, rounds, blocks, phase / 4.0)) {
+                        static_cast<void>(try_take(slots, rounds, blocks, 1e300));
+                    }
+                    RingSolution now = std::exchange(best_, std::move(kept));
+                    if (!now.found) { continue; }
+                    if (is_closer(now, best_)) {
+                        best_ = std::move(now);
+                    } else if (now.seconds > limit_ && now.fresh < best_.fresh) {
+                        slower.push_back(std::move(now));
+                    }
+                }
+            }
+        }
+        // Small changes make some of those fast that are not, and the best one better.
+        std::sort(slower.begin(), slower.end(),
+                  [](const RingSolution& a, const RingSolution& b) { return a.seconds < b.seconds; });
+        slower.resize((std::min<std::size_t>)(slower.size(), 4));
+        RingSolution found = std::move(best_);
+        for (RingSolution& start : slower) {
+            if (start.fresh >= found.fresh) { continue; }
+            best_ = std::move(start);
+            most_work_ = work() + most / 2;
+            refine(most / 2);
+            if (is_closer(best_, found)) { found = std::move(best_); }
+        }
+        best_ = std::move(found);
+        most_work_ = work() + most;
+        refine(most);
+        limit_ = 0;
+        return std::move(best_);
+    }
+    // Slots and blocks like those of a solution, or as many slots as passing chunks are there.
+    [[nodiscard]] std::vector<std::pair<std::uint32_t, std::uint32_t>> rings_near(std::uint32_t slots,
+                                                                                  std::uint32_t blocks,
+                                                                                  std::uint64_t passing) const {
+        std::vector<std::pair<std::uint32_t, std::uint32_t>> rings;
+        const double size = static_cast<double>(slots) / blocks;
+        for (const std::uint64_t wanted : {std::uint64_t{slots}, passing}) {
+            if (wanted == 0 || wanted > slots + deficit_ / 50) { continue; }
+            const std::uint32_t s = slots_for(static_cast<std::uint32_t>((deficit_ + wanted - 1) / wanted + 1));
+            if (!fits(s)) { continue; }
+            for (const std::uint32_t b :
+                 {blocks, blocks_for(s, size), blocks + 1, blocks - 1, blocks * 2, blocks / 2}) {
+                const std::pair ring{s, b};
+                if (b == 0 || b > s || std::find(rings.begin(), rings.end(), ring) != rings.end()) { continue; }
+                rings.push_back(ring);
+            }
+        }
+        return rings;
+    }
+    // want_: that steps stream what is no resident before, more or less of it where the fluid relaxation says so (kinds 0 to 2), evenly
+    // (3) or in proportion (4). False where that streams nothing.
+    bool wish_near(int kind, std::uint32_t slots, std::uint32_t blocks) {
+        want_ = leaving_;
+        double could_stream = 0;
+        for (const double chunks : leaving_) { could_stream += chunks; }
+        const double target = static_cast<double>(deficit_ + slots);
+        double sum = could_stream;
+        if (kind < 4) {
+            std::vector<double> even = capacity_;
+            if (kind < 3) {
+                const double piece = static_cast<double>(slots) / blocks;
+                const double less = piece * kind / 2;
+                Fluid fluid{capacity_, compute_, rate_ / (1 + latency_ * rate_ / piece)};
+                if (less >= slots || !fluid.solve(slots - less, static_cast<double>(deficit_) + less)) { return false; }
+                even = fluid.stream();
+            }
+            const auto wish = [&](double factor) {
+                sum = 0;
+                for (std::size_t i = 0; i < even.size(); ++i) {
+                    const double x = factor * even[i];
+                    want_[i] = could_stream > target ? (std::min)(leaving_[i], x)
+                                                     : (std::min)((std::max)(leaving_[i], x), capacity_[i]);
+                    sum += want_[i];
+                }
+                return sum < target;
+            };
+            double low = 0, high = 1;
+            while (high < 1e6 && wish(high)) { high *= 2; }
+            for (int k = 0; k < 20; ++k) {
+                const double middle = (low + high) / 2;
+                (wish(middle) ? low : high) = middle;
+            }
+            static_cast<void>(wish(high));
+        }
+        if (short_step_ != none) { want_[short_step_] = (std::max)(want_[short_step_], 1.0); }
+        return sum > 0;
+    }
+    // Whether closest() rather has a: a plan lasts for 64 passes, say.
+    [[nodiscard]] bool is_closer(const RingSolution& a, const RingSolution& b) const {
+        if (a.seconds > limit_ || b.seconds > limit_) { return a.seconds < b.seconds * (1 - 1e-7); }
+        const auto cost = [&](const RingSolution& x) {
+            return x.seconds + static_cast<double>(x.fresh) / (64 * rate_);
+        };
+        return cost(a) < cost(b) * (1 - 1e-7);
+    }
+
     // Changes the best solution in small ways for as long as one helps: pieces and single chunks move to the next steps before and
     // after, neighbouring pieces travel in one call or in two. `most`: of work().
     void refine(std::uint64_t most) {
@@ -300,10 +463,15 @@ private:
         joins_.resize(best_.pieces.size(), 0);
         std::vector<std::uint32_t> take = best_.take;
         const std::uint64_t stop = (std::min)(most_work_, work() + most);
-        const auto ends = [&] { return work() >= stop || best_.seconds <= config_.target_seconds * (1 + 2e-4); };
+        const auto ends = [&] {
+            return work() >= stop || (limit_ > 0 ? best_.seconds <= limit_ && best_.fresh <= few_fresh_
+                                                 : best_.seconds <= config_.target_seconds * (1 + 2e-4));
+        };
         const auto helps = [&] {
             const double before = best_.seconds;
-            return try_take(best_.slots, best_.rounds, best_.blocks, before) < before * (1 - 1e-7);
+            const std::uint64_t fresh = best_.fresh;
+            const double now = try_take(best_.slots, best_.rounds, best_.blocks, (std::max)(before, limit_));
+            return now < before * (1 - 1e-7) || (limit_ > 0 && best_.fresh < fresh);
         };
         // Calls that begin with each piece, of the best solution.
         std::vector<std::uint8_t> begins;
@@ -330,8 +498,12 @@ private:
         const auto move = [&](std::size_t k) {
             const std::uint32_t a = able[k];
             const std::uint32_t piece = (best_.slots + best_.blocks - 1) / best_.blocks;
-            for (const std::size_t other : {k + 1, k + able.size() - 1, k + 2, k + able.size() - 2}) {
-                const std::uint32_t b = able[other % able.size()];
+            const std::size_t reach = (std::min<std::size_t>)(limit_ > 0 ? 12 : 2, able.size());
+            for (std::size_t distance = 2; distance < 2 * reach + 2; ++distance) {
+                const std::size_t away = distance / 2;
+                const std::uint32_t b = able[(k + (distance % 2 == 0 ? away : able.size() - away)) % able.size()];
+                // Far away only for the sake of what need not be brought.
+                if (away > 2 && (take[a] <= leaving_[a] || take[b] >= leaving_[b])) { continue; }
                 for (std::uint32_t x = piece; x != 0; x = x > 1 ? 1 : 0) {
                     if (a == b || take[a] < x || take[b] + x > capacity_[b]) { continue; }
                     take_ = take;
@@ -535,10 +707,14 @@ private:
         if (busy > give_up) { return busy; }
         ++evaluations_;
         std::size_t cut = 0;
-        const double seconds = measure(give_up, cut);
-        if (!best_.found || seconds < best_.seconds) {
+        RingSolution now;
+        now.seconds = measure(give_up, cut);
+        if (limit_ > 0) { now.fresh = count_fresh(sizes_, blocks); }
+        const double seconds = now.seconds;
+        if (!best_.found || (limit_ > 0 ? is_closer(now, best_) : seconds < best_.seconds)) {
             best_.found = true;
             best_.seconds = seconds;
+            best_.fresh = now.fresh;
             best_.slots = slots;
             best_.rounds = rounds;
             best_.blocks = blocks;
@@ -571,7 +747,8 @@ private:
         return best;
     }
 
-    // Which chunks of each part stream: the last ones, or the first ones where that continues the part before.
+    // Which chunks of each part stream: the last ones, or the first ones where that continues the part before; rather those that are
+    // no residents before.
     void place() {
         placed_.clear();
         for (std::uint32_t i = 0; i < take_.size(); ++i) {
@@ -581,8 +758,14 @@ private:
                 const std::uint32_t x = (std::min)(left, part.chunks());
                 const bool joins =
                     !placed_.empty() && placed_.back().chunk_begin + placed_.back().chunks == part.chunk_begin;
+                bool at_begin = joins;
+                if (config_.present != nullptr && x < part.chunks()) {
+                    const std::uint32_t head = leaving(part.chunk_begin, part.chunk_begin + x);
+                    const std::uint32_t tail = leaving(part.chunk_end - x, part.chunk_end);
+                    at_begin = head != tail ? head > tail : joins;
+                }
                 placed_.push_back(
-                    {part.first, part.last, joins ? part.chunk_begin : part.chunk_end - x, x, part.missing});
+                    {part.first, part.last, at_begin ? part.chunk_begin : part.chunk_end - x, x, part.missing});
                 left -= x;
             }
         }
@@ -655,6 +838,10 @@ private:
 
     Config config_;
     double rate_ = 0, latency_ = 0;
+    double limit_ = 0;  // above 0: closest() looks for what is near, not for what is fast
+    std::uint64_t few_fresh_ = 0;
+    std::vector<std::uint32_t> leaving_before_, absent_before_;  // by chunk of the image: those before it
+    std::vector<double> leaving_;                                // by step
     std::vector<double> compute_, capacity_, want_;
     std::vector<std::uint32_t> part_offsets_, take_, sizes_, block_last_, call_pieces_;
     std::vector<std::uint8_t> block_pass_, joins_;

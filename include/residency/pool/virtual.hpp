@@ -88,10 +88,12 @@ public:
 
     /// Holds `slots` physical chunks from now on, chunk c of the image on slot table[c], or on none. A chunk that was and stays
     /// alone on its slot keeps its bytes, under a slot number that may differ: `table` says which slots are alike, not which handle
-    /// each is. So does every chunk of `pinned`, of which `table` has no two on one slot: they may be read all the while. Only what changes is unmapped and mapped. The caller has drained every stream. Blocks. On failure those that keep
-    /// their bytes still do, others may be unmapped, and arrange() is to be called again; nothing is lost track of.
+    /// each is. So does every chunk of `keeping`, of which no two are on one slot, before or in `table`: they may be read all the
+    /// while. Only what changes is unmapped and mapped. The caller has drained every stream, but for reads of `keeping`. Blocks. On
+    /// failure those that keep their bytes still do, others may be unmapped, and arrange() is to be called again; nothing is lost
+    /// track of.
     [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table,
-                                 std::span<const std::uint32_t> pinned = {}) {
+                                 std::span<const std::uint32_t> keeping = {}) {
         RESIDENCY_ASSERT(table.size() == table_.size(), "one entry for each chunk of the image");
         const std::size_t had = slots_.size();
         while (slots_.size() < slots) {
@@ -102,7 +104,7 @@ public:
             }
             slots_.push_back(*chunk);
         }
-        const std::vector<std::uint32_t> kept = keep(slots, table, pinned);
+        const std::vector<std::uint32_t> kept = keep(slots, table, keeping);
         const auto stays = [&](std::size_t chunk) {
             return table_[chunk] != none && table[chunk] != none && kept[table[chunk]] == table_[chunk];
         };
@@ -220,10 +222,10 @@ private:
         }
         return {};
     }
-    /// By slot to be: the slot whose handle it goes on with, or none. Those of pinned chunks first, then of those that were and stay alone, then any that
+    /// By slot to be: the slot whose handle it goes on with, or none. Those of chunks to keep first, then of those that were and stay alone, then any that
     /// some chunk need not be mapped anew for.
     [[nodiscard]] std::vector<std::uint32_t> keep(std::uint32_t slots, std::span<const std::uint32_t> table,
-                                                  std::span<const std::uint32_t> pinned) const {
+                                                  std::span<const std::uint32_t> keeping) const {
         std::vector<std::uint32_t> kept(slots, none);
         std::vector<std::uint32_t> before(slots_.size(), 0);
         std::vector<std::uint32_t> after(slots, 0);
@@ -234,7 +236,7 @@ private:
             if (slot != none) { ++after[slot]; }
         }
         std::vector<bool> taken(slots_.size(), false);
-        for (const std::uint32_t chunk : pinned) {
+        for (const std::uint32_t chunk : keeping) {
             kept[table[chunk]] = table_[chunk];
             taken[table_[chunk]] = true;
         }

@@ -208,8 +208,13 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
     };
     const auto choices = hold_choices(problem, image, budget);
     for (const std::vector<bool>& hold : choices) {
+        const bool is_same = options.present.size() == image.chunks() && options.present_offsets == image.offsets;
         TokenRing ring{
-            problem, image, hold, budget, {options.captured, options.effort == Effort::full, target_seconds}};
+            problem,
+            image,
+            hold,
+            budget,
+            {options.captured, options.effort == Effort::full, target_seconds, is_same ? &options.present : nullptr}};
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         if (solution.found) { consider(ring.draft(solution)); }
