@@ -83,7 +83,7 @@ void check_outputs(const Options& options) {
     }
     if (!options.timeline.empty()) {
         std::error_code ignored;
-        const bool was_there = std::filesystem::exists(options.timeline, ignored);
+        const bool was_there = std::filesystem::exists(std::filesystem::symlink_status(options.timeline, ignored));
         if (!residency::detail::FileHandle{std::fopen(options.timeline.c_str(), "ab")}) {
             refuse(options.timeline, "cannot be opened for writing");
         }
