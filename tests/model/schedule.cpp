@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "residency/model/catalog_builder.hpp"
+#include "residency/model/container_writer.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/model/stable_hash.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 using namespace residency;
