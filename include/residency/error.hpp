@@ -107,16 +107,16 @@ public:
         requires std::copy_constructible<T>
         : has_value_{other.has_value_} {
         if (has_value_) {
-            std::construct_at(&value_, other.value_);
+            std::construct_at(std::addressof(value_), other.value_);
         } else {
-            std::construct_at(&error_, other.error_);
+            std::construct_at(std::addressof(error_), other.error_);
         }
     }
     Result(Result&& other) noexcept : has_value_{other.has_value_} {
         if (has_value_) {
-            std::construct_at(&value_, std::move(other.value_));
+            std::construct_at(std::addressof(value_), std::move(other.value_));
         } else {
-            std::construct_at(&error_, std::move(other.error_));
+            std::construct_at(std::addressof(error_), std::move(other.error_));
         }
     }
     Result& operator=(Result other) noexcept {
@@ -125,9 +125,9 @@ public:
     }
     ~Result() {
         if (has_value_) {
-            std::destroy_at(&value_);
+            std::destroy_at(std::addressof(value_));
         } else {
-            std::destroy_at(&error_);
+            std::destroy_at(std::addressof(error_));
         }
     }
 

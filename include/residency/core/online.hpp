@@ -103,12 +103,12 @@ public:
     /// the evictor's order; of the others those that lie on memory that is given back are copied within the device. Blocks. On failure
     /// the old budget is in force, with less brought than before, or no pool where the device refuses its memory.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment now) {
+        is_captured_outside_ = false;
         if (!is_open_) {
             if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
             return attach_again(now);
         }
         settled_ = {};
-        is_captured_outside_ = false;
         const std::uint64_t cap_before = cap_;
         const bool fitted_before = everything_fits_;
         if (std::exchange(everything_fits_, false)) {

@@ -872,6 +872,7 @@ private:
         double least = first_pass_seconds(false, 0, order);
         for (const bool fills : {false, true}) {
             for (const std::uint32_t ahead : {0U, 1U, 2U, 4U, 8U}) {
+                if (!fills && ahead == 0) { continue; }
                 const double seconds = first_pass_seconds(fills, ahead, order);
                 if (seconds >= least * (1 - 1e-6)) { continue; }
                 least = seconds;

@@ -37,7 +37,7 @@ struct RingSolution {
     double seconds = 0;
     std::uint32_t slots = 0, rounds = 0, blocks = 0;
     std::uint64_t streamed = 0;
-    std::uint64_t fresh = 0;           ///< chunks that stay and did not before (Config::stays)
+    std::uint64_t fresh = 0;           ///< chunks that stay and did not before (Config::present)
     std::vector<std::uint32_t> take;   ///< chunks streamed of each step
     std::vector<std::uint32_t> sizes;  ///< chunks of each piece, empty ones too; piece p goes to block p mod blocks
     std::vector<Piece> pieces;

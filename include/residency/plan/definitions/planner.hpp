@@ -207,8 +207,8 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
         found = true;
     };
     const auto choices = hold_choices(problem, image, budget);
+    const bool is_same = options.present.size() == image.chunks() && options.present_offsets == image.offsets;
     for (const std::vector<bool>& hold : choices) {
-        const bool is_same = options.present.size() == image.chunks() && options.present_offsets == image.offsets;
         TokenRing ring{
             problem,
             image,
