@@ -3,12 +3,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,12 +26,23 @@
 
 namespace lab {
 
+/// Whether bytes begin as what gzip compressed.
+inline bool is_gzip(std::span<const std::byte> bytes) {
+    return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
+/// The same of a file. One that is not regular, such as a pipe, gives its bytes once: it is left alone, and is not.
+inline bool is_gzip(const std::string& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) { return false; }
+    const residency::detail::FileHandle file{std::fopen(path.c_str(), "rb")};
+    std::array<std::byte, 2> begin{};
+    return file && std::fread(begin.data(), 1, begin.size(), file.get()) == begin.size() && is_gzip(begin);
+}
+
 /// All bytes of a file; one that gzip compressed is decompressed by the program gzip.
 inline residency::Result<std::vector<std::byte>> read_input(const std::string& path) {
     auto bytes = residency::detail::read_file(path, UINT64_MAX / 2);
-    if (!bytes || bytes->size() < 2 || (*bytes)[0] != std::byte{0x1f} || (*bytes)[1] != std::byte{0x8b}) {
-        return bytes;
-    }
+    if (!bytes || !is_gzip(*bytes)) { return bytes; }
     std::string quoted = "'";
     for (const char c : path) { quoted += c == '\'' ? std::string{"'\\''"} : std::string{c}; }
     quoted += "'";
@@ -50,6 +64,7 @@ inline residency::Result<std::vector<std::byte>> read_input(const std::string& p
 /// A trace in one of the formats route, oracle, csv (object in column 2, bytes in column 3) or residency.
 inline residency::Result<residency::trace::Trace> read_trace(const std::string& path, const std::string& format,
                                                              const residency::trace::CsvColumns& columns = {}) {
+    if (format == "residency" && !is_gzip(path)) { return residency::trace::try_load(path); }
     auto bytes = read_input(path);
     if (!bytes) { return bytes.error(); }
     if (format == "residency") {
