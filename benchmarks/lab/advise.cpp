@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <iostream>
 #include <optional>
@@ -156,12 +155,10 @@ void print_unplanned(const Group& group, std::optional<double> wanted_seconds) {
 
 void advise(const std::vector<Row>& rows, std::optional<double> wanted_seconds) {
     constexpr double factors[] = {1.05, 1.25, 2.0};
-    for (std::size_t begin = 0; begin < rows.size();) {
-        std::size_t end = begin;
-        while (end < rows.size() && rows[end].work == rows[begin].work && rows[end].card == rows[begin].card) { ++end; }
-        const Group group = group_of(std::span{rows}.subspan(begin, end - begin));
-        const Workload& work = *rows[begin].work;
-        std::cout << "\nadvice for " << work.name << " on " << rows[begin].card->name
+    for (const std::span<const Row> together : by_work_and_card(rows)) {
+        const Group group = group_of(together);
+        const Workload& work = *together.front().work;
+        std::cout << "\nadvice for " << work.name << " on " << together.front().card->name
                   << " (everything resident: " << human_bytes(work.total_bytes()) << ", "
                   << fixed(1e3 * group.resident_seconds, 2) << " ms a pass)\n";
         print_measured(group, factors);
@@ -170,7 +167,6 @@ void advise(const std::vector<Row>& rows, std::optional<double> wanted_seconds) 
         } else {
             print_unplanned(group, wanted_seconds);
         }
-        begin = end;
     }
 }
 

@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,14 +31,11 @@ using residency::trace::CacheCounts;
 
 constexpr std::uint64_t most_columns = 1000;
 
-struct Options {
+struct Options : CommonOptions {
     std::string trace, format;
     std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
     std::vector<std::string> policies;
     residency::trace::CsvColumns columns;
-    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
-    bool json = false;
-    bool csv = false;
 };
 
 struct Row {
@@ -183,9 +179,7 @@ void add_cache_command(CLI::App& app) {
     command->add_option("--bytes-column", options->columns.bytes, "of a csv, from 1; 0: one byte each")
         ->check(whole_number(0, most_columns))
         ->capture_default_str();
-    command->add_option("--threads", options->threads)->check(whole_number(1, most_threads))->capture_default_str();
-    auto* json = command->add_flag("--json", options->json, "print JSON");
-    command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);
+    add_common_options(*command, *options);
     command->callback([options] { run(*options); });
 }
 

@@ -112,6 +112,18 @@ std::vector<std::string> cells_of(const Row& row) {
 
 }  // namespace
 
+std::vector<std::span<const Row>> by_work_and_card(std::span<const Row> rows) {
+    std::vector<std::span<const Row>> groups;
+    while (!rows.empty()) {
+        const auto other = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
+            return row.work != rows.front().work || row.card != rows.front().card;
+        });
+        groups.push_back(rows.first(static_cast<std::size_t>(other - rows.begin())));
+        rows = rows.subspan(groups.back().size());
+    }
+    return groups;
+}
+
 void print_json(const std::vector<Row>& rows) {
     nlohmann::ordered_json out = nlohmann::ordered_json::array();
     for (const Row& row : rows) { out.push_back(json_of(row)); }
@@ -135,17 +147,15 @@ void print_csv(const std::vector<Row>& rows) {
 }
 
 void print_tables(const std::vector<Row>& rows) {
-    for (std::size_t begin = 0; begin < rows.size();) {
-        std::size_t end = begin;
-        while (end < rows.size() && rows[end].work == rows[begin].work && rows[end].card == rows[begin].card) { ++end; }
-        const Workload& work = *rows[begin].work;
+    for (const std::span<const Row> group : by_work_and_card(rows)) {
+        const Workload& work = *group.front().work;
         std::cout << "\n"
-                  << work.name << " on " << rows[begin].card->name << ": " << human_bytes(work.total_bytes()) << " in "
-                  << work.bytes.size() << " storages, " << work.steps.size() / work.pass_ends.size()
+                  << work.name << " on " << group.front().card->name << ": " << human_bytes(work.total_bytes())
+                  << " in " << work.bytes.size() << " storages, " << work.steps.size() / work.pass_ends.size()
                   << " steps a pass\n";
         Table table{
             {"policy", "budget", "pass ms", "bound ms", "regret %", "stall ms", "hits % of bytes", "ahead %", "moved"}};
-        for (; begin < end; ++begin) { table.add(cells_of(rows[begin])); }
+        for (const Row& row : group) { table.add(cells_of(row)); }
         std::cout << table.aligned();
     }
     std::cout
@@ -163,22 +173,21 @@ void print_tables(const std::vector<Row>& rows) {
 }
 
 void draw(const std::vector<Row>& rows, const std::string& folder) {
-    for (std::size_t begin = 0; begin < rows.size();) {
-        std::size_t end = begin;
-        while (end < rows.size() && rows[end].work == rows[begin].work && rows[end].card == rows[begin].card) { ++end; }
-        const double total = static_cast<double>(rows[begin].work->total_bytes());
-        Chart chart{rows[begin].work->name + " on " + rows[begin].card->name, "budget, % of all weights",
-                    "time of a pass, ms"};
+    for (const std::span<const Row> group : by_work_and_card(rows)) {
+        const std::string& work = group.front().work->name;
+        const std::string& card = group.front().card->name;
+        const double total = static_cast<double>(group.front().work->total_bytes());
+        Chart chart{work + " on " + card, "budget, % of all weights", "time of a pass, ms"};
         std::vector<std::pair<double, double>> bound;
-        for (std::size_t i = begin; i < end;) {
-            const Composition* composition = rows[i].composition;
+        for (std::size_t i = 0; i < group.size();) {
+            const Composition* composition = group[i].composition;
             std::vector<std::pair<double, double>> points;
-            for (; i < end && rows[i].composition == composition; ++i) {
-                const double share = 100 * static_cast<double>(rows[i].budget_bytes) / total;
+            for (; i < group.size() && group[i].composition == composition; ++i) {
+                const double share = 100 * static_cast<double>(group[i].budget_bytes) / total;
                 if (composition == nullptr) { continue; }
-                if (rows[i].counts) { points.emplace_back(share, 1e3 * rows[i].counts->pass_seconds); }
+                if (group[i].counts) { points.emplace_back(share, 1e3 * group[i].counts->pass_seconds); }
                 if (std::none_of(bound.begin(), bound.end(), [&](const auto& each) { return each.first == share; })) {
-                    bound.emplace_back(share, 1e3 * rows[i].bound_seconds);
+                    bound.emplace_back(share, 1e3 * group[i].bound_seconds);
                 }
             }
             if (composition != nullptr) { chart.add(composition->name, std::move(points)); }
@@ -186,11 +195,10 @@ void draw(const std::vector<Row>& rows, const std::string& folder) {
         std::sort(bound.begin(), bound.end());
         chart.add("bound", std::move(bound), true);
         const std::string text = chart.svg();
-        const std::string path = folder + "/" + rows[begin].work->name + "." + rows[begin].card->name + ".svg";
+        const std::string path = folder + "/" + work + "." + card + ".svg";
         if (auto written = residency::detail::write_file(path, std::as_bytes(std::span{text})); !written) {
             fail(written.error());
         }
-        begin = end;
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct Row {
         return counts && composition != nullptr && asked_bytes > work->total_bytes();
     }
 };
+
+/// The rows of each workload on each card, which stand together.
+std::vector<std::span<const Row>> by_work_and_card(std::span<const Row> rows);
 
 void print_json(const std::vector<Row>& rows);
 void print_csv(const std::vector<Row>& rows);

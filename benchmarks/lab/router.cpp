@@ -8,13 +8,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,14 +32,11 @@ namespace {
 using residency::trace::CacheCounts;
 using residency::trace::Trace;
 
-struct Options {
+struct Options : CommonOptions {
     std::string trace;
     std::string format{"route"};
     std::vector<std::string> shares{"6", "12.5", "25"};
     std::vector<std::string> policies{"lru", "lru/layer", "lfu/layer", "s3fifo", "expecteduse", "belady"};
-    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
-    bool json = false;
-    bool csv = false;
 };
 
 struct Row {
@@ -117,12 +112,10 @@ residency::Result<CacheCounts> counts_of(const Row& row, const Part& whole, cons
     return sum;
 }
 
-/// Digits, and a point with more of them: 0 to 100.
+/// 0 to 100.
 std::optional<double> share_of(const std::string& text) {
-    if (text.empty() || text.find_first_not_of("0123456789.") != std::string::npos) { return std::nullopt; }
-    char* end = nullptr;
-    const double share = std::strtod(text.c_str(), &end);
-    return *end == '\0' && share <= 100 ? std::optional{share} : std::nullopt;
+    const auto share = decimal(text);
+    return share && *share <= 100 ? share : std::nullopt;
 }
 
 double hits(const CacheCounts& counts) {
@@ -221,9 +214,7 @@ void add_router_command(CLI::App& app) {
                             "0 to 100"});
     add_list(*command, "--policy", options->policies,
              "several with commas; NAME/layer: each layer has its share for itself", CLI::IsMember(names));
-    command->add_option("--threads", options->threads)->check(whole_number(1, most_threads))->capture_default_str();
-    auto* json = command->add_flag("--json", options->json, "print JSON");
-    command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);
+    add_common_options(*command, *options);
     command->callback([options] { run(*options); });
 }
 

@@ -11,14 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -48,27 +46,16 @@ namespace {
 
 constexpr std::uint64_t most_passes = 1000000;
 
-struct Options {
+struct Options : CommonOptions {
     std::vector<std::string> workloads, policies;
     std::vector<std::string> cards{"h200_measured"};
     std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
     std::string model, trace, format, pictures, timeline, link;
     std::string device{"simulated"};
-    std::string wanted;  // milliseconds
+    std::optional<double> wanted_seconds;
     std::uint32_t passes = 4;
-    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
-    bool json = false;
-    bool csv = false;
     bool advise = false;
 };
-
-/// Digits, and a point with more of them: above 0.
-std::optional<double> positive(const std::string& text) {
-    if (text.size() > 20 || text.find_first_not_of("0123456789.") != std::string::npos) { return std::nullopt; }
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    return *end == '\0' && value > 0 ? std::optional{value} : std::nullopt;
-}
 
 /// Makes the folder for pictures and tries the file for a timeline, so that no run is lost for want of them.
 void check_outputs(const Options& options) {
@@ -229,7 +216,7 @@ void run(Options options) {
     } else if (options.csv) {
         print_csv(rows);
     } else if (options.advise) {
-        advise(rows, options.wanted.empty() ? std::nullopt : std::optional{positive(options.wanted).value_or(0) / 1e3});
+        advise(rows, options.wanted_seconds);
     } else {
         print_tables(rows);
     }
@@ -287,7 +274,6 @@ void add_run_command(CLI::App& app) {
     command->add_option("--passes", options->passes, "to measure, where the order is known")
         ->check(whole_number(1, most_passes))
         ->capture_default_str();
-    command->add_option("--threads", options->threads)->check(whole_number(1, most_threads))->capture_default_str();
     command->add_option("--pictures", options->pictures, "a folder for SVG pictures of pass time against budget");
     command->add_option(
         "--timeline", options->timeline,
@@ -295,16 +281,19 @@ void add_run_command(CLI::App& app) {
     auto* advised = command->add_flag("--advise", options->advise,
                                       "the floor, which composition and which budget, what to expect, and where "
                                       "offloading will not help");
-    command->add_option("--wanted-ms", options->wanted, "milliseconds of a pass that --advise finds a budget for")
-        ->check(CLI::Validator{[](std::string& text) {
-                                   return positive(text)
-                                              ? std::string{}
-                                              : "found \"" + text + "\", expected milliseconds, such as 12.5";
-                               },
-                               "above 0"})
+    const auto read_wanted = [options](const std::string& text) {
+        const auto milliseconds = decimal(text);
+        if (!milliseconds || *milliseconds <= 0 || text.size() > 20) {
+            throw CLI::ValidationError{"--wanted-ms", "found \"" + text + "\", expected milliseconds, such as 12.5"};
+        }
+        options->wanted_seconds = *milliseconds / 1e3;
+    };
+    command
+        ->add_option_function<std::string>("--wanted-ms", read_wanted,
+                                           "milliseconds of a pass that --advise finds a budget for")
+        ->type_name("TEXT:above 0")
         ->needs(advised);
-    auto* json = command->add_flag("--json", options->json, "print JSON");
-    command->add_flag("--csv", options->csv, "print comma-separated values")->excludes(json);
+    add_common_options(*command, *options);
     command->callback([options] { run(*options); });
 }
 
