@@ -12,6 +12,7 @@
 namespace plan = residency::plan;
 using residency::ErrorKind;
 using residency::testing::Dice;
+using residency::testing::presence_of;
 using residency::testing::random_problem;
 using residency::testing::Replay;
 using residency::testing::total_bytes;
@@ -60,24 +61,6 @@ void plans_at_every_budget(std::uint64_t seed, bool cyclic, plan::Options option
     }
 }
 
-// Memory as a pass of a cyclic plan begins: residents, and what the first calls bring to each slot.
-std::vector<plan::Presence> presence_of(const plan::Plan& made) {
-    std::vector<plan::Presence> presence(made.chunks(), plan::Presence::absent);
-    std::vector<bool> taken(made.slots_held(), false);
-    const auto hold = [&](std::span<const plan::Copy> copies, plan::Presence as) {
-        for (const plan::Copy& copy : copies) {
-            for (auto c = copy.image_begin / made.chunk_bytes(); c * made.chunk_bytes() < copy.image_end; ++c) {
-                const std::uint32_t slot = made.slot_of_chunk(static_cast<std::uint32_t>(c));
-                if (presence[c] != plan::Presence::absent || taken[slot]) { continue; }
-                presence[c] = as;
-                taken[slot] = true;
-            }
-        }
-    };
-    hold(made.residents(), plan::Presence::resident);
-    hold(made.copies(), plan::Presence::passing);
-    return presence;
-}
 // Chunks that the second plan needs as a pass begins and the first one does not leave there.
 std::uint64_t fresh_chunks(const plan::Plan& first, const plan::Plan& second) {
     const auto before = presence_of(first), after = presence_of(second);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/compositions.hpp"
+#include "tests/support/planning.hpp"
 #include "tests/support/streaming.hpp"
 
 namespace planned {
@@ -95,14 +96,9 @@ inline std::vector<bool> held_between_passes(const residency::plan::Plan& plan) 
 }
 /// By chunk: whether it is the first that a pass needs or brings to its slot.
 inline std::vector<bool> first_of_slots(const residency::plan::Plan& plan) {
-    std::vector<bool> is_first(plan.chunks(), false), taken(plan.slots_held(), false);
-    for (const auto copies : {plan.residents(), plan.copies()}) {
-        for (const auto& copy : copies) {
-            for (auto c = copy.image_begin / plan.chunk_bytes(); c * plan.chunk_bytes() < copy.image_end; ++c) {
-                const std::uint32_t slot = plan.slot_of_chunk(static_cast<std::uint32_t>(c));
-                if (!taken[slot]) { is_first[c] = taken[slot] = true; }
-            }
-        }
+    std::vector<bool> is_first;
+    for (const auto presence : residency::testing::presence_of(plan)) {
+        is_first.push_back(presence != residency::plan::Presence::absent);
     }
     return is_first;
 }

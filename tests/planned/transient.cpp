@@ -28,7 +28,8 @@ Device::Config slow_link() {
     return config;
 }
 
-/// A stack of layers of four storages, small and large, and tiny ones (`norms`) after each; a step reads one of them and takes `ratio` times what its copy takes.
+/// A stack of layers of four storages, small and large, and tiny ones (`norms`) after each; a step reads one of them
+/// and takes `ratio` times what its copy takes.
 class Rig {
 public:
     Rig(std::uint32_t percent, double ratio, int norms = 0) : model_{make_model(device_, specs(norms))} {

@@ -81,6 +81,30 @@ Table random_table(std::mt19937_64& random, std::size_t chunks) {
     return table;
 }
 
+/// An open pool of `least` chunks or up to `spread` − 1 more, and what is random about it.
+struct RandomPool {
+    explicit RandomPool(std::uint64_t seed, std::size_t least = 1, std::size_t spread = 12)
+        : random{seed}, chunks{least + random() % spread} {
+        open(pool, device, chunks);
+    }
+    Table table() { return random_table(random, chunks); }
+    /// Arrangements one after the other: `arrange(now, next)` is to make each.
+    template <class Arrange>
+    void rearrange(Arrange arrange) {
+        Table now(chunks, none);
+        for (int round = 0; round < 12; ++round) {
+            Table next = table();
+            arrange(now, next);
+            now = std::move(next);
+        }
+    }
+
+    std::mt19937_64 random;
+    std::size_t chunks;
+    CheckedDevice device;
+    Virtual pool{{.chunk_bytes = chunk}};
+};
+
 }  // namespace
 
 TEST_SUITE_BEGIN("pool::Virtual");
@@ -153,16 +177,11 @@ TEST_CASE("arranging again leaves alone what does not change: no call for it at 
 TEST_CASE("what stays alone keeps its bytes through any arrangements; physical use is always exact") {
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
-        std::mt19937_64 random{seed};
-        CheckedDevice device;
-        Virtual pool{{.chunk_bytes = chunk}};
-        const std::size_t chunks = 1 + random() % 12;
-        open(pool, device, chunks);
+        RandomPool rig{seed};
+        auto& [random, chunks, device, pool] = rig;
         const auto before = used(device);
-        Table table(chunks, none);
         std::vector<std::optional<std::byte>> content(chunks);
-        for (int round = 0; round < 12; ++round) {
-            const Table next = random_table(random, chunks);
+        rig.rearrange([&](const Table& table, const Table& next) {
             const auto calls = device.statistics();
             const auto peak = std::max<std::uint64_t>(slots_of(table), slots_of(next));
             must(pool.arrange(slots_of(next), next));
@@ -174,13 +193,12 @@ TEST_CASE("what stays alone keeps its bytes through any arrangements; physical u
                 if (content[c]) { REQUIRE(holds(device, pool, c, *content[c])); }
                 REQUIRE((pool.slot_of(static_cast<std::uint32_t>(c)) == next[c]));
             }
-            table = next;
             for (std::size_t c = 0; c < chunks; ++c) {
-                if (!is_alone(table, c) || random() % 2 == 0) { continue; }
+                if (!is_alone(next, c) || random() % 2 == 0) { continue; }
                 content[c] = static_cast<std::byte>(random() % 200);
                 fill(device, pool, c, *content[c]);
             }
-        }
+        });
         pool.close();
         REQUIRE(used(device) == before);
     }
@@ -189,14 +207,9 @@ TEST_CASE("what stays alone keeps its bytes through any arrangements; physical u
 TEST_CASE("what is named keeps its bytes on slots that it shares, and is not mapped anew") {
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
-        std::mt19937_64 random{seed};
-        CheckedDevice device;
-        Virtual pool{{.chunk_bytes = chunk}};
-        const std::size_t chunks = 1 + random() % 12;
-        open(pool, device, chunks);
-        Table table(chunks, none);
-        for (int round = 0; round < 12; ++round) {
-            const Table next = random_table(random, chunks);
+        RandomPool rig{seed};
+        auto& [random, chunks, device, pool] = rig;
+        rig.rearrange([&](const Table& table, const Table& next) {
             // One chunk at most of each slot, before and after.
             std::vector<std::uint32_t> keeping;
             std::vector<bool> before(slots_of(table), false), after(slots_of(next), false);
@@ -211,8 +224,7 @@ TEST_CASE("what is named keeps its bytes on slots that it shares, and is not map
             must(pool.arrange(slots_of(next), next, keeping));
             REQUIRE(pool.held_bytes() == slots_of(next) * chunk);
             for (const std::uint32_t c : keeping) { REQUIRE(holds(device, pool, c, static_cast<std::byte>(c))); }
-            table = next;
-        }
+        });
     }
 }
 
@@ -256,13 +268,10 @@ TEST_CASE("whichever call fails: nothing is lost track of, what stays alone keep
         for (std::uint64_t nth = 1; nth < 40; ++nth) {
             CAPTURE(seed);
             CAPTURE(nth);
-            std::mt19937_64 random{seed};
-            CheckedDevice device;
-            Virtual pool{{.chunk_bytes = chunk}};
-            const std::size_t chunks = 2 + random() % 8;
-            open(pool, device, chunks);
+            RandomPool rig{seed, 2, 8};
+            auto& [random, chunks, device, pool] = rig;
             const auto before = used(device);
-            const Table first = random_table(random, chunks), second = random_table(random, chunks);
+            const Table first = rig.table(), second = rig.table();
             must(pool.arrange(slots_of(first), first));
             std::vector<bool> kept(chunks, false);
             for (std::size_t c = 0; c < chunks; ++c) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,6 +73,25 @@ inline std::uint64_t total_bytes(const plan::Problem& problem) {
     std::uint64_t sum = 0;
     for (const std::uint64_t b : problem.storage_bytes) { sum += b; }
     return sum;
+}
+
+/// Memory as a pass of a cyclic plan begins: residents, and what the first calls bring to each slot.
+inline std::vector<plan::Presence> presence_of(const plan::Plan& plan) {
+    std::vector<plan::Presence> presence(plan.chunks(), plan::Presence::absent);
+    std::vector<bool> taken(plan.slots_held(), false);
+    const auto hold = [&](std::span<const plan::Copy> copies, plan::Presence as) {
+        for (const plan::Copy& copy : copies) {
+            for (auto c = copy.image_begin / plan.chunk_bytes(); c * plan.chunk_bytes() < copy.image_end; ++c) {
+                const std::uint32_t slot = plan.slot_of_chunk(static_cast<std::uint32_t>(c));
+                if (taken[slot]) { continue; }
+                presence[c] = as;
+                taken[slot] = true;
+            }
+        }
+    };
+    hold(plan.residents(), plan::Presence::resident);
+    hold(plan.copies(), plan::Presence::passing);
+    return presence;
 }
 
 /// Replays a plan with durations of its own, as plan.hpp says, and looks at every device byte: what a step reads must be there, whole,

@@ -222,8 +222,8 @@ private:
         }
         return {};
     }
-    /// By slot to be: the slot whose handle it goes on with, or none. Those of chunks to keep first, then of those that were and stay alone, then any that
-    /// some chunk need not be mapped anew for.
+    /// By slot to be: the slot whose handle it goes on with, or none. Those of chunks to keep first, then of those that
+    /// were and stay alone, then any that some chunk need not be mapped anew for.
     [[nodiscard]] std::vector<std::uint32_t> keep(std::uint32_t slots, std::span<const std::uint32_t> table,
                                                   std::span<const std::uint32_t> keeping) const {
         std::vector<std::uint32_t> kept(slots, none);
