@@ -7,6 +7,7 @@
 
 #include "residency/plan/check.hpp"
 #include "residency/plan/plan_file.hpp"
+#include "residency/plan/simulate.hpp"
 #include "tests/support/planning.hpp"
 
 namespace plan = residency::plan;
@@ -236,7 +237,10 @@ TEST_CASE("malformed problems are refused and say what is wrong") {
     CHECK(has(message({}), "no steps"));
 }
 
-TEST_CASE("a llama at half its weights is near its bound") {
+namespace {
+
+// 16 layers of nine storages, read one after another, `pace` bytes a second and 2 us a step; half of the bytes as budget.
+plan::Problem half_a_llama(double pace) {
     plan::Problem problem;
     for (int layer = 0; layer < 16; ++layer) {
         for (const std::uint64_t bytes : {8192ull, 33554432ull, 8388608ull, 8388608ull, 33554432ull, 8192ull,
@@ -244,10 +248,17 @@ TEST_CASE("a llama at half its weights is near its bound") {
             const std::uint32_t s = problem.storages();
             problem.storage_bytes.push_back(bytes);
             problem.add_step({&s, 1});
-            problem.compute_seconds.push_back(2e-6 + static_cast<double>(bytes) / 4e12);
+            problem.compute_seconds.push_back(2e-6 + static_cast<double>(bytes) / pace);
         }
     }
     problem.budget_bytes = total_bytes(problem) / 2;
+    return problem;
+}
+
+}  // namespace
+
+TEST_CASE("a llama at half its weights is near its bound") {
+    const plan::Problem problem = half_a_llama(4e12);
     const auto made = plan::make_plan(problem);
     REQUIRE(made.has_value());
     CHECK(plan::check(*made, problem).has_value());
@@ -256,6 +267,21 @@ TEST_CASE("a llama at half its weights is near its bound") {
     REQUIRE(captured.has_value());
     CHECK(plan::check(*captured, problem).has_value());
     CHECK(captured->predicted_seconds() <= 1.03 * captured->bound_seconds());
+}
+
+TEST_CASE("where steps cover the copies, the link may be slower than it was measured") {
+    for (const double share : {0.8, 0.6}) {  // of the link that copies and nothing else would need
+        for (const plan::Effort effort : {plan::Effort::full, plan::Effort::quick}) {
+            plan::Problem problem = half_a_llama(2 * plan::Link{}.bytes_per_second * share);
+            const auto made = plan::make_plan(problem, {.effort = effort});
+            REQUIRE(made.has_value());
+            CHECK(plan::check(*made, problem).has_value());
+            CHECK(made->predicted_seconds() <= (1 + 4e-4) * made->bound_seconds());
+            problem.link.bytes_per_second *= std::max(0.8, 1.15 * share);
+            CHECK(plan::simulate(made->data(), problem.link, problem.compute_seconds) <=
+                  (1 + 4e-4) * made->predicted_seconds());
+        }
+    }
 }
 
 TEST_CASE("a plan that follows another one holds under any timing, is as fast, and needs less that is not there") {

@@ -190,15 +190,11 @@ inline bool is_better(const PlanData& a, const PlanData& b) {
     return a.bytes_per_pass < b.bytes_per_pass;
 }
 
-// The best cyclic plan over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image).
-inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                            const Options& options, double target_seconds) {
+// The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
+// than all chunks.
+inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                          const Options& options, double target_seconds) {
     PlanData best;
-    if (image.filled_chunks() <= budget) {
-        best = assemble(problem, image, {}, options.captured);
-        best.predicted_seconds = total_compute(problem);
-        return best;
-    }
     bool found = false;
     const auto consider = [&](const Draft& draft) {
         PlanData data = assemble(problem, image, draft, options.captured);
@@ -226,6 +222,30 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
         }
     }
     return best;
+}
+
+// The best cyclic plan over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image).
+inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                            const Options& options, double target_seconds) {
+    if (image.filled_chunks() <= budget) {
+        PlanData whole = assemble(problem, image, {}, options.captured);
+        whole.predicted_seconds = total_compute(problem);
+        return whole;
+    }
+    // Where the steps cover the copies, a ring that is larger by little costs nothing and lets the link be slower than it was
+    // measured, as it is beside kernels that use memory hard: a plan for such a link, if it reaches the bound all the same.
+    const double bytes = static_cast<double>((image.filled_chunks() - budget) * image.chunk_bytes);
+    const double used = bytes / problem.link.bytes_per_second / (std::max)(total_compute(problem), 1e-12);
+    if (const double share = (std::max)(0.75, 1.1 * used); share < 0.97) {
+        Problem slower = problem;
+        slower.link.bytes_per_second *= share;
+        PlanData plan = best_ring(slower, image, budget, floor, options, target_seconds);
+        if (plan.predicted_seconds <= target_seconds * (1 + 3e-4)) {
+            settle(plan, problem);
+            return plan;
+        }
+    }
+    return best_ring(problem, image, budget, floor, options, target_seconds);
 }
 
 // One pass in the order that is known, from what is there at the start.
