@@ -10,6 +10,7 @@
 #include "tests/core/compositions.hpp"
 
 using namespace streaming;
+using compositions::Planned;
 using residency::Budget;
 using residency::ErrorKind;
 using residency::Placement;
@@ -68,6 +69,33 @@ TEST_CASE_TEMPLATE("C13 C18: in steady state no pass waits on the host, creates 
         }
         CHECK(after.of(CallKind::synchronize_stream) == before.of(CallKind::synchronize_stream) + 3);
         CHECK(weights.statistics().total.host_waits == waits);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE_TEMPLATE("where everything is resident a pass asks nothing of the device, but for the time of one in sixteen",
+                   Weights, OnDemand, Ahead, Planned) {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 8192);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<Weights>(device, model, 16 << 20, in_order(model));
+        for (int i = 0; i < 16; ++i) { run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        CHECK(weights.statistics().pass_time);
+        const auto asked = [&] {
+            const auto now = device.statistics();
+            std::uint64_t sum = 0;
+            for (const CallKind kind : {CallKind::record, CallKind::wait, CallKind::copy}) { sum += now.of(kind); }
+            return sum;
+        };
+        for (int sixteen = 0; sixteen < 2; ++sixteen) {
+            const auto before = asked();
+            for (int i = 0; i < 16; ++i) { run_pass(weights, model, stream); }
+            CHECK(asked() == before + 2);
+        }
+        must(device.synchronize(stream));
+        CHECK(weights.statistics().pass_time);
     }
     must(device.destroy_stream(stream));
 }
