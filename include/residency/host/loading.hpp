@@ -49,7 +49,7 @@ enum class Pinning : std::uint8_t {
 
 struct LoadOptions {
     Tier tier = Tier::automatic;
-    unsigned threads = 0;                                ///< that read; 0: as many as the machine has, at most 8
+    unsigned threads = 0;  ///< that read, beside one that pins; 0: as many as the machine has, at most 8
     std::uint64_t piece_bytes = std::uint64_t{8} << 20;  ///< of one read
     bool huge_pages = true;
     Pinning pinning = Pinning::as_loaded;
@@ -69,12 +69,12 @@ struct LoadReport {
     std::uint64_t host_bytes = 0;    ///< taken for them
     unsigned threads = 0;
     std::chrono::nanoseconds load_time{};  ///< from the start to the end
-    std::chrono::nanoseconds pin_time{};   ///< of one thread, within that; the others read on
+    std::chrono::nanoseconds pin_time{};   ///< of that; others read meanwhile
 };
 
 /// Brings the storages of a catalog that lie in files into host memory: several threads read straight into place. The memory is
-/// taken in blocks of whole storages, in the order of loading, and each block is pinned as soon as it is full, while others are
-/// read: a driver pins one range at a time, and copies may not cross the ranges. What is loaded can be used while the rest is
+/// taken in blocks of whole storages, in the order of loading, and one more thread pins each block as soon as it is full, while others
+/// are read: a driver pins one range at a time, and copies may not cross the ranges. What is loaded can be used while the rest is
 /// still coming: wait(id), or transport::Staged, which asks by itself, so that a step of the first pass starts as soon as its
 /// own bytes, and those that the schedule reads before, are there. Thread safe. Destroying it cancels and joins; the bytes live as long as a
 /// catalog with them.
@@ -227,10 +227,14 @@ private:
         const auto threads =
             static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, pieces_.size())));
         report_.threads = threads;
-        working_ = threads;
-        threads_.reserve(threads);
+        const bool pins = report_.tier == Tier::pinned && options_.pinning == Pinning::as_loaded;
+        working_ = threads + (pins ? 1 : 0);
+        threads_.reserve(working_);
         for (unsigned i = 0; i < threads; ++i) {
             threads_.emplace_back([this] { work(); });
+        }
+        if (pins) {
+            threads_.emplace_back([this] { pin_as_loaded(); });
         }
         return {};
     }
@@ -287,10 +291,16 @@ private:
         });
         constexpr std::uint64_t widest_gap = 64;  // bytes between neighbours that are read along
         constexpr std::uint64_t alignment = 64;   // of a run
-        const std::uint64_t block_bytes =
-            std::clamp<std::uint64_t>(report_.weight_bytes / 16, std::uint64_t{64} << 20, std::uint64_t{1} << 30);
+        std::uint64_t block_bytes = 0, in_blocks = 0;
         const auto new_run = [&](std::uint32_t i, bool new_block) {
-            if (new_block) { blocks_.emplace_back(); }
+            if (new_block) {
+                if (!blocks_.empty()) { in_blocks += blocks_.back().bytes; }
+                const std::uint64_t left = report_.weight_bytes - (std::min)(in_blocks, report_.weight_bytes);
+                // The last ones are small: nobody reads any more while they are pinned.
+                block_bytes = std::clamp<std::uint64_t>((std::min)(report_.weight_bytes / 16, left / 4),
+                                                        std::uint64_t{64} << 20, std::uint64_t{1} << 30);
+                blocks_.emplace_back();
+            }
             Block& block = blocks_.back();
             block.bytes = (block.bytes + alignment - 1) / alignment * alignment;
             runs_.push_back({file_of[i], static_cast<std::uint32_t>(blocks_.size() - 1), offset_of(i), 0, block.bytes});
@@ -397,14 +407,11 @@ private:
             }
             loaded_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
             loaded_[turn].store(1, std::memory_order_release);
+            blocks_[piece.block].pieces_left.fetch_sub(1, std::memory_order_acq_rel);
             {
                 const std::lock_guard lock{mutex_};  // so that no waiter misses it
             }
             changed_.notify_all();
-            if (blocks_[piece.block].pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1 &&
-                options_.pinning == Pinning::as_loaded) {
-                pin(blocks_[piece.block]);
-            }
             if (options_.progress) {
                 if (const std::unique_lock lock{progress_mutex_, std::try_to_lock};
                     lock && !options_.progress(progress())) {
@@ -412,6 +419,24 @@ private:
                 }
             }
         }
+        leave();
+    }
+
+    /// Pins each block when it is full, beside the threads that read.
+    void pin_as_loaded() {
+        for (Block& block : blocks_) {
+            std::unique_lock lock{mutex_};
+            changed_.wait(lock, [&] {
+                return failed_.load(std::memory_order_relaxed) ||
+                       block.pieces_left.load(std::memory_order_acquire) == 0;
+            });
+            lock.unlock();
+            if (failed_.load(std::memory_order_relaxed)) { break; }
+            pin(block);
+        }
+        leave();
+    }
+    void leave() {
         bool last = false;
         {
             const std::lock_guard lock{mutex_};
@@ -426,6 +451,7 @@ private:
         const std::lock_guard lock{mutex_};
         if (!error_) { error_ = error; }
         failed_.store(true, std::memory_order_relaxed);
+        changed_.notify_all();
     }
 
     /// Pins a block that is full. Where that fails, the rest stays pageable.
