@@ -239,10 +239,15 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
     if (const double share = (std::max)(0.75, 1.1 * used); share < 0.97) {
         Problem slower = problem;
         slower.link.bytes_per_second *= share;
-        PlanData plan = best_ring(slower, image, budget, floor, options, target_seconds);
-        if (plan.predicted_seconds <= target_seconds * (1 + 3e-4)) {
-            settle(plan, problem);
-            return plan;
+        Options quick = options;
+        quick.effort = Effort::quick;
+        const double limit = target_seconds * (1 + 3e-4);
+        if (exact_bound(slower, budget * image.chunk_bytes, 200) <= limit) {
+            PlanData plan = best_ring(slower, image, budget, floor, quick, target_seconds);
+            if (plan.predicted_seconds <= limit) {
+                settle(plan, problem);
+                return plan;
+            }
         }
     }
     return best_ring(problem, image, budget, floor, options, target_seconds);
