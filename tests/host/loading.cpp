@@ -10,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -112,7 +113,23 @@ TEST_CASE("loading: the memory taken is that of the weights") {
     CHECK(loaded->catalog.host_bytes(StorageId{999}) == loaded->catalog.host_bytes(StorageId{0}) + 999 * 3000);
 }
 
-TEST_CASE("loading: large models lie in several blocks, each pinned by itself, and no two of them touch") {
+/// Notes which threads pin.
+class PinningDevice : public SimulatedDevice {
+public:
+    Status pin(void* at, std::uint64_t bytes) {
+        {
+            const std::lock_guard lock{mutex};
+            pinning.insert(std::this_thread::get_id());
+        }
+        return SimulatedDevice::pin(at, bytes);
+    }
+    std::mutex mutex;
+    std::set<std::thread::id> pinning;
+};
+
+TEST_CASE(
+    "loading: large models lie in several blocks, each pinned by itself, and no two of them touch; who reads does not "
+    "pin") {
     const support::TemporaryFolder folder;
     const std::uint64_t bytes = std::uint64_t{70} << 20;
     const auto path = folder.write("f", "");
@@ -123,11 +140,20 @@ TEST_CASE("loading: large models lie in several blocks, each pinned by itself, a
         builder.add("w" + std::to_string(i), dtype::u8, {bytes}, FileSource{file, bytes * i});
     }
     const auto catalog = builder.try_build().value();
-    SimulatedDevice device{};
-    const auto loaded = host::try_load(device, catalog);
+    PinningDevice device;
+    std::set<std::thread::id> reading;
+    host::LoadOptions options;
+    options.progress = [&](const host::LoadProgress& progress) {
+        if (progress.loaded_bytes < progress.total_bytes) { reading.insert(std::this_thread::get_id()); }
+        return true;
+    };
+    const auto loaded = host::try_load(device, catalog, options);
     REQUIRE(loaded);
     CHECK(loaded->report.host_bytes == 3 * bytes);
     CHECK(device.statistics().of(simulation::CallKind::pin) == 3);
+    CHECK(device.pinning.size() == 1);
+    CHECK(!reading.empty());
+    for (const std::thread::id id : reading) { CHECK(!device.pinning.contains(id)); }
     for (std::uint32_t i = 0; i < 3; ++i) {
         for (std::uint32_t k = 0; k < 3; ++k) {
             CHECK(loaded->catalog.host_bytes(StorageId{i}) + bytes != loaded->catalog.host_bytes(StorageId{k}));
