@@ -206,6 +206,7 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
     counts.missed_bytes = static_cast<double>(total.missed_bytes) / measured;
     counts.ahead_bytes = static_cast<double>(total.prefetch_hit_bytes) / measured;
     counts.budget_bytes = statistics.budget_bytes;
+    counts.is_streaming = statistics.streaming;
     counts.held_bytes = statistics.held_bytes;
     counts.host_waits = total.host_waits;
     return counts;

@@ -29,7 +29,7 @@ struct Row {
     [[nodiscard]] bool is_at_floor() const { return counts && asked_bytes == 0; }
     /// More was asked than everything takes.
     [[nodiscard]] bool is_clamped() const {
-        return counts && composition != nullptr && asked_bytes > work->total_bytes();
+        return counts && composition != nullptr && !counts->is_streaming && asked_bytes > counts->budget_bytes;
     }
 };
 

@@ -294,6 +294,7 @@ void add_run_command(CLI::App& app) {
         ->type_name("TEXT:above 0")
         ->needs(advised);
     add_common_options(*command, *options);
+    advised->excludes("--json")->excludes("--csv");
     command->callback([options] { run(*options); });
 }
 

@@ -42,6 +42,7 @@ struct RunCounts {
     double missed_bytes = 0;         ///< brought on demand
     double ahead_bytes = 0;          ///< used, and brought ahead
     std::uint64_t budget_bytes = 0;  ///< the cap in force
+    bool is_streaming = true;        ///< false: the budget holds everything
     std::uint64_t held_bytes = 0;    ///< device memory, at the end
     std::uint64_t host_waits = 0;    ///< of the host for the device, in all measured passes
 };

@@ -156,6 +156,10 @@ for policy in planned lru; do
         awk '{ exit !(NF == 3 && $1 >= $2 && $1 < 1.2 * $2 && $3 == 0) }' || fail "$policy with more than everything"
 done
 [[ $(both --budget 0,10TiB) == *'(floor) '*'(all) '*'(floor): '*'(all): '* ]] || fail "changed budgets are not said: $(both --budget 0,10TiB)"
+# A budget just above the bytes of all storages holds less than a pool takes for them.
+"$program" run --workload draft-and-target --policy lru --passes 2 --budget 100.001% --csv 2> "$folder/errors" > "$folder/above.csv" || fail "$(cat "$folder/errors")"
+columns lru 100.001% fetched_bytes < "$folder/above.csv" | awk '{ exit !($1 > 0) }' || fail "nothing streams just above everything: $(cat "$folder/above.csv")"
+[[ $("$program" run --workload draft-and-target --policy lru --passes 2 --budget 100.001% 2> /dev/null) != *'(all)'* ]] || fail "what streams is said to hold everything"
 # A plan's hits are the bytes that it does not move.
 columns planned 90% hit_share_of_bytes ahead_share_of_bytes fetched_bytes requested_bytes < "$folder/ends.csv" |
     awk '{ moved = $3 / $4; exit !(moved > 0.01 && $1 > 0.85 && $1 + moved > 0.999999 && $1 + moved < 1.000001 && $1 + $2 > 0.999999) }' ||

@@ -135,9 +135,9 @@ std::uint64_t read_budget(const std::string& text, const plan::Problem& problem)
     }
     residency::BudgetContext context;
     for (const std::uint64_t b : problem.storage_bytes) { context.streamed_bytes += b; }
+    context.everything_bytes = UINT64_MAX;  // the plan tells what everything takes
     const auto resolved = budget->try_resolve(context);
     if (!resolved) { throw Refused{resolved.error().message()}; }
-    if (resolved->is_clamped()) { std::cerr << "residency-plan: " << resolved->text << '\n'; }
     // A share that rounds to nothing is not the zero that asks for the floor.
     return budget->amount() == 0 ? 0 : std::max<std::uint64_t>(resolved->asked_bytes, 1);
 }
@@ -274,6 +274,10 @@ int main(int count, char** arguments) {
         if (said->count() != 0) { problem.budget_bytes = read_budget(budget, problem); }
         const residency::Result<plan::Plan> made = plan::make_plan(problem, {.fixed_slots = false});
         if (!made) { throw Refused{made.error().message()}; }
+        if (said->count() != 0 && made->calls().empty() && made->budget_bytes() > made->held_bytes()) {
+            std::cerr << "residency-plan: of the budget of " << made->budget_bytes() << " bytes " << made->held_bytes()
+                      << " are used: everything is resident, nothing is streamed\n";
+        }
         std::cout << print_plan(problem, *made).dump(1) << '\n';
         std::cout.flush();
         if (!std::cout) { throw Refused{"standard output: cannot be written"}; }

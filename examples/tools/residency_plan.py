@@ -441,9 +441,13 @@ def check_refusals(program, folder):
     for words, expected in (("24576", 24576), ("24KiB", 24576), ("0", 0), ("80%", 28000)):
         expected = program.plan(dict(problem, budget_bytes=expected))
         demand(program.plan(problem, ("--budget", words)) == expected, "--budget", words)
-    done = program.run(json.dumps(problem), ("-", "--budget=200%"))
-    demand(done.returncode == 0 and json.loads(done.stdout) == program.plan(dict(problem, budget_bytes=70000)), "--budget=200%")
-    demand(done.stderr.count(b"\n") == 1 and b"is clamped to the 35000 bytes" in done.stderr, "a clamped budget is not said:", done.stderr)
+    for words, budget in (("200%", 70000), ("35001", 35001)):  # more than the bytes of all, and more than they take on the device or not
+        done = program.run(json.dumps(problem), ("-", "--budget=" + words))
+        plan = json.loads(done.stdout)
+        demand(done.returncode == 0 and plan == program.plan(dict(problem, budget_bytes=budget)), "--budget=" + words)
+        used = b"of the budget of %d bytes %d are used" % (budget, plan["held_bytes"]) if plan["bytes_per_pass"] == 0 else b""
+        demand(done.stderr.count(b"\n") == (used != b"") and used in done.stderr, "a budget of more than everything takes:", done.stderr)
+        demand((used == b"") == (budget == 35001), "the two cases")
     demand(program.plan(base(), ("--budget=24KiB",)) == program.plan(dict(problem, budget_bytes=24576)), "--budget before the file's")
     for words, part in (("", "--budget: 1 required TEXT missing"), (" ", 'found " "'), (" 8", 'found " 8"'), ("8 ", 'found " "'), ("24 KiB", 'found " KiB"'),
                         ("-5", "no budget is negative"), ("+5", "+5"), ("12 apples", "apples"), ("24KiB;", "KiB;"), ("24kib", "kib"),
