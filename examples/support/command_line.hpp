@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+#include "examples/support/standard_output.hpp"
 #include "residency/error.hpp"
 #ifdef WITH_CUDA
 #include "residency/device/cuda.hpp"
@@ -55,18 +56,23 @@ struct CommonSettings {
     }
 };
 
-/// Reads the command line, then calls `run`, which returns what the program exits with; bad input is a line of message and 2.
+/// Reads the command line, then calls `run`, which returns what the program exits with; bad input is a line of message and 2, and
+/// results that cannot be written are one and 1.
 template <class Run>
 int run_program(CLI::App& app, int argc, char** argv, Run&& run) {
+    const std::string name = app.get_name();
+    const auto refuse = [&](const std::exception& problem) {
+        std::fprintf(stderr, "%s: %s\n", name.c_str(), problem.what());
+        return 2;
+    };
     try {
         app.parse(argc, argv);
-    } catch (const CLI::ParseError& wrong) { return app.exit(wrong) == 0 ? 0 : 2; }
-    try {
-        return run();
-    } catch (const std::exception& problem) {
-        std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), problem.what());
-        return 2;
+    } catch (const CLI::ParseError& wrong) {
+        return wrong.get_exit_code() == 0 ? finish_output(name.c_str(), app.exit(wrong)) : refuse(wrong);
     }
+    try {
+        return finish_output(name.c_str(), run());
+    } catch (const std::exception& problem) { return refuse(problem); }
 }
 
 }  // namespace examples

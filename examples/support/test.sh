@@ -25,6 +25,18 @@ expect() {
     printf 'ran: %s\n' "${*:-without arguments}"
 }
 
+# expect_full_disk ARGUMENT...: that its results cannot be written is an exit of 1 and one line.
+expect_full_disk() {
+    local status
+    "$program" "$@" >/dev/full 2>"$folder/stderr"
+    status=$?
+    if [[ $status -ne 1 ]] || ! grep -q 'standard output: not all of it could be written: make room' "$folder/stderr" ||
+        [[ $(wc -l <"$folder/stderr") -ne 1 ]]; then
+        printf 'FAILED: %s >/dev/full: exit %d, %s\n' "$*" "$status" "$(cat "$folder/stderr")"
+        failed=1
+    fi
+}
+
 # edited MODEL FILE SED-COMMAND: $bad becomes the model with another file.
 bad=$folder/bad
 edited() {

@@ -19,6 +19,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "examples/support/standard_output.hpp"
 #include "residency/format/equal_storages.hpp"
 #include "residency/format/open.hpp"
 #include "residency/version.hpp"
@@ -180,14 +181,14 @@ int run(int argc, char** argv) {
         *model = residency::format::merge_storages(*model, *equal);
     }
     json ? print_json(*model) : print_table(*model);
-    return std::fflush(stdout) == 0 ? 0 : 1;
+    return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     try {
-        return run(argc, argv);
+        return examples::finish_output("residency-inspect", run(argc, argv));
     } catch (const std::exception& error) {
         std::fprintf(stderr, "residency-inspect: %s\n", escaped(error.what()).c_str());
         return 1;

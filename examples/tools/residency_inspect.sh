@@ -89,6 +89,14 @@ refuses "$folder/place.safetensors" ': tensor "b": an unknown dtype'
 refuses "$folder/nothing there" 'cannot be opened'
 refuses "$folder" 'not a regular file'
 
+# Results that cannot be written.
+if [ -e /dev/full ]; then
+    code=0
+    "$program" "$fixtures/safetensors/small.safetensors" >/dev/full 2>"$folder/err" || code=$?
+    [ "$code" = 1 ] || fail "a full disk: exit $code instead of 1"
+    grep -q 'standard output: not all of it could be written' "$folder/err" || fail "a full disk goes unnoticed"
+fi
+
 # Against the packages that write these formats, where they are there.
 code=0
 "${RESIDENCY_PYTHON:-python3}" "$(dirname "$0")/residency_inspect.py" "$program" "$folder/reference" >"$folder/reference.txt" 2>&1 || code=$?

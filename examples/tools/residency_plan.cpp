@@ -25,6 +25,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "examples/support/standard_output.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/plan/planner.hpp"
 
@@ -256,7 +257,7 @@ int main(int count, char** arguments) {
     try {
         app.parse(count, arguments);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) { return app.exit(error); }
+        if (error.get_exit_code() == 0) { return examples::finish_output("residency-plan", app.exit(error)); }
         return refuse(error.what());
     }
     try {
@@ -279,9 +280,7 @@ int main(int count, char** arguments) {
                       << " are used: everything is resident, nothing is streamed\n";
         }
         std::cout << print_plan(problem, *made).dump(1) << '\n';
-        std::cout.flush();
-        if (!std::cout) { throw Refused{"standard output: cannot be written"}; }
-        return 0;
+        return examples::finish_output("residency-plan", 0);
     } catch (const Json::exception& error) {
         return refuse(std::string{"not JSON: "} + error.what());
     } catch (const std::exception& error) { return refuse(error.what()); }
