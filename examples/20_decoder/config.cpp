@@ -78,8 +78,10 @@ public:
             if (!value->is_object()) { refuse("\"" + std::string{key} + "\" is not an object"); }
             const Reader inside{path_ + ": " + key, *value};
             config.theta = inside.real("rope_theta", config.theta);
+            inside.expect("partial_rotary_factor", 1.0);
             const json* type = inside.find("rope_type");
             if (type == nullptr) { type = inside.find("type"); }
+            if (type == nullptr) { inside.refuse_settings_without_type(); }
             if (type == nullptr || *type == "default") { continue; }
             if (*type != "llama3") { inside.refuse_value("rope_type", *type, "\"default\" and \"llama3\""); }
             const Llama3Scaling scaling{
@@ -97,6 +99,15 @@ public:
     }
 
 private:
+    /// Without "rope_type", only what is no scaling is unambiguous.
+    void refuse_settings_without_type() const {
+        for (const auto& [key, value] : object_.items()) {
+            if (key != "rope_theta" && key != "partial_rotary_factor" && !value.is_null()) {
+                refuse("\"" + key + "\" is there without a \"rope_type\"");
+            }
+        }
+    }
+
     std::string path_;
     const json& object_;
 };

@@ -391,9 +391,11 @@ int main(int argc, char** argv) {
                    "one is generated");
     std::string shapes;
     for (const std::string& each : decoder::shapes()) { shapes += (shapes.empty() ? "" : ", ") + each; }
-    app.add_option("--generate-model", settings.generate,
-                   "write a model with random weights to --model, or into the cache, if it is not there: " + shapes);
+    auto* const generate = app.add_option(
+        "--generate-model", settings.generate,
+        "write a model with random weights to --model, or into the cache, if it is not there: " + shapes);
     app.add_option("--layers", settings.layers, "of the generated model, instead of its shape's own")
+        ->needs(generate)
         ->check(CLI::Range(1, 1000));
     app.add_option("--tokens", settings.tokens, "the prompt")->capture_default_str();
     app.add_option("--prompt-length", settings.prompt_length, "a prompt of so many tokens, instead of --tokens");

@@ -79,6 +79,12 @@ edited "$folder/tiny-llama3" config.json 's/"llama3"/"yarn"/'
 expect 2 'rope_scaling: "rope_type" is "yarn", and this engine knows "default" and "llama3" only' -- --model "$bad"
 edited "$folder/tiny-llama3" config.json 's/"factor": 8.0/"factor": -8.0/'
 expect 2 'rope_scaling: "factor" is not a positive number' -- --model "$bad"
+edited "$model" config.json 's/"rope_scaling": null/"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}/'
+expect 2 'rope_parameters: "partial_rotary_factor" is 0.5, and this engine knows 1.0 only' -- --model "$bad"
+edited "$model" config.json 's/"rope_scaling": null/"rope_scaling": {"factor": 2.0}/'
+expect 2 'rope_scaling: "factor" is there without a "rope_type": give' -- --model "$bad"
+edited "$model" config.json 's/"rope_scaling": null/"rope_parameters": {"rope_theta": 10000.0, "rope_type": null}/'
+expect 0 -- --model "$bad" --expect "$source/reference/tiny.txt" --new 2
 edited "$model" config.json 's/"head_dim": 16/"head_dim": 24/'
 expect 2 '"head_dim" is 24, and this engine knows 16, 32, .* only' -- --model "$bad"
 edited "$model" config.json 's/"num_key_value_heads": 2/"num_key_value_heads": 3/'
@@ -98,6 +104,7 @@ head -c 1000000 "$model/model.safetensors" >"$bad/model.safetensors"
 expect 2 'beyond the end of the file.*: give all files of the checkpoint, whole' -- --model "$bad"
 expect 2 'config.json": cannot be opened.*: give a folder as Hugging Face publishes it' -- --model "$folder/none"
 expect 2 'holds another model than --generate-model asks for' -- --model "$model" --generate-model tiny-qwen2
+expect 2 '--layers requires --generate-model' -- --model "$model" --layers 2
 expect 2 'no shape "huge" is known: give one of' -- --generate-model huge
 expect 2 'below the smallest that works, [0-9]+ bytes.*KV cache of 26 positions.*give [0-9]+ or more' -- --budget 1
 expect 2 'budget "12XB"' -- --budget 12XB
@@ -116,7 +123,9 @@ sed '2s/^[0-9]*/256/' "$source/reference/tiny.txt" >"$folder/other.txt"
 expect 2 'its prompt has the token 256, and the model.s vocab_size is 256: give' -- --expect "$folder/other.txt"
 expect 2 'timeline' -- --new 2 --timeline "$folder/none/timeline.json/x/" --budget 50%
 
-# A disk that is full while it writes a model.
+# A disk that is full: for what it prints, and while it writes a model.
+expect_full_disk --device simulated --model "$model" --new 2 --timeline "$folder/timeline.json"
+expect_full_disk --help
 cache=$folder/full
 mkdir -p "$cache/tiny"
 ln -s /dev/full "$cache/tiny/model.safetensors.part"
