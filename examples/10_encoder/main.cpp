@@ -9,9 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint.hpp"
+#include "examples/support/advice.hpp"
 #include "examples/support/command_line.hpp"
 #include "examples/support/terminal.hpp"
 #include "fetch.hpp"
@@ -46,6 +48,10 @@ constexpr float reference_generated[] = {
 #include "reference/generated.txt"
 };
 constexpr float tolerance = 2e-5F;
+
+constexpr std::string_view advice =
+    "give the folder of a BERT encoder as it was published (model.safetensors, config.json, vocab.txt), or leave "
+    "--model out";
 
 struct Settings : examples::CommonSettings {
     std::string model, budget = "25%";
@@ -118,11 +124,34 @@ void print_presets(const Results& results, Checks& checks) {
                  "the embeddings of every preset equal those of the resident run bit for bit");
 }
 
-Results run(const Job& job, [[maybe_unused]] bool on_gpu) {
+Results run(const Job& job, const Checkpoint& model, [[maybe_unused]] bool on_gpu) {
 #ifdef WITH_CUDA
-    if (on_gpu) { return run_cuda(job); }
+    if (on_gpu) { return run_cuda(job, model); }
 #endif
-    return run_simulated(job);
+    return run_simulated(job, model);
+}
+
+Tokenizer read_tokenizer(const std::string& folder) {
+    return examples::with_advice(advice, [&] { return Tokenizer::read(folder + "/vocab.txt"); });
+}
+
+/// Refuses tokens that the model's tables have no row for.
+void require_rows(const std::vector<std::vector<std::int32_t>>& ids, const Config& config, const std::string& folder) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i].size() > config.places) {
+            residency::throw_error({residency::ErrorKind::invalid_argument,
+                                    "sentence " + std::to_string(i + 1) + " has " + std::to_string(ids[i].size()) +
+                                        " tokens, and the model's max_position_embeddings is " +
+                                        std::to_string(config.places) + ": give shorter ones with --text"});
+        }
+        const auto largest = *std::max_element(ids[i].begin(), ids[i].end());
+        if (std::uint32_t(largest) >= config.words) {
+            residency::throw_error({residency::ErrorKind::mismatch,
+                                    folder + "/vocab.txt: it has a token " + std::to_string(largest) +
+                                        ", and config.json's vocab_size is " + std::to_string(config.words) +
+                                        ": give the two that belong together"});
+        }
+    }
 }
 
 int encode(const Settings& settings) {
@@ -137,18 +166,19 @@ int encode(const Settings& settings) {
     const auto& sentences = is_known ? known_sentences : settings.sentences;
     const Source source = settings.model.empty() ? obtain_model(settings.cache, !settings.offline, known_sentences)
                                                  : Source{settings.model, false, settings.model};
-    job.folder = source.folder;
-    const Tokenizer tokenizer = Tokenizer::read(source.folder + "/vocab.txt");
+    const Checkpoint model = examples::with_advice(advice, [&] { return Checkpoint::read(source.folder); });
+    const Tokenizer tokenizer = read_tokenizer(source.folder);
     constexpr std::size_t longest = 256;  // tokens; what the model was trained for
     std::size_t tokens = 0;
     for (const std::string& sentence : sentences) {
         tokens += job.ids.emplace_back(tokenizer.encode(sentence, longest)).size();
     }
+    require_rows(job.ids, model.config, source.folder);
 
     std::error_code ignored;  // the timeline cannot be written then, which says so
     std::filesystem::create_directories(std::filesystem::path{settings.timeline}.parent_path(), ignored);
-    const Results results = run(job, on_gpu);
-    const auto& catalog = results.model.catalog;
+    const Results results = run(job, model, on_gpu);
+    const auto& catalog = model.catalog;
     const auto& streamed = results.streamed;
     const auto& statistics = streamed.statistics;
     const auto& embeddings = results.resident.passes.front();
@@ -234,9 +264,7 @@ int main(int argc, char** argv) {
             settings.model.empty()
                 ? encoder::obtain_model(settings.cache, !settings.offline, encoder::known_sentences).folder
                 : settings.model;
-        for (const auto id : encoder::Tokenizer::read(folder + "/vocab.txt").encode(tokens, 512)) {
-            std::printf("%d ", id);
-        }
+        for (const auto id : encoder::read_tokenizer(folder).encode(tokens, 512)) { std::printf("%d ", id); }
         std::printf("\n");
         return 0;
     });

@@ -19,7 +19,6 @@ namespace encoder {
 
 /// What to do, whatever the device.
 struct Job {
-    std::string folder;                          ///< of the model
     std::vector<std::vector<std::int32_t>> ids;  ///< of the sentences
     residency::Budget budget;
     bool presets = true;
@@ -36,7 +35,6 @@ struct Outcome {
 
 struct Results {
     std::string device;
-    Checkpoint model;
     double load_seconds = 0;
     Outcome resident, streamed;
     std::vector<std::pair<std::string, Outcome>> presets;
@@ -45,8 +43,8 @@ struct Results {
 };
 
 /// The same job on either device. Throws residency::Exception.
-[[nodiscard]] Results run_simulated(const Job& job);
-[[nodiscard]] Results run_cuda(const Job& job);
+[[nodiscard]] Results run_simulated(const Job& job, const Checkpoint& model);
+[[nodiscard]] Results run_cuda(const Job& job, const Checkpoint& model);
 
 /// A batch on a device, and where its activations lie.
 template <class Backend>
@@ -117,26 +115,15 @@ Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>&
 
 /// Loads the model, runs it resident, streamed and through every preset.
 template <class Backend>
-Results run_all(Backend& backend, const Job& job) {
+Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
     using Device = typename Backend::Device;
     Results results;
     results.device = backend.device().name();
-    results.model = Checkpoint::read(job.folder);
     const auto begin = std::chrono::steady_clock::now();
-    Checkpoint model = results.model;  // pinned memory ends before its device
+    Checkpoint model = on_disk;  // pinned memory ends before its device
     model.catalog = examples::load_pinned(backend.device(), model.catalog);
     results.load_seconds = std::chrono::duration<double>{std::chrono::steady_clock::now() - begin}.count();
-    const Config& c = model.config;
-    for (const auto& sentence : job.ids) {
-        for (const std::int32_t id : sentence) {
-            if (std::uint32_t(id) >= c.words || sentence.size() > c.places) {
-                residency::throw_error(
-                    {residency::ErrorKind::mismatch,
-                     job.folder + ": vocab.txt and config.json do not belong together: a token beyond vocab_size"});
-            }
-        }
-    }
-    const Workspace<Backend> work{backend, c, job.ids};
+    const Workspace<Backend> work{backend, model.config, job.ids};
 
     using Planned = residency::Planned<Device>;
     const auto everything = residency::Budget::percent_of_weights(1000);

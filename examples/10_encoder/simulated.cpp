@@ -42,9 +42,9 @@ void declare(const Pool& o, Kernel& kernel) {
     kernel.writes = {range(o.out, std::size_t{o.sentences} * o.hidden)};
 }
 
-Results run_simulated(const Job& job) {
+Results run_simulated(const Job& job, const Checkpoint& model) {
     examples::SimulatedBackend backend;
-    return run_all(backend, job);
+    return run_all(backend, job, model);
 }
 
 }  // namespace encoder

