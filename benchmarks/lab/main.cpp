@@ -8,6 +8,7 @@
 #include "benchmarks/lab/cache.hpp"
 #include "benchmarks/lab/router.hpp"
 #include "benchmarks/lab/run.hpp"
+#include "examples/support/standard_output.hpp"
 
 int main(int argc, char** argv) {
     CLI::App app{"Compares policies on traces, against each other and against the bounds", "residency-lab"};
@@ -22,5 +23,5 @@ int main(int argc, char** argv) {
         std::cerr << "residency-lab: " << error.what() << "\n";
         return 2;
     }
-    return 0;
+    return examples::finish_output("residency-lab", 0);
 }

@@ -157,9 +157,9 @@ for policy in planned lru; do
 done
 [[ $(both --budget 0,10TiB) == *'(floor) '*'(all) '*'(floor): '*'(all): '* ]] || fail "changed budgets are not said: $(both --budget 0,10TiB)"
 # A budget just above the bytes of all storages holds less than a pool takes for them.
-"$program" run --workload draft-and-target --policy lru --passes 2 --budget 100.001% --csv 2> "$folder/errors" > "$folder/above.csv" || fail "$(cat "$folder/errors")"
-columns lru 100.001% fetched_bytes < "$folder/above.csv" | awk '{ exit !($1 > 0) }' || fail "nothing streams just above everything: $(cat "$folder/above.csv")"
-[[ $("$program" run --workload draft-and-target --policy lru --passes 2 --budget 100.001% 2> /dev/null) != *'(all)'* ]] || fail "what streams is said to hold everything"
+"$program" run --workload draft-and-target --policy lru --passes 2 --budget 101% --csv 2> "$folder/errors" > "$folder/above.csv" || fail "$(cat "$folder/errors")"
+columns lru 101% fetched_bytes < "$folder/above.csv" | awk '{ exit !($1 > 0) }' || fail "nothing streams just above everything: $(cat "$folder/above.csv")"
+[[ $("$program" run --workload draft-and-target --policy lru --passes 2 --budget 101% 2> /dev/null) != *'(all)'* ]] || fail "what streams is said to hold everything"
 # A plan's hits are the bytes that it does not move.
 columns planned 90% hit_share_of_bytes ahead_share_of_bytes fetched_bytes requested_bytes < "$folder/ends.csv" |
     awk '{ moved = $3 / $4; exit !(moved > 0.01 && $1 > 0.85 && $1 + moved > 0.999999 && $1 + moved < 1.000001 && $1 + $2 > 0.999999) }' ||
@@ -266,6 +266,13 @@ printf 'time,object\n1,5\n2,5' > "$folder/heading.csv"
 printf '1,5,9007199254740993\n' > "$folder/exact.csv"
 [[ $("$program" cache --trace "$folder/exact.csv" --format csv --policy lru --budget 100% --csv | tail -1) == lru,9007199254740993,* ]] ||
     fail "100 % is not all"
+
+# Lines that are lost are no result.
+if [[ -w /dev/full ]]; then
+    status=0
+    "$program" cache --trace "$choices" --format route --csv > /dev/full 2> "$folder/errors" || status=$?
+    [[ $status == 1 && $(< "$folder/errors") == *'standard output'* ]] || fail "a full disk: exit $status, $(cat "$folder/errors")"
+fi
 
 refuses 'auto' 'there is no device'
 refuses '60%free' 'there is no device'

@@ -280,7 +280,7 @@ int main(int count, char** arguments) {
                       << " are used: everything is resident, nothing is streamed\n";
         }
         std::cout << print_plan(problem, *made).dump(1) << '\n';
-        return examples::finish_output("residency-plan", 0);
+        return examples::finish_output("residency-plan", 0) == 0 ? 0 : 2;  // as every error here
     } catch (const Json::exception& error) {
         return refuse(std::string{"not JSON: "} + error.what());
     } catch (const std::exception& error) { return refuse(error.what()); }

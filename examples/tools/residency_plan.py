@@ -470,7 +470,7 @@ def check_refusals(program, folder):
     if os.path.exists("/dev/full"):
         with open("/dev/full", "w") as full:
             done = subprocess.run([program.path, file], stdout=full, stderr=subprocess.PIPE)
-        demand(done.returncode == 1 and b"standard output" in done.stderr, "a full disk goes unnoticed")
+        demand(done.returncode == 2 and b"standard output" in done.stderr, "a full disk goes unnoticed")
 
 
 def check_the_checks(program):

@@ -100,6 +100,26 @@ TEST_CASE_TEMPLATE("where everything is resident a pass asks nothing of the devi
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("the time of a pass is that of one under the budget in force soon after it has changed") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 1 << 20);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 4 << 20, in_order(model));
+        for (int i = 0; i < 17; ++i) { run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        const auto streaming = weights.statistics().pass_time;
+        must(weights.try_set_budget(Budget::bytes(64 << 20)));
+        for (int i = 0; i < 3; ++i) { run_pass(weights, model, stream); }
+        must(device.synchronize(stream));
+        const auto resident = weights.statistics().pass_time;
+        REQUIRE(streaming);
+        REQUIRE(resident);
+        CHECK(*resident < *streaming);
+    }
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("C1: identity is the id that is passed; a bad one is an error without side effect") {
     CheckedDevice device;
     const Model model = uniform_model(device, 4, 4096);

@@ -257,6 +257,20 @@ plan::Problem half_a_llama(double pace) {
 
 }  // namespace
 
+TEST_CASE("times that add up to no number are refused") {
+    for (int which = 0; which < 3; ++which) {
+        CAPTURE(which);
+        plan::Problem problem = three_storages();
+        if (which == 0) { problem.compute_seconds = {1e308, 1e308, 1e308}; }
+        if (which == 1) { problem.link.bytes_per_second = 5e-324; }
+        if (which == 2) { problem.link.latency_seconds = 1e308; }
+        const auto made = plan::make_plan(problem);
+        REQUIRE(!made.has_value());
+        CHECK(made.error().kind() == ErrorKind::invalid_argument);
+        CHECK(made.error().message().find("longer than a number") != std::string::npos);
+    }
+}
+
 TEST_CASE("a llama at half its weights is near its bound") {
     const plan::Problem problem = half_a_llama(4e12);
     const auto made = plan::make_plan(problem);

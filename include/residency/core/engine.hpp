@@ -911,7 +911,8 @@ private:
     [[nodiscard]] Timer& timer() noexcept { return timers_[timed_ % timers_.size()]; }
     /// Two records cost the GPU microseconds between kernels: where nothing streams, few passes are timed.
     [[nodiscard]] Status start_timer(Stream stream) {
-        is_timed_ = decider_.is_streaming() || counters_.passes < 16 || counters_.passes % 16 == 0;
+        resident_passes_ = decider_.is_streaming() ? 0 : resident_passes_ + 1;
+        is_timed_ = resident_passes_ <= 16 || resident_passes_ % 16 == 0;
         timer().is_set = false;
         return is_timed_ ? device_->record(timer().from, stream) : Status{};
     }
@@ -962,8 +963,9 @@ private:
     Executor<Device, Transport> executor_;
     Decider decider_;
     std::array<Timer, 4> timers_;
-    std::uint64_t timed_ = 0;  // passes
-    bool is_timed_ = false;    // the pass that is open
+    std::uint64_t timed_ = 0;            // passes
+    std::uint64_t resident_passes_ = 0;  // in a row
+    bool is_timed_ = false;              // the pass that is open
     std::vector<typename Device::Event> timer_events_;
     std::vector<LeaseRecord> leases_;
     std::vector<std::uint32_t> free_leases_;

@@ -96,7 +96,7 @@ struct Statistics {
     std::uint64_t host_read_bytes = 0;  ///< storages that kernels read from host memory
     bool streaming = true;              ///< false: everything fits, nothing ever leaves
     /// From the first to the last operation of a pass on its stream; the last pass that was timed and is known to be complete. Where
-    /// everything is resident, the first sixteen passes are timed and one in sixteen after them.
+    /// everything is resident, the first sixteen passes in a row are timed and one in sixteen after them.
     std::optional<std::chrono::nanoseconds> pass_time;
     /// What no plan of copies beats, where the schedule gives compute times or a plan was made.
     std::optional<std::chrono::nanoseconds> bound;

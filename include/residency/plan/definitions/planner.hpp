@@ -411,6 +411,13 @@ RESIDENCY_DETAIL_INLINE Result<Plan> make_plan(const Problem& problem, const Opt
     PlanData data = std::move(made).value();
     data.catalog_hash = options.catalog_hash;
     data.compute_seconds = total_compute(problem);
+    for (const double seconds : {data.compute_seconds, data.bound_seconds, data.predicted_seconds}) {
+        if (!std::isfinite(seconds)) {
+            return Error{ErrorKind::invalid_argument,
+                         "a pass takes longer than a number can say: look at the compute times, the link's rate and "
+                         "its latency"};
+        }
+    }
     return Plan{std::move(data)};
 }
 
