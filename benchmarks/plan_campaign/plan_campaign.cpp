@@ -1,23 +1,22 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-// plan-campaign [--out FILE] [--commit TEXT] [--list] [--shape TEXT]: plans many schedules at many budgets and compares the time that
-// each plan predicts with the exact bound and the latency floor; planning times; floors of random schedules.
+// plan-campaign [--list] [--shape TEXT]: plans many schedules at budgets of 25 to 95 % of the weights, and compares the time that each
+// plan predicts with its reference, the larger of the exact bound and the latency floor; planning times; floors of random schedules.
+// Records go to benchmarks/results/cpu-plan-campaign.json (bench::HostRecords); --list prints each plan instead.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
-#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
+#include "benchmarks/record.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/planner.hpp"
@@ -25,7 +24,6 @@
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using namespace residency;
 
 struct Outcome {
@@ -43,59 +41,55 @@ struct Series {
 // Processor time of this one thread's work, so that a busy machine does not count.
 double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
 
-Json summary(const Series& series) {
+double quantile(const std::vector<double>& sorted, double q) {
+    if (sorted.empty()) { return 0.0; }
+    return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
+}
+
+void record(bench::HostRecords& records, const Series& series, bool has_targets, const char* time_target) {
     std::vector<double> ratios, bytes, times;
-    double logs = 0, bound_logs = 0;
+    double logs = 0, bound_logs = 0, bytes_sum = 0;
     for (const Outcome& o : series.outcomes) {
         ratios.push_back(o.over_reference);
         logs += std::log(o.over_reference);
         bound_logs += std::log(o.over_bound);
-        if (o.link_bound) { bytes.push_back(o.bytes_over_deficit); }
+        if (o.link_bound) {
+            bytes.push_back(o.bytes_over_deficit);
+            bytes_sum += o.bytes_over_deficit;
+        }
         if (o.steps <= 400) { times.push_back(o.milliseconds); }
     }
     const auto count = static_cast<double>(ratios.size());
     std::sort(ratios.begin(), ratios.end());
     std::sort(bytes.begin(), bytes.end());
     std::sort(times.begin(), times.end());
-    const auto quantile = [](const std::vector<double>& sorted, double q) {
-        return sorted.empty() ? 0.0
-                              : sorted[std::min(sorted.size() - 1,
-                                                static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
-    };
-    double bytes_sum = 0;
-    for (const double b : bytes) { bytes_sum += b; }
-    return {
-        {"plans", ratios.size()},
-        {"time_over_reference",
-         {{"geometric_mean", std::exp(logs / count)},
-          {"percentile_95", quantile(ratios, 0.95)},
-          {"worst", ratios.back()}}},
-        {"time_over_exact_bound_geometric_mean", std::exp(bound_logs / count)},
-        {"bytes_over_deficit_where_link_bound",
-         {{"plans", bytes.size()},
-          {"mean", bytes.empty() ? 0 : bytes_sum / static_cast<double>(bytes.size())},
-          {"percentile_95", quantile(bytes, 0.95)},
-          {"worst", quantile(bytes, 1)}}},
-        {"planning_milliseconds_up_to_400_steps", {{"median", quantile(times, 0.5)}, {"worst", quantile(times, 1)}}}};
+    const std::string name = std::string{"campaign."} + series.name;
+    const auto target = [&](const char* text) { return has_targets ? text : ""; };
+    records.add(name + ".plans", count, "plans", target(">= 150"));
+    records.add(name + ".over_reference.geometric_mean", std::exp(logs / count), "ratio", target("<= 1.005"));
+    records.add(name + ".over_reference.percentile_95", quantile(ratios, 0.95), "ratio", target("<= 1.015"));
+    records.add(name + ".over_reference.worst", ratios.back(), "ratio", target("<= 1.04"));
+    records.add(name + ".over_bound.geometric_mean", std::exp(bound_logs / count), "ratio");
+    records.add(name + ".link_bound.plans", static_cast<double>(bytes.size()), "plans");
+    records.add(name + ".link_bound.bytes_over_deficit.mean", bytes_sum / static_cast<double>(bytes.size()), "ratio");
+    records.add(name + ".link_bound.bytes_over_deficit.worst", quantile(bytes, 1), "ratio", "<= 1.04");
+    records.add(name + ".planning_up_to_400_steps.median", quantile(times, 0.5), "ms");
+    records.add(name + ".planning_up_to_400_steps.worst", quantile(times, 1), "ms", time_target);
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
     CLI::App app{"Compares plans with the bounds over many schedules.", "plan-campaign"};
-    std::string out_file, only, commit;
-    bool list = false, skip_scaling = false;
-    app.add_option("--out", out_file, "write the figures as JSON");
-    app.add_option("--shape", only, "only schedules whose name contains this");
-    app.add_option("--commit", commit, "of what runs, for the figures");
-    app.add_flag("--list", list, "print every plan");
-    app.add_flag("--no-scaling", skip_scaling, "leave out the planning times of long schedules");
+    std::string only;
+    bool list = false;
+    auto* listing = app.add_flag("--list", list, "print every plan, and record nothing");
+    app.add_option("--shape", only, "only schedules whose name contains this")->needs(listing);
     CLI11_PARSE(app, count, arguments);
 
     Series all[] = {{"full", {.effort = plan::Effort::full}},
                     {"quick", {.effort = plan::Effort::quick}},
                     {"captured", {.effort = plan::Effort::full, .captured = true}}};
-    Json cells = Json::array();
     const auto cell = [&](const campaign::Shape& shape, double ratio, double share) {
         plan::Problem problem = shape.problem;
         campaign::scale_compute(problem, ratio);
@@ -103,10 +97,6 @@ int main(int count, char** arguments) {
         for (const std::uint64_t b : problem.storage_bytes) { bytes += static_cast<double>(b); }
         problem.budget_bytes = static_cast<std::uint64_t>(bytes * share);
         const double deficit = bytes - static_cast<double>(problem.budget_bytes);
-        Json row{{"schedule", shape.name},
-                 {"steps", problem.steps()},
-                 {"compute_over_copy", ratio},
-                 {"budget_share", share}};
         for (Series& series : all) {
             const auto start = std::clock();
             const auto made = plan::make_plan(problem, series.options);
@@ -126,12 +116,6 @@ int main(int count, char** arguments) {
                       seconds * 1e3,
                       made->bound_seconds() <= 1.01 * deficit / problem.link.bytes_per_second,
                       problem.steps()};
-            row[series.name] = {{"predicted_seconds", made->predicted_seconds()},
-                                {"over_reference", o.over_reference},
-                                {"over_bound", o.over_bound},
-                                {"bytes_over_deficit", o.bytes_over_deficit},
-                                {"calls", made->calls().size()}};
-            row["bound_seconds"] = made->bound_seconds();
             if (list) {
                 std::printf(
                     "%-22s %4.2f %4.2f %-9s %.4f of the reference, %.4f of the bound, bytes %.3f D, %zu calls, %.1f "
@@ -142,7 +126,6 @@ int main(int count, char** arguments) {
             }
             series.outcomes.push_back(o);
         }
-        cells.push_back(std::move(row));
         return true;
     };
     const auto wanted = [&](const std::string& name) { return name.find(only) != std::string::npos; };
@@ -161,21 +144,13 @@ int main(int count, char** arguments) {
         if (wanted(shape.name) && !cell(shape, ratios[seed % 7], shares[seed % 8])) { return 1; }
     }
 
-    Json report{{"commit", commit},
-                {"targets",
-                 {{"full", "1.005, 1.015, 1.04 and 50 ms"},
-                  {"quick", "5 ms"},
-                  {"planning_time", "1000 ms at 10000 steps, 10000 ms at 100000"}}},
-                {"link",
-                 {{"bytes_per_second", plan::Link{}.bytes_per_second},
-                  {"latency_seconds", plan::Link{}.latency_seconds},
-                  {"node_latency_seconds", plan::Link{}.node_latency_seconds}}},
-                {"reference", "max(exact bound, latency floor)"},
-                {"budgets", "25 to 95 % of the weights"}};
-    for (const Series& series : all) { report[series.name] = summary(series); }
+    if (list) { return 0; }
+    bench::HostRecords records{"cpu-plan-campaign", count, arguments};
+    record(records, all[0], true, "<= 50");
+    record(records, all[1], false, "<= 5");
+    record(records, all[2], false, "<= 50");
 
     // Decode of Llama-3-8B on a card that reads weights at 4 TB/s and takes no less than 2 us a step.
-    Json decode = Json::array();
     campaign::Shape llama = campaign::llama("llama-3-8b", 32, 4096, 1024, 14336, 128256);
     std::uint64_t weights = 0;
     for (std::uint32_t i = 0; i < llama.problem.steps(); ++i) {
@@ -186,74 +161,60 @@ int main(int count, char** arguments) {
     for (const int percent : {10, 25, 50, 75, 90, 95}) {
         plan::Problem problem = llama.problem;
         problem.budget_bytes = weights / 100 * static_cast<std::uint64_t>(percent);
-        Json row{{"budget_percent", percent}};
         for (const bool captured : {false, true}) {
             const auto made = plan::make_plan(problem, {.captured = captured});
             if (!made) { return 1; }
             const double floor = plan::latency_floor(problem, made->budget_bytes(), problem.link.latency_seconds);
-            row[captured ? "captured" : "eager"] = {
-                {"over_bound", made->predicted_seconds() / made->bound_seconds()},
-                {"over_reference", made->predicted_seconds() / (std::max)(made->bound_seconds(), floor)},
-                {"calls", made->calls().size()},
-                {"cut", made->cut()}};
+            const std::string name = "decode." + std::to_string(percent) + (captured ? "%.captured" : "%.eager");
+            records.add(name + ".over_bound", made->predicted_seconds() / made->bound_seconds(), "ratio");
+            records.add(name + ".over_reference", made->predicted_seconds() / (std::max)(made->bound_seconds(), floor),
+                        "ratio");
+            records.add(name + ".calls", static_cast<double>(made->calls().size()), "calls");
         }
-        decode.push_back(std::move(row));
     }
-    report["llama_3_8b_decode"] = std::move(decode);
 
-    if (!skip_scaling) {
-        Json scaling = Json::array();
-        for (const std::uint32_t steps : {100u, 400u, 1000u, 10000u, 100000u}) {
-            campaign::Shape shape = campaign::random_shape(steps);
-            plan::Problem base = shape.problem, problem;
-            for (std::uint32_t i = 0; i < steps; ++i) {
-                campaign::add_step(problem, {static_cast<double>(base.storage_bytes[i % base.storages()])},
-                                   base.compute_seconds[i % base.steps()] * (1 + (i * 7919 % 13) * 0.01));
-            }
-            campaign::scale_compute(problem, 0.3);
-            std::uint64_t bytes = 0;
-            for (const std::uint64_t b : problem.storage_bytes) { bytes += b; }
-            problem.budget_bytes = bytes / 4 * 3;
-            Json row{{"steps", steps}};
-            for (const auto& [name, effort] : {std::pair{"full", plan::Effort::full}, {"quick", plan::Effort::quick}}) {
-                std::vector<double> times;
-                double over = 0;
-                for (int repeat = 0; repeat < (steps <= 1000 ? 5 : 1); ++repeat) {
-                    const auto start = std::clock();
-                    const auto made = plan::make_plan(problem, {.effort = effort});
-                    times.push_back(seconds_since(start));
-                    if (!made) { return 1; }
-                    over = made->predicted_seconds() / std::max(made->bound_seconds(), made->latency_floor_seconds());
-                }
-                std::sort(times.begin(), times.end());
-                row[name] = {{"milliseconds", times[times.size() / 2] * 1e3}, {"over_reference", over}};
-            }
-            scaling.push_back(std::move(row));
+    for (const std::uint32_t steps : {100u, 400u, 1000u, 10000u, 100000u}) {
+        campaign::Shape shape = campaign::random_shape(steps);
+        plan::Problem base = shape.problem, problem;
+        for (std::uint32_t i = 0; i < steps; ++i) {
+            campaign::add_step(problem, {static_cast<double>(base.storage_bytes[i % base.storages()])},
+                               base.compute_seconds[i % base.steps()] * (1 + (i * 7919 % 13) * 0.01));
         }
-        report["planning_time"] = std::move(scaling);
+        campaign::scale_compute(problem, 0.3);
+        std::uint64_t bytes = 0;
+        for (const std::uint64_t b : problem.storage_bytes) { bytes += b; }
+        problem.budget_bytes = bytes / 4 * 3;
+        for (const auto& [name, effort] : {std::pair{"full", plan::Effort::full}, {"quick", plan::Effort::quick}}) {
+            std::vector<double> times;
+            double over = 0;
+            for (int repeat = 0; repeat < (steps <= 1000 ? 5 : 1); ++repeat) {
+                const auto start = std::clock();
+                const auto made = plan::make_plan(problem, {.effort = effort});
+                times.push_back(seconds_since(start));
+                if (!made) { return 1; }
+                over = made->predicted_seconds() / std::max(made->bound_seconds(), made->latency_floor_seconds());
+            }
+            const std::string what = "planning." + std::to_string(steps) + "_steps." + name;
+            records.add(what + ".time", bench::median(times) * 1e3, "ms",
+                        steps == 10000    ? "<= 1000"
+                        : steps == 100000 ? "<= 10000"
+                                          : "");
+            records.add(what + ".over_reference", over, "ratio");
+        }
+    }
 
-        std::uint64_t planned = 0;
-        std::vector<double> over;
-        for (std::uint64_t seed = 1; seed <= 200; ++seed) {
-            campaign::Shape shape = campaign::random_shape(seed);
-            campaign::scale_compute(shape.problem, ratios[seed % 7]);
-            const auto made = plan::make_plan(shape.problem, {.effort = plan::Effort::quick});
-            if (!made || !plan::check(*made, shape.problem) || made->held_bytes() > made->floor_bytes()) { continue; }
-            ++planned;
-            over.push_back(made->predicted_seconds() / std::max(made->bound_seconds(), made->latency_floor_seconds()));
-        }
-        std::sort(over.begin(), over.end());
-        report["at_the_floor"] = {{"schedules", 200},
-                                  {"planned", planned},
-                                  {"over_reference_median", over[over.size() / 2]},
-                                  {"over_reference_worst", over.back()}};
+    std::vector<double> over;
+    constexpr std::uint64_t floors = 200;
+    for (std::uint64_t seed = 1; seed <= floors; ++seed) {
+        campaign::Shape shape = campaign::random_shape(seed);
+        campaign::scale_compute(shape.problem, ratios[seed % 7]);
+        const auto made = plan::make_plan(shape.problem, {.effort = plan::Effort::quick});
+        if (!made || !plan::check(*made, shape.problem) || made->held_bytes() > made->floor_bytes()) { continue; }
+        over.push_back(made->predicted_seconds() / std::max(made->bound_seconds(), made->latency_floor_seconds()));
     }
-    std::cout << report.dump(2) << '\n';
-    report["cells"] = std::move(cells);
-    if (!out_file.empty()) {
-        std::ofstream out{out_file};
-        out << report.dump(1) << '\n';
-        if (!out) { return 1; }
-    }
+    std::sort(over.begin(), over.end());
+    records.add("floor.planned_of_200", static_cast<double>(over.size()), "schedules", ">= 200");
+    records.add("floor.over_reference.median", quantile(over, 0.5), "ratio");
+    records.add("floor.over_reference.worst", quantile(over, 1), "ratio");
     return 0;
 }
