@@ -271,6 +271,24 @@ TEST_CASE("times that add up to no number are refused") {
     }
 }
 
+TEST_CASE("where few storages are wide, their layout by whole chunks is looked at too") {
+    plan::Problem problem;
+    for (std::uint32_t s = 0; s < 6; ++s) {
+        problem.storage_bytes.push_back(64000000);
+        problem.add_step({&s, 1});
+    }
+    const auto copied = static_cast<double>(total_bytes(problem) - 124 * problem.chunk_bytes);
+    problem.compute_seconds.assign(6, 1.6 * copied / problem.link.bytes_per_second / 6);
+    for (const std::uint64_t chunks : {123, 124, 125}) {
+        CAPTURE(chunks);
+        problem.budget_bytes = chunks * problem.chunk_bytes;
+        const auto made = plan::make_plan(problem);
+        REQUIRE(made.has_value());
+        CHECK(plan::check(*made, problem).has_value());
+        CHECK(made->predicted_seconds() <= 1.02 * made->bound_seconds());
+    }
+}
+
 TEST_CASE("a llama at half its weights is near its bound") {
     const plan::Problem problem = half_a_llama(4e12);
     const auto made = plan::make_plan(problem);

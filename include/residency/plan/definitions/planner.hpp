@@ -364,16 +364,31 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
                                                static_cast<std::int64_t>(budget));
     };
     const PlanData bounds = bounds_at(problem, budget_bytes, options);
+    const double target_seconds = (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds);
+    const auto cyclic = [&](std::size_t k, const Options& with) {
+        return cyclic_plan(problem, images[k], budget, floors[k].chunks, with, target_seconds);
+    };
+    const bool is_short = problem.steps() <= 64;
     PlanData best;
     bool found = false;
     for (std::size_t k = 0; k < images.size(); ++k) {
-        // The aligned layout pays near the floor only, the packed one where the gaps of the grouped one matter.
-        if (budget < floors[k].chunks || (found && k == 1 && budget > floors[k].chunks * 5 / 4)) { continue; }
+        if (budget < floors[k].chunks) { continue; }
+        // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
+        // matter.
+        if (found && k == 1 &&
+            (best.predicted_seconds <= target_seconds * 1.002 || (!is_short && budget > floors[k].chunks * 5 / 2))) {
+            continue;
+        }
         if (found && k == 2 && deficit(0) - deficit(2) <= deficit(0) / 50) { continue; }
         PlanData data;
         if (problem.cyclic) {
-            data = cyclic_plan(problem, images[k], budget, floors[k].chunks, options,
-                               (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds));
+            data = cyclic(k, options);
+            if (!options.present.empty()) {  // which may cost 0.1 %
+                Options alone = options;
+                alone.present.clear();
+                PlanData fastest = cyclic(k, alone);
+                if (data.predicted_seconds > fastest.predicted_seconds * 1.001) { data = std::move(fastest); }
+            }
         } else {
             Result<PlanData> made = one_shot_plan(problem, images[k], budget, options);
             if (!made) { return made.error(); }
