@@ -84,25 +84,25 @@ plan::Problem three_storages() {
 }  // namespace
 
 TEST_CASE("random cyclic schedules have plans at every budget that hold under any timing") {
-    for (std::uint64_t seed = 1; seed <= 150; ++seed) { plans_at_every_budget(seed, true, {}, 10); }
+    for (std::uint64_t seed = 1; seed <= 450; ++seed) { plans_at_every_budget(seed, true, {}, 10); }
 }
 
 TEST_CASE("captured plans hold under any timing") {
-    for (std::uint64_t seed = 1001; seed <= 1080; ++seed) { plans_at_every_budget(seed, true, {.captured = true}, 10); }
+    for (std::uint64_t seed = 1001; seed <= 1240; ++seed) { plans_at_every_budget(seed, true, {.captured = true}, 10); }
 }
 
 TEST_CASE("one-shot plans hold under any timing, at fixed places") {
-    for (std::uint64_t seed = 2001; seed <= 2090; ++seed) { plans_at_every_budget(seed, false, {}, 10); }
+    for (std::uint64_t seed = 2001; seed <= 2270; ++seed) { plans_at_every_budget(seed, false, {}, 10); }
 }
 
 TEST_CASE("one-shot plans hold under any timing, at changing places") {
-    for (std::uint64_t seed = 3001; seed <= 3090; ++seed) {
+    for (std::uint64_t seed = 3001; seed <= 3270; ++seed) {
         plans_at_every_budget(seed, false, {.fixed_slots = false}, 10);
     }
 }
 
 TEST_CASE("plans of whole storages hold under any timing") {
-    for (std::uint64_t seed = 4001; seed <= 4090; ++seed) {
+    for (std::uint64_t seed = 4001; seed <= 4270; ++seed) {
         plans_at_every_budget(seed, seed % 3 != 0, {.captured = seed % 2 == 0, .layout = plan::Layout::arena}, 10);
     }
 }
