@@ -164,7 +164,7 @@ public:
         tried_.clear();
         done_.clear();
         const std::uint64_t n = compute_.size();
-        most_work_ = work() + (config_.thorough ? (std::max<std::uint64_t>)(3600000, 6000 * n)
+        most_work_ = work() + (config_.thorough ? (std::max<std::uint64_t>)(3000000, 6000 * n)
                                                 : (std::max<std::uint64_t>)(150000, 400 * n));
         const double piece = (std::max)(1.0, std::sqrt(latency_ * rate_ * static_cast<double>(deficit_) / 2));
         // A coarse grid over rings and pieces.

@@ -236,7 +236,8 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
     // measured, as it is beside kernels that use memory hard: a plan for such a link, if it reaches the bound all the same.
     const double bytes = static_cast<double>((image.filled_chunks() - budget) * image.chunk_bytes);
     const double used = bytes / problem.link.bytes_per_second / (std::max)(total_compute(problem), 1e-12);
-    if (const double share = (std::max)(0.75, 1.1 * used); share < 0.97) {
+    const double most_share = options.effort == Effort::full ? 0.97 : 0.9;
+    if (const double share = (std::max)(0.75, 1.1 * used); share < most_share) {
         Problem slower = problem;
         slower.link.bytes_per_second *= share;
         Options quick = options;
@@ -368,7 +369,7 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
     const auto cyclic = [&](std::size_t k, const Options& with) {
         return cyclic_plan(problem, images[k], budget, floors[k].chunks, with, target_seconds);
     };
-    const bool is_short = problem.steps() <= 64;
+    const bool is_short = problem.steps() <= 32;
     PlanData best;
     bool found = false;
     for (std::size_t k = 0; k < images.size(); ++k) {
