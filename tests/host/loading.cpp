@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -113,6 +114,8 @@ TEST_CASE("loading: the memory taken is that of the weights") {
     CHECK(loaded->catalog.host_bytes(StorageId{999}) == loaded->catalog.host_bytes(StorageId{0}) + 999 * 3000);
 }
 
+namespace {
+
 /// Notes which threads pin.
 class PinningDevice : public SimulatedDevice {
 public:
@@ -126,6 +129,8 @@ public:
     std::mutex mutex;
     std::set<std::thread::id> pinning;
 };
+
+}  // namespace
 
 TEST_CASE(
     "loading: large models lie in several blocks, each pinned by itself, and no two of them touch; who reads does not "

@@ -190,6 +190,11 @@ inline bool is_better(const PlanData& a, const PlanData& b) {
     return a.bytes_per_pass < b.bytes_per_pass;
 }
 
+// Whether what memory holds is told by the chunks of this image.
+inline bool tells_of(const Options& options, const Image& image) {
+    return options.present.size() == image.chunks() && options.present_offsets == image.offsets;
+}
+
 // The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
 // than all chunks.
 inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
@@ -203,7 +208,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         found = true;
     };
     const auto choices = hold_choices(problem, image, budget);
-    const bool is_same = options.present.size() == image.chunks() && options.present_offsets == image.offsets;
+    const bool is_same = tells_of(options, image);
     for (const std::vector<bool>& hold : choices) {
         TokenRing ring{
             problem,
@@ -384,7 +389,7 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
         PlanData data;
         if (problem.cyclic) {
             data = cyclic(k, options);
-            if (!options.present.empty()) {  // which may cost 0.1 %
+            if (tells_of(options, images[k])) {  // which may cost 0.1 %
                 Options alone = options;
                 alone.present.clear();
                 PlanData fastest = cyclic(k, alone);
