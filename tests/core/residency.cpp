@@ -459,4 +459,33 @@ TEST_CASE("C26: a kernel that reads after its lease has ended is named by the ch
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE(
+    "small weights that are neighbours on both sides travel in one copy, pass after pass, where the pool is one "
+    "range") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 48, 1024);
+    const Stream stream = must(device.create_stream());
+    residency::ScheduleBuilder builder{model.catalog};
+    for (std::uint32_t first = 0; first < 48; first += 8) {
+        std::vector<WeightId> step;
+        for (std::uint32_t i = first; i < first + 8; ++i) { step.push_back(weight(i)); }
+        builder.step(step);
+    }
+    const Schedule schedule = must(builder.try_build());
+    const auto copies_a_pass = [&]<class Weights>(Weights weights) {
+        for (int i = 0; i < 5; ++i) { run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        const auto before = device.statistics().copies;
+        run_pass(weights, model, stream);
+        must(weights.try_drain());
+        return device.statistics().copies - before;
+    };
+    // A step's weights, which may lie at the end and at the beginning.
+    CHECK(copies_a_pass(make<compositions::OnSlab>(device, model, 20480, schedule)) <= 12);
+    // Allocations of their own.
+    CHECK(copies_a_pass(make<OnDemand>(device, model, 20480, schedule)) == 48);
+    CHECK(*model.wrong == 0);
+    must(device.destroy_stream(stream));
+}
+
 TEST_SUITE_END();

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
 #include "residency/pool/virtual.hpp"
 #include "tests/conformance/memory_pool.hpp"
 #include "tests/support/allocation_count.hpp"
@@ -118,6 +119,12 @@ private:
     Fault fault_;
 };
 
+/// Each storage is an allocation of its own.
+struct Scattered : pool::StreamOrdered<Watched> {
+    using pool::StreamOrdered<Watched>::StreamOrdered;
+    static constexpr bool one_range = true;
+};
+
 void check_faulty(Fault fault) {
     Watched device;
     if (fault == Fault::keeps_memory) { device.expect_leaks(); }
@@ -130,6 +137,10 @@ void check_faulty(Fault fault) {
 
 TEST_SUITE_BEGIN("pools");
 
+TEST_CASE("the suite notices neighbours that no copy may fill together" * doctest::should_fail()) {
+    Watched device;
+    conformance::check_memory_pool<Scattered>(device, {.fragments = true});
+}
 TEST_CASE("the suite accepts what is only wrapped") { check_faulty(Fault::none); }
 TEST_CASE("the suite notices an error where nothing is free" * doctest::should_fail()) {
     check_faulty(Fault::error_when_full);

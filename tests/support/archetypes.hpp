@@ -107,7 +107,7 @@ static_assert(residency::prefetch::PrefetchPolicy<Prefetcher>);
 struct Pool {
     using Device = archetype::Device;
     struct Config {};
-    static constexpr bool fixed_addresses = false;
+    static constexpr bool one_range = false;
 
     explicit Pool(Config) {}
     std::uint64_t occupied(std::uint64_t bytes) const noexcept { return bytes; }

@@ -364,8 +364,8 @@ private:
     }
 
     void push_fetch(StorageId id, std::uint64_t from) {
-        fetches_.push_back(
-            {id, from, raw_bytes_[index(id)] - from, stage_.tenants[index(id)].address + from, from == 0});
+        fetches_.push_back({id, from, raw_bytes_[index(id)] - from, stage_.tenants[index(id)].address + from,
+                            !Pool::one_range && from == 0});
     }
     void arrive(const transport::Fetch& fetch, Point arrival) noexcept {
         Tenant& tenant = stage_.tenants[index(fetch.storage)];

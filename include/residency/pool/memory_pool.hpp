@@ -31,7 +31,8 @@ struct Place {
 ///
 /// Required expressions, with `p` a pool, `s` the copy stream. None is thread safe.
 ///  1. `P::Device`, `P::Config`                 the device it allocates from; an aggregate of its knobs
-///  2. `P::fixed_addresses`                     constexpr bool: a storage always comes to the same address
+///  2. `P::one_range`                           constexpr bool: all addresses are of one range, in which a copy may go from one
+///                                              storage into the next
 ///  3. `p.occupied(bytes)`                      noexcept; what one allocation of `bytes` takes of the cap
 ///  4. `p.floor_bytes(device, needs)`           the smallest cap under which that step fits, whatever the order of its storages
 ///  5. `p.ceiling_bytes(device, needs)`         the smallest cap under which everything fits at once, whatever the order
@@ -66,7 +67,7 @@ concept MemoryPool = Device<typename P::Device> && std::default_initializable<ty
                      requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device,
                               typename P::Device::Stream s, const Needs& needs, std::uint64_t bytes, void* at,
                               std::span<const Place> allocated) {
-                         { std::bool_constant<P::fixed_addresses>{} };
+                         { std::bool_constant<P::one_range>{} };
                          { c.occupied(bytes) } noexcept -> std::same_as<std::uint64_t>;
                          { c.floor_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
                          { c.ceiling_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;

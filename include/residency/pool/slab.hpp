@@ -29,7 +29,7 @@ public:
         /// Slots begin at multiples of this.
         std::uint64_t alignment_bytes = 256;
     };
-    static constexpr bool fixed_addresses = false;
+    static constexpr bool one_range = true;
 
     Slab() : Slab(Config{}) {}
     explicit Slab(Config config) noexcept : config_{config} {}
@@ -46,6 +46,8 @@ public:
           pieces_{std::move(other.pieces_)},
           used_{std::move(other.used_)},
           free_{std::move(other.free_)},
+          next_free_{other.next_free_},
+          free_count_{std::exchange(other.free_count_, 0)},
           held_pieces_{std::exchange(other.held_pieces_, 0)},
           in_use_{std::exchange(other.in_use_, 0)},
           pinned_{std::exchange(other.pinned_, 0)},
@@ -81,7 +83,7 @@ public:
         first_ = reinterpret_cast<std::byte*>(
             round_up(reinterpret_cast<std::uintptr_t>(range_), (std::max)(align, std::uint64_t{1})));
         used_.assign(needs.storages.size(), false);
-        free_.reserve(used_.size());
+        free_.assign(used_.size(), 0);
         pieces_.assign(static_cast<std::size_t>(round_up(needs.storages.size() * slot_, piece_) / piece_), {});
         auto opened = resize(cap_bytes, {});
         if (opened) { opened = settle(); }
@@ -90,9 +92,10 @@ public:
     }
     [[nodiscard]] Result<void*> allocate([[maybe_unused]] std::uint64_t bytes, typename D::Stream) {
         RESIDENCY_ASSERT(bytes <= slot_, "a storage larger than the largest that was announced");
-        if (free_.empty()) { return nullptr; }
-        const std::size_t slot = free_.back();
-        free_.pop_back();
+        if (free_count_ == 0) { return nullptr; }
+        const std::size_t slot = free_[next_free_];
+        next_free_ = next_free_ + 1 == free_.size() ? 0 : next_free_ + 1;
+        --free_count_;
         used_[slot] = true;
         ++in_use_;
         return static_cast<void*>(first_ + slot * slot_);
@@ -102,7 +105,7 @@ public:
         const std::size_t slot = slot_of(at);
         used_[slot] = false;
         --in_use_;
-        if (slot < slots_) { free_.push_back(slot); }
+        if (slot < slots_) { add_free(slot); }
         return {};
     }
     [[nodiscard]] Status recover() { return settle(); }
@@ -162,7 +165,7 @@ public:
     void abandon() noexcept {
         device_ = nullptr;
         range_ = nullptr;
-        held_pieces_ = in_use_ = pinned_ = places_ = slots_ = 0;
+        held_pieces_ = in_use_ = pinned_ = places_ = slots_ = free_count_ = 0;
         pieces_.clear();
         used_.clear();
         free_.clear();
@@ -211,10 +214,15 @@ private:
         list_free();
     }
     void list_free() noexcept {
-        free_.clear();
-        for (std::size_t slot = slots_; slot-- > 0;) {
-            if (!used_[slot] && is_backed(slot)) { free_.push_back(slot); }
+        next_free_ = free_count_ = 0;
+        for (std::size_t slot = 0; slot < slots_; ++slot) {
+            if (!used_[slot] && is_backed(slot)) { add_free(slot); }
         }
+    }
+    void add_free(std::size_t slot) noexcept {
+        const std::size_t end = next_free_ + free_count_;
+        free_[end < free_.size() ? end : end - free_.size()] = slot;
+        ++free_count_;
     }
     [[nodiscard]] std::byte* address(std::size_t piece) const noexcept { return first_ + piece * piece_; }
     [[nodiscard]] Status give_back(std::size_t piece) {
@@ -268,8 +276,10 @@ private:
     std::uint64_t cap_pieces_ = 0;
     std::size_t slots_ = 0;  // the first ones, that may be allocated
     std::vector<Piece> pieces_;
-    std::vector<bool> used_;         // by slot
-    std::vector<std::size_t> free_;  // slots
+    std::vector<bool> used_;  // by slot
+    std::vector<std::size_t>
+        free_;  // slots, a queue: in the order in which they became free, so that neighbours stay together
+    std::size_t next_free_ = 0, free_count_ = 0;
     std::uint64_t held_pieces_ = 0;
     std::size_t in_use_ = 0;  // slots
     std::size_t pinned_ = 0;  // of these, in a change

@@ -27,7 +27,7 @@ public:
         /// Bytes to which the driver rounds an allocation in a pool.
         std::uint64_t rounding_bytes = 512;
     };
-    static constexpr bool fixed_addresses = false;
+    static constexpr bool one_range = false;
 
     StreamOrdered() : StreamOrdered(Config{}) {}
     explicit StreamOrdered(Config config) noexcept : config_{config} {}

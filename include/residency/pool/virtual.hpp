@@ -53,7 +53,6 @@ public:
         std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
     };
     static constexpr bool maps_image = true;
-    static constexpr bool fixed_addresses = true;
     /// No physical chunk.
     static constexpr std::uint32_t none = UINT32_MAX;
 
