@@ -22,7 +22,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -121,7 +123,7 @@ struct Bench {
     }
 };
 
-/// Streams, events, copies, memory: D1, D3 (without captures), D4, D7, D9, D10.
+/// Streams, events, copies, memory: D1, D3 (without captures), D4, D7, D9, D10, D11.
 template <class Harness>
 void device_conformance() {
     static_assert(residency::Device<typename Harness::Device>);
@@ -381,6 +383,37 @@ void device_conformance() {
         must(device.synchronize(bench.a));
         CHECK(mine == back);
         must(device.deallocate(there));
+    }
+    SUBCASE("D11: a piece of a copy keeps to one allocation, and to one pin") {
+        bench.harness.expect_findings();
+        auto* const host = bytes_at(must(device.allocate_host(2 * bytes)));
+        std::vector<std::byte*> places(8);
+        for (std::byte*& place : places) { place = bytes_at(must(device.allocate(bytes))); }
+        std::ranges::sort(places);
+        const auto next =
+            std::ranges::adjacent_find(places, [](const std::byte* a, const std::byte* b) { return a + bytes == b; });
+        if (next != places.end()) {
+            const Copy across[] = {{*next + bytes / 2, host, bytes}, {host, *next + bytes / 2, bytes}};
+            for (const Copy& each : across) { CHECK_FALSE(device.copy({&each, 1}, bench.a)); }
+            CHECK_FALSE(device.copy(across, bench.a));
+        } else {
+            MESSAGE("no two allocations are neighbours here");
+        }
+
+        const std::unique_ptr<void, decltype(&std::free)> mine{std::aligned_alloc(65536, 2 * bytes), &std::free};
+        auto* const memory = bytes_at(mine.get());
+        Harness::fill_pattern({memory, 2 * bytes}, 33);
+        must(device.pin(memory, bytes));
+        const Copy across{places.front(), memory + bytes / 2, bytes};
+        CHECK_FALSE(device.copy({&across, 1}, bench.a));  // the second half is pageable
+        must(device.pin(memory + bytes, bytes));
+        CHECK_FALSE(device.copy({&across, 1}, bench.a));
+        bench.copy(places.front(), memory + bytes, bytes, bench.a);
+        CHECK(bench.sum_of(places.front(), bytes, bench.a) == Harness::checksum({memory + bytes, bytes}));
+        must(device.unpin(memory));
+        must(device.unpin(memory + bytes));
+        for (std::byte* place : places) { must(device.deallocate(place)); }
+        must(device.deallocate_host(host));
     }
     SUBCASE("D9: threads with streams of their own") {
         constexpr std::size_t threads = 4;

@@ -73,6 +73,8 @@ enum class Timing : bool { off, on };
 ///  D8  Translation units with per-thread default streams see another program: the inline namespace carries the mode.
 ///  D9  Every call is thread safe. Streams, events and pools may be used from any thread.
 ///  D10 A failed call leaves the device usable and changes nothing, unless the device itself is lost.
+///  D11 A piece of a copy lies, on each side, in one allocation, in what one pin() took, in pageable memory, or in mapped addresses;
+///      it may cross the chunks of these. Neighbours that were allocated or pinned apart need a piece each: a driver refuses one.
 template <class D>
 concept Device = requires(D d, const D c, typename D::Stream s, typename D::Event e, typename D::Pool p, void* at,
                           const void* source, std::uint64_t bytes, std::span<const Copy> copies, std::byte value) {

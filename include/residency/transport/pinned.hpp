@@ -2,11 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "residency/model/host_bytes.hpp"
+#include "residency/transport/joined_copies.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency::inline RESIDENCY_ABI::transport {
@@ -24,17 +28,17 @@ public:
 
     /// ErrorKind::unsupported: a streamed or resident storage is not in host memory.
     [[nodiscard]] Status open(D& device, const Catalog& catalog) {
-        host_.clear();
-        host_.reserve(catalog.storages().size());
+        sources_.clear();
+        sources_.reserve(catalog.storages().size());
         for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
             const Storage& storage = catalog.storages()[i];
-            const std::byte* host = catalog.host_bytes(StorageId{i});
-            if (host == nullptr && storage.bytes > 0) {
+            const auto* source = std::get_if<HostSource>(&storage.source);
+            if (source == nullptr && storage.bytes > 0) {
                 return Error{ErrorKind::unsupported, catalog.describe(StorageId{i}) +
                                                          " has no bytes in host memory: load the catalog first, or "
                                                          "let transport::Staged read its file"};
             }
-            host_.push_back(host);
+            sources_.push_back({catalog.host_bytes(StorageId{i}), source != nullptr ? source->host.get() : nullptr});
         }
         device_ = &device;
         catalog_ = catalog;
@@ -45,31 +49,28 @@ public:
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
         copies_.clear();
         for (const Fetch& fetch : fetches) {
-            const std::byte* from = host_[index(fetch.storage)] + fetch.offset_bytes;
-            if (!copies_.empty() && !fetch.begins_allocation) {
-                Copy& last = copies_.back();
-                if (static_cast<const std::byte*>(last.from) + last.bytes == from &&
-                    static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {
-                    last.bytes += fetch.bytes;
-                    continue;
-                }
-            }
-            copies_.push_back({fetch.to, from, fetch.bytes});
+            const Source& source = sources_[index(fetch.storage)];
+            copies_.add(fetch, source.at + fetch.offset_bytes, source.memory);
         }
-        return device_->copy(copies_, stream);
+        return device_->copy(copies_.copies(), stream);
     }
 
     void close() noexcept {
-        host_.clear();
+        sources_.clear();
         catalog_ = {};
         device_ = nullptr;
     }
 
 private:
+    struct Source {
+        const std::byte* at = nullptr;
+        const HostBytes* memory = nullptr;  // that catalog_ holds
+    };
+
     D* device_ = nullptr;
     Catalog catalog_;
-    std::vector<const std::byte*> host_;
-    std::vector<Copy> copies_;
+    std::vector<Source> sources_;
+    JoinedCopies copies_;
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::transport

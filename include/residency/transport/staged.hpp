@@ -28,6 +28,7 @@
 #include "residency/host/tier.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/transport/joined_copies.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency::inline RESIDENCY_ABI::transport {
@@ -191,6 +192,7 @@ private:
 
         struct Source {
             const std::byte* memory = nullptr;
+            const HostBytes* host = nullptr;  ///< that holds it
             bool pinned = false;
             std::uint32_t file = UINT32_MAX;
             std::uint64_t file_offset = 0;
@@ -260,6 +262,7 @@ private:
                     source.pinned = true;
                 } else if (const auto* memory = std::get_if<HostSource>(&storage.source)) {
                     source.memory = memory->host->data() + memory->offset_bytes;
+                    source.host = memory->host.get();
                     source.pinned = memory->host->kind() == HostMemory::pinned;
                 } else if (const auto* file = std::get_if<FileSource>(&storage.source)) {
                     const auto [known, fresh] =
@@ -435,20 +438,12 @@ private:
             for (std::size_t i = 0; i < group.fetches.size(); ++i) {
                 if (group.is_straight[i] == 0) { continue; }
                 const Fetch& fetch = group.fetches[i];
-                const std::byte* from = sources_[index(fetch.storage)].memory + fetch.offset_bytes;
+                const Source& source = sources_[index(fetch.storage)];
                 straight_bytes += fetch.bytes;
-                if (!straight_.empty() && !fetch.begins_allocation) {
-                    Copy& last = straight_.back();
-                    if (static_cast<const std::byte*>(last.from) + last.bytes == from &&
-                        static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {
-                        last.bytes += fetch.bytes;
-                        continue;
-                    }
-                }
-                straight_.push_back({fetch.to, from, fetch.bytes});
+                straight_.add(fetch, source.memory + fetch.offset_bytes, source.host);
             }
-            if (!straight_.empty()) {
-                if (Status copied = device_.copy(straight_, stream); !copied) { return copied; }
+            if (!straight_.copies().empty()) {
+                if (Status copied = device_.copy(straight_.copies(), stream); !copied) { return copied; }
                 straight_bytes_.fetch_add(straight_bytes, std::memory_order_relaxed);
             }
             for (;;) {
@@ -640,7 +635,7 @@ private:
         std::unique_ptr<Group> ahead_;  // what will be enqueued, in that order; only the last is not prepared wholly
         Group* last_ahead_ = nullptr;   // of a list that is not empty
         std::unique_ptr<Group> free_groups_;
-        std::vector<Copy> straight_;
+        JoinedCopies straight_;
 
         std::atomic<bool> failed_ = false;
         std::atomic<std::uint64_t> straight_bytes_ = 0;

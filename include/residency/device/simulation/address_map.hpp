@@ -36,6 +36,12 @@ public:
     [[nodiscard]] bool holds(const void* at, std::uint64_t bytes) noexcept {
         return for_each(at, bytes, [](Entry&, std::uintptr_t, std::uint64_t) {});
     }
+    /// Whether every byte of [at, at + bytes) is mapped, and map() did all of it: allocations that are neighbours are not one range.
+    [[nodiscard]] bool is_one_range(const void* at, std::uint64_t bytes) noexcept {
+        bool are_mapped = true;
+        return for_each(at, bytes, [&](Entry& entry, std::uintptr_t, std::uint64_t) { are_mapped &= entry.mapped; }) &&
+               are_mapped;
+    }
     /// Whether any byte of [at, at + bytes) is mapped.
     [[nodiscard]] bool touches(const void* at, std::uint64_t bytes) const noexcept {
         const auto address = reinterpret_cast<std::uintptr_t>(at);

@@ -87,7 +87,7 @@ RESIDENCY_DETAIL_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint
     const Access access{++sequence_, number, engine_.stream(number).label, label, kind};
     const char* why = where(at, bytes) == Where::pageable
                           ? "this is neither device memory nor pinned host memory"
-                          : "not all of it lies in one living allocation or in mapped addresses";
+                          : "not all of it lies in one living allocation, in pageable memory or in mapped addresses";
     checker_.dead(access, at, bytes, why);
     return failure(ErrorKind::invalid_argument, call, why, bytes);
 }
@@ -434,10 +434,11 @@ RESIDENCY_DETAIL_INLINE void SimulatedDevice::spend(std::chrono::nanoseconds dur
 RESIDENCY_DETAIL_INLINE SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64_t bytes) {
     if (const AddressMap::Entry* entry = map_.find(at); entry != nullptr) {
         const bool inside = bytes <= entry->end - reinterpret_cast<std::uintptr_t>(at);
-        if (!inside && !map_.holds(at, bytes)) { return Where::dead; }
+        if (!inside && !map_.is_one_range(at, bytes)) { return Where::dead; }
         return entry->on_device ? Where::device : Where::pinned;
     }
-    return device_space_.owns(at) || host_space_.owns(at) ? Where::dead : Where::pageable;
+    const bool is_foreign = !device_space_.owns(at) && !host_space_.owns(at) && !map_.touches(at, bytes);
+    return is_foreign ? Where::pageable : Where::dead;
 }
 
 RESIDENCY_DETAIL_INLINE std::int64_t SimulatedDevice::copy_duration(OperationKind kind, bool pageable,

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/model/host_bytes.hpp"
+#include "residency/transport/transport_policy.hpp"
+
+namespace residency::inline RESIDENCY_ABI::transport {
+
+/// The copies of one call. Fetches that are neighbours on both sides, and in one allocation on each (D11), become one copy.
+class JoinedCopies {
+public:
+    void clear() noexcept { copies_.clear(); }
+    void reserve(std::size_t copies) { copies_.reserve(copies); }
+    /// `from` lies in `memory`.
+    void add(const Fetch& fetch, const std::byte* from, const HostBytes* memory) {
+        if (!copies_.empty() && !fetch.begins_allocation && memory == memory_) {
+            Copy& last = copies_.back();
+            if (static_cast<const std::byte*>(last.from) + last.bytes == from &&
+                static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {
+                last.bytes += fetch.bytes;
+                return;
+            }
+        }
+        copies_.push_back({fetch.to, from, fetch.bytes});
+        memory_ = memory;
+    }
+    [[nodiscard]] std::span<const Copy> copies() const noexcept { return copies_; }
+
+private:
+    std::vector<Copy> copies_;
+    const HostBytes* memory_ = nullptr;  // of the last one
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::transport
