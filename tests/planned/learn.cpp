@@ -6,6 +6,8 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/planned/support.hpp"
@@ -86,6 +88,52 @@ TEST_CASE("another schedule before the measured passes are over is measured inst
         CHECK(weights.schedule()[0].compute < schedule[0].compute);
         CHECK(*model.wrong == 0);
         CHECK_FALSE(weights.failure().has_value());
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("what a pass does between its steps counts to the step that follows, and after the last one to that") {
+    using std::chrono::milliseconds;
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 2 * chunk);
+    const Stream stream = must(device.create_stream());
+    const auto spin = [&](int time) {
+        must(device.launch(stream,
+                           {.name = "spin", .duration = milliseconds{time}, .reads = {}, .writes = {}, .body = {}}));
+    };
+    for (const bool overlap : {false, true}) {
+        auto weights = make_learning(device, model, 6 * chunk, in_order(model));
+        for (int i = 0; i < 4; ++i) {
+            auto pass = must(weights.try_begin(stream));
+            spin(3);
+            std::optional<Weights::Lease> held;
+            for (const auto& step : weights.schedule()) {
+                auto lease = must(pass.try_acquire(step));
+                spin(10);
+                if (overlap) { held = std::move(lease); }
+                if (!overlap && step.position == 2) {
+                    lease.end();
+                    spin(20);
+                }
+            }
+            held.reset();
+            spin(40);
+            must(pass.try_end());
+            must(weights.try_drain());
+        }
+        const auto& steps = weights.schedule();
+        const auto is_about = [&](std::uint32_t step, int time) {
+            const auto compute = steps[step].compute.value();
+            CAPTURE(step);
+            CAPTURE(compute.count());
+            CHECK(compute >= milliseconds{time});
+            CHECK(compute < milliseconds{time + 2});
+        };
+        // A step that overlaps the next one has that one's time too.
+        is_about(0, overlap ? 23 : 13);
+        is_about(1, overlap ? 20 : 10);
+        is_about(3, overlap ? 20 : 30);
+        is_about(5, 50);
     }
     must(device.destroy_stream(stream));
 }

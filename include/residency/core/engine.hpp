@@ -102,6 +102,9 @@ public:
         }
         if (!captured_) {
             if (auto started = start_timer(stream); !started) { return started; }
+            if (step_clock_.is_running()) {
+                if (auto marked = step_clock_.pass_began(*device_, stream); !marked) { return marked; }
+            }
         }
         primary_ = *primary;
         start_pass();
@@ -121,7 +124,11 @@ public:
         }
         if (auto healthy = executor_.transport_status(); !healthy) { status = std::move(healthy); }
         decider_.pass_ended();
-        if (!captured_) { step_clock_.pass_ended(); }
+        if (step_clock_.is_running() && !captured_) {
+            if (auto marked = step_clock_.pass_ended(*device_, executor_.stream_of(primary_)); !marked) {
+                status = std::move(marked);
+            }
+        }
         ++counters_.passes;
         last_pass_ = counters_ - before_;
         recorded_.swap(recording_);
@@ -843,6 +850,10 @@ private:
         lease.readers.clear();
         lease.position = position;
         for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
+        const bool is_measured = reader && step_clock_.is_running() && !captured_ && position.is_whole;
+        if (is_measured) {
+            if (auto reached = step_clock_.reach(*device_, position.step, *stream); !reached) { fail(reached.error()); }
+        }
         if (reader) {
             if (auto waited = wait_for(lease, *reader); !waited) {
                 for (const StorageId storage : storages) { --tenants_[index(storage)].leases; }
@@ -851,7 +862,7 @@ private:
                 return waited.error();
             }
         }
-        if (reader && step_clock_.is_running() && !captured_ && position.is_whole) {
+        if (is_measured) {
             if (auto started = step_clock_.start(*device_, position.step, *stream); !started) { fail(started.error()); }
         }
         lease.is_open = true;
