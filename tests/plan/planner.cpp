@@ -289,6 +289,33 @@ TEST_CASE("where few storages are wide, their layout by whole chunks is looked a
     }
 }
 
+TEST_CASE("where few storages are wide, more budget is not slower") {
+    double worst = 0;
+    for (const std::uint32_t storages : {3u, 4u, 6u}) {
+        for (const double ratio : {0.1, 0.5, 0.9}) {
+            plan::Problem problem;
+            const std::uint64_t chunks = 16;
+            for (std::uint32_t s = 0; s < storages; ++s) {
+                problem.storage_bytes.push_back(chunks * problem.chunk_bytes);
+                problem.add_step({&s, 1});
+            }
+            const double transfer = static_cast<double>(problem.storage_bytes[0]) / problem.link.bytes_per_second;
+            problem.compute_seconds.assign(storages, ratio * transfer);
+            double least = 1e300;
+            for (std::uint64_t budget = chunks; budget < storages * chunks; budget += 1 + budget % 2) {
+                problem.budget_bytes = budget * problem.chunk_bytes;
+                const auto made = plan::make_plan(problem);
+                REQUIRE(made.has_value());
+                CHECK(plan::check(*made, problem).has_value());
+                least = std::min(least, made->predicted_seconds());
+                worst = std::max(worst, made->predicted_seconds() / least);
+            }
+        }
+    }
+    MESSAGE("at worst ", worst, " of the time at a smaller budget");
+    CHECK(worst <= 1.01);
+}
+
 TEST_CASE("a llama at half its weights is near its bound") {
     const plan::Problem problem = half_a_llama(4e12);
     const auto made = plan::make_plan(problem);

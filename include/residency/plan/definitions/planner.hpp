@@ -403,6 +403,28 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
     }
+    // Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused it may be faster.
+    const bool is_close = best.predicted_seconds <= target_seconds * 1.005;
+    for (std::size_t k = 0; k < images.size() && problem.cyclic && problem.steps() <= 12 && !is_close; ++k) {
+        const bool is_small = problem.steps() <= 6 && budget < 256;
+        Options search = options;
+        search.present.clear();
+        if (!is_small) { search.effort = Effort::quick; }
+        const auto plan_without = [&](std::uint64_t unused, const Options& with) {
+            return cyclic_plan(problem, images[k], budget - unused, floors[k].chunks, with, target_seconds);
+        };
+        std::vector<std::pair<double, std::uint64_t>> choices;
+        for (std::uint64_t unused = 1; deficit(k) > 0 && floors[k].chunks + unused <= budget;
+             unused += (std::max<std::uint64_t>)(unused / (is_small ? 16 : 4), 1)) {
+            choices.emplace_back(plan_without(unused, search).predicted_seconds, unused);
+        }
+        std::sort(choices.begin(), choices.end());
+        for (std::size_t c = 0; c < choices.size() && c < 3; ++c) {
+            if (choices[c].first > best.predicted_seconds * 1.02) { break; }
+            PlanData data = plan_without(choices[c].second, options);
+            if (is_better(data, best)) { best = std::move(data); }
+        }
+    }
     best.floor_bytes = floor.chunks * g;
     keep_bounds(best, bounds);
     return best;
