@@ -285,7 +285,7 @@ int main(int argc, char** argv) {
         std::vector<double> ratios;
         std::vector<double> ours;
         std::vector<double> theirs;
-        for (int round = 0; round < 4; ++round) {
+        for (int round = 0; round < 8; ++round) {
             if (round % 2 == 0) { theirs.push_back(plain()); }
             ours.push_back(staged());
             if (round % 2 != 0) { theirs.push_back(plain()); }

@@ -155,6 +155,8 @@ public:
     [[nodiscard]] double latency_floor_seconds() const {
         return (std::max)(weights_->plan().bound_seconds(), weights_->plan().latency_floor_seconds());
     }
+    /// What the plan in force makes of a pass.
+    [[nodiscard]] double predicted_seconds() const { return weights_->plan().predicted_seconds(); }
     [[nodiscard]] std::uint64_t cache_bytes() const { return cache_.held_bytes(); }
     /// How often the weights' budget followed the cache.
     [[nodiscard]] std::uint64_t budget_changes() const noexcept { return changes_; }

@@ -247,7 +247,8 @@ void write_json(const std::string& path, const Job& job, const Results& results)
         return nlohmann::ordered_json{{"seconds", seconds(of.time)},
                                       {"passes", of.passes},
                                       {"bound_seconds", seconds(of.bound)},
-                                      {"latency_floor_seconds", seconds(of.latency_floor)}};
+                                      {"latency_floor_seconds", seconds(of.latency_floor)},
+                                      {"predicted_seconds", seconds(of.predicted)}};
     };
     nlohmann::ordered_json json{{"device", results.device},
                                 {"streamed_bytes", results.cold.model.catalog.streamed_bytes()},

@@ -39,6 +39,7 @@ struct Timing {
     std::size_t passes = 0;                    ///< that it is the median of
     std::chrono::nanoseconds bound{};          ///< that no plan of copies beats
     std::chrono::nanoseconds latency_floor{};  ///< that, with the latency of copies counted
+    std::chrono::nanoseconds predicted{};      ///< by the plan
 
     Timing() = default;
     template <class Engine>
@@ -47,6 +48,7 @@ struct Timing {
         if (!times.empty()) { time = times[times.size() / 2]; }
         bound = engine.statistics().bound.value_or(bound);
         latency_floor = std::chrono::nanoseconds{std::int64_t(engine.latency_floor_seconds() * 1e9)};
+        predicted = std::chrono::nanoseconds{std::int64_t(engine.predicted_seconds() * 1e9)};
     }
     [[nodiscard]] double over_floor() const { return double(time.count()) / double(latency_floor.count()); }
 };
