@@ -196,14 +196,15 @@ inline bool tells_of(const Options& options, const Image& image) {
 }
 
 // The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
-// than all chunks.
+// than all chunks. `work` grows by what it looked at: a measure of time that is the same on every machine.
 inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                          const Options& options, double target_seconds) {
+                          const Options& options, double target_seconds, std::uint64_t& work) {
     PlanData best;
     bool found = false;
     const auto consider = [&](const Draft& draft) {
         PlanData data = assemble(problem, image, draft, options.captured);
         settle(data, problem);
+        work += std::uint64_t{20} * image.chunks();
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
     };
@@ -218,6 +219,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
             {options.captured, options.effort == Effort::full, target_seconds, is_same ? &options.present : nullptr}};
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
+        work += ring.work();
         if (solution.found) { consider(ring.draft(solution)); }
         if (!solution.found || budget <= 2 * floor) {
             std::uint64_t held = 0;
@@ -232,6 +234,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
 // The best cyclic plan over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image).
 inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
                             const Options& options, double target_seconds) {
+    std::uint64_t work = 0;
     if (image.filled_chunks() <= budget) {
         PlanData whole = assemble(problem, image, {}, options.captured);
         whole.predicted_seconds = total_compute(problem);
@@ -249,14 +252,43 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
         quick.effort = Effort::quick;
         const double limit = target_seconds * (1 + 3e-4);
         if (exact_bound(slower, budget * image.chunk_bytes, 200) <= limit) {
-            PlanData plan = best_ring(slower, image, budget, floor, quick, target_seconds);
+            PlanData plan = best_ring(slower, image, budget, floor, quick, target_seconds, work);
             if (plan.predicted_seconds <= limit) {
                 settle(plan, problem);
                 return plan;
             }
         }
     }
-    return best_ring(problem, image, budget, floor, options, target_seconds);
+    return best_ring(problem, image, budget, floor, options, target_seconds, work);
+}
+
+// Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it, it
+// may be faster. Replaces `best` where that is so. `options` are for a thorough search.
+inline void leave_unused(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
+                         std::uint64_t floor, const Options& options, double target_seconds) {
+    const std::uint64_t widest = *std::max_element(problem.storage_bytes.begin(), problem.storage_bytes.end());
+    const std::uint64_t most = (std::min)(budget - floor, 2 * (widest / image.chunk_bytes + 1));
+    const bool is_small = problem.steps() <= 6 && budget < 1024;
+    Options search = options;
+    search.present.clear();
+    if (!is_small) { search.effort = Effort::quick; }
+    const auto is_close = [&](const PlanData& data) { return data.predicted_seconds <= target_seconds * 1.005; };
+    std::vector<std::pair<double, std::uint64_t>> choices;
+    std::uint64_t work = 0;
+    for (std::uint64_t unused = (std::max<std::uint64_t>)(most / 128, 1); unused <= most && work < 4000000;
+         unused += (std::max<std::uint64_t>)(unused / (is_small ? 16 : 4), 1)) {
+        const PlanData data = best_ring(problem, image, budget - unused, floor, search, target_seconds, work);
+        choices.emplace_back(data.predicted_seconds, unused);
+        if (is_close(data)) { break; }
+    }
+    std::sort(choices.begin(), choices.end());
+    // A plan that is close to what memory holds gives way for more than a little only.
+    const double limit = best.predicted_seconds * (tells_of(options, image) ? 0.999 : 1.0);
+    for (std::size_t c = 0; c < choices.size() && c < 2 && !is_close(best); ++c) {
+        if (choices[c].first > best.predicted_seconds * (is_small ? 1.02 : 0.995)) { break; }
+        PlanData data = best_ring(problem, image, budget - choices[c].second, floor, options, target_seconds, work);
+        if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
+    }
 }
 
 // One pass in the order that is known, from what is there at the start.
@@ -395,6 +427,10 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
                 PlanData fastest = cyclic(k, alone);
                 if (data.predicted_seconds > fastest.predicted_seconds * 1.001) { data = std::move(fastest); }
             }
+            if (problem.steps() <= 12 && problem.storages() <= 16 && options.effort == Effort::full && deficit(k) > 0 &&
+                data.predicted_seconds > target_seconds * 1.005) {
+                leave_unused(data, problem, images[k], budget, floors[k].chunks, options, target_seconds);
+            }
         } else {
             Result<PlanData> made = one_shot_plan(problem, images[k], budget, options);
             if (!made) { return made.error(); }
@@ -402,28 +438,6 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
         }
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
-    }
-    // Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused it may be faster.
-    const bool is_close = best.predicted_seconds <= target_seconds * 1.005;
-    for (std::size_t k = 0; k < images.size() && problem.cyclic && problem.steps() <= 12 && !is_close; ++k) {
-        const bool is_small = problem.steps() <= 6 && budget < 256;
-        Options search = options;
-        search.present.clear();
-        if (!is_small) { search.effort = Effort::quick; }
-        const auto plan_without = [&](std::uint64_t unused, const Options& with) {
-            return cyclic_plan(problem, images[k], budget - unused, floors[k].chunks, with, target_seconds);
-        };
-        std::vector<std::pair<double, std::uint64_t>> choices;
-        for (std::uint64_t unused = 1; deficit(k) > 0 && floors[k].chunks + unused <= budget;
-             unused += (std::max<std::uint64_t>)(unused / (is_small ? 16 : 4), 1)) {
-            choices.emplace_back(plan_without(unused, search).predicted_seconds, unused);
-        }
-        std::sort(choices.begin(), choices.end());
-        for (std::size_t c = 0; c < choices.size() && c < 3; ++c) {
-            if (choices[c].first > best.predicted_seconds * 1.02) { break; }
-            PlanData data = plan_without(choices[c].second, options);
-            if (is_better(data, best)) { best = std::move(data); }
-        }
     }
     best.floor_bytes = floor.chunks * g;
     keep_bounds(best, bounds);
