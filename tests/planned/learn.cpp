@@ -119,7 +119,7 @@ TEST_CASE("what a pass does between its steps counts to the step that follows, a
             held.reset();
             spin(40);
             must(pass.try_end());
-            must(weights.try_drain());
+            must(device.synchronize(stream));
         }
         const auto& steps = weights.schedule();
         const auto is_about = [&](std::uint32_t step, int time) {
@@ -134,6 +134,47 @@ TEST_CASE("what a pass does between its steps counts to the step that follows, a
         is_about(1, overlap ? 20 : 10);
         is_about(3, overlap ? 20 : 30);
         is_about(5, 50);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("a pass that leaves steps out, and waits that are nobody's, do not count") {
+    using std::chrono::milliseconds;
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, 256 * chunk);
+    const Stream stream = must(device.create_stream());
+    const auto spin = [&] {
+        must(device.launch(stream,
+                           {.name = "spin", .duration = milliseconds{1}, .reads = {}, .writes = {}, .body = {}}));
+    };
+    enum class Odd : std::uint8_t { empty_pass, by_weights, idle_between, weights_first };
+    for (const Odd odd : {Odd::empty_pass, Odd::by_weights, Odd::idle_between, Odd::weights_first}) {
+        CAPTURE(static_cast<int>(odd));
+        auto made = options(2 * 256 * chunk, in_order(model));
+        made.learn = true;
+        auto weights = must(Weights::try_create(device, model.catalog, std::move(made)));
+        for (int i = 0; i < 6; ++i) {
+            auto pass = must(weights.try_begin(stream));
+            for (const auto& step : weights.schedule()) {
+                if (i == 1 && odd == Odd::empty_pass) { break; }
+                if (i == 1 && odd == Odd::idle_between && step.position == 2) { device.spend(milliseconds{500}); }
+                if (odd == Odd::weights_first || (i == 1 && odd == Odd::by_weights)) {
+                    auto lease = must(pass.try_acquire(step.weights));
+                    spin();
+                    if (odd == Odd::by_weights) { continue; }
+                }
+                auto lease = must(pass.try_acquire(step));
+                spin();
+            }
+            must(pass.try_end());
+            must(weights.try_drain());
+            if (i == 0) { device.spend(milliseconds{5000}); }
+        }
+        for (const auto& step : weights.schedule()) {
+            REQUIRE(step.compute.has_value());
+            CHECK(*step.compute >= milliseconds{1});
+            CHECK(*step.compute < std::chrono::microseconds{1500});
+        }
     }
     must(device.destroy_stream(stream));
 }

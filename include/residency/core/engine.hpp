@@ -102,12 +102,12 @@ public:
         }
         if (!captured_) {
             if (auto started = start_timer(stream); !started) { return started; }
-            if (step_clock_.is_running()) {
-                if (auto marked = step_clock_.pass_began(*device_, stream); !marked) { return marked; }
-            }
         }
         primary_ = *primary;
         start_pass();
+        if (is_measuring()) {
+            if (auto marked = step_clock_.pass_began(*device_, stream); !marked) { fail(marked.error()); }
+        }
         return {};
     }
 
@@ -123,12 +123,12 @@ public:
             if (auto stopped = stop_timer(executor_.stream_of(primary_)); !stopped) { status = std::move(stopped); }
         }
         if (auto healthy = executor_.transport_status(); !healthy) { status = std::move(healthy); }
-        decider_.pass_ended();
-        if (step_clock_.is_running() && !captured_) {
+        if (is_measuring()) {
             if (auto marked = step_clock_.pass_ended(*device_, executor_.stream_of(primary_)); !marked) {
                 status = std::move(marked);
             }
         }
+        decider_.pass_ended();
         ++counters_.passes;
         last_pass_ = counters_ - before_;
         recorded_.swap(recording_);
@@ -210,10 +210,10 @@ public:
         if (record(id) == nullptr) { return; }
         LeaseRecord& lease = *record(id);
         bool recorded = true;
-        if (step_clock_.is_running() && !captured_ && lease.position.is_whole && !lease.readers.empty()) {
-            if (auto stopped =
-                    step_clock_.stop(*device_, lease.position.step, executor_.stream_of(lease.readers.front()));
-                !stopped) {
+        std::optional<Stream> measured;
+        if (step_clock_.is_open() && !captured_ && lease.position.is_whole && !lease.readers.empty()) {
+            measured = executor_.stream_of(lease.readers.front());
+            if (auto stopped = step_clock_.stop(*device_, lease.position.step, *measured); !stopped) {
                 fail(stopped.error());
             }
         }
@@ -231,6 +231,11 @@ public:
         for (const ReaderId reader : lease.readers) { executor_.release(reader); }
         for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
         decider_.released(lease.storages, lease.position, recorded);
+        if (measured && is_measuring()) {
+            if (auto marked = step_clock_.stopped(*device_, lease.position.step, *measured); !marked) {
+                fail(marked.error());
+            }
+        }
         lease.is_open = false;
         ++lease.generation;
         free_leases_.push_back(id.slot);
@@ -839,6 +844,12 @@ private:
             if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
         }
         Position position = found.position;
+        const bool is_measured = reader && is_measuring() && position.is_whole;
+        if (is_measured) {
+            if (auto reached = step_clock_.reach(*device_, position.step, *stream); !reached) { fail(reached.error()); }
+        } else if (reader && is_measuring()) {
+            step_clock_.interrupt();
+        }
         if (auto there = decider_.ensure(storages, position); !there) { return there.error(); }
         const std::uint32_t slot = take_slot();
         LeaseRecord& lease = leases_[slot];
@@ -850,10 +861,6 @@ private:
         lease.readers.clear();
         lease.position = position;
         for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
-        const bool is_measured = reader && step_clock_.is_running() && !captured_ && position.is_whole;
-        if (is_measured) {
-            if (auto reached = step_clock_.reach(*device_, position.step, *stream); !reached) { fail(reached.error()); }
-        }
         if (reader) {
             if (auto waited = wait_for(lease, *reader); !waited) {
                 for (const StorageId storage : storages) { --tenants_[index(storage)].leases; }
@@ -873,6 +880,7 @@ private:
         ++counters_.acquires;
         return LeaseId{slot, lease.generation};
     }
+    [[nodiscard]] bool is_measuring() const noexcept { return step_clock_.is_running() && !captured_; }
     /// Whether the end of a lease on these has to be known. May change while it is open.
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept {
         return !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
@@ -884,6 +892,7 @@ private:
         if (needs_record(lease.storages)) {
             if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
         }
+        if (is_measuring()) { step_clock_.interrupt(); }
         return wait_for(lease, *reader);
     }
     [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader) {
