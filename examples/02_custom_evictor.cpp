@@ -64,10 +64,10 @@ Counters run(const char* name, std::uint32_t places, bool& right) {
     }
     Counters counters;
     {
+        const auto held = HostBytes::borrow({host, layers * layer_bytes}, HostMemory::pinned);
         CatalogBuilder builder;
         for (std::uint32_t i = 0; i < layers; ++i) {
-            builder.add("layer." + std::to_string(i), dtype::u8, {layer_bytes},
-                        std::span{host + i * layer_bytes, layer_bytes}, HostMemory::pinned);
+            builder.add("layer." + std::to_string(i), dtype::u8, {layer_bytes}, HostSource{held, i * layer_bytes});
         }
         typename Weights::Options options;
         options.budget = Budget::bytes(places * layer_bytes);

@@ -30,10 +30,10 @@ public:
         std::mt19937 random{static_cast<std::uint32_t>(layers)};
         std::generate(host_.begin(), host_.end(), [&] { return static_cast<std::byte>(random()); });
         unwrap(device.pin(host_.data(), host_.size()));
+        const auto held = HostBytes::borrow(host_, HostMemory::pinned);
         CatalogBuilder weights;
         for (std::uint32_t i = 0; i < layers; ++i) {
-            weights.add(name + "." + std::to_string(i), dtype::u8, {layer_bytes},
-                        std::span{host_}.subspan(i * layer_bytes, layer_bytes), HostMemory::pinned);
+            weights.add(name + "." + std::to_string(i), dtype::u8, {layer_bytes}, HostSource{held, i * layer_bytes});
         }
         const Catalog catalog = weights.build();
         ScheduleBuilder steps{catalog};

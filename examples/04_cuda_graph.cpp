@@ -38,10 +38,10 @@ int run(Device& device) {
     }
     bool right = true, refused = false;
     {
+        const auto held = HostBytes::borrow({host, layers * layer_bytes}, HostMemory::pinned);
         CatalogBuilder builder;
         for (std::uint32_t i = 0; i < layers; ++i) {
-            builder.add("layer." + std::to_string(i), dtype::u8, {layer_bytes},
-                        std::span{host + i * layer_bytes, layer_bytes}, HostMemory::pinned);
+            builder.add("layer." + std::to_string(i), dtype::u8, {layer_bytes}, HostSource{held, i * layer_bytes});
         }
         const Catalog catalog = builder.build();
         ScheduleBuilder steps{catalog};

@@ -49,13 +49,14 @@ Mixture make_mixture(Backend& backend, const Sizes& sizes) {
     using namespace residency;
     const std::size_t router = std::size_t{experts_a_layer} * sizes.hidden;
     const std::size_t count = sizes.layers * (experts_a_layer * sizes.expert() + router);
-    auto* next = backend.memory().template pinned<Bf16>(count);
-    fill({next, count});
+    const std::span<Bf16> weights{backend.memory().template pinned<Bf16>(count), count};
+    fill(weights);
+    const auto held = HostBytes::borrow(std::as_bytes(weights), HostMemory::pinned);
+    std::uint64_t next_bytes = 0;
     CatalogBuilder builder;
     const auto add = [&](const std::string& name, Shape shape, std::size_t elements) {
-        const auto id = builder.add(name, dtype::bf16, std::move(shape), std::as_bytes(std::span{next, elements}),
-                                    HostMemory::pinned);
-        next += elements;
+        const auto id = builder.add(name, dtype::bf16, std::move(shape), HostSource{held, next_bytes});
+        next_bytes += elements * sizeof(Bf16);
         return id;
     };
     Mixture model;

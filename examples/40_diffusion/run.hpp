@@ -28,16 +28,17 @@ template <class Backend>
 Model make_model(Backend& backend, const Sizes& sizes) {
     std::size_t floats = 0;
     for (const std::uint32_t rows : inner) { floats += std::size_t{2} * rows * sizes.width; }
-    auto* next = backend.memory().template pinned<float>(floats);
+    const std::span<float> weights{backend.memory().template pinned<float>(floats), floats};
     std::mt19937 random{3};
-    std::generate_n(next, floats, [&] { return float(random() >> 8U) / 16777216.0F - 0.5F; });
+    std::ranges::generate(weights, [&] { return float(random() >> 8U) / 16777216.0F - 0.5F; });
+    const auto held = residency::HostBytes::borrow(std::as_bytes(weights), residency::HostMemory::pinned);
+    std::uint64_t next_bytes = 0;
     residency::CatalogBuilder builder;
     for (std::size_t i = 0; i < inner.size(); ++i) {
         for (const char* name : {".up", ".down"}) {
-            const std::size_t count = std::size_t{inner[i]} * sizes.width;
             builder.add("block." + std::to_string(i) + name, residency::dtype::f32, {inner[i], sizes.width},
-                        std::as_bytes(std::span{next, count}), residency::HostMemory::pinned);
-            next += count;
+                        residency::HostSource{held, next_bytes});
+            next_bytes += std::uint64_t{inner[i]} * sizes.width * sizeof(float);
         }
     }
     Model model{.catalog = builder.build(), .schedule = {}};

@@ -36,8 +36,9 @@ public:
               std::shared_ptr<const void> owner) noexcept
         : data_{data}, bytes_{bytes}, kind_{kind}, owner_{std::move(owner)} {}
 
-    /// The caller's bytes: where they are pinned, of one allocation or registration. They must stay valid and unchanged until the last reference to the result is gone: destroy
-    /// every catalog and residency that uses them first. With `keep_alive`, that object is held until then.
+    /// The caller's bytes; where they are pinned, of one allocation or registration. They must stay valid and unchanged until the
+    /// last reference to the result is gone: destroy every catalog and residency that uses them first. With `keep_alive`, that
+    /// object is held until then.
     [[nodiscard]] static std::shared_ptr<const HostBytes> borrow(std::span<const std::byte> bytes, HostMemory kind,
                                                                  std::shared_ptr<const void> keep_alive = nullptr) {
         return std::make_shared<const HostBytes>(Key{}, bytes.data(), bytes.size(), kind, std::move(keep_alive));
