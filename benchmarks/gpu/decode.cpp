@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,6 +34,7 @@ using residency::Schedule;
 using residency::WeightId;
 using Weights = residency::Planned<CudaDevice>;
 using Stream = CudaDevice::Stream;
+using Graph = decltype(std::declval<Weights&>().capture(Stream{}, std::declval<void (&)(Weights::Pass&)>()));
 
 struct Shape {
     std::string name;
@@ -95,38 +98,116 @@ void run_pass(Weights& weights, const Model& model, std::uint64_t* sums, bool by
     BENCH_RESULT(pass.try_end());
 }
 
-/// The bare link just now: a loop of long copies, as a run of passes takes it. The latency is that of `link`.
-residency::plan::Link link_now(CudaDevice& device, const Model& model, residency::plan::Link link, Stream stream) {
-    constexpr std::uint64_t piece = 128ULL << 20;
-    auto* const at = BENCH_RESULT(device.allocate(piece));
-    bench::StreamTimer timer{stream};
-    const std::uint64_t count = std::min<std::uint64_t>(32, model.bytes / piece);
-    const double seconds = timer.median_seconds(5, [&] {
-        for (std::uint64_t i = 0; i < count; ++i) {
-            BENCH_CUDA(cudaMemcpyAsync(at, model.host + i * piece, piece, cudaMemcpyHostToDevice, stream));
-        }
-    });
-    BENCH_RESULT(device.deallocate(at));
-    link.bytes_per_second = static_cast<double>(piece * count) / seconds;
-    return link;
-}
+/// Bytes a second of bare copies just now.
+class BareCopies {
+public:
+    BareCopies(CudaDevice& device, const Model& model, Stream stream)
+        : device_{device}, model_{model}, timer_{stream}, stream_{stream} {
+        at_ = BENCH_RESULT(device.allocate(piece));
+    }
+    BareCopies(const BareCopies&) = delete;
+    BareCopies& operator=(const BareCopies&) = delete;
+    ~BareCopies() { BENCH_RESULT(device_.deallocate(at_)); }
 
-/// The median period of passes, the host waiting for the stream once each.
-template <class Pass>
-double period(Stream stream, int passes, Pass&& pass) {
-    for (int i = 0; i < 3; ++i) {
-        pass();
-        BENCH_CUDA(cudaStreamSynchronize(stream));
+    [[nodiscard]] double rate() {
+        constexpr std::uint64_t count = 16;
+        const double seconds = timer_.median_seconds(3, [&] {
+            for (std::uint64_t i = 0; i < count; ++i) {
+                const std::uint64_t from = next_++ % (model_.bytes / piece) * piece;
+                BENCH_CUDA(cudaMemcpyAsync(at_, model_.host + from, piece, cudaMemcpyHostToDevice, stream_));
+            }
+        });
+        return static_cast<double>(piece * count) / seconds;
     }
-    std::vector<double> seconds;
-    for (int i = 0; i < passes; ++i) {
-        seconds.push_back(bench::host_seconds([&] {
-            pass();
-            BENCH_CUDA(cudaStreamSynchronize(stream));
-        }));
+
+private:
+    static constexpr std::uint64_t piece = 128ULL << 20;
+
+    CudaDevice& device_;
+    const Model& model_;
+    bench::StreamTimer timer_;
+    Stream stream_;
+    void* at_ = nullptr;
+    std::uint64_t next_ = 0;
+};
+
+/// Ways of running a pass, measured in turns with bare copies: on a machine that others use too, what one ratio compares was measured
+/// within a second or so.
+class Turns {
+public:
+    static constexpr int rounds = 4;
+
+    Turns(BareCopies& bare, Stream stream, int passes)
+        : bare_{bare}, stream_{stream}, each_{std::max(1, passes / rounds)} {}
+
+    /// The host waits for the stream once a pass, or after all of them.
+    std::size_t add(bool waits, std::function<void()> pass) {
+        ways_.push_back({waits, std::move(pass), {}, {}});
+        return ways_.size() - 1;
     }
-    return bench::median(seconds);
-}
+    void run() {
+        rates_.assign(rounds + 1, 0);
+        rates_[0] = bare_.rate();
+        for (int round = 0; round < rounds; ++round) {
+            for (Way& way : ways_) { run(way); }
+            rates_[static_cast<std::size_t>(round) + 1] = bare_.rate();
+        }
+    }
+    /// The median pass.
+    [[nodiscard]] double seconds(std::size_t way) const { return bench::median(ways_[way].passes); }
+    [[nodiscard]] double rate() const { return bench::median(rates_); }
+    /// Medians of the rounds' ratios: of two ways; of a way and what takes `seconds` where bare copies have `rate`.
+    [[nodiscard]] double ratio(std::size_t way, std::size_t other) const {
+        return over([&](std::size_t round) { return ways_[other].rounds[round]; }, way);
+    }
+    [[nodiscard]] double ratio(std::size_t way, double seconds, double rate) const {
+        return over([&](std::size_t round) { return seconds * rate / ((rates_[round] + rates_[round + 1]) / 2); }, way);
+    }
+
+private:
+    struct Way {
+        bool waits;
+        std::function<void()> pass;
+        std::vector<double> rounds, passes;  // seconds of a pass
+    };
+
+    void run(Way& way) {
+        const auto wait = [&] { BENCH_CUDA(cudaStreamSynchronize(stream_)); };
+        way.pass();
+        wait();
+        double sum = 0;
+        if (way.waits) {
+            for (int i = 0; i < each_; ++i) {
+                way.passes.push_back(bench::host_seconds([&] {
+                    way.pass();
+                    wait();
+                }));
+                sum += way.passes.back();
+            }
+        } else {
+            sum = bench::host_seconds([&] {
+                for (int i = 0; i < each_; ++i) { way.pass(); }
+                wait();
+            });
+            way.passes.push_back(sum / each_);
+        }
+        way.rounds.push_back(sum / each_);
+    }
+    template <class Seconds>
+    [[nodiscard]] double over(const Seconds& seconds, std::size_t way) const {
+        std::vector<double> ratios;
+        for (std::size_t round = 0; round < rounds; ++round) {
+            ratios.push_back(ways_[way].rounds[round] / seconds(round));
+        }
+        return bench::median(ratios);
+    }
+
+    BareCopies& bare_;
+    Stream stream_;
+    int each_;
+    std::vector<Way> ways_;
+    std::vector<double> rates_;  // before the first round, and after each
+};
 
 /// Whole layers: a resident prefix as large as the budget allows beside two buffers of a layer, the rest streamed through these.
 class LayerWise {
@@ -280,6 +361,8 @@ int main(int argc, char** argv) {
     records.add(shape.name + ".layers", shape.layers, "layers");
     records.add(shape.name + ".weights", static_cast<double>(model.bytes) / 1e9, "GB");
 
+    BareCopies bare{device, model, stream};
+
     // Everything resident: the ceiling, the steps' times, and what every weight's checksum is.
     std::vector<std::uint64_t> expected(model.sizes.size());
     Schedule timed;
@@ -289,8 +372,10 @@ int main(int argc, char** argv) {
             run_pass(weights, model, sums, false, stream);
             BENCH_RESULT(weights.try_drain());
         }
-        records.add(shape.name + ".resident.time",
-                    period(stream, passes, [&] { run_pass(weights, model, sums, false, stream); }) * 1e3, "ms");
+        Turns turns{bare, stream, passes};
+        const auto resident = turns.add(true, [&] { run_pass(weights, model, sums, false, stream); });
+        turns.run();
+        records.add(shape.name + ".resident.time", turns.seconds(resident) * 1e3, "ms");
         timed = weights.schedule();
         records.add(shape.name + ".resident.sum_of_steps", weights.plan().compute_seconds() * 1e3, "ms");
         BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
@@ -317,78 +402,81 @@ int main(int argc, char** argv) {
         const std::uint64_t budget = model.bytes / 100 * static_cast<std::uint64_t>(each.percent);
         if (large && each.percent == 95) { continue; }
         const std::string name = shape.name + "." + std::to_string(each.percent) + "%.";
-        const auto link = link_now(device, model, link_at_start, stream);
-        records.add(name + "link.rate", link.bytes_per_second / 1e9, "GB/s");
+        auto link = link_at_start;
+        link.bytes_per_second = bare.rate();
         BENCH_CUDA(cudaDeviceSynchronize());
         const std::uint64_t free_before = BENCH_RESULT(device.memory()).free_bytes;
-        double eager = 0, back_to_back = 0;
-        {
-            auto weights = make(device, model, timed, budget, false, link);
-            const auto& plan = weights.plan();
-            const double bound = plan.bound_seconds();
-            const double floor = std::max(bound, plan.latency_floor_seconds());
-            BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
-            for (int i = 0; i < 3; ++i) {
-                run_pass(weights, model, sums, true, stream);
-                BENCH_CUDA(cudaStreamSynchronize(stream));
-                check_sums(expected, sums, name + "wrong_weights.pass" + std::to_string(i), records);
+        auto weights = make(device, model, timed, budget, false, link);
+        BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
+        for (int i = 0; i < 3; ++i) {
+            run_pass(weights, model, sums, true, stream);
+            BENCH_CUDA(cudaStreamSynchronize(stream));
+            check_sums(expected, sums, name + "wrong_weights.pass" + std::to_string(i), records);
+        }
+        const std::uint64_t taken = free_before - BENCH_RESULT(device.memory()).free_bytes;
+        const auto& plan = weights.plan();
+        const double bound = plan.bound_seconds();
+        const double floor = std::max(bound, plan.latency_floor_seconds());
+
+        Turns turns{bare, stream, passes};
+        const auto pass = [&] { run_pass(weights, model, sums, false, stream); };
+        const auto eager = turns.add(true, pass);
+        std::optional<Weights> captured;
+        std::optional<Graph> graph;
+        std::optional<LayerWise> peer;
+        std::size_t in_a_row = 0, replayed = 0, replayed_in_a_row = 0, layer_wise = 0;
+        if (!large) {
+            in_a_row = turns.add(false, pass);
+            captured.emplace(make(device, model, timed, budget, false, link));
+            const auto capture = [&](bool by_weight) {
+                return BENCH_RESULT(captured->try_capture(stream, [&](auto& captured_pass) {
+                    run_steps(captured_pass, model, timed, sums, by_weight, stream);
+                }));
+            };
+            {
+                auto verified = capture(true);
+                BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
+                for (int i = 0; i < 2; ++i) {
+                    BENCH_RESULT(verified.try_launch(stream));
+                    BENCH_CUDA(cudaStreamSynchronize(stream));
+                    check_sums(expected, sums, name + "graph.wrong_weights.replay" + std::to_string(i), records);
+                }
             }
-            eager = period(stream, passes, [&] { run_pass(weights, model, sums, false, stream); });
-            const std::uint64_t taken = free_before - BENCH_RESULT(device.memory()).free_bytes;
-            records.add(name + "bound", bound * 1e3, "ms");
-            records.add(name + "time", eager * 1e3, "ms");
-            records.add(name + "time_over_bound", eager / bound, "ratio");
-            records.add(name + "time_over_bound_or_latency_floor", eager / floor, "ratio",
-                        large ? "<= 1.01" : "<= 1.008");
-            records.add(name + "predicted_over_bound", plan.predicted_seconds() / bound, "ratio");
-            records.add(name + "regret_in_statistics", weights.statistics().regret().value_or(-1), "ratio");
-            records.add(name + "bytes_a_pass_over_deficit",
-                        static_cast<double>(plan.bytes_per_pass()) / static_cast<double>(model.bytes - budget),
-                        "ratio");
-            records.add(name + "device_bytes_over_budget", static_cast<double>(taken) / static_cast<double>(budget),
-                        "ratio", "<= 1");
-            if (large) { continue; }
-            const auto begin = bench::host_seconds([&] {
-                for (int i = 0; i < passes; ++i) { run_pass(weights, model, sums, false, stream); }
-                BENCH_CUDA(cudaStreamSynchronize(stream));
-            });
-            back_to_back = begin / passes;
-            records.add(name + "waiting_over_not_waiting", eager / back_to_back, "ratio", "<= 1.005");
+            graph.emplace(capture(false));
+            const auto replay = [&] { BENCH_RESULT(graph->try_launch(stream)); };
+            replayed = turns.add(true, replay);
+            replayed_in_a_row = turns.add(false, replay);
+            peer.emplace(device, model, budget);
+            layer_wise = turns.add(true, [&] { peer->run(sums, stream); });
         }
-        {
-            auto weights = make(device, model, timed, budget, false, link);
-            auto graph = BENCH_RESULT(
-                weights.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, true, stream); }));
-            BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
-            for (int i = 0; i < 2; ++i) {
-                BENCH_RESULT(graph.try_launch(stream));
-                BENCH_CUDA(cudaStreamSynchronize(stream));
-                check_sums(expected, sums, name + "graph.wrong_weights.replay" + std::to_string(i), records);
-            }
-            auto timed_graph = BENCH_RESULT(
-                weights.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, false, stream); }));
-            const double replayed = period(stream, passes, [&] { BENCH_RESULT(timed_graph.try_launch(stream)); });
-            const double in_a_row = bench::host_seconds([&] {
-                                        for (int i = 0; i < passes; ++i) {
-                                            BENCH_RESULT(timed_graph.try_launch(stream));
-                                        }
-                                        BENCH_CUDA(cudaStreamSynchronize(stream));
-                                    }) /
-                                    passes;
-            const auto& plan = weights.plan();
-            records.add(name + "graph.time_over_bound", replayed / plan.bound_seconds(), "ratio", each.graph_target);
-            records.add(name + "graph.time_over_predicted", replayed / plan.predicted_seconds(), "ratio", "<= 1.01");
-            records.add(name + "graph.in_a_row_over_eager_in_a_row", in_a_row / back_to_back, "ratio",
-                        each.percent == 50 ? "<= 1.01" : "");
-            records.add(name + "graph.waiting_over_not_waiting", replayed / in_a_row, "ratio",
-                        each.percent == 50 ? "<= 1.005" : "");
-        }
-        {
-            LayerWise peer{device, model, budget};
-            const double theirs = period(stream, passes, [&] { peer.run(sums, stream); });
-            records.add(name + "layer_wise.time", theirs * 1e3, "ms");
-            records.add(name + "layer_wise_over_ours", theirs / eager, "ratio", each.layer_target);
-        }
+        turns.run();
+
+        const double rate = link.bytes_per_second;
+        records.add(name + "link.rate", turns.rate() / 1e9, "GB/s");
+        records.add(name + "bound", bound * rate / turns.rate() * 1e3, "ms");
+        records.add(name + "time", turns.seconds(eager) * 1e3, "ms");
+        records.add(name + "time_over_bound", turns.ratio(eager, bound, rate), "ratio");
+        records.add(name + "time_over_bound_or_latency_floor", turns.ratio(eager, floor, rate), "ratio",
+                    large ? "<= 1.01" : "<= 1.008");
+        records.add(name + "predicted_over_bound", plan.predicted_seconds() / bound, "ratio");
+        records.add(name + "regret_in_statistics", weights.statistics().regret().value_or(-1), "ratio");
+        records.add(name + "bytes_a_pass_over_deficit",
+                    static_cast<double>(plan.bytes_per_pass()) / static_cast<double>(model.bytes - budget), "ratio");
+        records.add(name + "device_bytes_over_budget", static_cast<double>(taken) / static_cast<double>(budget),
+                    "ratio", "<= 1");
+        if (large) { continue; }
+        records.add(name + "waiting_over_not_waiting", turns.ratio(eager, in_a_row), "ratio", "<= 1.005");
+        const auto& graph_plan = captured->plan();
+        records.add(name + "graph.time_over_bound", turns.ratio(replayed, graph_plan.bound_seconds(), rate), "ratio",
+                    each.graph_target);
+        records.add(name + "graph.time_over_predicted", turns.ratio(replayed, graph_plan.predicted_seconds(), rate),
+                    "ratio", "<= 1.01");
+        records.add(name + "graph.in_a_row_over_eager_in_a_row", turns.ratio(replayed_in_a_row, in_a_row), "ratio",
+                    each.percent == 50 ? "<= 1.01" : "");
+        records.add(name + "graph.waiting_over_not_waiting", turns.ratio(replayed, replayed_in_a_row), "ratio",
+                    each.percent == 50 ? "<= 1.005" : "");
+        records.add(name + "layer_wise.time", turns.seconds(layer_wise) * 1e3, "ms");
+        records.add(name + "layer_wise_over_ours", turns.ratio(layer_wise, eager), "ratio", each.layer_target);
     }
     BENCH_RESULT(device.deallocate(sums));
     BENCH_RESULT(device.destroy_stream(stream));
