@@ -29,6 +29,10 @@ void run_steps(Weights& weights, Device& device, const Model& model, const Sched
     must(weights.try_drain());
 }
 
+void spin(Device& device, Stream stream, std::chrono::nanoseconds time) {
+    must(device.launch(stream, {.name = "spin", .duration = time, .reads = {}, .writes = {}, .body = {}}));
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("planned learning");
@@ -97,27 +101,23 @@ TEST_CASE("what a pass does between its steps counts to the step that follows, a
     CheckedDevice device;
     const Model model = uniform_model(device, 6, 2 * chunk);
     const Stream stream = must(device.create_stream());
-    const auto spin = [&](int time) {
-        must(device.launch(stream,
-                           {.name = "spin", .duration = milliseconds{time}, .reads = {}, .writes = {}, .body = {}}));
-    };
     for (const bool overlap : {false, true}) {
         auto weights = make_learning(device, model, 6 * chunk, in_order(model));
         for (int i = 0; i < 4; ++i) {
             auto pass = must(weights.try_begin(stream));
-            spin(3);
+            spin(device, stream, milliseconds{3});
             std::optional<Weights::Lease> held;
             for (const auto& step : weights.schedule()) {
                 auto lease = must(pass.try_acquire(step));
-                spin(10);
+                spin(device, stream, milliseconds{10});
                 if (overlap) { held = std::move(lease); }
                 if (!overlap && step.position == 2) {
                     lease.end();
-                    spin(20);
+                    spin(device, stream, milliseconds{20});
                 }
             }
             held.reset();
-            spin(40);
+            spin(device, stream, milliseconds{40});
             must(pass.try_end());
             must(device.synchronize(stream));
         }
@@ -143,10 +143,6 @@ TEST_CASE("a pass that leaves steps out, and waits that are nobody's, do not cou
     CheckedDevice device;
     const Model model = uniform_model(device, 6, 256 * chunk);
     const Stream stream = must(device.create_stream());
-    const auto spin = [&] {
-        must(device.launch(stream,
-                           {.name = "spin", .duration = milliseconds{1}, .reads = {}, .writes = {}, .body = {}}));
-    };
     enum class Odd : std::uint8_t { empty_pass, by_weights, idle_between, weights_first };
     for (const Odd odd : {Odd::empty_pass, Odd::by_weights, Odd::idle_between, Odd::weights_first}) {
         CAPTURE(static_cast<int>(odd));
@@ -160,11 +156,11 @@ TEST_CASE("a pass that leaves steps out, and waits that are nobody's, do not cou
                 if (i == 1 && odd == Odd::idle_between && step.position == 2) { device.spend(milliseconds{500}); }
                 if (odd == Odd::weights_first || (i == 1 && odd == Odd::by_weights)) {
                     auto lease = must(pass.try_acquire(step.weights));
-                    spin();
+                    spin(device, stream, milliseconds{1});
                     if (odd == Odd::by_weights) { continue; }
                 }
                 auto lease = must(pass.try_acquire(step));
-                spin();
+                spin(device, stream, milliseconds{1});
             }
             must(pass.try_end());
             must(weights.try_drain());
