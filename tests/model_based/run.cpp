@@ -117,8 +117,10 @@ private:
         }
         launched_on_.assign(streams_.size(), 0);
         done_on_.assign(streams_.size(), 0);
+        // Neighbours on the host, or not.
+        const std::uint64_t align = scenario_.seed % 2 == 0 ? 1 : 256;
         std::uint64_t total = 1;
-        for (const StorageSpec& spec : scenario_.storages) { total += (spec.bytes + 255) / 256 * 256; }
+        for (const StorageSpec& spec : scenario_.storages) { total += (spec.bytes + align - 1) / align * align; }
         auto memory = device_.allocate_host(total);
         if (!expect(memory, "allocate_host")) { return false; }
         auto* const at = static_cast<std::byte*>(*memory);
@@ -140,7 +142,7 @@ private:
             options.source = residency::HostSource{host, offset};
             builder.add_weight("w" + std::to_string(i), residency::dtype::u8, {spec.bytes},
                                builder.add_storage(spec.bytes, options));
-            offset += (spec.bytes + 255) / 256 * 256;
+            offset += (spec.bytes + align - 1) / align * align;
         }
         for (std::uint32_t i = 0; i < scenario_.storages.size(); ++i) {
             if (!scenario_.storages[i].tied) { continue; }

@@ -26,6 +26,7 @@ PLANNED = "core/planned.hpp"
 SLAB = "pool/slab.hpp"
 ORDERED = "pool/stream_ordered.hpp"
 PINNED = "transport/pinned.hpp"
+JOINED = "transport/joined_copies.hpp"
 TOKEN_RING = "plan/token_ring.hpp"
 DRAFT = "plan/draft.hpp"
 INTERVALS = "plan/interval_ring.hpp"
@@ -117,10 +118,9 @@ MISTAKES = [
      "limit_ = round_down(cap_bytes, device.pool_granularity());", "limit_ = round_up(cap_bytes + 1, device.pool_granularity());"),
     ("what comes back is counted without its rounding", ORDERED, "requested_ -= occupied(bytes);", "requested_ -= bytes;"),
     ("what is handed out is not counted", ORDERED, "        requested_ += taken;\n", ""),
-    ("neighbours on the host are taken for neighbours on the device", PINNED,
-     "== from &&\n                    static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {", "== from) {"),
-    ("pieces come from the beginning of their storage", PINNED,
-     "host_[index(fetch.storage)] + fetch.offset_bytes;", "host_[index(fetch.storage)];"),
+    ("neighbours on the host are taken for neighbours on the device", JOINED,
+     "== from &&\n                static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {", "== from) {"),
+    ("pieces come from the beginning of their storage", PINNED, "source.at + fetch.offset_bytes", "source.at"),
     ("a planned copy does not wait for its step", PLANNED, "(waits && after >= ended_)", "(waits && after > ended_)"),
     ("a leased chunk is given away", PLANNED, "(marks_[occupant] != epoch_ && !is_leased(occupant))", "(marks_[occupant] != epoch_)"),
     ("leases off the plan are forgotten", PLANNED, "return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();", "return false;"),
