@@ -43,7 +43,7 @@ public:
             close(device);
             return created;
         }
-        passes_ = attempts_ = open_ = 0;
+        passes_ = attempts_ = 0;
         gap_.reset();
         return {};
     }
