@@ -277,8 +277,8 @@ private:
     std::size_t slots_ = 0;  // the first ones, that may be allocated
     std::vector<Piece> pieces_;
     std::vector<bool> used_;  // by slot
-    std::vector<std::size_t>
-        free_;  // slots, a queue: in the order in which they became free, so that neighbours stay together
+    // A ring of slots in the order in which they became free, so that neighbours stay together.
+    std::vector<std::size_t> free_;
     std::size_t next_free_ = 0, free_count_ = 0;
     std::uint64_t held_pieces_ = 0;
     std::size_t in_use_ = 0;  // slots

@@ -204,7 +204,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     const auto consider = [&](const Draft& draft) {
         PlanData data = assemble(problem, image, draft, options.captured);
         settle(data, problem);
-        work += std::uint64_t{20} * image.chunks();
+        work += std::uint64_t{20} * image.chunks();  // assembling a plan takes time too
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
     };
@@ -262,8 +262,8 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
     return best_ring(problem, image, budget, floor, options, target_seconds, work);
 }
 
-// Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it, it
-// may be faster. Replaces `best` where that is so. `options` are for a thorough search.
+// Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it,
+// it may be faster. Replaces `best` where that is so. `options` are for a thorough search.
 inline void leave_unused(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
                          std::uint64_t floor, const Options& options, double target_seconds) {
     const std::uint64_t widest = *std::max_element(problem.storage_bytes.begin(), problem.storage_bytes.end());
