@@ -8,12 +8,10 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +20,7 @@
 
 #include "benchmarks/gpu/pinned_weights.hpp"
 #include "benchmarks/gpu/record.hpp"
+#include "benchmarks/gpu/turns.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/residency.hpp"
 #include "tests/gpu/harness.hpp"
@@ -97,117 +96,6 @@ void run_pass(Weights& weights, const Model& model, std::uint64_t* sums, bool by
     run_steps(pass, model, weights.schedule(), sums, by_weight, stream);
     BENCH_RESULT(pass.try_end());
 }
-
-/// Bytes a second of bare copies just now.
-class BareCopies {
-public:
-    BareCopies(CudaDevice& device, const Model& model, Stream stream)
-        : device_{device}, model_{model}, timer_{stream}, stream_{stream} {
-        at_ = BENCH_RESULT(device.allocate(piece));
-    }
-    BareCopies(const BareCopies&) = delete;
-    BareCopies& operator=(const BareCopies&) = delete;
-    ~BareCopies() { BENCH_RESULT(device_.deallocate(at_)); }
-
-    [[nodiscard]] double rate() {
-        constexpr std::uint64_t count = 16;
-        const double seconds = timer_.median_seconds(3, [&] {
-            for (std::uint64_t i = 0; i < count; ++i) {
-                const std::uint64_t from = next_++ % (model_.bytes / piece) * piece;
-                BENCH_CUDA(cudaMemcpyAsync(at_, model_.host + from, piece, cudaMemcpyHostToDevice, stream_));
-            }
-        });
-        return static_cast<double>(piece * count) / seconds;
-    }
-
-private:
-    static constexpr std::uint64_t piece = 128ULL << 20;
-
-    CudaDevice& device_;
-    const Model& model_;
-    bench::StreamTimer timer_;
-    Stream stream_;
-    void* at_ = nullptr;
-    std::uint64_t next_ = 0;
-};
-
-/// Ways of running a pass, measured in turns with bare copies: on a machine that others use too, what one ratio compares was measured
-/// within a second or so.
-class Turns {
-public:
-    static constexpr int rounds = 4;
-
-    Turns(BareCopies& bare, Stream stream, int passes)
-        : bare_{bare}, stream_{stream}, each_{std::max(1, passes / rounds)} {}
-
-    /// The host waits for the stream once a pass, or after all of them.
-    std::size_t add(bool waits, std::function<void()> pass) {
-        ways_.push_back({waits, std::move(pass), {}, {}});
-        return ways_.size() - 1;
-    }
-    void run() {
-        rates_.assign(rounds + 1, 0);
-        rates_[0] = bare_.rate();
-        for (int round = 0; round < rounds; ++round) {
-            for (Way& way : ways_) { run(way); }
-            rates_[static_cast<std::size_t>(round) + 1] = bare_.rate();
-        }
-    }
-    /// The median pass.
-    [[nodiscard]] double seconds(std::size_t way) const { return bench::median(ways_[way].passes); }
-    [[nodiscard]] double rate() const { return bench::median(rates_); }
-    /// Medians of the rounds' ratios: of two ways; of a way and what takes `seconds` where bare copies have `rate`.
-    [[nodiscard]] double ratio(std::size_t way, std::size_t other) const {
-        return over([&](std::size_t round) { return ways_[other].rounds[round]; }, way);
-    }
-    [[nodiscard]] double ratio(std::size_t way, double seconds, double rate) const {
-        return over([&](std::size_t round) { return seconds * rate / ((rates_[round] + rates_[round + 1]) / 2); }, way);
-    }
-
-private:
-    struct Way {
-        bool waits;
-        std::function<void()> pass;
-        std::vector<double> rounds, passes;  // seconds of a pass
-    };
-
-    void run(Way& way) {
-        const auto wait = [&] { BENCH_CUDA(cudaStreamSynchronize(stream_)); };
-        way.pass();
-        wait();
-        double sum = 0;
-        if (way.waits) {
-            for (int i = 0; i < each_; ++i) {
-                way.passes.push_back(bench::host_seconds([&] {
-                    way.pass();
-                    wait();
-                }));
-                sum += way.passes.back();
-            }
-        } else {
-            sum = bench::host_seconds([&] {
-                for (int i = 0; i < each_; ++i) { way.pass(); }
-                wait();
-            });
-            way.passes.push_back(sum / each_);
-        }
-        way.rounds.push_back(sum / each_);
-    }
-    template <class Seconds>
-    [[nodiscard]] double over(const Seconds& seconds, std::size_t way) const {
-        std::vector<double> ratios;
-        for (std::size_t round = 0; round < rounds; ++round) {
-            ratios.push_back(ways_[way].rounds[round] / seconds(round));
-        }
-        return bench::median(ratios);
-    }
-
-    BareCopies& bare_;
-    Stream stream_;
-    int each_;
-    std::vector<Way> ways_;
-    std::vector<double> rates_;  // before the first round, and after each
-};
 
 /// Whole layers: a resident prefix as large as the budget allows beside two buffers of a layer, the rest streamed through these.
 class LayerWise {
@@ -361,7 +249,7 @@ int main(int argc, char** argv) {
     records.add(shape.name + ".layers", shape.layers, "layers");
     records.add(shape.name + ".weights", static_cast<double>(model.bytes) / 1e9, "GB");
 
-    BareCopies bare{device, model, stream};
+    bench::BareCopies bare{device, model, stream};
 
     // Everything resident: the ceiling, the steps' times, and what every weight's checksum is.
     std::vector<std::uint64_t> expected(model.sizes.size());
@@ -372,7 +260,7 @@ int main(int argc, char** argv) {
             run_pass(weights, model, sums, false, stream);
             BENCH_RESULT(weights.try_drain());
         }
-        Turns turns{bare, stream, passes};
+        bench::Turns turns{bare, stream, passes};
         const auto resident = turns.add(true, [&] { run_pass(weights, model, sums, false, stream); });
         turns.run();
         records.add(shape.name + ".resident.time", turns.seconds(resident) * 1e3, "ms");
@@ -418,7 +306,7 @@ int main(int argc, char** argv) {
         const double bound = plan.bound_seconds();
         const double floor = std::max(bound, plan.latency_floor_seconds());
 
-        Turns turns{bare, stream, passes};
+        bench::Turns turns{bare, stream, passes};
         const auto pass = [&] { run_pass(weights, model, sums, false, stream); };
         const auto eager = turns.add(true, pass);
         std::optional<Weights> captured;

@@ -21,6 +21,7 @@
 #include "residency/error.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/fwd.hpp"
+#include "residency/plan/link.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"
 #include "residency/transport/pinned.hpp"
@@ -74,9 +75,11 @@ public:
     }
 
     /// For a text of so many positions in all, the first `prompt` of them in one pass. The budget holds for weights and cache together.
+    /// Without `link`, that is measured.
     /// Errors, thrown: as of resolve, and the device's own.
     Engine(Backend& backend, const Checkpoint& model, const Workspace<Backend>& work, const residency::Budget& budget,
-           std::uint32_t prompt, std::uint32_t positions, bool use_graphs, typename Transport::Config transport = {})
+           std::uint32_t prompt, std::uint32_t positions, bool use_graphs, typename Transport::Config transport = {},
+           std::optional<residency::plan::Link> link = {})
         : backend_{backend},
           model_{model},
           work_{work},
@@ -100,6 +103,7 @@ public:
         options.schedule = make_schedule(model, batch(prompt), work.activations);
         options.learn = Backend::learns;
         options.transport = std::move(transport);
+        options.policies.link = link;
         weights_.emplace(backend.device(), model.catalog, std::move(options));
     }
     Engine(const Engine&) = delete;

@@ -240,7 +240,7 @@ void check_reference(const Outcome& outcome, const Reference& reference, Checks&
         "the " + std::to_string(count) + " tokens equal those of the reference implementation");
 }
 
-/// Every figure, for other programs. Times are medians, in seconds.
+/// Every figure, for other programs. Times are medians, in seconds. The link: planned with, and found afterwards.
 void write_json(const std::string& path, const Job& job, const Results& results) {
     const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>{time}.count(); };
     const auto timing = [&](const Timing& of) {
@@ -262,6 +262,7 @@ void write_json(const std::string& path, const Job& job, const Results& results)
                                 {"tokens", outcome.tokens.size()},
                                 {"graph_steps", outcome.graph_steps},
                                 {"copied_bytes", outcome.statistics.last_pass.fetched_bytes},
+                                {"link_bytes_per_second", outcome.link_rates},
                                 {"prompt", timing(outcome.prompt)},
                                 {"step", timing(outcome.step)}});
     }

@@ -6,15 +6,19 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint.hpp"
 #include "cold_start.hpp"
 #include "engine.hpp"
 #include "residency/budget/budget.hpp"
+#include "residency/core/measure_link.hpp"
 #include "residency/core/statistics.hpp"
+#include "residency/plan/link.hpp"
 #include "workspace.hpp"
 
 namespace decoder {
@@ -63,6 +67,7 @@ struct Outcome {
     std::uint32_t graph_steps = 0;
     std::vector<std::uint64_t> tokens;
     std::vector<std::vector<float>> logits;  ///< after each pass, of the last position
+    std::vector<double> link_rates;  ///< of a real device, in bytes a second: planned with, and found afterwards
 };
 
 struct Results {
@@ -78,12 +83,22 @@ struct Results {
 [[nodiscard]] Results run_simulated(const Job& job, const Checkpoint& model);
 [[nodiscard]] Results run_cuda(const Job& job, const Checkpoint& model);
 
+/// What copies to a real device do just now, the median of three measurements. A simulated one does what it says.
+template <class Backend>
+std::optional<residency::plan::Link> link_now(Backend& backend) {
+    if constexpr (!Backend::learns) { return std::nullopt; }
+    std::vector<residency::plan::Link> links;
+    for (int i = 0; i < 3; ++i) { links.push_back(residency::measure_link(backend.device())); }
+    std::ranges::sort(links, {}, &residency::plan::Link::bytes_per_second);
+    return links[1];
+}
+
 /// The whole text within one budget. `record`: the last step is for the timeline.
 template <class Backend>
 Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace<Backend>& work, const Job& job,
-                      const residency::Budget& budget, bool record) {
+                      const residency::Budget& budget, std::optional<residency::plan::Link> link, bool record) {
     const auto prompt = std::uint32_t(job.prompt.size());
-    Engine<Backend> engine{backend, model, work, budget, prompt, prompt + job.new_tokens, job.graphs};
+    Engine<Backend> engine{backend, model, work, budget, prompt, prompt + job.new_tokens, job.graphs, {}, link};
     Outcome outcome;
     outcome.asked = budget.text();
     outcome.budget = engine.sizes().total;
@@ -144,15 +159,19 @@ Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
     }
     results.cold = start_cold(backend, {job.folder, job.prompt, positions, job.budgets.front(), job.load_first}, work);
     const Checkpoint& model = results.cold.model;
+    auto link = link_now(backend);
+    const auto run = [&](const residency::Budget& budget, bool record) {
+        Outcome outcome = generate_text(backend, model, work, job, budget, link, record);
+        if (link) { outcome.link_rates.push_back(link->bytes_per_second); }
+        link = link_now(backend);
+        if (link) { outcome.link_rates.push_back(link->bytes_per_second); }
+        results.outcomes.push_back(std::move(outcome));
+    };
     if (job.with_resident) {
-        const auto everything = residency::Budget::percent_of_weights(100'000);
-        results.outcomes.push_back(generate_text(backend, model, work, job, everything, false));
+        run(residency::Budget::percent_of_weights(100'000), false);
         results.outcomes.back().asked = "resident";
     }
-    for (std::size_t i = 0; i < job.budgets.size(); ++i) {
-        results.outcomes.push_back(
-            generate_text(backend, model, work, job, job.budgets[i], i + 1 == job.budgets.size()));
-    }
+    for (std::size_t i = 0; i < job.budgets.size(); ++i) { run(job.budgets[i], i + 1 == job.budgets.size()); }
     results.timeline = backend.save_timeline(job.timeline);
     results.reports = backend.reports();
     results.cold.model = on_disk;  // pinned memory ends before its device

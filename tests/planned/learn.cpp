@@ -138,6 +138,36 @@ TEST_CASE("what a pass does between its steps counts to the step that follows, a
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("a measured lease that ends in a capture is not waited for") {
+    using std::chrono::milliseconds;
+    CheckedDevice device;
+    const Model model = uniform_model(device, 3, 2 * chunk);
+    const Stream stream = must(device.create_stream()), captured = must(device.create_stream());
+    {
+        auto weights = make_learning(device, model, 100 * chunk, in_order(model));
+        std::optional<Weights::Lease> held;
+        for (int i = 0; i < 5; ++i) {
+            auto pass = must(weights.try_begin(stream));
+            spin(device, stream, milliseconds{40});
+            for (const auto& step : weights.schedule()) {
+                auto lease = must(pass.try_acquire(step));
+                spin(device, stream, milliseconds{10});
+                if (i == 0 && step.position == 2) { held = std::move(lease); }
+            }
+            must(pass.try_end());
+            must(device.synchronize(stream));
+            if (i > 0) { continue; }
+            must(device.begin_capture(captured));
+            auto recorded = must(weights.try_begin(captured));
+            held.reset();
+            must(recorded.try_end());
+            must(device.destroy_graph(must(device.end_capture(captured))));
+        }
+        CHECK(weights.schedule()[0].compute >= milliseconds{50});
+    }
+    for (const Stream each : {stream, captured}) { must(device.destroy_stream(each)); }
+}
+
 TEST_CASE("a pass that leaves steps out, and waits that are nobody's, do not count") {
     using std::chrono::milliseconds;
     CheckedDevice device;

@@ -211,7 +211,11 @@ public:
         LeaseRecord& lease = *record(id);
         bool recorded = true;
         std::optional<Stream> measured;
-        if (step_clock_.is_open() && !captured_ && lease.position.is_whole && !lease.readers.empty()) {
+        if (!step_clock_.is_open() || !lease.position.is_whole || lease.readers.empty()) {
+            // Nothing of it is measured.
+        } else if (captured_) {
+            step_clock_.drop(lease.position.step);
+        } else {
             measured = executor_.stream_of(lease.readers.front());
             if (auto stopped = step_clock_.stop(*device_, lease.position.step, *measured); !stopped) {
                 fail(stopped.error());
@@ -847,7 +851,7 @@ private:
         const bool is_measured = reader && is_measuring() && position.is_whole;
         if (is_measured) {
             if (auto reached = step_clock_.reach(*device_, position.step, *stream); !reached) { fail(reached.error()); }
-        } else if (reader && is_measuring()) {
+        } else if (reader) {
             step_clock_.interrupt();
         }
         if (auto there = decider_.ensure(storages, position); !there) { return there.error(); }
@@ -892,7 +896,7 @@ private:
         if (needs_record(lease.storages)) {
             if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
         }
-        if (is_measuring()) { step_clock_.interrupt(); }
+        step_clock_.interrupt();
         return wait_for(lease, *reader);
     }
     [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader) {

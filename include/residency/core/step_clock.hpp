@@ -43,7 +43,7 @@ public:
             close(device);
             return created;
         }
-        passes_ = attempts_ = 0;
+        passes_ = attempts_ = open_ = 0;
         gap_.reset();
         return {};
     }
@@ -72,7 +72,9 @@ public:
         return done;
     }
     /// What a pass waits for between steps does not count.
-    void interrupt() noexcept { gap_.reset(); }
+    void interrupt() noexcept {
+        if (is_running()) { gap_.reset(); }
+    }
     /// Before anything is enqueued for a step.
     [[nodiscard]] Status reach(D& device, std::uint32_t step, typename D::Stream stream) {
         Mark& mark = marks_[step];
@@ -90,6 +92,8 @@ public:
         open_ += mark.is_started ? 1U : 0U;
         return done;
     }
+    /// The end of its lease, where no event can be recorded.
+    void drop(std::uint32_t step) noexcept { open_ -= std::exchange(marks_[step].is_started, false) ? 1U : 0U; }
     /// The end of its lease. Nothing where the step was not started, as one whose lease was a ticket.
     [[nodiscard]] Status stop(D& device, std::uint32_t step, typename D::Stream stream) {
         Mark& mark = marks_[step];

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/gpu/pinned_weights.hpp"
+#include "benchmarks/gpu/record.hpp"
+#include "residency/device/cuda.hpp"
+#include "tests/gpu/harness.hpp"
+
+namespace bench {
+
+/// Bytes a second of bare copies just now.
+class BareCopies {
+public:
+    BareCopies(residency::CudaDevice& device, const PinnedWeights& weights, cudaStream_t stream)
+        : device_{device}, weights_{weights}, timer_{stream}, stream_{stream} {
+        at_ = BENCH_RESULT(device.allocate(piece));
+    }
+    BareCopies(const BareCopies&) = delete;
+    BareCopies& operator=(const BareCopies&) = delete;
+    ~BareCopies() { BENCH_RESULT(device_.deallocate(at_)); }
+
+    [[nodiscard]] double rate() {
+        constexpr std::uint64_t count = 16;
+        const double seconds = timer_.median_seconds(3, [&] {
+            for (std::uint64_t i = 0; i < count; ++i) {
+                const std::uint64_t from = next_++ % (weights_.bytes / piece) * piece;
+                BENCH_CUDA(cudaMemcpyAsync(at_, weights_.host + from, piece, cudaMemcpyHostToDevice, stream_));
+            }
+        });
+        return static_cast<double>(piece * count) / seconds;
+    }
+
+private:
+    static constexpr std::uint64_t piece = 128ULL << 20;
+
+    residency::CudaDevice& device_;
+    const PinnedWeights& weights_;
+    StreamTimer timer_;
+    cudaStream_t stream_;
+    void* at_ = nullptr;
+    std::uint64_t next_ = 0;
+};
+
+/// Ways of running a pass, measured in turns with bare copies: on a machine that others use too, what one ratio compares was measured
+/// within a second or so. Every other round goes backwards.
+class Turns {
+public:
+    /// `passes` of each way, in so many rounds.
+    Turns(BareCopies& bare, cudaStream_t stream, int passes, std::size_t rounds = 4)
+        : bare_{bare}, stream_{stream}, each_{std::max(1, passes / static_cast<int>(rounds))}, rounds_{rounds} {}
+
+    /// The host waits for the stream once a pass, or after all of them. `prepare`, before each round of it, is not measured, nor is the
+    /// pass after it.
+    std::size_t add(bool waits, std::function<void()> pass, std::function<void()> prepare = [] {}) {
+        ways_.push_back({waits, std::move(pass), std::move(prepare), {}, {}});
+        return ways_.size() - 1;
+    }
+    void run() {
+        rates_ = {bare_.rate()};
+        for (std::size_t round = 0; round < rounds_; ++round) {
+            for (std::size_t k = 0; k < ways_.size(); ++k) { run(ways_[round % 2 == 0 ? k : ways_.size() - 1 - k]); }
+            rates_.push_back(bare_.rate());
+        }
+    }
+    /// The median pass.
+    [[nodiscard]] double seconds(std::size_t way) const { return median(ways_[way].passes); }
+    [[nodiscard]] double rate() const { return median(rates_); }
+    /// Medians of the rounds' ratios: of two ways; of a way and what takes `seconds` where bare copies have `rate`.
+    [[nodiscard]] double ratio(std::size_t way, std::size_t other) const {
+        return over([&](std::size_t round) { return ways_[other].rounds[round]; }, way);
+    }
+    [[nodiscard]] double ratio(std::size_t way, double seconds, double rate) const {
+        return over([&](std::size_t round) { return seconds * rate / ((rates_[round] + rates_[round + 1]) / 2); }, way);
+    }
+
+private:
+    struct Way {
+        bool waits;
+        std::function<void()> pass, prepare;
+        std::vector<double> rounds, passes;  // seconds: the median pass of each round, and every pass
+    };
+
+    void run(Way& way) {
+        const auto wait = [&] { BENCH_CUDA(cudaStreamSynchronize(stream_)); };
+        way.prepare();
+        way.pass();
+        wait();
+        std::vector<double> passes;
+        if (way.waits) {
+            for (int i = 0; i < each_; ++i) {
+                passes.push_back(host_seconds([&] {
+                    way.pass();
+                    wait();
+                }));
+            }
+        } else {
+            const double all = host_seconds([&] {
+                for (int i = 0; i < each_; ++i) { way.pass(); }
+                wait();
+            });
+            passes.push_back(all / each_);
+        }
+        way.passes.insert(way.passes.end(), passes.begin(), passes.end());
+        way.rounds.push_back(median(std::move(passes)));
+    }
+    template <class Seconds>
+    [[nodiscard]] double over(const Seconds& seconds, std::size_t way) const {
+        std::vector<double> ratios;
+        for (std::size_t round = 0; round < rounds_; ++round) {
+            ratios.push_back(ways_[way].rounds[round] / seconds(round));
+        }
+        return median(ratios);
+    }
+
+    BareCopies& bare_;
+    cudaStream_t stream_;
+    int each_;
+    std::size_t rounds_;
+    std::vector<Way> ways_;
+    std::vector<double> rates_;  // before the first round, and after each
+};
+
+}  // namespace bench
