@@ -200,7 +200,7 @@ Weights make(CudaDevice& device, const Model& model, const Schedule& schedule, s
 }
 
 void measure(CudaDevice& device, const Model& model, std::uint64_t images, std::span<const int> percents,
-             const residency::plan::Link& link, Stream stream, bench::BareCopies& bare, bench::Records& records) {
+             residency::plan::Link link, Stream stream, bench::BareCopies& bare, bench::Records& records) {
     const std::string name = "diffusion." + std::to_string(images) + (images == 1 ? "_image." : "_images.");
     Denoiser denoiser{device, model, images, stream};
     auto resident = make(device, model, model.schedule, 2 * model.bytes, true, link);
@@ -219,6 +219,7 @@ void measure(CudaDevice& device, const Model& model, std::uint64_t images, std::
     }
     for (const int percent : percents) {
         const std::string cell = name + std::to_string(percent) + "%.";
+        link.bytes_per_second = bare.rate();
         auto weights = make(device, model, timed, model.bytes / 100 * static_cast<std::uint64_t>(percent), false, link);
         std::size_t wrong = 0;
         for (int i = 0; i < 2; ++i) {
