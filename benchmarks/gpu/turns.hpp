@@ -52,7 +52,7 @@ private:
 };
 
 /// Ways of running a pass, measured in turns with bare copies: on a machine that others use too, what one ratio compares was measured
-/// within a second or so. Every other round goes backwards.
+/// within seconds. Every other round goes backwards.
 class Turns {
 public:
     /// `passes` of each way, in so many rounds.
@@ -87,7 +87,7 @@ private:
     struct Way {
         bool waits;
         std::function<void()> pass, prepare;
-        std::vector<double> rounds, passes;  // seconds: the median pass of each round, and every pass
+        std::vector<double> rounds, passes;  // seconds of a pass: the mean of each round, and each
     };
 
     void run(Way& way) {
@@ -95,23 +95,24 @@ private:
         way.prepare();
         way.pass();
         wait();
-        std::vector<double> passes;
+        const auto pass = [&] {
+            way.pass();
+            if (way.waits) { wait(); }
+        };
+        double sum = 0;
         if (way.waits) {
             for (int i = 0; i < each_; ++i) {
-                passes.push_back(host_seconds([&] {
-                    way.pass();
-                    wait();
-                }));
+                way.passes.push_back(host_seconds(pass));
+                sum += way.passes.back();
             }
         } else {
-            const double all = host_seconds([&] {
-                for (int i = 0; i < each_; ++i) { way.pass(); }
+            sum = host_seconds([&] {
+                for (int i = 0; i < each_; ++i) { pass(); }
                 wait();
             });
-            passes.push_back(all / each_);
+            way.passes.push_back(sum / each_);
         }
-        way.passes.insert(way.passes.end(), passes.begin(), passes.end());
-        way.rounds.push_back(median(std::move(passes)));
+        way.rounds.push_back(sum / each_);
     }
     template <class Seconds>
     [[nodiscard]] double over(const Seconds& seconds, std::size_t way) const {

@@ -55,6 +55,7 @@ public:
         bool captured = false;      ///< calls are copy nodes: higher latency, a barrier each pass, a cut
         bool thorough = true;       ///< false: few options
         double target_seconds = 0;  ///< what nothing goes below: the search ends near it
+        double share = 1;           ///< of the work that a search may take
         const std::vector<Presence>* present =
             nullptr;  ///< by chunk of the image: what memory holds before the first pass
     };
@@ -164,8 +165,11 @@ public:
         tried_.clear();
         done_.clear();
         const std::uint64_t n = compute_.size();
-        most_work_ = work() + (config_.thorough ? (std::max<std::uint64_t>)(3000000, 6000 * n)
-                                                : (std::max<std::uint64_t>)(150000, 400 * n));
+        const auto share_of = [&](std::uint64_t most) {
+            return static_cast<std::uint64_t>(config_.share * static_cast<double>(most));
+        };
+        most_work_ = work() + share_of(config_.thorough ? (std::max<std::uint64_t>)(3000000, 6000 * n)
+                                                        : (std::max<std::uint64_t>)(150000, 400 * n));
         const double piece = (std::max)(1.0, std::sqrt(latency_ * rate_ * static_cast<double>(deficit_) / 2));
         // A coarse grid over rings and pieces.
         std::vector<Choice> seeds;
@@ -258,7 +262,7 @@ public:
             best_.found = false;
             tried_.clear();
             attempt(starts_from[k], found);
-            refine(!config_.thorough ? 100000 : k == 0 ? 2000000 : 500000);
+            refine(share_of(!config_.thorough ? 100000 : k == 0 ? 2000000 : 500000));
             if (!answer.found || best_.seconds < answer.seconds * (1 - 3e-4)) { answer = best_; }
         }
         // A ring of one block, where a step that reads it is shorter than the call that the second block would cost.
