@@ -260,7 +260,7 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
         }
     }
     if (used <= 1 || used >= 2.5) { return best_ring(problem, image, budget, floor, options, target_seconds, work); }
-    // Steps take longer than was measured on a GPU that is too warm for its highest clock, 6 to 13 % under full load. Where steps and
+    // Steps take longer than was measured on a GPU that is too warm for its highest clock, 3 to 7 % under full load. Where steps and
     // copies take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps
     // that are 8 % longer costs little.
     const auto with_steps = [&](double factor) {
