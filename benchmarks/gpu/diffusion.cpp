@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // Steps of a diffusion transformer at the shapes of FLUX.1 (19 double and 38 single blocks, 24 GB in bf16), its matrix products by
-// cuBLAS, the host waiting once a step: time against the exact bound and against everything resident, in turns with that and with bare copies.
-// Attention between the products is left out. Compute and copies are of one order: where compute covers the copies, the bound is
-// the resident time.
+// cuBLAS, the host waiting once a step: time against the exact bound and against everything resident, in turns with that and with
+// bare copies. Attention between the products is left out. Compute and copies are of one order: where compute covers the copies,
+// the bound is the resident time.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 

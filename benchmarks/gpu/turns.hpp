@@ -95,19 +95,18 @@ private:
         way.prepare();
         way.pass();
         wait();
-        const auto pass = [&] {
-            way.pass();
-            if (way.waits) { wait(); }
-        };
         double sum = 0;
         if (way.waits) {
             for (int i = 0; i < each_; ++i) {
-                way.passes.push_back(host_seconds(pass));
+                way.passes.push_back(host_seconds([&] {
+                    way.pass();
+                    wait();
+                }));
                 sum += way.passes.back();
             }
         } else {
             sum = host_seconds([&] {
-                for (int i = 0; i < each_; ++i) { pass(); }
+                for (int i = 0; i < each_; ++i) { way.pass(); }
                 wait();
             });
             way.passes.push_back(sum / each_);

@@ -28,7 +28,8 @@ try:
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM
 except ImportError as missing:
-    sys.exit(f"reference.py: {missing}: pip install torch transformers safetensors")
+    print(f"reference.py: {missing}: pip install torch transformers safetensors", file=sys.stderr)
+    sys.exit(77)
 
 # After these, the best token is ahead of the next one by more than bf16 can blur, for 24 tokens.
 PROMPTS = {

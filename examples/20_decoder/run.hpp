@@ -86,11 +86,14 @@ struct Results {
 /// What copies to a real device do just now, the median of three measurements. A simulated one does what it says.
 template <class Backend>
 std::optional<residency::plan::Link> link_now(Backend& backend) {
-    if constexpr (!Backend::learns) { return std::nullopt; }
-    std::vector<residency::plan::Link> links;
-    for (int i = 0; i < 3; ++i) { links.push_back(residency::measure_link(backend.device())); }
-    std::ranges::sort(links, {}, &residency::plan::Link::bytes_per_second);
-    return links[1];
+    if constexpr (Backend::learns) {
+        std::vector<residency::plan::Link> links;
+        for (int i = 0; i < 3; ++i) { links.push_back(residency::measure_link(backend.device())); }
+        std::ranges::sort(links, {}, &residency::plan::Link::bytes_per_second);
+        return links[1];
+    } else {
+        return std::nullopt;
+    }
 }
 
 /// The whole text within one budget. `record`: the last step is for the timeline.

@@ -211,11 +211,10 @@ public:
         LeaseRecord& lease = *record(id);
         bool recorded = true;
         std::optional<Stream> measured;
-        if (!step_clock_.is_open() || !lease.position.is_whole || lease.readers.empty()) {
-            // Nothing of it is measured.
-        } else if (captured_) {
+        const bool may_be_measured = step_clock_.is_open() && lease.position.is_whole && !lease.readers.empty();
+        if (may_be_measured && captured_) {
             step_clock_.drop(lease.position.step);
-        } else {
+        } else if (may_be_measured) {
             measured = executor_.stream_of(lease.readers.front());
             if (auto stopped = step_clock_.stop(*device_, lease.position.step, *measured); !stopped) {
                 fail(stopped.error());

@@ -86,9 +86,10 @@ public:
     }
     /// After its wait. Precondition: it was reached.
     [[nodiscard]] Status start(D& device, std::uint32_t step, typename D::Stream stream) {
+        drop(step);
         Mark& mark = marks_[step];
         auto done = device.record(mark.from, stream);
-        open_ -= std::exchange(mark.is_started, static_cast<bool>(done)) ? 1U : 0U;
+        mark.is_started = static_cast<bool>(done);
         open_ += mark.is_started ? 1U : 0U;
         return done;
     }
@@ -97,8 +98,8 @@ public:
     /// The end of its lease. Nothing where the step was not started, as one whose lease was a ticket.
     [[nodiscard]] Status stop(D& device, std::uint32_t step, typename D::Stream stream) {
         Mark& mark = marks_[step];
-        if (!std::exchange(mark.is_started, false)) { return {}; }
-        --open_;
+        if (!mark.is_started) { return {}; }
+        drop(step);
         auto done = device.record(mark.to, stream);
         mark.is_set = static_cast<bool>(done);
         return done;
