@@ -231,6 +231,44 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     return best;
 }
 
+// Steps take longer than was measured on a GPU that is too warm for its highest clock, 3 to 7 % under full load. Where steps and copies
+// take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps that
+// are 8 % longer costs little: the best with steps as measured and 5 % longer, together. Preconditions as of best_ring.
+inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                             const Options& options, double target_seconds) {
+    std::uint64_t work = 0;
+    const auto with_steps = [&](double factor) {
+        Problem slower = problem;
+        for (double& seconds : slower.compute_seconds) { seconds *= factor; }
+        return slower;
+    };
+    const Problem later = with_steps(1.05);
+    PlanData plan;
+    double least = 1e300;  // what a plan takes with steps as measured, and 5 % longer, together
+    const auto consider = [&](const Problem& planned, Effort effort, double share = 1) {
+        Options with = options;
+        with.effort = effort;
+        PlanData made = best_ring(planned, image, budget, floor, with, target_seconds, work, share);
+        settle(made, problem);
+        const double seconds = made.predicted_seconds + simulate(made, later.link, later.compute_seconds);
+        if (seconds < least) { plan = std::move(made); }
+        least = (std::min)(least, seconds);
+    };
+    if (options.effort == Effort::quick) {
+        consider(problem, Effort::quick);
+        const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later));
+        if (least > plan.predicted_seconds + 1.003 * unharmed) { consider(with_steps(1.08), Effort::quick, 0.5); }
+    } else {
+        consider(with_steps(1.08), Effort::full, 0.95);
+        const double before = least;
+        consider(problem, Effort::quick, 0.5);
+        if (plan.predicted_seconds > target_seconds * 1.015 || least < before * (1 - 5e-4)) {
+            consider(problem, Effort::full, 0.25);
+        }
+    }
+    return plan;
+}
+
 // The best cyclic plan over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image).
 inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
                             const Options& options, double target_seconds) {
@@ -259,41 +297,8 @@ inline PlanData cyclic_plan(const Problem& problem, const Image& image, std::uin
             }
         }
     }
-    if (used <= 1 || used >= 2.5) { return best_ring(problem, image, budget, floor, options, target_seconds, work); }
-    // Steps take longer than was measured on a GPU that is too warm for its highest clock, 3 to 7 % under full load. Where steps and
-    // copies take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps
-    // that are 8 % longer costs little.
-    const auto with_steps = [&](double factor) {
-        Problem slower = problem;
-        for (double& seconds : slower.compute_seconds) { seconds *= factor; }
-        return slower;
-    };
-    const Problem later = with_steps(1.05);
-    const auto later_seconds = [&](const PlanData& of) { return simulate(of, later.link, later.compute_seconds); };
-    PlanData plan;
-    double least = 1e300;  // what a plan takes with steps as measured, and 5 % longer, together
-    const auto consider = [&](const Problem& planned, Effort effort, double share = 1) {
-        Options with = options;
-        with.effort = effort;
-        PlanData made = best_ring(planned, image, budget, floor, with, target_seconds, work, share);
-        settle(made, problem);
-        const double seconds = made.predicted_seconds + later_seconds(made);
-        if (seconds < least) { plan = std::move(made); }
-        least = (std::min)(least, seconds);
-    };
-    if (options.effort == Effort::quick) {
-        consider(problem, Effort::quick);
-        const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later));
-        if (least > plan.predicted_seconds + 1.003 * unharmed) { consider(with_steps(1.08), Effort::quick, 0.5); }
-    } else {
-        consider(with_steps(1.08), Effort::full, 0.95);
-        const double before = least;
-        consider(problem, Effort::quick, 0.5);
-        if (plan.predicted_seconds > target_seconds * 1.015 || least < before * (1 - 5e-4)) {
-            consider(problem, Effort::full, 0.25);
-        }
-    }
-    return plan;
+    return used > 1 && used < 2.5 ? lasting_ring(problem, image, budget, floor, options, target_seconds)
+                                  : best_ring(problem, image, budget, floor, options, target_seconds, work);
 }
 
 // Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it,
