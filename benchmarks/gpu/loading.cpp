@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // From a file to the GPU: cached file → pinned memory, and streaming through transport::Staged from the page cache, from pageable
-// memory and from the disk, against a pinned model, the driver's own pageable copy and a plain direct reader.
+// memory and from the disk, against a pinned model, the driver's own pageable copy and a plain direct reader. And opening: models of
+// many tensors and of many files, to the catalog.
 // Arguments: GiB (default 8), folder for the file (default /tmp), GiB that are read from the disk (default 2).
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
@@ -22,8 +23,9 @@
 
 #include "benchmarks/direct_reader.hpp"
 #include "benchmarks/gpu/record.hpp"
+#include "benchmarks/models.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/format/safetensors.hpp"
+#include "residency/format/open.hpp"
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/transport/pinned.hpp"
@@ -133,17 +135,40 @@ double plain_load_rate(const std::string& path, std::uint64_t bytes, bool huge_p
     return static_cast<double>(bytes) / seconds / 1e9;
 }
 
+/// Opens the model at `path` five times, its files in the page cache.
+void measure_opening(bench::Records& records, const std::string& name, const std::string& path, std::size_t tensors) {
+    std::vector<double> times;
+    for (int round = 0; round < 5; ++round) {
+        times.push_back(bench::host_seconds([&] {
+            const Catalog catalog = BENCH_RESULT(BENCH_RESULT(residency::format::try_read_model(path)).try_catalog());
+            if (catalog.weights().size() != tensors) {
+                std::fprintf(stderr, "%s: not the model that was written\n", path.c_str());
+                std::exit(1);
+            }
+        }));
+    }
+    records.add("loading.open." + name, bench::median(times), "s", "<= 0.5");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     CudaDevice device = bench::open_gpu();
     bench::Records records{"gpu-loading", argc, argv};
+    const std::string folder = argc > 2 ? argv[2] : "/tmp";
+    {
+        const bench::Models models{folder};
+        measure_opening(records, "safetensors_100k_tensors", models.one_file(100'000), 100'000);
+        measure_opening(records, "safetensors_1000_files", models.sharded(1000, 20), 20'000);
+        measure_opening(records, "safetensors_1000_files_100k_tensors", models.sharded(1000, 100), 100'000);
+        measure_opening(records, "gguf_100k_tensors", models.gguf(100'000), 100'000);
+    }
     const std::uint64_t tensors = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 8) * 1024 / 96;
-    const std::string path = std::string{argc > 2 ? argv[2] : "/tmp"} + "/residency-loading.safetensors";
+    const std::string path = folder + "/residency-loading.safetensors";
     const std::uint64_t disk_tensors =
         std::min<std::uint64_t>(tensors, (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 2) * 1024 / 96 + 1);
     make_model(path, tensors);
-    const Catalog catalog = BENCH_RESULT(BENCH_RESULT(residency::format::try_read_safetensors(path)).try_catalog());
+    const Catalog catalog = BENCH_RESULT(BENCH_RESULT(residency::format::try_read_model(path)).try_catalog());
     const double model_bytes = static_cast<double>(catalog.total_bytes());
 
     // A virtual machine may get its memory only now: the first load is not counted.
