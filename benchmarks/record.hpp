@@ -25,10 +25,10 @@ decltype(auto) require(R&& result, const char* call) {
 }
 #define BENCH_RESULT(call) ::bench::require((call), #call)
 
-template <class T>
-[[nodiscard]] T median(std::vector<T> values) {
+/// Of two in the middle, their mean.
+[[nodiscard]] inline double median(std::vector<double> values) {
     std::ranges::sort(values);
-    return values[values.size() / 2];
+    return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
 }
 
 /// Seconds on the host.

@@ -227,7 +227,7 @@ void measure(CudaDevice& device, const Model& model, std::uint64_t images, std::
             for (std::size_t k = 0; k < found.size(); ++k) { wrong += found[k] != expected[k] ? 1U : 0U; }
         }
         records.add(cell + "wrong_weights_and_images", static_cast<double>(wrong), "of 2 steps", "<= 0");
-        bench::Turns turns{bare, stream, 24, 6};
+        bench::Turns turns{bare, stream, 24};
         const auto prepare = [&] { denoiser.reset(); };
         // The pass that is not measured: its copies ahead went during the other's steps.
         const auto ours = turns.add(true, [&] { denoiser.run(weights); }, prepare);

@@ -3,7 +3,7 @@
 // From a file to the GPU: cached file → pinned memory, and streaming through transport::Staged from the page cache, from pageable
 // memory and from the disk, against a pinned model, the driver's own pageable copy and a plain direct reader. And opening: models of
 // many tensors and of many files, to the catalog.
-// Arguments: GiB (default 8), folder for the file (default /tmp), GiB that are read from the disk (default 2).
+// Arguments: GiB (default 8), folder for the file (default /tmp), GiB that are read from the disk at a time (default 1).
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -166,7 +166,7 @@ int main(int argc, char** argv) {
     const std::uint64_t tensors = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 8) * 1024 / 96;
     const std::string path = folder + "/residency-loading.safetensors";
     const std::uint64_t disk_tensors =
-        std::min<std::uint64_t>(tensors, (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 2) * 1024 / 96 + 1);
+        std::min<std::uint64_t>(tensors, (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1) * 1024 / 96 + 1);
     make_model(path, tensors);
     const Catalog catalog = BENCH_RESULT(BENCH_RESULT(residency::format::try_read_model(path)).try_catalog());
     const double model_bytes = static_cast<double>(catalog.total_bytes());
@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
         std::vector<double> plain_rates;
         std::vector<double> ratios;
         double memory = 0;
-        for (int round = 0; round < 4; ++round) {
+        for (int round = 0; round < 8; ++round) {
             residency::host::LoadOptions options;
             options.tier = residency::host::Tier::pinned;
             options.threads = threads;
@@ -310,7 +310,7 @@ int main(int argc, char** argv) {
         std::vector<double> ratios;
         std::vector<double> ours;
         std::vector<double> theirs;
-        for (int round = 0; round < 8; ++round) {
+        for (int round = 0; round < 16; ++round) {
             if (round % 2 == 0) { theirs.push_back(plain()); }
             ours.push_back(staged());
             if (round % 2 != 0) { theirs.push_back(plain()); }

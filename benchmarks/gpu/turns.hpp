@@ -4,7 +4,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -52,12 +51,12 @@ private:
 };
 
 /// Ways of running a pass, measured in turns with bare copies: on a machine that others use too, what one ratio compares was measured
-/// within seconds. Every other round goes backwards.
+/// within seconds. Rounds come in pairs, there and back, and a ratio is of a pair: what goes first does not get its advantage.
 class Turns {
 public:
-    /// `passes` of each way, in so many rounds.
-    Turns(BareCopies& bare, cudaStream_t stream, int passes, std::size_t rounds = 4)
-        : bare_{bare}, stream_{stream}, each_{std::max(1, passes / static_cast<int>(rounds))}, rounds_{rounds} {}
+    /// At least `passes` of each way, over all rounds.
+    Turns(BareCopies& bare, cudaStream_t stream, int passes)
+        : bare_{bare}, stream_{stream}, each_{(passes + rounds - 1) / rounds} {}
 
     /// The host waits for the stream once a pass, or after all of them. `prepare`, before each round of it, is not measured, nor is the
     /// pass after it.
@@ -67,7 +66,7 @@ public:
     }
     void run() {
         rates_ = {bare_.rate()};
-        for (std::size_t round = 0; round < rounds_; ++round) {
+        for (int round = 0; round < rounds; ++round) {
             for (std::size_t k = 0; k < ways_.size(); ++k) { run(ways_[round % 2 == 0 ? k : ways_.size() - 1 - k]); }
             rates_.push_back(bare_.rate());
         }
@@ -75,7 +74,7 @@ public:
     /// The median pass.
     [[nodiscard]] double seconds(std::size_t way) const { return median(ways_[way].passes); }
     [[nodiscard]] double rate() const { return median(rates_); }
-    /// Medians of the rounds' ratios: of two ways; of a way and what takes `seconds` where bare copies have `rate`.
+    /// Medians of the pairs' ratios: of two ways; of a way and what takes `seconds` where bare copies have `rate`.
     [[nodiscard]] double ratio(std::size_t way, std::size_t other) const {
         return over([&](std::size_t round) { return ways_[other].rounds[round]; }, way);
     }
@@ -84,6 +83,8 @@ public:
     }
 
 private:
+    static constexpr int rounds = 6;
+
     struct Way {
         bool waits;
         std::function<void()> pass, prepare;
@@ -116,8 +117,9 @@ private:
     template <class Seconds>
     [[nodiscard]] double over(const Seconds& seconds, std::size_t way) const {
         std::vector<double> ratios;
-        for (std::size_t round = 0; round < rounds_; ++round) {
-            ratios.push_back(ways_[way].rounds[round] / seconds(round));
+        const std::vector<double>& ours = ways_[way].rounds;
+        for (std::size_t round = 0; round < ours.size(); round += 2) {
+            ratios.push_back((ours[round] + ours[round + 1]) / (seconds(round) + seconds(round + 1)));
         }
         return median(ratios);
     }
@@ -125,7 +127,6 @@ private:
     BareCopies& bare_;
     cudaStream_t stream_;
     int each_;
-    std::size_t rounds_;
     std::vector<Way> ways_;
     std::vector<double> rates_;  // before the first round, and after each
 };
