@@ -6,6 +6,10 @@
 #include <cstdint>
 
 // Matrix products on the host's processor, of any type with a to_float().
+
+// Without the checks of UndefinedBehaviorSanitizer, which would leave no vector instruction; those of AddressSanitizer stay.
+#define RESIDENCY_EXAMPLES_PLAIN __attribute__((no_sanitize("undefined")))
+
 namespace examples {
 
 [[nodiscard]] inline float to_float(float value) noexcept { return value; }
@@ -15,7 +19,7 @@ struct Sum {
     static constexpr std::uint32_t lanes = 8;
     float lane[lanes] = {};
     template <class T>
-    void add(const T* a, const T* b) {
+    RESIDENCY_EXAMPLES_PLAIN void add(const T* a, const T* b) {
         for (std::uint32_t i = 0; i < lanes; ++i) { lane[i] += to_float(a[i]) * to_float(b[i]); }
     }
     [[nodiscard]] float total() const {
@@ -25,8 +29,8 @@ struct Sum {
 
 /// A block of `rows` × `columns` results, so that what is loaded is used several times.
 template <std::uint32_t rows, std::uint32_t columns, class T, class Store>
-void multiply_block(const T* in, const T* weight, std::size_t row, std::size_t column, std::uint32_t from,
-                    Store& store) {
+RESIDENCY_EXAMPLES_PLAIN void multiply_block(const T* in, const T* weight, std::size_t row, std::size_t column,
+                                             std::uint32_t from, Store& store) {
     Sum sums[rows][columns];
     for (std::uint32_t k = 0; k < from; k += Sum::lanes) {
         for (std::uint32_t r = 0; r < rows; ++r) {
