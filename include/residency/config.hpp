@@ -27,9 +27,9 @@
 #endif
 #endif
 
-// RESIDENCY_SEPARATE: 1 where the simulated device, the planner and the readers of model files are compiled once a program: in one
-// file that includes "residency/separate.hpp" (and "residency/format/separate.hpp" for the readers); the others see declarations
-// alone, and compile sooner. Defaults to 0: all of it is inline.
+// RESIDENCY_SEPARATE: 1 where the simulated device, the planner, budgets, loading and the readers of model files are compiled once a
+// program: in one file that includes "residency/separate.hpp" (and "residency/format/separate.hpp" for the readers); the others see
+// declarations alone, and compile sooner. Defaults to 0: all of it is inline.
 #ifndef RESIDENCY_SEPARATE
 #define RESIDENCY_SEPARATE 0
 #endif

@@ -3,9 +3,16 @@
 #pragma once
 
 // What one file of a program includes that is compiled with RESIDENCY_SEPARATE=1, see config.hpp.
+#include "residency/budget/definitions/budget.hpp"
 #include "residency/device/simulation/simulated_calls.hpp"
+#include "residency/host/definitions/loading.hpp"
+#include "residency/host/definitions/memory_limits.hpp"
+#include "residency/host/definitions/region.hpp"
+#include "residency/host/definitions/weight_file.hpp"
 #include "residency/model/definitions/catalog.hpp"
 #include "residency/model/definitions/catalog_builder.hpp"
+#include "residency/model/definitions/container_reader.hpp"
+#include "residency/model/definitions/container_writer.hpp"
 #include "residency/model/definitions/schedule.hpp"
 #include "residency/model/definitions/use_order.hpp"
 #include "residency/plan/definitions/check.hpp"

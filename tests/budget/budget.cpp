@@ -13,6 +13,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "residency/model/quoted.hpp"
+
 using namespace residency;
 
 static_assert(std::regular<Budget>);

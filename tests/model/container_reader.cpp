@@ -17,6 +17,7 @@
 
 #include "residency/model/container_writer.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/stable_hash.hpp"
 
 using namespace residency;
 

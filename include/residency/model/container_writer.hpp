@@ -10,11 +10,10 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
+#include "residency/config.hpp"
 #include "residency/model/container.hpp"
-#include "residency/model/stable_hash.hpp"
 
 namespace residency::inline RESIDENCY_ABI {
 
@@ -95,45 +94,9 @@ public:
         : kind_{kind}, kind_version_{kind_version}, catalog_hash_{catalog_hash} {}
 
     /// Begins a section; the reference stays valid. Preconditions: a tag not used before; at most 64 sections.
-    SectionWriter& section(std::uint32_t tag) {
-        RESIDENCY_ASSERT(sections_.size() < detail::container_max_sections, "use at most 64 sections");
-        for ([[maybe_unused]] const SectionWriter& other : sections_) {
-            RESIDENCY_ASSERT(other.tag() != tag, "give each section a tag of its own");
-        }
-        return sections_.emplace_back(tag);
-    }
+    SectionWriter& section(std::uint32_t tag);
 
-    [[nodiscard]] std::vector<std::byte> finish() const {
-        std::uint64_t offset = detail::container_header_bytes + sections_.size() * detail::container_entry_bytes;
-        std::uint64_t total = offset + detail::container_checksum_bytes;
-        for (const SectionWriter& section : sections_) { total += detail::container_padded(section.bytes().size()); }
-
-        std::vector<std::byte> out;
-        out.reserve(static_cast<std::size_t>(total));
-        for (const std::uint8_t byte : detail::container_magic) { out.push_back(std::byte{byte}); }
-        detail::append_little_endian(out, detail::container_version);
-        detail::append_little_endian(out, static_cast<std::uint32_t>(kind_));
-        detail::append_little_endian(out, kind_version_);
-        detail::append_little_endian(out, static_cast<std::uint32_t>(sections_.size()));
-        detail::append_little_endian(out, total);
-        detail::append_little_endian(out, catalog_hash_);
-        for (const SectionWriter& section : sections_) {
-            detail::append_little_endian(out, section.tag());
-            detail::append_little_endian(out, std::uint32_t{0});
-            detail::append_little_endian(out, offset);
-            detail::append_little_endian(out, static_cast<std::uint64_t>(section.bytes().size()));
-            offset += detail::container_padded(section.bytes().size());
-        }
-        for (const SectionWriter& section : sections_) {
-            const auto bytes = section.bytes();
-            out.insert(out.end(), bytes.begin(), bytes.end());
-            out.resize(static_cast<std::size_t>(detail::container_padded(out.size())));
-        }
-        StableHash checksum;
-        checksum.bytes(out);
-        detail::append_little_endian(out, checksum.value());
-        return out;
-    }
+    [[nodiscard]] std::vector<std::byte> finish() const;
 
 private:
     ContainerKind kind_;
@@ -143,3 +106,7 @@ private:
 };
 
 }  // namespace residency::inline RESIDENCY_ABI
+
+#if !RESIDENCY_SEPARATE
+#include "residency/model/definitions/container_writer.hpp"
+#endif
