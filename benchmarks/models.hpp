@@ -91,4 +91,17 @@ private:
     std::filesystem::path folder_;
 };
 
+/// What the benchmarks of opening open.
+struct OpenedModel {
+    const char* name;
+    std::size_t tensors;
+    std::string (*make)(const Models&);  ///< returns the path
+};
+inline constexpr OpenedModel opened_models[] = {
+    {"safetensors_100k_tensors", 100'000, [](const Models& in) { return in.one_file(100'000); }},
+    {"safetensors_1000_files", 20'000, [](const Models& in) { return in.sharded(1000, 20); }},
+    {"safetensors_1000_files_100k_tensors", 100'000, [](const Models& in) { return in.sharded(1000, 100); }},
+    {"gguf_100k_tensors", 100'000, [](const Models& in) { return in.gguf(100'000); }},
+};
+
 }  // namespace bench

@@ -136,18 +136,18 @@ double plain_load_rate(const std::string& path, std::uint64_t bytes, bool huge_p
 }
 
 /// Opens the model at `path` five times, its files in the page cache.
-void measure_opening(bench::Records& records, const std::string& name, const std::string& path, std::size_t tensors) {
+void measure_opening(bench::Records& records, const bench::OpenedModel& opened, const std::string& path) {
     std::vector<double> times;
     for (int round = 0; round < 5; ++round) {
         times.push_back(bench::host_seconds([&] {
             const Catalog catalog = BENCH_RESULT(BENCH_RESULT(residency::format::try_read_model(path)).try_catalog());
-            if (catalog.weights().size() != tensors) {
+            if (catalog.weights().size() != opened.tensors) {
                 std::fprintf(stderr, "%s: not the model that was written\n", path.c_str());
                 std::exit(1);
             }
         }));
     }
-    records.add("loading.open." + name, bench::median(times), "s", "<= 0.5");
+    records.add(std::string{"loading.open."} + opened.name, bench::median(times), "s", "<= 0.5");
 }
 
 }  // namespace
@@ -158,10 +158,9 @@ int main(int argc, char** argv) {
     const std::string folder = argc > 2 ? argv[2] : "/tmp";
     {
         const bench::Models models{folder};
-        measure_opening(records, "safetensors_100k_tensors", models.one_file(100'000), 100'000);
-        measure_opening(records, "safetensors_1000_files", models.sharded(1000, 20), 20'000);
-        measure_opening(records, "safetensors_1000_files_100k_tensors", models.sharded(1000, 100), 100'000);
-        measure_opening(records, "gguf_100k_tensors", models.gguf(100'000), 100'000);
+        for (const bench::OpenedModel& opened : bench::opened_models) {
+            measure_opening(records, opened, opened.make(models));
+        }
     }
     const std::uint64_t tensors = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 8) * 1024 / 96;
     const std::string path = folder + "/residency-loading.safetensors";

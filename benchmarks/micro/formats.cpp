@@ -3,65 +3,41 @@
 // Opening models of many tensors and of many files, to the catalog. Target: 100,000 tensors, or 1,000 files, in under 0.5 s.
 #include <benchmark/benchmark.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <string>
 
 #include "benchmarks/models.hpp"
-#include "residency/format/gguf.hpp"
-#include "residency/format/safetensors.hpp"
+#include "residency/format/open.hpp"
 
 namespace {
 
-using residency::format::ModelFile;
-
-template <class Read>
-void open_model(benchmark::State& state, std::size_t tensors, const Read& read) {
+void open_model(benchmark::State& state, const bench::OpenedModel& opened) {
+    const bench::Models models;
+    const std::string path = opened.make(models);
     for (auto _ : state) {
-        const auto model = read();
+        const auto model = residency::format::try_read_model(path);
         if (!model) {
             state.SkipWithError(model.error().message().c_str());
             return;
         }
         const auto catalog = model->try_catalog();
-        if (!catalog || catalog->weights().size() != tensors) {
+        if (!catalog || catalog->weights().size() != opened.tensors) {
             state.SkipWithError("not the model that was written");
             return;
         }
     }
-    state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(tensors));
+    state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(opened.tensors));
 }
-
-void safetensors_100k_tensors(benchmark::State& state) {
-    const bench::Models models;
-    const auto path = models.one_file(100'000);
-    open_model(state, 100'000, [&] { return residency::format::try_read_safetensors(path); });
-}
-void safetensors_1000_files(benchmark::State& state) {
-    const bench::Models models;
-    const auto path = models.sharded(1000, 20);
-    open_model(state, 20'000, [&] { return residency::format::try_read_safetensors(path); });
-}
-void safetensors_1000_files_100k_tensors(benchmark::State& state) {
-    const bench::Models models;
-    const auto path = models.sharded(1000, 100);
-    open_model(state, 100'000, [&] { return residency::format::try_read_safetensors(path); });
-}
-void gguf_100k_tensors(benchmark::State& state) {
-    const bench::Models models;
-    const auto path = models.gguf(100'000);
-    open_model(state, 100'000, [&]() -> residency::Result<ModelFile> {
-        auto file = residency::format::try_read_gguf(path);
-        if (!file) { return file.error(); }
-        return std::move(file->model);
-    });
-}
-
-BENCHMARK(safetensors_100k_tensors)->Unit(benchmark::kMillisecond);
-BENCHMARK(safetensors_1000_files)->Unit(benchmark::kMillisecond);
-BENCHMARK(safetensors_1000_files_100k_tensors)->Unit(benchmark::kMillisecond);
-BENCHMARK(gguf_100k_tensors)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+    for (const bench::OpenedModel& opened : bench::opened_models) {
+        benchmark::RegisterBenchmark(opened.name, open_model, opened)->Unit(benchmark::kMillisecond);
+    }
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) { return 1; }
+    benchmark::RunSpecifiedBenchmarks();
+    benchmark::Shutdown();
+    return 0;
+}

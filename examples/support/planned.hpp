@@ -20,32 +20,12 @@
 #include <utility>
 #include <vector>
 
+#include "residency/core/instantiate.hpp"
 #include "residency/residency.hpp"
 
-namespace examples {
-
-template <class D>
-using PlannedEngine =
-    residency::core::Engine<residency::core::Planned<residency::pool::Virtual<D>, residency::transport::Pinned<D>>,
-                            residency::transport::Pinned<D>>;
-
-}  // namespace examples
-
-// PLANNED(extern, D) declares what residency::Planned<D> consists of; PLANNED(, D) is its code, for one file.
+// PLANNED(extern, D) declares residency::Planned<D>; PLANNED(, D) is its code, for one file.
 #define PLANNED(EXTERN, D)                                                                                             \
-    EXTERN template class residency::pool::Virtual<D>;                                                                 \
-    EXTERN template class residency::transport::Pinned<D>;                                                             \
-    EXTERN template class residency::core::Executor<D, residency::transport::Pinned<D>>;                               \
-    EXTERN template class residency::core::StepClock<D>;                                                               \
-    EXTERN template class residency::core::Planned<residency::pool::Virtual<D>, residency::transport::Pinned<D>>;      \
-    EXTERN template class residency::core::Engine<                                                                     \
-        residency::core::Planned<residency::pool::Virtual<D>, residency::transport::Pinned<D>>,                        \
-        residency::transport::Pinned<D>>;                                                                              \
-    EXTERN template class residency::Lease<examples::PlannedEngine<D>>;                                                \
-    EXTERN template class residency::Ticket<examples::PlannedEngine<D>>;                                               \
-    EXTERN template class residency::Pass<examples::PlannedEngine<D>>;                                                 \
-    EXTERN template class residency::CapturedPass<examples::PlannedEngine<D>>;                                         \
-    EXTERN template class residency::Residency<residency::evict::Planned, residency::prefetch::Planned,                \
-                                               residency::pool::Virtual<D>, residency::transport::Pinned<D>>;
+    RESIDENCY_INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>);                 \
+    RESIDENCY_INSTANTIATE_PLANNED(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>)
 
-PLANNED(extern, residency::SimulatedDevice)
+PLANNED(extern, residency::SimulatedDevice);

@@ -7,4 +7,4 @@
 #include "examples/support/planned.hpp"
 #include "residency/device/cuda.hpp"
 
-PLANNED(extern, residency::CudaDevice)
+PLANNED(extern, residency::CudaDevice);

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -57,6 +58,29 @@ TEST_CASE("the builder is empty after a build and can be used again") {
     CHECK(builder.status().has_value());
     builder.add("a", dtype::f32, {1});
     CHECK(builder.try_build().has_value());
+}
+
+TEST_CASE("room reserved, too much or too little, changes nothing") {
+    const auto build = [](std::size_t weights, std::size_t storages) {
+        CatalogBuilder builder;
+        builder.reserve(weights, storages);
+        const StorageId shared = builder.add_storage(16);
+        for (int i = 0; i < 4; ++i) {
+            builder.add_weight(std::to_string(i), dtype::f32, {1}, shared, static_cast<std::uint64_t>(4 * i));
+        }
+        builder.add("own", dtype::f32, {2, 2});
+        return builder.try_build();
+    };
+    const auto plain = build(0, 0);
+    REQUIRE(plain);
+    for (const std::size_t room : {1U, 2U, 5U, 1000U}) {
+        const auto catalog = build(room, room);
+        REQUIRE(catalog);
+        CHECK(catalog->hash() == plain->hash());
+        CHECK(catalog->weights().size() == 5);
+        CHECK(catalog->storages().size() == 2);
+        CHECK(catalog->find("own") == WeightId{4});
+    }
 }
 
 TEST_CASE("the first error is kept, and later calls do nothing") {

@@ -5,6 +5,7 @@
 // Compositions that many test files use, compiled once, in compositions/*.cpp; or in every file, with
 // RESIDENCY_TEST_COMPOSITIONS_HERE.
 
+#include "residency/core/instantiate.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/simulated.hpp"
 #include "residency/evict/lru.hpp"
@@ -25,88 +26,39 @@ using StreamOrdered = residency::pool::StreamOrdered<residency::SimulatedDevice>
 using Slab = residency::pool::Slab<residency::SimulatedDevice>;
 using Virtual = residency::pool::Virtual<residency::SimulatedDevice>;
 
-template <class Evictor, class Prefetcher, class Pool>
-using DeciderOf = typename residency::core::Composition<Evictor, Prefetcher, Pool, Pinned>::Decider;
-template <class Evictor, class Prefetcher, class Pool>
-using EngineOf = residency::core::Engine<DeciderOf<Evictor, Prefetcher, Pool>, Pinned>;
-
 using OnDemand = residency::Residency<residency::evict::Lru, residency::prefetch::None, StreamOrdered>;
-using OnDemandEngine = EngineOf<residency::evict::Lru, residency::prefetch::None, StreamOrdered>;
 using OnSlab = residency::Residency<residency::evict::Lru, residency::prefetch::None, Slab>;
-using OnSlabEngine = EngineOf<residency::evict::Lru, residency::prefetch::None, Slab>;
 using Ahead = residency::Residency<residency::evict::Scheduled, residency::prefetch::Lookahead<2>, Slab>;
-using AheadEngine = EngineOf<residency::evict::Scheduled, residency::prefetch::Lookahead<2>, Slab>;
 using Hinted = residency::Residency<residency::evict::Lru, residency::prefetch::Hinted, StreamOrdered>;
-using HintedEngine = EngineOf<residency::evict::Lru, residency::prefetch::Hinted, StreamOrdered>;
 using Planned = residency::Residency<residency::evict::Planned, residency::prefetch::Planned, Virtual>;
-using PlannedEngine = EngineOf<residency::evict::Planned, residency::prefetch::Planned, Virtual>;
 
 }  // namespace compositions
 
+// Each with `extern`, or the code, for one file.
+#define COMPOSITION_PARTS(EXTERN)                                                                                      \
+    EXTERN template class residency::pool::StreamOrdered<residency::SimulatedDevice>;                                  \
+    EXTERN template class residency::pool::Slab<residency::SimulatedDevice>;                                           \
+    RESIDENCY_INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<residency::SimulatedDevice>,                          \
+                                residency::transport::Pinned<residency::SimulatedDevice>)
+#define COMPOSITION_ON_DEMAND(EXTERN)                                                                                  \
+    RESIDENCY_INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::None,                             \
+                                 compositions::StreamOrdered, compositions::Pinned)
+#define COMPOSITION_ON_SLAB(EXTERN)                                                                                    \
+    RESIDENCY_INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::None, compositions::Slab,         \
+                                 compositions::Pinned)
+#define COMPOSITION_AHEAD(EXTERN)                                                                                      \
+    RESIDENCY_INSTANTIATE_ONLINE(EXTERN, residency::evict::Scheduled, residency::prefetch::Lookahead<2>,               \
+                                 compositions::Slab, compositions::Pinned)
+#define COMPOSITION_HINTED(EXTERN)                                                                                     \
+    RESIDENCY_INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::Hinted,                           \
+                                 compositions::StreamOrdered, compositions::Pinned)
+#define COMPOSITION_PLANNED(EXTERN) RESIDENCY_INSTANTIATE_PLANNED(EXTERN, compositions::Virtual, compositions::Pinned)
+
 #ifndef RESIDENCY_TEST_COMPOSITIONS_HERE
-
-extern template class residency::pool::StreamOrdered<residency::SimulatedDevice>;
-extern template class residency::pool::Slab<residency::SimulatedDevice>;
-extern template class residency::pool::Virtual<residency::SimulatedDevice>;
-extern template class residency::transport::Pinned<residency::SimulatedDevice>;
-extern template class residency::core::Executor<residency::SimulatedDevice, compositions::Pinned>;
-extern template class residency::core::StepClock<residency::SimulatedDevice>;
-
-extern template class residency::core::Online<residency::evict::Lru, residency::prefetch::None,
-                                              compositions::StreamOrdered, compositions::Pinned>;
-extern template class residency::core::Engine<
-    residency::core::Online<residency::evict::Lru, residency::prefetch::None, compositions::StreamOrdered,
-                            compositions::Pinned>,
-    compositions::Pinned>;
-extern template class residency::Lease<compositions::OnDemandEngine>;
-extern template class residency::Ticket<compositions::OnDemandEngine>;
-extern template class residency::Pass<compositions::OnDemandEngine>;
-extern template class residency::Residency<residency::evict::Lru, residency::prefetch::None,
-                                           compositions::StreamOrdered, compositions::Pinned>;
-
-extern template class residency::core::Online<residency::evict::Lru, residency::prefetch::None, compositions::Slab,
-                                              compositions::Pinned>;
-extern template class residency::core::Engine<
-    residency::core::Online<residency::evict::Lru, residency::prefetch::None, compositions::Slab, compositions::Pinned>,
-    compositions::Pinned>;
-extern template class residency::Lease<compositions::OnSlabEngine>;
-extern template class residency::Ticket<compositions::OnSlabEngine>;
-extern template class residency::Pass<compositions::OnSlabEngine>;
-extern template class residency::Residency<residency::evict::Lru, residency::prefetch::None, compositions::Slab,
-                                           compositions::Pinned>;
-
-extern template class residency::core::Online<residency::evict::Scheduled, residency::prefetch::Lookahead<2>,
-                                              compositions::Slab, compositions::Pinned>;
-extern template class residency::core::Engine<
-    residency::core::Online<residency::evict::Scheduled, residency::prefetch::Lookahead<2>, compositions::Slab,
-                            compositions::Pinned>,
-    compositions::Pinned>;
-extern template class residency::Lease<compositions::AheadEngine>;
-extern template class residency::Ticket<compositions::AheadEngine>;
-extern template class residency::Pass<compositions::AheadEngine>;
-extern template class residency::Residency<residency::evict::Scheduled, residency::prefetch::Lookahead<2>,
-                                           compositions::Slab, compositions::Pinned>;
-
-extern template class residency::core::Online<residency::evict::Lru, residency::prefetch::Hinted,
-                                              compositions::StreamOrdered, compositions::Pinned>;
-extern template class residency::core::Engine<
-    residency::core::Online<residency::evict::Lru, residency::prefetch::Hinted, compositions::StreamOrdered,
-                            compositions::Pinned>,
-    compositions::Pinned>;
-extern template class residency::Lease<compositions::HintedEngine>;
-extern template class residency::Ticket<compositions::HintedEngine>;
-extern template class residency::Pass<compositions::HintedEngine>;
-extern template class residency::Residency<residency::evict::Lru, residency::prefetch::Hinted,
-                                           compositions::StreamOrdered, compositions::Pinned>;
-
-extern template class residency::core::Planned<compositions::Virtual, compositions::Pinned>;
-extern template class residency::core::Engine<residency::core::Planned<compositions::Virtual, compositions::Pinned>,
-                                              compositions::Pinned>;
-extern template class residency::Lease<compositions::PlannedEngine>;
-extern template class residency::Ticket<compositions::PlannedEngine>;
-extern template class residency::Pass<compositions::PlannedEngine>;
-extern template class residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
-                                           compositions::Virtual, compositions::Pinned>;
-extern template class residency::CapturedPass<compositions::PlannedEngine>;
-
+COMPOSITION_PARTS(extern);
+COMPOSITION_ON_DEMAND(extern);
+COMPOSITION_ON_SLAB(extern);
+COMPOSITION_AHEAD(extern);
+COMPOSITION_HINTED(extern);
+COMPOSITION_PLANNED(extern);
 #endif

@@ -67,6 +67,7 @@ struct ModelFile {
         sources.reserve(files.size());
         for (const SourceFile& file : files) { sources.push_back(std::make_shared<const SourceFile>(file)); }
         CatalogBuilder builder;
+        builder.reserve(weights.size(), storages.size());
         for (const StorageEntry& storage : storages) {
             StorageOptions options;
             options.is_mutable = storage.is_mutable;

@@ -28,6 +28,13 @@
 
 namespace residency::inline RESIDENCY_ABI {
 
+RESIDENCY_DETAIL_INLINE void CatalogBuilder::reserve(std::size_t weights, std::size_t storages) {
+    weights_.reserve(weights);
+    by_name_.reserve(weights);
+    storages_.reserve(storages);
+    users_.reserve(storages);
+}
+
 RESIDENCY_DETAIL_INLINE StorageId CatalogBuilder::add_storage(std::uint64_t bytes, StorageOptions options) {
     if (!status_) { return no_storage; }
     if (options.alignment_bytes == 0 || (options.alignment_bytes & (options.alignment_bytes - 1)) != 0 ||
