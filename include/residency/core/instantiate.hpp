@@ -10,6 +10,8 @@
 //     RESIDENCY_INSTANTIATE_PARTS(extern, residency::pool::Virtual<D>, residency::transport::Pinned<D>);
 //     RESIDENCY_INSTANTIATE_PLANNED(extern, residency::pool::Virtual<D>, residency::transport::Pinned<D>);
 
+// NOLINTBEGIN(bugprone-macro-parentheses): of types, and of `extern`
+
 // A pool and a transport, as they are written in full (not aliases): once for each device.
 #define RESIDENCY_INSTANTIATE_PARTS(EXTERN, POOL, TRANSPORT)                                                           \
     EXTERN template class POOL;                                                                                        \
@@ -39,3 +41,5 @@
     EXTERN template class ::residency::Lease<::residency::core::Engine<__VA_ARGS__, TRANSPORT>>;                       \
     EXTERN template class ::residency::Ticket<::residency::core::Engine<__VA_ARGS__, TRANSPORT>>;                      \
     EXTERN template class ::residency::Pass<::residency::core::Engine<__VA_ARGS__, TRANSPORT>>
+
+// NOLINTEND(bugprone-macro-parentheses)
