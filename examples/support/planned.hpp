@@ -20,12 +20,12 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/instantiate.hpp"
+#include "examples/support/instantiate.hpp"
 #include "residency/residency.hpp"
 
 // PLANNED(extern, D) declares residency::Planned<D>; PLANNED(, D) is its code, for one file.
 #define PLANNED(EXTERN, D)                                                                                             \
-    RESIDENCY_INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>);                 \
-    RESIDENCY_INSTANTIATE_PLANNED(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>)
+    INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>);                           \
+    INSTANTIATE_PLANNED(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>)
 
 PLANNED(extern, residency::SimulatedDevice);

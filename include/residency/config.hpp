@@ -7,7 +7,7 @@
 
 #include "residency/version.hpp"
 
-// Every macro of the library is defined here, in version.hpp or in core/instantiate.hpp.
+// Every macro of the library is defined here or in version.hpp.
 
 // RESIDENCY_ASSERTIONS: 1 checks preconditions and aborts with a message. Defaults to the opposite of NDEBUG.
 #ifndef RESIDENCY_ASSERTIONS

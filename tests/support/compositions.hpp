@@ -5,7 +5,7 @@
 // Compositions that many test files use, compiled once, in compositions/*.cpp; or in every file, with
 // RESIDENCY_TEST_COMPOSITIONS_HERE.
 
-#include "residency/core/instantiate.hpp"
+#include "examples/support/instantiate.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/simulated.hpp"
 #include "residency/evict/lru.hpp"
@@ -38,21 +38,21 @@ using Planned = residency::Residency<residency::evict::Planned, residency::prefe
 #define COMPOSITION_PARTS(EXTERN)                                                                                      \
     EXTERN template class residency::pool::StreamOrdered<residency::SimulatedDevice>;                                  \
     EXTERN template class residency::pool::Slab<residency::SimulatedDevice>;                                           \
-    RESIDENCY_INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<residency::SimulatedDevice>,                          \
-                                residency::transport::Pinned<residency::SimulatedDevice>)
+    INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<residency::SimulatedDevice>,                                    \
+                      residency::transport::Pinned<residency::SimulatedDevice>)
 #define COMPOSITION_ON_DEMAND(EXTERN)                                                                                  \
-    RESIDENCY_INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::None,                             \
-                                 compositions::StreamOrdered, compositions::Pinned)
+    INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::None, compositions::StreamOrdered,          \
+                       compositions::Pinned)
 #define COMPOSITION_ON_SLAB(EXTERN)                                                                                    \
-    RESIDENCY_INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::None, compositions::Slab,         \
-                                 compositions::Pinned)
+    INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::None, compositions::Slab,                   \
+                       compositions::Pinned)
 #define COMPOSITION_AHEAD(EXTERN)                                                                                      \
-    RESIDENCY_INSTANTIATE_ONLINE(EXTERN, residency::evict::Scheduled, residency::prefetch::Lookahead<2>,               \
-                                 compositions::Slab, compositions::Pinned)
+    INSTANTIATE_ONLINE(EXTERN, residency::evict::Scheduled, residency::prefetch::Lookahead<2>, compositions::Slab,     \
+                       compositions::Pinned)
 #define COMPOSITION_HINTED(EXTERN)                                                                                     \
-    RESIDENCY_INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::Hinted,                           \
-                                 compositions::StreamOrdered, compositions::Pinned)
-#define COMPOSITION_PLANNED(EXTERN) RESIDENCY_INSTANTIATE_PLANNED(EXTERN, compositions::Virtual, compositions::Pinned)
+    INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::Hinted, compositions::StreamOrdered,        \
+                       compositions::Pinned)
+#define COMPOSITION_PLANNED(EXTERN) INSTANTIATE_PLANNED(EXTERN, compositions::Virtual, compositions::Pinned)
 
 #ifndef RESIDENCY_TEST_COMPOSITIONS_HERE
 COMPOSITION_PARTS(extern);

@@ -39,7 +39,7 @@ public:
     static constexpr std::uint64_t max_parts = std::uint64_t{1} << 20;  ///< of one split
     static constexpr std::uint64_t max_alignment_bytes = std::uint64_t{2} << 20;
 
-    /// Makes room for so many in all.
+    /// Makes room for so many weights and storages in all; there may be more, or fewer.
     void reserve(std::size_t weights, std::size_t storages);
 
     /// A storage of `bytes` bytes; 0 is allowed. Returns no_storage after an error.
