@@ -14,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/files.hpp"
 #include "tests/transport/staged_model.hpp"
 
 using namespace residency;
@@ -45,7 +46,12 @@ void exercise(std::mt19937& random, Simulated& device, const Model& model, Stage
             const std::size_t offset = random() % whole;
             const std::size_t bytes = 1 + random() % (whole - offset);
             if (used + bytes > place_bytes) { break; }
-            fetches.push_back({StorageId{id}, offset, bytes, place + used});
+            // Sometimes in two pieces, which are neighbours.
+            const std::size_t first = random() % 2 == 0 ? bytes : random() % bytes;
+            if (first != 0) { fetches.push_back({StorageId{id}, offset, first, place + used}); }
+            if (first != bytes) {
+                fetches.push_back({StorageId{id}, offset + first, bytes - first, place + used + first});
+            }
             expected.push_back(model.contents.substr(start + offset, bytes));
             used += bytes;
         }
@@ -88,6 +94,138 @@ TEST_CASE("staged: what went which way is counted, by the kind of source") {
         CHECK((statistics.file_bytes == statistics.staged_bytes) == (kind != 1 && kind != 3));
         staged.close();
     }
+}
+
+TEST_CASE("staged: neighbours in a file are one read, as far as a slot goes") {
+    constexpr std::uint64_t bytes = 1000;
+    constexpr std::uint32_t count = 64;
+    for (const auto access : {host::FileAccess::cached, host::FileAccess::direct}) {
+        for (const std::uint64_t gap : {0, 24, 64, 65, 4096, 4097}) {
+            Simulated device{};
+            std::mt19937 random{3};
+            std::string contents(count * (bytes + gap) + 123, ' ');
+            for (char& c : contents) { c = static_cast<char>(random()); }
+            const support::TemporaryFolder folder;
+            const auto file =
+                std::make_shared<const SourceFile>(SourceFile{folder.write("weights", contents), contents.size()});
+            CatalogBuilder builder;
+            for (std::uint64_t i = 0; i < count; ++i) {
+                builder.add("w" + std::to_string(i), dtype::u8, {bytes}, FileSource{file, 123 + i * (bytes + gap)});
+            }
+            const auto catalog = builder.try_build().value();
+            Staged::Config config;
+            config.slot_bytes = 16384;
+            config.ring_bytes = 65536;
+            config.file_access = access;
+            Staged staged{config};
+            REQUIRE(staged.open(device, catalog));
+            const auto stream = device.create_stream().value();
+            auto* const place = static_cast<std::byte*>(device.allocate(count * bytes).value());
+            auto* const back = static_cast<std::byte*>(device.allocate_host(count * bytes).value());
+            std::vector<transport::Fetch> forwards;
+            std::vector<transport::Fetch> halves;
+            for (std::uint32_t i = 0; i < count; ++i) {
+                forwards.push_back({StorageId{i}, 0, bytes, place + i * bytes});
+                halves.push_back({StorageId{i}, 0, 400, place + i * bytes});
+                halves.push_back({StorageId{i}, 400, bytes - 400, place + i * bytes + 400});
+            }
+            const std::vector<transport::Fetch> backwards{forwards.rbegin(), forwards.rend()};
+            const std::vector<transport::Fetch>* const orders[] = {&forwards, &backwards, &halves};
+            for (const auto* fetches : orders) {
+                const std::uint64_t before = staged.statistics().file_reads;
+                const std::uint64_t copies_before = device.statistics().copies;
+                REQUIRE(staged.enqueue(*fetches, stream));
+                const Copy home{back, place, count * bytes};
+                REQUIRE(device.copy({&home, 1}, stream));
+                REQUIRE(device.synchronize(stream));
+                REQUIRE(staged.status());
+                static_cast<void>(device.host_read(back, count * bytes).has_value());
+                for (std::uint64_t i = 0; i < count; ++i) {
+                    CHECK(std::memcmp(back + i * bytes, contents.data() + 123 + i * (bytes + gap), bytes) == 0);
+                }
+                const std::uint64_t reads = staged.statistics().file_reads - before;
+                const std::uint64_t copies = device.statistics().copies - copies_before - 1;
+                const bool joined = gap <= (access == host::FileAccess::direct ? 4096U : 64U) && fetches != &backwards;
+                // A part that ends a slot goes on in the next.
+                CHECK(reads >= (joined ? count * bytes / config.slot_bytes + 1 : count));
+                CHECK(reads <= (joined ? count * (bytes + gap) / config.slot_bytes + 2 : 2 * count));
+                if (gap == 0 && joined) { CHECK(copies == reads); }
+            }
+            REQUIRE(device.synchronize());
+            staged.close();
+            for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
+            REQUIRE(device.deallocate(place));
+            REQUIRE(device.deallocate_host(back));
+            REQUIRE(device.destroy_stream(stream));
+        }
+    }
+}
+
+TEST_CASE("staged: neighbours in memory are of one storage") {
+    Simulated device{};
+    CatalogBuilder builder;
+    for (const char letter : {'a', 'b'}) {
+        builder.add(std::string{letter}, dtype::u8, {1000},
+                    HostSource{HostBytes::own(std::vector<std::byte>(1000, std::byte(letter))), 0});
+    }
+    const auto catalog = builder.try_build().value();
+    Staged staged;
+    REQUIRE(staged.open(device, catalog));
+    const auto stream = device.create_stream().value();
+    auto* const place = static_cast<std::byte*>(device.allocate(1000).value());
+    auto* const back = static_cast<std::byte*>(device.allocate_host(1000).value());
+    const transport::Fetch fetches[] = {{StorageId{0}, 0, 500, place}, {StorageId{1}, 500, 500, place + 500}};
+    REQUIRE(staged.enqueue(fetches, stream));
+    const Copy home{back, place, 1000};
+    REQUIRE(device.copy({&home, 1}, stream));
+    REQUIRE(device.synchronize(stream));
+    static_cast<void>(device.host_read(back, 1000).has_value());
+    CHECK(back[499] == std::byte('a'));
+    CHECK(back[500] == std::byte('b'));
+    staged.close();
+    REQUIRE(device.deallocate(place));
+    REQUIRE(device.deallocate_host(back));
+    REQUIRE(device.destroy_stream(stream));
+}
+
+TEST_CASE("staged: what fails among neighbours fails all of their read, of which nothing is counted") {
+    Simulated device{};
+    const support::TemporaryFolder folder;
+    const auto file =
+        std::make_shared<const SourceFile>(SourceFile{folder.write("weights", std::string(4000, 'w')), 4000});
+    CatalogBuilder builder;
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        builder.add("w" + std::to_string(i), dtype::u8, {1000}, FileSource{file, i * 1000});
+    }
+    const auto catalog = builder.try_build().value();
+    Staged::Config config;
+    config.before_read = [](StorageId id, std::uint64_t, std::uint64_t) -> Status {
+        if (id == StorageId{2}) { return Error{ErrorKind::io, "this one not"}; }
+        return {};
+    };
+    Staged staged{config};
+    REQUIRE(staged.open(device, catalog));
+    const auto stream = device.create_stream().value();
+    auto* const place = static_cast<std::byte*>(device.allocate(4000).value());
+    auto* const back = static_cast<std::byte*>(device.allocate_host(4000).value());
+    std::vector<transport::Fetch> fetches;
+    for (std::uint32_t i = 0; i < 4; ++i) { fetches.push_back({StorageId{i}, 0, 1000, place + i * 1000}); }
+    REQUIRE(staged.enqueue(fetches, stream));
+    const Copy home{back, place, 4000};
+    REQUIRE(device.copy({&home, 1}, stream));
+    REQUIRE(device.synchronize(stream));
+    static_cast<void>(device.host_read(back, 4000).has_value());
+    CHECK(std::all_of(back, back + 4000, [](std::byte byte) { return byte == std::byte{0xff}; }));
+    REQUIRE_FALSE(staged.status());
+    CHECK(staged.status().error().kind() == ErrorKind::io);
+    const auto statistics = staged.statistics();
+    CHECK(statistics.file_reads == 0);
+    CHECK(statistics.file_bytes == 0);
+    CHECK(statistics.staged_bytes == 4000);
+    staged.close();
+    REQUIRE(device.deallocate(place));
+    REQUIRE(device.deallocate_host(back));
+    REQUIRE(device.destroy_stream(stream));
 }
 
 TEST_CASE("staged: the first pass streams while the model is still loading, and goes straight afterwards") {

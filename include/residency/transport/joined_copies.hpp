@@ -12,12 +12,12 @@
 
 namespace residency::inline RESIDENCY_ABI::transport {
 
-/// The copies of one call. Fetches that are neighbours on both sides, and in one allocation on each (D11), become one copy.
+/// The copies of one call, or of one slot of a ring. Fetches that are neighbours on both sides, and in one allocation on each (D11), become one copy.
 class JoinedCopies {
 public:
     void clear() noexcept { copies_.clear(); }
     void reserve(std::size_t copies) { copies_.reserve(copies); }
-    /// `from` lies in `memory`.
+    /// `from` lies in `memory`; null: in the one allocation that all come from.
     void add(const Fetch& fetch, const std::byte* from, const HostBytes* memory) {
         if (!copies_.empty() && !fetch.begins_allocation && memory == memory_) {
             Copy& last = copies_.back();

@@ -41,8 +41,8 @@ namespace residency::inline RESIDENCY_ABI::transport {
 /// enqueued, finds its bytes there. A deciding policy that knows its calls beforehand does that by itself.
 ///
 /// A thread's failure (a file that was changed or truncated, a read error, a load that was cancelled) cannot be told to the
-/// stream. Before the flag rises, the error is kept and the bytes that it concerns become all ones, which are not numbers in
-/// every floating type; so do all that are filled later. From then on status(), every enqueue, the beginning and the end of
+/// stream. Before the flag rises, the error is kept and the bytes of its read become all ones, which are not numbers in every
+/// floating type; so do all that are filled later. From then on status(), every enqueue, the beginning and the end of
 /// every pass return the error. A pass can end, on the host, before its bytes are read: who must not use results of such bytes
 /// asks Residency::try_transport_status() (or try_drain()) after the pass's stream has been synchronized, and before the
 /// results are used. Success then says that every byte that the pass read arrived as its source has it.
@@ -58,7 +58,7 @@ public:
         /// What is still loading the catalog: storages are waited for, and go straight once they are pinned.
         std::shared_ptr<host::Loading> loading;
         /// Called before bytes [offset, offset + bytes) of a storage are brought into the ring, by any thread, several at once.
-        /// An error is taken as that of the read. Must not throw.
+        /// An error is taken as that of the read, which may be one with that of neighbours. Must not throw.
         std::function<Status(StorageId, std::uint64_t offset, std::uint64_t bytes)> before_read;
         std::optional<host::MemoryLimits> limits;  ///< instead of those of this process
     };
@@ -68,6 +68,7 @@ public:
         std::uint64_t straight_bytes = 0;      ///< copied from where they were pinned
         std::uint64_t staged_bytes = 0;        ///< copied through the ring
         std::uint64_t file_bytes = 0;          ///< of those, read from files
+        std::uint64_t file_reads = 0;          ///< calls for that; near neighbours in a slot are one
         std::uint64_t slots_filled = 0;
         std::uint64_t ahead_bytes = 0;  ///< of those staged, handed to the threads before their copies were enqueued
         std::uint64_t withdrawn_bytes = 0;  ///< of those, never enqueued
@@ -119,7 +120,7 @@ private:
             }
             catalog_ = catalog;
             if (Status found = find_sources(); !found) { return found; }
-            stride_ = config_.slot_bytes + 2 * page;  // a direct read is widened to whole pages
+            stride_ = config_.slot_bytes + page;  // a direct read is widened to whole pages
             const std::uint64_t slots = std::max<std::uint64_t>(2, config_.ring_bytes / config_.slot_bytes);
             auto ring = device_.allocate_host(slots * stride_);
             if (!ring) { return ring.error().in("a ring of " + std::to_string(slots) + " slots"); }
@@ -182,6 +183,7 @@ private:
                     straight_bytes_.load(std::memory_order_relaxed),
                     staged_bytes_.load(std::memory_order_relaxed),
                     file_bytes_.load(std::memory_order_relaxed),
+                    file_reads_.load(std::memory_order_relaxed),
                     slots_filled_.load(std::memory_order_relaxed),
                     ahead_bytes_.load(std::memory_order_relaxed),
                     withdrawn_bytes_.load(std::memory_order_relaxed)};
@@ -189,6 +191,7 @@ private:
 
     private:
         static constexpr std::uint64_t page = host::WeightFile::direct_alignment_bytes;
+        static constexpr std::uint64_t padding = 64;  // between weights, at most, in the formats that align them
 
         struct Source {
             const std::byte* memory = nullptr;
@@ -197,14 +200,19 @@ private:
             std::uint32_t file = UINT32_MAX;
             std::uint64_t file_offset = 0;
         };
-        /// A part of a slot: filled with `window` bytes, of which those after `skip` are wanted.
-        struct Layout {
-            std::uint64_t at = 0, skip = 0, window = 0;
-        };
-        struct Segment {
+        /// A part of a storage.
+        struct Part {
             StorageId storage = no_storage;
-            std::uint64_t offset = 0, bytes = 0;  ///< in the storage
-            std::uint64_t at = 0, skip = 0, window = 0;
+            std::uint64_t offset = 0, bytes = 0;
+        };
+        /// Neighbouring parts that one read brings into a slot.
+        struct Segment {
+            const std::byte* memory = nullptr;  ///< of the storage, or a file
+            std::uint32_t file = UINT32_MAX;
+            std::uint64_t from = 0;               ///< in the storage, or in the file
+            std::uint64_t bytes = 0, window = 0;  ///< from there: needed, and read, which is whole pages if direct
+            std::uint64_t at = 0;                 ///< in the slot
+            std::size_t parts = 0;                ///< of the job's, in this order
         };
         /// A slot to be filled.
         struct Job {
@@ -212,6 +220,8 @@ private:
             std::uint32_t value = 0;                   ///< that the flag gets
             std::optional<typename D::Event> follows;  ///< the copy out of the slot before
             std::vector<Segment> segments;
+            std::vector<Part> parts;
+            std::uint64_t end = 0;      ///< of what is wanted, in the slot: slot_bytes after the first of it
             std::unique_ptr<Job> next;  ///< in the queue, or in the list of free ones
         };
         /// A slot that the workers fill, and the copies out of it that are still to be enqueued.
@@ -219,7 +229,7 @@ private:
             std::uint32_t slot = 0;
             std::uint32_t value = 0;
             std::uint64_t bytes = 0;
-            std::vector<Copy> copies;
+            JoinedCopies copies;
         };
         /// What one call enqueues: as far as it is prepared, in slots.
         struct Group {
@@ -300,19 +310,52 @@ private:
             return std::max<std::size_t>(1, slots_.size() / 8);
         }
 
-        /// Where the next bytes go in a slot of which `used` bytes are taken; `room`: how many, 0 where it is full.
-        [[nodiscard]] Layout place(const Source& source, std::uint64_t offset, std::uint64_t wanted, std::uint64_t used,
-                                   std::uint64_t& room) const noexcept {
-            const bool is_direct = source.file != UINT32_MAX && files_[source.file].is_direct();
-            const std::uint64_t alignment = is_direct ? page : 64;
-            Layout layout;
-            layout.at = (used + alignment - 1) / alignment * alignment;
-            layout.skip = is_direct ? (source.file_offset + offset) % page : 0;
-            // With its last page a direct read reaches at most two pages beyond slot_bytes.
-            const std::uint64_t end = config_.slot_bytes + (is_direct ? page : 0);
-            room = (std::min)(wanted, end - (std::min)(layout.at + layout.skip, end));
-            layout.window = is_direct ? (layout.skip + room + page - 1) / page * page : room;
-            return layout;
+        struct Placed {
+            std::uint64_t at = 0;  ///< in the slot
+            std::uint64_t bytes = 0;
+        };
+        /// Adds to a job what of a fetch still fits into its slot; 0 bytes where that is full. What follows the part before, with at
+        /// most a small gap between them, is read with it.
+        [[nodiscard]] Placed place(Job& job, const Fetch& fetch) const {
+            const Source& source = sources_[index(fetch.storage)];
+            const bool is_file = source.file != UINT32_MAX;
+            const bool is_direct = is_file && files_[source.file].is_direct();
+            const std::uint64_t from = source.file_offset + fetch.offset_bytes;
+            const std::uint64_t widest_gap = is_direct ? page : is_file ? padding : 0;  // read too, and not copied
+            const auto continues = [&](const Segment& last) {
+                const std::uint64_t end = last.from + last.bytes;
+                return last.memory == source.memory && last.file == source.file && from >= end &&
+                       from - end <= widest_gap;
+            };
+            Segment segment;
+            const bool is_new = job.segments.empty() || !continues(job.segments.back());
+            if (is_new) {
+                const std::uint64_t used =
+                    job.segments.empty() ? 0 : job.segments.back().at + job.segments.back().window;
+                segment.memory = source.memory;
+                segment.file = source.file;
+                segment.from = is_direct ? from / page * page : from;
+                segment.at = round_up(used, is_direct ? page : padding);
+                if (job.segments.empty()) { job.end = config_.slot_bytes + (from - segment.from); }
+            } else {
+                segment = job.segments.back();
+            }
+            const std::uint64_t at = segment.at + (from - segment.from);
+            const Placed placed{at, (std::min)(fetch.bytes, job.end - (std::min)(at, job.end))};
+            if (placed.bytes == 0) { return placed; }
+            segment.bytes = from - segment.from + placed.bytes;
+            segment.window = is_direct ? round_up(segment.bytes, page) : segment.bytes;
+            ++segment.parts;
+            if (is_new) {
+                job.segments.push_back(segment);
+            } else {
+                job.segments.back() = segment;
+            }
+            job.parts.push_back({fetch.storage, fetch.offset_bytes, placed.bytes});
+            return placed;
+        }
+        [[nodiscard]] static std::uint64_t round_up(std::uint64_t bytes, std::uint64_t alignment) noexcept {
+            return (bytes + alignment - 1) / alignment * alignment;
         }
 
         [[nodiscard]] std::unique_ptr<Group> make_group(std::span<const Fetch> fetches) {
@@ -382,20 +425,19 @@ private:
             prepared.slot = free_slots_[first_free_];
             Slot& slot = slots_[prepared.slot];
             std::unique_ptr<Job> job = take_job();
-            for (std::uint64_t used = 0; has_unprepared(group);) {
-                const Fetch& fetch = group.fetches[group.next_fetch];
-                const std::uint64_t offset = fetch.offset_bytes + group.done_bytes;
-                std::uint64_t room = 0;
-                const Layout layout =
-                    place(sources_[index(fetch.storage)], offset, fetch.bytes - group.done_bytes, used, room);
-                if (room == 0) { break; }
-                job->segments.push_back({fetch.storage, offset, room, layout.at, layout.skip, layout.window});
-                prepared.copies.push_back({static_cast<std::byte*>(fetch.to) + group.done_bytes,
-                                           slot_memory(prepared.slot) + layout.at + layout.skip, room});
-                prepared.bytes += room;
-                used = layout.at + layout.window;
-                group.done_bytes += room;
-                if (group.done_bytes == fetch.bytes) {
+            while (has_unprepared(group)) {
+                Fetch rest = group.fetches[group.next_fetch];
+                rest.offset_bytes += group.done_bytes;
+                rest.bytes -= group.done_bytes;
+                rest.to = static_cast<std::byte*>(rest.to) + group.done_bytes;
+                const Placed placed = place(*job, rest);
+                if (placed.bytes == 0) { break; }
+                const bool is_last = placed.bytes == rest.bytes;
+                rest.bytes = placed.bytes;
+                prepared.copies.add(rest, slot_memory(prepared.slot) + placed.at, nullptr);
+                prepared.bytes += placed.bytes;
+                group.done_bytes += placed.bytes;
+                if (is_last) {
                     group.done_bytes = 0;
                     ++group.next_fetch;
                 }
@@ -467,6 +509,7 @@ private:
         }
         void give_back(std::unique_ptr<Job> job) {
             job->segments.clear();
+            job->parts.clear();
             const std::lock_guard lock{mutex_};
             if (job->follows) { free_events_.push_back(*std::exchange(job->follows, std::nullopt)); }
             job->next = std::move(free_jobs_);
@@ -498,7 +541,7 @@ private:
                 keep_event();
                 return waits;
             }
-            Status copied = device_.copy(prepared.copies, stream);
+            Status copied = device_.copy(prepared.copies.copies(), stream);
             ++group.sent;
             // Recorded even if there is no copy: the next job of this slot has to follow the flag, so that it follows this one.
             if (Status recorded = device_.record(*event, stream); !recorded) {
@@ -559,41 +602,44 @@ private:
         }
         void fill(Job& job) {
             std::byte* const memory = ring_ + job.slot * stride_;
+            std::span<const Part> parts = job.parts;
             for (const Segment& segment : job.segments) {
                 std::byte* const to = memory + segment.at;
                 if constexpr (requires { device_.host_write(to, segment.window); }) {
                     static_cast<void>(device_.host_write(to, segment.window).has_value());
                 }
-                Status filled = failed_.load(std::memory_order_relaxed) ? status() : fill(segment, to);
+                Status filled =
+                    failed_.load(std::memory_order_relaxed) ? status() : fill(segment, parts.first(segment.parts), to);
                 if (!filled) {
                     std::memset(to, 0xff, static_cast<std::size_t>(segment.window));
                     fail(filled.error());
                 }
-                staged_bytes_.fetch_add(segment.bytes, std::memory_order_relaxed);
+                for (const Part& part : parts.first(segment.parts)) {
+                    staged_bytes_.fetch_add(part.bytes, std::memory_order_relaxed);
+                }
+                parts = parts.subspan(segment.parts);
             }
             slots_filled_.fetch_add(1, std::memory_order_relaxed);
         }
-        [[nodiscard]] Status fill(const Segment& segment, std::byte* to) {
-            const Source& source = sources_[index(segment.storage)];
-            if (config_.before_read) {
-                if (Status may = config_.before_read(segment.storage, segment.offset, segment.bytes); !may) {
-                    return may;
+        [[nodiscard]] Status fill(const Segment& segment, std::span<const Part> parts, std::byte* to) {
+            for (const Part& part : parts) {
+                if (config_.before_read) {
+                    if (Status may = config_.before_read(part.storage, part.offset, part.bytes); !may) { return may; }
                 }
-            }
-            if (source.memory != nullptr) {
-                if (config_.loading) {
-                    if (Status loaded = config_.loading->wait(segment.storage, segment.offset, segment.bytes);
-                        !loaded) {
+                if (segment.memory != nullptr && config_.loading) {
+                    if (Status loaded = config_.loading->wait(part.storage, part.offset, part.bytes); !loaded) {
                         return loaded;
                     }
                 }
-                std::memcpy(to, source.memory + segment.offset, static_cast<std::size_t>(segment.bytes));
+            }
+            if (segment.memory != nullptr) {
+                std::memcpy(to, segment.memory + segment.from, static_cast<std::size_t>(segment.bytes));
                 return {};
             }
-            file_bytes_.fetch_add(segment.bytes, std::memory_order_relaxed);
-            const std::uint64_t from = source.file_offset + segment.offset - segment.skip;
-            return files_[source.file].try_read(from, {to, static_cast<std::size_t>(segment.window)},
-                                                static_cast<std::size_t>(segment.skip + segment.bytes));
+            file_reads_.fetch_add(1, std::memory_order_relaxed);
+            for (const Part& part : parts) { file_bytes_.fetch_add(part.bytes, std::memory_order_relaxed); }
+            return files_[segment.file].try_read(segment.from, {to, static_cast<std::size_t>(segment.window)},
+                                                 static_cast<std::size_t>(segment.bytes));
         }
         void fail(const Error& error) {
             const std::lock_guard lock{mutex_};
@@ -640,7 +686,7 @@ private:
         std::atomic<bool> failed_ = false;
         std::atomic<std::uint64_t> straight_bytes_ = 0;
         std::atomic<std::uint64_t> staged_bytes_ = 0;
-        std::atomic<std::uint64_t> file_bytes_ = 0;
+        std::atomic<std::uint64_t> file_bytes_ = 0, file_reads_ = 0;
         std::atomic<std::uint64_t> slots_filled_ = 0;
         std::atomic<std::uint64_t> ahead_bytes_ = 0;
         std::atomic<std::uint64_t> withdrawn_bytes_ = 0;
