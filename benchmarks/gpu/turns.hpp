@@ -29,7 +29,7 @@ public:
     ~BareCopies() { BENCH_RESULT(device_.deallocate(at_)); }
 
     [[nodiscard]] double rate() {
-        constexpr std::uint64_t count = 16;
+        constexpr std::uint64_t count = 8;
         const double seconds = timer_.median_seconds(3, [&] {
             for (std::uint64_t i = 0; i < count; ++i) {
                 const std::uint64_t from = next_++ % (weights_.bytes / piece) * piece;
@@ -51,7 +51,7 @@ private:
 };
 
 /// Ways of running a pass, measured in turns with bare copies: on a machine that others use too, what one ratio compares was measured
-/// within seconds. Rounds come in pairs, there and back, and a ratio is of a pair: what goes first does not get its advantage.
+/// within a second or so. Rounds come in pairs, there and back, and a ratio is of a pair: what goes first does not get its advantage.
 class Turns {
 public:
     /// At least `passes` of each way, over all rounds.
@@ -83,7 +83,7 @@ public:
     }
 
 private:
-    static constexpr int rounds = 6;
+    static constexpr int rounds = 10;  // even
 
     struct Way {
         bool waits;
