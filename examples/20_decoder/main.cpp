@@ -39,7 +39,8 @@ using examples::text_of_bytes;
 struct Settings : examples::CommonSettings {
     std::string model, generate, tokens, logits, expect, write, json;
     std::vector<std::string> budgets{"50%"};
-    std::uint32_t layers = 0, prompt_length = 0, prompt_passes = 1, new_tokens = 16, kept_logits = UINT32_MAX;
+    std::uint32_t layers = 0, prompt_length = 0, prompt_passes = 1, new_tokens = 16, kept_logits = UINT32_MAX,
+                  link_every = 0;
     bool no_graph = false, verify = false, load_first = false;
 };
 
@@ -240,12 +241,13 @@ void check_reference(const Outcome& outcome, const Reference& reference, Checks&
         "the " + std::to_string(count) + " tokens equal those of the reference implementation");
 }
 
-/// Every figure, for other programs. Times are medians, in seconds. The link: planned with, and found afterwards.
+/// Every figure, for other programs. Times are medians, in seconds. The link's rates: planned with, then each that was measured.
 void write_json(const std::string& path, const Job& job, const Results& results) {
     const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>{time}.count(); };
     const auto timing = [&](const Timing& of) {
         return nlohmann::ordered_json{{"seconds", seconds(of.time)},
                                       {"passes", of.passes},
+                                      {"link_bytes", of.link_bytes},
                                       {"bound_seconds", seconds(of.bound)},
                                       {"latency_floor_seconds", seconds(of.latency_floor)},
                                       {"predicted_seconds", seconds(of.predicted)}};
@@ -299,6 +301,7 @@ int decode(const Settings& settings) {
     for (const std::string& budget : settings.budgets) { job.budgets.push_back(residency::Budget::parse(budget)); }
     job.new_tokens = settings.new_tokens;
     job.prompt_passes = settings.prompt_passes;
+    job.link_every = settings.link_every;
     job.graphs = !settings.no_graph;
     job.load_first = settings.load_first;
     job.timeline = settings.timeline;
@@ -415,6 +418,9 @@ int main(int argc, char** argv) {
     app.add_flag("--verify", settings.verify, "compare with everything resident; small models always are");
     app.add_option("--kept-logits", settings.kept_logits,
                    "compare the logits of so many passes only: reading them disturbs the times")
+        ->check(CLI::Range(1, 1'000'000));
+    app.add_option("--link-every", settings.link_every,
+                   "measure a GPU's link each time so many passes were measured, for ratios to what it does just then")
         ->check(CLI::Range(1, 1'000'000));
     app.add_flag("--load-first", settings.load_first, "load everything before the first token of all");
     app.add_option("--logits", settings.logits, "write the logits of every pass to this file, as float32");

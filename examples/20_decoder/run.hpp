@@ -15,6 +15,7 @@
 #include "checkpoint.hpp"
 #include "cold_start.hpp"
 #include "engine.hpp"
+#include "pass_times.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/measure_link.hpp"
 #include "residency/core/statistics.hpp"
@@ -32,6 +33,7 @@ struct Job {
     std::vector<residency::Budget> budgets;
     bool with_resident = true;               ///< run everything resident too, to compare with
     std::uint32_t kept_logits = UINT32_MAX;  ///< of so many passes, which takes time
+    std::uint32_t link_every = 0;            ///< passes, after which the link of a real device is measured; 0: never
     bool graphs = true;
     bool load_first = false;  ///< the first token of all comes while the weights load otherwise
     std::string timeline;     ///< the file to write
@@ -39,17 +41,17 @@ struct Job {
 
 /// Passes of one kind.
 struct Timing {
-    std::chrono::nanoseconds time{};           ///< the median
-    std::size_t passes = 0;                    ///< that it is the median of
-    std::chrono::nanoseconds bound{};          ///< that no plan of copies beats
+    std::chrono::nanoseconds time{};   ///< the median
+    std::size_t passes = 0;            ///< that it is the median of
+    double link_bytes = 0;             ///< that bare copies would have moved in that time, if the link was measured
+    std::chrono::nanoseconds bound{};  ///< that no plan of copies beats
     std::chrono::nanoseconds latency_floor{};  ///< that, with the latency of copies counted
     std::chrono::nanoseconds predicted{};      ///< by the plan
 
     Timing() = default;
     template <class Engine>
-    Timing(const Engine& engine, std::vector<std::chrono::nanoseconds> times) : passes{times.size()} {
-        std::sort(times.begin(), times.end());
-        if (!times.empty()) { time = times[times.size() / 2]; }
+    Timing(const Engine& engine, const PassTimes& times)
+        : time{times.median_time()}, passes{times.passes()}, link_bytes{times.median_link_bytes()} {
         bound = engine.statistics().bound.value_or(bound);
         latency_floor = std::chrono::nanoseconds{std::int64_t(engine.latency_floor_seconds() * 1e9)};
         predicted = std::chrono::nanoseconds{std::int64_t(engine.predicted_seconds() * 1e9)};
@@ -67,7 +69,7 @@ struct Outcome {
     std::uint32_t graph_steps = 0;
     std::vector<std::uint64_t> tokens;
     std::vector<std::vector<float>> logits;  ///< after each pass, of the last position
-    std::vector<double> link_rates;  ///< of a real device, in bytes a second: planned with, and found afterwards
+    std::vector<double> link_rates;          ///< of a real device, in bytes a second: planned with, then each measured
 };
 
 struct Results {
@@ -105,17 +107,26 @@ Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace
     Outcome outcome;
     outcome.asked = budget.text();
     outcome.budget = engine.sizes().total;
-    // Of all passes, unless some were not disturbed.
-    std::vector<std::chrono::nanoseconds> all, undisturbed;
-    bool was_read = false;  // the logits, after the pass before
-    const auto count = [&](const typename Engine<Backend>::Step& step) {
-        all.push_back(step.time);
-        if (!step.is_disturbed && !was_read) { undisturbed.push_back(step.time); }
+    if (link) { outcome.link_rates.push_back(link->bytes_per_second); }
+    PassTimes times{link ? link->bytes_per_second : 0};
+    bool was_read = false;         // the logits, after the pass before
+    std::uint32_t since_link = 0;  // passes; the first after the link was measured does not count
+    const auto measure_link = [&] {
+        since_link = 0;
+        if (job.link_every == 0) { return; }
+        if (const auto now = link_now(backend)) {
+            times.add_link(now->bytes_per_second);
+            outcome.link_rates.push_back(now->bytes_per_second);
+        }
+    };
+    const auto count = [&](const typename Engine<Backend>::Step& pass) {
+        times.add(pass.time, !pass.is_disturbed && !was_read && (job.link_every == 0 || since_link != 0));
+        if (since_link++ == job.link_every) { measure_link(); }
     };
     const auto timing = [&] {
-        Timing result{engine, undisturbed.empty() ? all : undisturbed};
-        all.clear();
-        undisturbed.clear();
+        measure_link();
+        Timing result{engine, times};
+        times = PassTimes{times.rate()};
         return result;
     };
     typename Engine<Backend>::Step step;
@@ -165,7 +176,6 @@ Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
     auto link = link_now(backend);
     const auto run = [&](const residency::Budget& budget, bool record) {
         Outcome outcome = generate_text(backend, model, work, job, budget, link, record);
-        if (link) { outcome.link_rates.push_back(link->bytes_per_second); }
         link = link_now(backend);
         if (link) { outcome.link_rates.push_back(link->bytes_per_second); }
         results.outcomes.push_back(std::move(outcome));
