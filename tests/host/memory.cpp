@@ -14,10 +14,11 @@
 
 #include <doctest/doctest.h>
 
-#include "../support/files.hpp"
 #include "residency/device/simulated.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "tests/support/files.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace residency;
 
@@ -42,15 +43,10 @@ TEST_CASE("memory: a load takes no more than 1.02 times the weights, in whatever
         MESSAGE("SKIPPED: /proc/self/clear_refs or status cannot be used here: the peak of the process is unknown");
         return;
     }
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    MESSAGE("SKIPPED: a sanitizer keeps memory of its own");
-    return;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-    MESSAGE("SKIPPED: a sanitizer keeps memory of its own");
-    return;
-#endif
-#endif
+    if (support::is_sanitized) {
+        MESSAGE("SKIPPED: a sanitizer keeps memory of its own");
+        return;
+    }
     std::mt19937 random{1};
     const support::TemporaryFolder folder;
     const std::uint64_t bytes = std::uint64_t{96} << 20;
