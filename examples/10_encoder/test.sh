@@ -59,6 +59,58 @@ expect 2 'vocab.txt: cannot be opened.*: give the folder of a BERT encoder' -- -
 edited "$model" vocab.txt "1s/^/$(printf '\\n%.0s' {1..30000})/"
 expect 2 'vocab.txt: it has a token [0-9]+, and config.json.s vocab_size is 30522: give the two' -- --model "$bad"
 if command -v python3 >/dev/null; then
+    # The same model as PyTorch saves it, converted; with tensors that are not stored row by row; damaged.
+    for turned in False True; do
+        edited "$model" config.json ''
+        rm "$bad/model.safetensors"
+        python3 - "$model/model.safetensors" "$bad/pytorch_model.bin" "$turned" <<'PYTHON' || failed=1
+import collections, io, json, pickle, struct, sys, types, zipfile
+torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+def rebuild(*arguments): pass
+rebuild.__module__, rebuild.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+utils._rebuild_tensor_v2 = rebuild
+torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
+sys.modules.update({"torch": torch, "torch._utils": utils})
+class Storage:
+    def __init__(self, key, elements): self.id = ("storage", torch.FloatStorage, key, "cpu", elements)
+class Tensor:
+    def __init__(self, *arguments): self.arguments = arguments
+    def __reduce__(self): return rebuild, self.arguments
+class Pickler(pickle.Pickler):
+    def persistent_id(self, thing): return thing.id if isinstance(thing, Storage) else None
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+all, text = collections.OrderedDict(), io.BytesIO()
+with zipfile.ZipFile(sys.argv[2], "w") as archive:
+    for key, (name, tensor) in enumerate(json.loads(data[8 : 8 + size]).items()):
+        begin, end = (8 + size + at for at in tensor["data_offsets"])
+        shape = tuple(tensor["shape"])
+        strides = (1, shape[0]) if sys.argv[3] == "True" and len(shape) == 2 else (*shape[1:], 1)
+        all[name] = Tensor(Storage(str(key), (end - begin) // 4), 0, shape, strides, False, collections.OrderedDict())
+        archive.writestr(f"archive/data/{key}", data[begin:end])
+    Pickler(text, protocol=2).dump(all)
+    archive.writestr("archive/data.pkl", text.getvalue())
+PYTHON
+        rm -rf "$folder/converted"
+        output=$(python3 "$source/as_safetensors.py" "$bad" "$folder/converted" 2>&1)
+        status=$?
+        if [[ $turned = False ]]; then
+            expect 0 '✓ the embeddings of 3 streamed passes equal' '✓ they equal those of the reference' \
+                -- --model "$folder/converted" --no-presets
+        elif [[ $status -ne 2 || $output != *'pytorch_model.bin: tensor '*' is not stored row by row: save it after contiguous()' ]]; then
+            printf 'FAILED: as_safetensors.py: exit %d, %s\n' "$status" "$output"
+            failed=1
+        fi
+    done
+    for damage in 'truncate -s 1000000' 'truncate -s 0' rm; do
+        $damage "$bad/pytorch_model.bin"
+        output=$(python3 "$source/as_safetensors.py" "$bad" "$folder/converted" 2>&1)
+        if [[ $? -ne 2 || $(wc -l <<<"$output") -ne 1 || $output != *"$bad/pytorch_model.bin: "* ]]; then
+            printf 'FAILED: as_safetensors.py after %s: %s\n' "$damage" "$output"
+            failed=1
+        fi
+    done
+
     edited "$model" config.json 's/"max_position_embeddings": 512/"max_position_embeddings": 8/'
     rm "$bad/model.safetensors"
     python3 - "$model/model.safetensors" "$bad/model.safetensors" <<'PYTHON' || failed=1
