@@ -10,10 +10,10 @@ tensors is carried out. Exits with 2 and one line where it cannot."""
 
 import collections
 import json
+import math
 import os
 import pathlib
 import pickle
-import shutil
 import struct
 import sys
 import zipfile
@@ -47,17 +47,21 @@ class Unpickler(pickle.Unpickler):
         if module == "torch" and name in TYPES:
             return TYPES[name]
         if f"{module}.{name}" not in known:
-            raise Refused(f"it needs {module}.{name}: {ALONE}")
+            raise Refused(f"it needs {f'{module}.{name}'!r}: {ALONE}")
         return known[f"{module}.{name}"]
 
     def persistent_load(self, identity):
-        kind, (name, size), key, _, elements = identity
-        return Storage(name, size, key, elements)
+        _, kind, key, _, elements = identity
+        if kind not in TYPES.values():
+            raise Refused(f"not a dictionary of tensors: {ALONE}")
+        return Storage(*kind, key, elements)
 
 
 def is_dense(shape, strides):
+    if 0 in shape:
+        return True
     expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides)):
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if extent != 1 and stride != expected:
             return False
         expected *= extent
@@ -81,12 +85,12 @@ def read(archive):
     for name, of in saved.items():
         if of.differences or not is_dense(of.shape, of.strides):
             raise Refused(f"tensor {name!r} is not stored row by row: save it after contiguous()")
-        elements = 1
-        for extent in of.shape:
-            elements *= extent
+        if not all(type(number) is int and number >= 0 for number in (of.offset, *of.shape)) or name == "__metadata__":
+            raise Refused(f"tensor {name!r} has no place or no shape: the file is damaged")
         record = records.get(f"{folder}data/{of.storage.key}")
-        begin, size = of.offset * of.storage.size, elements * of.storage.size
-        if record is None or min(of.offset, elements) < 0 or (size and begin + size > record.file_size):
+        begin, size = of.offset * of.storage.size, math.prod(of.shape) * of.storage.size
+        if record is None or record.file_size != of.storage.elements * of.storage.size or \
+                (size and begin + size > record.file_size):
             raise Refused(f"tensor {name!r} lies outside of its storage: the file is damaged")
         tensors[name] = (of.storage.type, of.shape, record, begin, size)
     return tensors
@@ -99,8 +103,7 @@ def write(path, archive, tensors):
         end += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
+    with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name, (_, _, record, begin, size) in tensors.items():
             with archive.open(record) as data:
@@ -111,24 +114,30 @@ def write(path, archive, tensors):
                         raise Refused(f"tensor {name!r} ends too early: the file is damaged")
                     file.write(piece)
                     size -= len(piece)
-    os.replace(part, path)
 
 
 def main():
     if len(sys.argv) != 3:
-        sys.exit(__doc__.strip())
+        print(__doc__.strip(), file=sys.stderr)
+        sys.exit(2)
     model, into = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    saved = model / "pytorch_model.bin"
+    saved, part = model / "pytorch_model.bin", into / "model.safetensors.part"
     try:
-        into.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(saved) as archive:
-            write(into / "model.safetensors", archive, read(archive))
-        for name in ("config.json", "vocab.txt"):
-            shutil.copyfile(model / name, into / name)
+            tensors = read(archive)
+            others = {name: (model / name).read_bytes() for name in ("config.json", "vocab.txt")}
+            into.mkdir(parents=True, exist_ok=True)
+            try:
+                write(part, archive, tensors)
+                for name, text in others.items():
+                    (into / name).write_bytes(text)
+                os.replace(part, into / "model.safetensors")
+            finally:
+                part.unlink(missing_ok=True)
     except zipfile.BadZipFile:
         problem = "damaged, or written before PyTorch 1.6: load it with PyTorch and save its state_dict() again"
     except OSError as error:
-        print(f"{error.filename or into}: {error.strerror}", file=sys.stderr)
+        print(f"{error.filename or into}: {error.strerror or error}", file=sys.stderr)
         sys.exit(2)
     except Refused as refusal:
         problem = str(refusal)
