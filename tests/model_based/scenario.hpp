@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/sanitized.hpp"
+
 namespace model_based {
 
 enum class Do : std::uint8_t {
@@ -239,10 +241,10 @@ inline std::string run_scenarios(const char* name, std::uint64_t first, std::uin
     return failure;
 }
 
-/// How many scenarios each composition runs: RESIDENCY_MODEL_CASES, or what suits every run of the tests.
+/// How many scenarios each composition runs: RESIDENCY_MODEL_CASES, or `usual`, of which a sanitizer runs fewer.
 inline std::uint64_t cases_each(std::uint64_t usual) {
     const char* const text = std::getenv("RESIDENCY_MODEL_CASES");
-    return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
+    return text != nullptr ? std::strtoull(text, nullptr, 10) : support::random_cases(usual);
 }
 /// The first scenario: RESIDENCY_MODEL_SEED, or 1.
 inline std::uint64_t first_seed() {

@@ -9,6 +9,7 @@
 
 #include "tests/core/live_budgets.hpp"
 #include "tests/planned/support.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace live_budgets;
 using Planned = planned::Weights;
@@ -48,7 +49,7 @@ TEST_CASE("a plan: leases over many passes and changes; they end in any order") 
 TEST_CASE(
     "an image that would have to be laid out anew under a lease: an error that names it, and the old budget stays") {
     int refused = 0, accepted = 0;
-    for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    for (std::uint64_t seed = 1; seed <= support::random_cases(150); ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
         CheckedDevice device;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/planned/support.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace planned;
 using residency::Budget;
@@ -525,7 +526,8 @@ std::uint64_t number(const char* name, std::uint64_t usual) {
 Tally run_programs(std::uint64_t count, bool with_failures) {
     Tally tally;
     const std::uint64_t first = number("RESIDENCY_MODEL_SEED", 1);
-    for (std::uint64_t seed = first; seed < first + number("RESIDENCY_MODEL_CASES", count); ++seed) {
+    for (std::uint64_t seed = first; seed < first + number("RESIDENCY_MODEL_CASES", support::random_cases(count));
+         ++seed) {
         const Program program = make_program(seed, with_failures);
         if (Run::of(program, tally).empty()) { continue; }
         const Program small = shrunk(program);

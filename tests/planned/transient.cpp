@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/planned/support.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace planned;
 
@@ -207,7 +208,7 @@ TEST_CASE("a plan of a budget that is left and comes back takes as long as befor
 
 TEST_CASE("what is kept over a change is what the kernels read: random models and budgets, one change after another") {
     std::uint64_t kept = 0, ring_kept = 0, changes = 0;
-    for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    for (std::uint64_t seed = 1; seed <= support::random_cases(120); ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
         CheckedDevice device;
@@ -247,8 +248,8 @@ TEST_CASE("what is kept over a change is what the kernels read: random models an
         must(device.destroy_stream(stream));
     }
     MESSAGE(changes << " changes, " << kept << " chunks kept, " << ring_kept << " copies begin with one that is kept");
-    CHECK(kept > 1000);
-    CHECK(ring_kept > 100);
+    CHECK(kept > support::random_cases(1000));
+    CHECK(ring_kept > support::random_cases(100));
 }
 
 TEST_CASE("a divergence costs the bytes that it asks for again, little besides, and at most one pass to get over") {

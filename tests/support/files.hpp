@@ -3,17 +3,19 @@
 #pragma once
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "temporary_folder.hpp"
 
 namespace support {
 
 inline std::string read_all(const std::string& path) {
-    std::ifstream in{path, std::ios::binary};
-    return {std::istreambuf_iterator<char>{in}, {}};
+    std::ostringstream all;
+    all << std::ifstream{path, std::ios::binary}.rdbuf();
+    return std::move(all).str();
 }
 inline void write_all(const std::string& path, std::string_view bytes) {
     std::ofstream{path, std::ios::binary}.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 namespace support {
 
 /// Whether a sanitizer keeps memory of its own, and takes its time.
@@ -16,5 +18,8 @@ constexpr bool is_sanitized = false;
 #else
 constexpr bool is_sanitized = false;
 #endif
+
+/// How many random cases a test has: all of them, or a quarter under a sanitizer, whose findings hardly depend on their number.
+constexpr std::uint64_t random_cases(std::uint64_t all) { return is_sanitized ? all / 4 : all; }
 
 }  // namespace support
