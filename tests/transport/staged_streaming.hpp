@@ -6,13 +6,13 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,6 +119,16 @@ template <class Weights>
 void fail_every_read(std::uint64_t budget, std::uint64_t bytes, std::uint64_t slot_bytes) {
     struct Seen {
         std::uint64_t equal = 0, ones = 0, other = 0;
+
+        void add(std::span<const std::byte> got, const std::byte* expected) {
+            if (std::memcmp(got.data(), expected, got.size()) == 0) {
+                equal += got.size();
+                return;
+            }
+            for (std::size_t i = 0; i < got.size(); ++i) {
+                ++(got[i] == expected[i] ? equal : got[i] == std::byte{0xff} ? ones : other);
+            }
+        }
     };
     bool was_reached = true;
     for (std::uint64_t nth = 1; was_reached; ++nth) {
@@ -155,17 +165,7 @@ void fail_every_read(std::uint64_t budget, std::uint64_t bytes, std::uint64_t sl
                     streaming::Device::Kernel kernel;
                     kernel.reads = {{got.data(), got.size()}};
                     kernel.body = [got, &seen, host = model.catalog.host_bytes(StorageId{index(id)})] {
-                        constexpr std::size_t page = 4096;
-                        for (std::size_t begin = 0; begin < got.size(); begin += page) {
-                            const std::size_t end = std::min(begin + page, got.size());
-                            if (std::memcmp(&got[begin], &host[begin], end - begin) == 0) {
-                                seen.equal += end - begin;
-                                continue;
-                            }
-                            for (std::size_t i = begin; i < end; ++i) {
-                                ++(got[i] == host[i] ? seen.equal : got[i] == std::byte{0xff} ? seen.ones : seen.other);
-                            }
-                        }
+                        seen.add(got, host);
                     };
                     must(device.launch(stream, std::move(kernel)));
                 }
