@@ -13,7 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "residency/format/safetensors.hpp"
+#include "residency/format/open.hpp"
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/model/file.hpp"
 #include "tokenizer.hpp"
@@ -128,8 +128,10 @@ Config Config::read(const std::string& path) {
 Checkpoint Checkpoint::read(const std::string& folder) {
     Checkpoint result;
     result.config = Config::read(folder + "/config.json");
-    const std::string path = folder + "/model.safetensors";
-    const auto model = residency::unwrap(format::try_read_safetensors(path));
+    const std::string saved = folder + "/pytorch_model.bin";
+    std::string path = folder + "/model.safetensors";
+    if (!std::filesystem::exists(path) && std::filesystem::exists(saved)) { path = saved; }
+    const auto model = residency::unwrap(format::try_read_model(path));
 
     std::unordered_map<std::string_view, const format::ModelFile::WeightEntry*> found;
     for (const auto& weight : model.weights) { found.emplace(weight.name, &weight); }
@@ -143,6 +145,10 @@ Checkpoint Checkpoint::read(const std::string& folder) {
             refuse(ErrorKind::mismatch, path,
                    "the tensor \"" + tensor.name + "\" is " + weight.dtype + format::detail::shape_text(weight.shape) +
                        ", and config.json asks for F32" + format::detail::shape_text(tensor.shape));
+        }
+        if (!weight.strides.empty()) {
+            refuse(ErrorKind::unsupported, path,
+                   "the tensor \"" + tensor.name + "\" is not stored row by row: save it after contiguous()");
         }
         if (tensor.placement == Placement::host) { on_host.push_back(tensor.name); }
         found.erase(at);

@@ -38,8 +38,8 @@ struct Checkpoint {
     Pair norm;
     std::vector<Layer> layers;
 
-    /// Reads config.json and model.safetensors. Throws residency::Exception; a tensor that is missing, superfluous, of another
-    /// shape or type is a MismatchError that names it.
+    /// Reads config.json and model.safetensors or, where that is not there, pytorch_model.bin. Throws residency::Exception; a
+    /// tensor that is missing, superfluous, of another shape or type is a MismatchError that names it.
     [[nodiscard]] static Checkpoint read(const std::string& folder);
 };
 

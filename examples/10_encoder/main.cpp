@@ -50,8 +50,8 @@ constexpr float reference_generated[] = {
 constexpr float tolerance = 2e-5F;
 
 constexpr std::string_view advice =
-    "give the folder of a BERT encoder as it was published (model.safetensors, config.json, vocab.txt), or leave "
-    "--model out";
+    "give the folder of a BERT encoder as it was published (model.safetensors or pytorch_model.bin, config.json, "
+    "vocab.txt), or leave --model out";
 
 struct Settings : examples::CommonSettings {
     std::string model, budget = "25%";
@@ -246,8 +246,9 @@ int main(int argc, char** argv) {
     bool no_presets = false;
 
     CLI::App app{"Sentence embeddings with all-MiniLM-L6-v2, its weights streamed inside a byte budget", "encoder"};
-    app.add_option("--model", settings.model,
-                   "folder with model.safetensors, config.json and vocab.txt; otherwise one is fetched");
+    app.add_option(
+        "--model", settings.model,
+        "folder with model.safetensors or pytorch_model.bin, config.json and vocab.txt; otherwise one is fetched");
     app.add_option("--budget", settings.budget,
                    "device bytes for weights: 12MiB, 25% (of what streams), 0 (the smallest)")
         ->capture_default_str();

@@ -40,6 +40,7 @@ shows "$fixtures/safetensors/sharded.safetensors.index.json" sharded-00003-of-00
 shows "$fixtures/gguf/metadata.gguf" '"format":"gguf"' '{"name":"matrix","dtype":"F32","shape":[2,3],"storage":0,"offset_bytes":0,"bytes":24}'
 shows "$fixtures/gguf/split-00002-of-00003.gguf" '"name":"layer.4.weight","dtype":"Q8_0"'
 shows "$fixtures/aoti/exported.pt2" '"format":"aotinductor"' '"name":"embed.weight","dtype":"float32","shape":[7,6]'
+shows "$fixtures/torch/state.bin" '"format":"torch"' '"name":"tied.weight","dtype":"float32","shape":[2,3]'
 "$program" "$fixtures/safetensors/tied.safetensors" | grep -q 'head.weight .*shares with embed.weight' || fail "the tie is not shown"
 
 # What it prints can be read again.

@@ -222,7 +222,7 @@ TEST_CASE("aoti: damaged archives are refused") {
 TEST_CASE("aoti: pickles of tensors") {
     using format::detail::TorchPickle;
     const std::string source = "memory";
-    const auto read = [&](const std::string& text) { return TorchPickle::try_read(text, source, 0); };
+    const auto read = [&](const std::string& text) { return TorchPickle::try_read_tensor(text, source, 0); };
     // What PyTorch 2.15 writes for a parameter of float8_e4m3fn, shape [2, 3].
     const std::string storage =
         "ctorch._utils\n_rebuild_tensor_v3\n((" + literal(

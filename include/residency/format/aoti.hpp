@@ -11,6 +11,7 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/zip.hpp"
 
 namespace residency::inline RESIDENCY_ABI::format {
 
@@ -55,6 +56,13 @@ enum class AotiLayout : std::uint8_t {
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_aoti(const std::string& path) { return unwrap(try_read_aoti(path)); }
 #endif
+
+namespace detail {
+
+/// The package with that directory.
+[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> read_aoti_package(const Input& input, const ZipDirectory& zip);
+
+}  // namespace detail
 
 }  // namespace residency::inline RESIDENCY_ABI::format
 

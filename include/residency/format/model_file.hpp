@@ -102,6 +102,15 @@ namespace detail {
     return std::nullopt;
 }
 
+/// An error at that byte of the source where two weights have one name.
+[[nodiscard]] inline Status refuse_duplicates(const ModelFile& model, const std::string& source,
+                                              std::uint64_t offset = 0) {
+    if (const auto twice = find_duplicate(model.weights)) {
+        return malformed(source, offset, "weight " + shown(model.weights[twice->second].name) + " is given twice");
+    }
+    return {};
+}
+
 /// The product of the extents, or none where that, or the product of those above zero, does not fit in 64 bits.
 [[nodiscard]] inline std::optional<std::uint64_t> count_elements(const Shape& shape) noexcept {
     std::uint64_t nonzero = 1;

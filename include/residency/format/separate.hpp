@@ -9,3 +9,4 @@
 #include "residency/format/definitions/open.hpp"
 #include "residency/format/definitions/safetensors.hpp"
 #include "residency/format/definitions/safetensors_writer.hpp"
+#include "residency/format/definitions/torch.hpp"

@@ -72,6 +72,13 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
     return {ErrorKind::malformed, std::move(message), Place{source, offset, std::move(found), std::move(expected)}};
 }
 
+/// The same for a file that is whole, but of a kind that is not read.
+[[nodiscard]] inline Error unsupported(const std::string& source, std::uint64_t offset, const std::string& what,
+                                       std::string found = {}, std::string expected = {}) {
+    const Error error = malformed(source, offset, what, std::move(found), std::move(expected));
+    return {ErrorKind::unsupported, error.message(), *error.detail<Place>()};
+}
+
 /// With the slash at its end; empty where there is none.
 [[nodiscard]] inline std::string folder_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');

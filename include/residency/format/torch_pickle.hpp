@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -28,17 +29,33 @@ struct PickledTensor {
     std::vector<std::uint64_t> shape, strides;
 };
 
-/// Reads the few operations of Python's pickle protocol 2 to 5 that torch.save uses for one tensor or parameter, as data:
-/// nothing is imported or called. Everything else is refused.
+struct NamedPickledTensor {
+    std::string name;  ///< UTF-8
+    PickledTensor tensor;
+};
+
+/// Reads the operations of Python's pickle protocol 2 to 5 that torch.save uses for tensors, parameters and dictionaries, as
+/// data: nothing is imported or called. `text` starts at byte `base` of `source`.
 class TorchPickle {
 public:
-    /// `text` starts at byte `base` of `source`.
-    [[nodiscard]] static Result<PickledTensor> try_read(std::string_view text, const std::string& source,
-                                                        std::uint64_t base) {
+    /// One tensor or parameter.
+    [[nodiscard]] static Result<PickledTensor> try_read_tensor(std::string_view text, const std::string& source,
+                                                               std::uint64_t base) {
         TorchPickle reader{text, source, base};
-        const auto top = reader.run();
+        constexpr std::size_t most_operations = 4096;
+        const auto top = reader.run(most_operations);
         if (!top) { return top.error(); }
         return reader.tensor(*top);
+    }
+    /// A dictionary of them by name, as state_dict() gives it, in its order. Unsupported where it holds anything else.
+    [[nodiscard]] static Result<std::vector<NamedPickledTensor>> try_read_tensors(std::string_view text,
+                                                                                  const std::string& source,
+                                                                                  std::uint64_t base) {
+        TorchPickle reader{text, source, base};
+        constexpr std::size_t most_operations = 10'000'000;  // some 40 a tensor
+        const auto top = reader.run(most_operations);
+        if (!top) { return top.error(); }
+        return reader.tensors(*top);
     }
 
 private:
@@ -57,7 +74,10 @@ private:
     struct Persistent {
         Id value = 0;
     };
-    using Value = std::variant<Other, Mark, std::int64_t, std::string, Global, Tuple, Call, Persistent>;
+    struct Dictionary {
+        std::vector<std::pair<Id, Id>> items;
+    };
+    using Value = std::variant<Other, Mark, std::int64_t, std::string, Global, Tuple, Call, Persistent, Dictionary>;
 
     TorchPickle(std::string_view text, const std::string& source, std::uint64_t base) noexcept
         : text_{text}, source_{source}, base_{base} {}
@@ -103,19 +123,41 @@ private:
         push(std::move(tuple));
         return true;
     }
-    [[nodiscard]] bool tuple_to_mark() {
+    /// Takes what lies above the last mark, and the mark.
+    [[nodiscard]] bool pop_to_mark(std::vector<Id>& items) {
         std::size_t start = stack_.size();
         while (start != 0 && !std::holds_alternative<Mark>(values_[stack_[start - 1]])) { --start; }
         if (start == 0) { return false; }
-        Tuple tuple{{stack_.begin() + static_cast<std::ptrdiff_t>(start), stack_.end()}};
+        items.assign(stack_.begin() + static_cast<std::ptrdiff_t>(start), stack_.end());
         stack_.resize(start - 1);
-        push(std::move(tuple));
+        return true;
+    }
+    /// Puts keys and values by turns into what lies on top; of what is no dictionary they are not needed.
+    [[nodiscard]] bool set_items(const std::vector<Id>& items) {
+        if (stack_.empty() || items.size() % 2 != 0) { return false; }
+        if (auto* dictionary = std::get_if<Dictionary>(&values_[stack_.back()])) {
+            for (std::size_t i = 0; i < items.size(); i += 2) {
+                dictionary->items.emplace_back(items[i], items[i + 1]);
+            }
+        }
+        return true;
+    }
+    [[nodiscard]] bool call() {
+        Id arguments = 0;
+        Id callable = 0;
+        if (!pop(arguments) || !pop(callable)) { return false; }
+        const auto* name = get<Global>(callable);
+        const auto* tuple = get<Tuple>(arguments);
+        if (name != nullptr && name->name == "collections OrderedDict" && tuple != nullptr && tuple->items.empty()) {
+            push(Dictionary{});
+        } else {
+            push(Call{callable, arguments});
+        }
         return true;
     }
 
     /// Runs to STOP; the value that is left.
-    [[nodiscard]] Result<Id> run() {
-        constexpr std::size_t most_operations = 4096;
+    [[nodiscard]] Result<Id> run(std::size_t most_operations) {
         for (std::size_t count = 0; count < most_operations; ++count) {
             std::string_view op;
             if (!take(1, op)) { return broken("the pickle ends too early"); }
@@ -125,11 +167,11 @@ private:
                 return top;
             }
             if (!step(static_cast<unsigned char>(op[0]))) {
-                return broken("not the pickle of a tensor: operation " +
+                return broken("not the pickle of tensors: operation " +
                               std::to_string(static_cast<unsigned char>(op[0])));
             }
         }
-        return broken("not the pickle of a tensor: too many operations");
+        return broken("not the pickle of tensors: too many operations");
     }
 
     [[nodiscard]] bool step(unsigned char op) {
@@ -137,20 +179,31 @@ private:
         std::string_view text;
         Id first = 0;
         Id second = 0;
+        std::vector<Id> items;
         switch (op) {
-            case 0x80: return take(1, text);                             // PROTO
-            case 0x95: return take(8, text);                             // FRAME
-            case '(': push(Mark{}); return true;                         // MARK
-            case 'N':                                                    // NONE
-            case '}':                                                    // EMPTY_DICT
-            case ']': push(Other{}); return true;                        // EMPTY_LIST
-            case 0x88: push(std::int64_t{1}); return true;               // NEWTRUE
-            case 0x89: push(std::int64_t{0}); return true;               // NEWFALSE
-            case ')': push(Tuple{}); return true;                        // EMPTY_TUPLE
-            case 0x85: return tuple_of(1);                               // TUPLE1
-            case 0x86: return tuple_of(2);                               // TUPLE2
-            case 0x87: return tuple_of(3);                               // TUPLE3
-            case 't': return tuple_to_mark();                            // TUPLE
+            case 0x80: return take(1, text);                // PROTO
+            case 0x95: return take(8, text);                // FRAME
+            case '(': push(Mark{}); return true;            // MARK
+            case 'N':                                       // NONE
+            case ']': push(Other{}); return true;           // EMPTY_LIST
+            case '}': push(Dictionary{}); return true;      // EMPTY_DICT
+            case 0x88: push(std::int64_t{1}); return true;  // NEWTRUE
+            case 0x89: push(std::int64_t{0}); return true;  // NEWFALSE
+            case ')': push(Tuple{}); return true;           // EMPTY_TUPLE
+            case 0x85: return tuple_of(1);                  // TUPLE1
+            case 0x86: return tuple_of(2);                  // TUPLE2
+            case 0x87: return tuple_of(3);                  // TUPLE3
+            case 't':                                       // TUPLE
+                if (!pop_to_mark(items)) { return false; }
+                push(Tuple{std::move(items)});
+                return true;
+            case 's': return pop(second) && pop(first) && set_items({first, second});  // SETITEM
+            case 'u': return pop_to_mark(items) && set_items(items);                   // SETITEMS
+            case 'a': return pop(first) && !stack_.empty();                            // APPEND: lists are not needed
+            case 'e': return pop_to_mark(items) && !stack_.empty();                    // APPENDS
+            case 'G':                                                                  // BINFLOAT
+                push(Other{});
+                return take(8, text);
             case 'K': return take_number(1, number) && integer(number);  // BININT1
             case 'M': return take_number(2, number) && integer(number);  // BININT2
             case 'J':                                                    // BININT
@@ -182,10 +235,8 @@ private:
                 if (!pop(first)) { return false; }
                 push(Persistent{first});
                 return true;
-            case 'R':  // REDUCE
-                if (!pop(second) || !pop(first)) { return false; }
-                push(Call{first, second});
-                return true;
+            case 'R':                                                     // REDUCE
+            case 0x81: return call();                                     // NEWOBJ
             case 'b': return pop(first) && !stack_.empty();               // BUILD: attributes of the tensor, not needed
             case 'q': return take_number(1, number) && remember(number);  // BINPUT
             case 'r': return take_number(4, number) && remember(number);  // LONG_BINPUT
@@ -232,8 +283,9 @@ private:
         return value != nullptr && *value >= 0 ? std::optional{static_cast<std::uint64_t>(*value)} : std::nullopt;
     }
     [[nodiscard]] bool counts(Id id, std::vector<std::uint64_t>& out) const {
+        constexpr std::size_t most_axes = 64;
         const auto* tuple = get<Tuple>(id);
-        if (tuple == nullptr) { return false; }
+        if (tuple == nullptr || tuple->items.size() > most_axes) { return false; }
         for (const Id item : tuple->items) {
             const auto value = count(item);
             if (!value) { return false; }
@@ -241,32 +293,77 @@ private:
         }
         return true;
     }
-    [[nodiscard]] Result<PickledTensor> tensor(Id top) const {
-        const auto* call = get<Call>(top);
-        const auto callable = [&] {
-            const auto* global = call != nullptr ? get<Global>(call->callable) : nullptr;
-            return global != nullptr ? std::string_view{global->name} : std::string_view{};
+    /// What a value is called with, where it is a call: "module name".
+    [[nodiscard]] std::string_view callable(Id id) const noexcept {
+        const auto* call = get<Call>(id);
+        const auto* global = call != nullptr ? get<Global>(call->callable) : nullptr;
+        return global != nullptr ? std::string_view{global->name} : std::string_view{};
+    }
+    [[nodiscard]] Result<std::vector<NamedPickledTensor>> tensors(Id top) const {
+        const auto refuse = [&](const std::string& what, Id id) {
+            const auto name = callable(id);
+            return unsupported(source_, base_, what + "; save the model's state_dict() alone",
+                               name.empty() ? std::string{} : shown(name));
         };
-        const auto* arguments = call != nullptr ? get<Tuple>(call->arguments) : nullptr;
-        if (callable() == "torch._utils _rebuild_parameter" && arguments != nullptr && !arguments->items.empty()) {
-            call = get<Call>(arguments->items[0]);
-            arguments = call != nullptr ? get<Tuple>(call->arguments) : nullptr;
+        const auto* dictionary = get<Dictionary>(top);
+        if (dictionary == nullptr) { return refuse("not a dictionary of tensors", top); }
+        std::vector<NamedPickledTensor> out;
+        std::unordered_set<std::string_view> names;
+        out.reserve(dictionary->items.size());
+        names.reserve(dictionary->items.size());
+        for (const auto& [key, value] : dictionary->items) {
+            const auto* name = get<std::string>(key);
+            if (name == nullptr || !is_utf8(*name)) { return refuse("not a dictionary of tensors by name", key); }
+            if (!callable(value).starts_with("torch._utils _rebuild_")) {
+                return refuse("what is saved as " + shown(*name) + " is not a tensor", value);
+            }
+            if (!names.insert(*name).second) { return broken("tensor " + shown(*name) + " is given twice"); }
+            auto each = tensor(value);
+            if (!each) { return each.error().in("tensor " + shown(*name)); }
+            out.push_back({*name, std::move(*each)});
         }
-        const bool has_dtype = callable() == "torch._utils _rebuild_tensor_v3";
-        if ((!has_dtype && callable() != "torch._utils _rebuild_tensor_v2") || arguments == nullptr ||
-            arguments->items.size() < (has_dtype ? 7U : 4U)) {
-            return broken("not the pickle of a tensor");
+        return out;
+    }
+    [[nodiscard]] Result<PickledTensor> tensor(Id id) const {
+        const auto arguments_of = [&](Id called) {
+            const auto* call = get<Call>(called);
+            return call != nullptr ? get<Tuple>(call->arguments) : nullptr;
+        };
+        const auto* arguments = arguments_of(id);
+        if ((callable(id) == "torch._utils _rebuild_parameter" ||
+             callable(id) == "torch._utils _rebuild_parameter_with_state") &&
+            arguments != nullptr && !arguments->items.empty()) {
+            id = arguments->items[0];
+            arguments = arguments_of(id);
+        }
+        const bool has_dtype = callable(id) == "torch._utils _rebuild_tensor_v3";
+        const std::size_t required = has_dtype ? 7 : 4;
+        const std::size_t before_metadata = has_dtype ? 7 : 6;
+        if ((!has_dtype && callable(id) != "torch._utils _rebuild_tensor_v2") || arguments == nullptr ||
+            arguments->items.size() < required) {
+            const auto name = callable(id);
+            return name.starts_with("torch._utils _rebuild_") && !name.starts_with("torch._utils _rebuild_tensor_v")
+                       ? unsupported(source_, base_, "a tensor that is not dense; save it after to_dense()",
+                                     shown(name))
+                       : broken("not the pickle of a tensor");
         }
         const auto& items = arguments->items;
+        const auto* metadata = items.size() > before_metadata ? get<Dictionary>(items[before_metadata]) : nullptr;
+        if (metadata != nullptr && !metadata->items.empty()) {
+            return unsupported(
+                source_, base_,
+                "a tensor whose values are not what is stored; save it after resolve_conj() and resolve_neg()");
+        }
         PickledTensor out;
         const auto* persistent = get<Persistent>(items[0]);
         const auto* storage = persistent != nullptr ? get<Tuple>(persistent->value) : nullptr;
         const auto* kind = storage != nullptr && storage->items.size() >= 5 ? get<Global>(storage->items[1]) : nullptr;
+        constexpr std::size_t longest_key = 255;
         const auto* key = kind != nullptr ? get<std::string>(storage->items[2]) : nullptr;
         const auto elements = key != nullptr ? count(storage->items[4]) : std::nullopt;
         const auto offset = count(items[1]);
         if (!elements || !offset || !counts(items[2], out.shape) || !counts(items[3], out.strides) ||
-            out.shape.size() != out.strides.size() || !is_utf8(*key)) {
+            out.shape.size() != out.strides.size() || key->size() > longest_key || !is_utf8(*key)) {
             return broken("the pickle's tensor lacks a valid storage, offset, shape or strides");
         }
         out.storage_key = *key;

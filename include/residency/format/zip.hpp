@@ -149,12 +149,10 @@ public:
         const auto header = input.try_text(where, header_bytes);
         if (!header) { return header.error(); }
         if (!header->starts_with("PK\3\4")) { return malformed(input.path(), where, what + " has no local header"); }
-        if ((entry.flags & 1) != 0) {
-            return Error{ErrorKind::unsupported, malformed(input.path(), where, what + " is encrypted").message()};
-        }
+        if ((entry.flags & 1) != 0) { return unsupported(input.path(), where, what + " is encrypted"); }
         if (entry.method != 0) {
-            return Error{ErrorKind::unsupported, malformed(input.path(), where, what + " is compressed").message(),
-                         Place{input.path(), where, "method " + std::to_string(entry.method), "0, stored"}};
+            return unsupported(input.path(), where, what + " is compressed", "method " + std::to_string(entry.method),
+                               "0, stored");
         }
         if (entry.packed_bytes != entry.bytes) {
             return malformed(input.path(), where, what + " is stored with another size");

@@ -23,6 +23,7 @@
 #include "residency/format/model_file.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/text.hpp"
+#include "residency/format/torch_archive.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/torch_pickle.hpp"
 #include "residency/format/view.hpp"
@@ -229,44 +230,12 @@ struct LocatedTensor {
     constexpr std::uint64_t longest_pickle = 1 << 16;
     const auto zip = ZipDirectory::try_read(input, begin, bytes);
     if (!zip) { return zip.error(); }
-    const ZipDirectory::Entry* pickle = nullptr;
-    for (const auto& entry : zip->entries()) {
-        if (entry.name.ends_with("/data.pkl")) { pickle = &entry; }
-    }
-    if (pickle == nullptr) { return malformed(input.path(), begin, "a saved tensor has no data.pkl"); }
-    const std::string folder = pickle->name.substr(0, pickle->name.size() - std::string_view{"data.pkl"}.size());
-    if (const auto* order = zip->find(folder + "byteorder")) {
-        const auto range = zip->try_locate(input, *order);
-        if (!range) { return range.error(); }
-        const auto text = input.try_text(range->offset, std::min<std::uint64_t>(range->bytes, 16));
-        if (!text) { return text.error(); }
-        if (*text != "little") {
-            return Error{ErrorKind::unsupported,
-                         malformed(input.path(), range->offset, "a saved tensor of another byte order").message()};
-        }
-    }
-    const auto range = zip->try_locate(input, *pickle);
-    if (!range) { return range.error(); }
-    if (range->bytes > longest_pickle) {
-        return malformed(input.path(), range->offset, "the pickle of a tensor is too long",
-                         std::to_string(range->bytes) + " bytes");
-    }
-    const auto text = input.try_text(range->offset, range->bytes);
-    if (!text) { return text.error(); }
-    auto tensor = TorchPickle::try_read(*text, input.path(), range->offset);
+    const auto archive = TorchArchive::try_read(input, *zip, begin, longest_pickle);
+    if (!archive) { return archive.error(); }
+    auto tensor = TorchPickle::try_read_tensor(archive->pickle(), input.path(), archive->pickle_offset());
     if (!tensor) { return tensor.error(); }
-    const auto* record = zip->find(folder + "data/" + tensor->storage_key);
-    const auto wanted = residency::detail::checked_multiply(
-        tensor->storage_elements, tensor->is_untyped ? 1 : tensor->dtype.type.block_bits() / 8);
-    if (record == nullptr || !wanted) {
-        return malformed(input.path(), range->offset, "a saved tensor lacks its data", shown(tensor->storage_key));
-    }
-    const auto data = zip->try_locate(input, *record);
+    const auto data = archive->try_locate(*tensor);
     if (!data) { return data.error(); }
-    if (data->bytes != *wanted) {
-        return malformed(input.path(), data->offset, "the data of a saved tensor have another size",
-                         std::to_string(data->bytes) + " bytes", std::to_string(*wanted));
-    }
     return LocatedTensor{std::move(*tensor), *data};
 }
 
@@ -399,7 +368,8 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
             return broken("it lacks a valid path_name or tensor_meta");
         }
         if (pickled.value_or(false)) {
-            return Error{ErrorKind::unsupported, broken("a pickled tensor subclass cannot be read").message()};
+            return unsupported(source, entry.place(),
+                               "weight " + shown(entry.key()) + ": a pickled tensor subclass cannot be read");
         }
         ModelFile::WeightEntry weight;
         weight.name = prefix + std::string{entry.key()};
@@ -436,11 +406,88 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
     return {};
 }
 
-[[nodiscard]] inline Status refuse_duplicates(const ModelFile& model, const std::string& source) {
-    if (const auto twice = find_duplicate(model.weights)) {
-        return malformed(source, 0, "weight " + shown(model.weights[twice->second].name) + " is given twice");
+RESIDENCY_DETAIL_INLINE Result<ModelFile> read_aoti_package(const Input& input, const ZipDirectory& zip) {
+    constexpr std::string_view config_tail = "/weights_config.json";
+    constexpr std::string_view payload_tail = "_weights_config.json";
+    constexpr std::string_view blob_tail = "_weights.blob";
+    constexpr std::string_view models = "data/aotinductor/";
+    constexpr std::string_view weights = "data/weights/";
+    struct Part {
+        enum class Kind : std::uint8_t { saved, payload, blob } kind;
+        const ZipDirectory::Entry* entry;
+        std::string root, model;
+    };
+    std::vector<Part> parts;
+    bool has_library = false;
+    for (const auto& entry : zip.entries()) {
+        const std::string& name = entry.name;
+        const std::size_t in_models = name.find(models);
+        const std::size_t in_weights = name.find(weights);
+        const bool is_model = in_models == 0 || (in_models != std::string::npos && name[in_models - 1] == '/');
+        const bool is_weights = in_weights == 0 || (in_weights != std::string::npos && name[in_weights - 1] == '/');
+        if (is_model) {
+            const std::string_view rest = std::string_view{name}.substr(in_models + models.size());
+            const std::string owner{rest.substr(0, rest.rfind('/') == std::string_view::npos ? 0 : rest.rfind('/'))};
+            has_library = has_library || name.ends_with(".so");
+            if (name.ends_with(config_tail)) {
+                parts.push_back({Part::Kind::saved, &entry, name.substr(0, in_models), owner});
+            }
+            if (name.ends_with(blob_tail)) {
+                parts.push_back({Part::Kind::blob, &entry, name.substr(0, in_models), owner});
+            }
+        } else if (is_weights && name.ends_with(payload_tail)) {
+            const std::string_view file = std::string_view{name}.substr(in_weights + weights.size());
+            parts.push_back({Part::Kind::payload, &entry, name.substr(0, in_weights),
+                             std::string{file.substr(0, file.size() - payload_tail.size())}});
+        }
     }
-    return {};
+    if (parts.empty()) {
+        return unsupported(input.path(), 0,
+                           has_library ? "a package whose weights are inside its shared library; package them on disk "
+                                         "(aot_inductor.package_constants_on_disk_format)"
+                                       : "a ZIP archive that is not a package with weights",
+                           {}, "weights_config.json or a weights blob");
+    }
+    ModelFile model;
+    model.format = "aotinductor";
+    model.files.push_back(input.source());
+    AotiRecords records{input, zip};
+    AotiStorages storages;
+    for (const Part& part : parts) {
+        const std::string prefix = parts.size() > 1 ? part.model + "/" : std::string{};
+        const auto range = zip.try_locate(input, *part.entry);
+        if (!range) { return range.error(); }
+        Status added;
+        if (part.kind == Part::Kind::blob) {
+            const std::string code_name =
+                part.entry->name.substr(0, part.entry->name.size() - blob_tail.size()) + ".cpp";
+            const auto* code = zip.find(code_name);
+            if (code == nullptr) {
+                return unsupported(input.path(), range->offset,
+                                   "a weights blob without the generated code that describes it", {}, code_name);
+            }
+            const auto code_range = zip.try_locate(input, *code);
+            if (!code_range) { return code_range.error(); }
+            if (code_range->bytes > JsonTree::most_bytes) {
+                return malformed(input.path(), code_range->offset, "the generated code is too long",
+                                 std::to_string(code_range->bytes) + " bytes");
+            }
+            const auto text = input.try_text(code_range->offset, code_range->bytes);
+            if (!text) { return text.error(); }
+            const auto constants = AotiTable::try_read(*text, input.path(), code_range->offset);
+            if (!constants) { return constants.error(); }
+            added = append_aoti_blob(model, 0, range->offset, range->bytes, *constants, AotiLayout::automatic, prefix);
+        } else {
+            const auto config = JsonTree::try_read(input, range->offset, range->bytes);
+            if (!config) { return config.error(); }
+            added = part.kind == Part::Kind::saved
+                        ? append_weights_config(model, records, *config, input.path(), part.root, prefix, storages)
+                        : append_payload_config(model, records, *config, input.path(), part.root, prefix, storages);
+        }
+        if (!added) { return added.error(); }
+    }
+    if (Status unique = refuse_duplicates(model, input.path()); !unique) { return unique.error(); }
+    return model;
 }
 
 }  // namespace detail
@@ -471,95 +518,7 @@ RESIDENCY_DETAIL_INLINE Result<std::vector<AotiConstant>> try_read_aoti_constant
 RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_aoti_package(const Input& input) {
     const auto zip = detail::ZipDirectory::try_read(input, 0, input.bytes());
     if (!zip) { return zip.error(); }
-    constexpr std::string_view config_tail = "/weights_config.json";
-    constexpr std::string_view payload_tail = "_weights_config.json";
-    constexpr std::string_view blob_tail = "_weights.blob";
-    constexpr std::string_view models = "data/aotinductor/";
-    constexpr std::string_view weights = "data/weights/";
-    struct Part {
-        enum class Kind : std::uint8_t { saved, payload, blob } kind;
-        const detail::ZipDirectory::Entry* entry;
-        std::string root, model;
-    };
-    std::vector<Part> parts;
-    bool has_library = false;
-    for (const auto& entry : zip->entries()) {
-        const std::string& name = entry.name;
-        const std::size_t in_models = name.find(models);
-        const std::size_t in_weights = name.find(weights);
-        const bool is_model = in_models == 0 || (in_models != std::string::npos && name[in_models - 1] == '/');
-        const bool is_weights = in_weights == 0 || (in_weights != std::string::npos && name[in_weights - 1] == '/');
-        if (is_model) {
-            const std::string_view rest = std::string_view{name}.substr(in_models + models.size());
-            const std::string owner{rest.substr(0, rest.rfind('/') == std::string_view::npos ? 0 : rest.rfind('/'))};
-            has_library = has_library || name.ends_with(".so");
-            if (name.ends_with(config_tail)) {
-                parts.push_back({Part::Kind::saved, &entry, name.substr(0, in_models), owner});
-            }
-            if (name.ends_with(blob_tail)) {
-                parts.push_back({Part::Kind::blob, &entry, name.substr(0, in_models), owner});
-            }
-        } else if (is_weights && name.ends_with(payload_tail)) {
-            const std::string_view file = std::string_view{name}.substr(in_weights + weights.size());
-            parts.push_back({Part::Kind::payload, &entry, name.substr(0, in_weights),
-                             std::string{file.substr(0, file.size() - payload_tail.size())}});
-        }
-    }
-    if (parts.empty()) {
-        return Error{ErrorKind::unsupported,
-                     detail::malformed(
-                         input.path(), 0,
-                         has_library ? "a package whose weights are inside its shared library; package them on disk "
-                                       "(aot_inductor.package_constants_on_disk_format)"
-                                     : "a ZIP archive that is not a package with weights")
-                         .message(),
-                     Place{input.path(), 0, {}, "weights_config.json or a weights blob"}};
-    }
-    ModelFile model;
-    model.format = "aotinductor";
-    model.files.push_back(input.source());
-    detail::AotiRecords records{input, *zip};
-    detail::AotiStorages storages;
-    for (const Part& part : parts) {
-        const std::string prefix = parts.size() > 1 ? part.model + "/" : std::string{};
-        const auto range = zip->try_locate(input, *part.entry);
-        if (!range) { return range.error(); }
-        Status added;
-        if (part.kind == Part::Kind::blob) {
-            const std::string code_name =
-                part.entry->name.substr(0, part.entry->name.size() - blob_tail.size()) + ".cpp";
-            const auto* code = zip->find(code_name);
-            if (code == nullptr) {
-                return Error{ErrorKind::unsupported,
-                             detail::malformed(input.path(), range->offset,
-                                               "a weights blob without the generated code that describes it")
-                                 .message(),
-                             Place{input.path(), range->offset, {}, code_name}};
-            }
-            const auto code_range = zip->try_locate(input, *code);
-            if (!code_range) { return code_range.error(); }
-            if (code_range->bytes > detail::JsonTree::most_bytes) {
-                return detail::malformed(input.path(), code_range->offset, "the generated code is too long",
-                                         std::to_string(code_range->bytes) + " bytes");
-            }
-            const auto text = input.try_text(code_range->offset, code_range->bytes);
-            if (!text) { return text.error(); }
-            const auto constants = detail::AotiTable::try_read(*text, input.path(), code_range->offset);
-            if (!constants) { return constants.error(); }
-            added = detail::append_aoti_blob(model, 0, range->offset, range->bytes, *constants, AotiLayout::automatic,
-                                             prefix);
-        } else {
-            const auto config = detail::JsonTree::try_read(input, range->offset, range->bytes);
-            if (!config) { return config.error(); }
-            added =
-                part.kind == Part::Kind::saved
-                    ? detail::append_weights_config(model, records, *config, input.path(), part.root, prefix, storages)
-                    : detail::append_payload_config(model, records, *config, input.path(), part.root, prefix, storages);
-        }
-        if (!added) { return added.error(); }
-    }
-    if (Status unique = detail::refuse_duplicates(model, input.path()); !unique) { return unique.error(); }
-    return model;
+    return detail::read_aoti_package(input, *zip);
 }
 
 RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_aoti_config(const Input& input) {

@@ -173,10 +173,7 @@ RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_manifest(const Input& input) 
             }
         }
     }
-    if (const auto twice = detail::find_duplicate(model.weights)) {
-        return detail::malformed(path, weights->place(),
-                                 "weight " + detail::shown(model.weights[twice->second].name) + " is given twice");
-    }
+    if (Status unique = detail::refuse_duplicates(model, path, weights->place()); !unique) { return unique.error(); }
     return model;
 }
 

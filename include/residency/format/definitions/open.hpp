@@ -22,6 +22,9 @@
 #include "residency/format/open.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/text.hpp"
+#include "residency/format/torch.hpp"
+#include "residency/format/torch_archive.hpp"
+#include "residency/format/zip.hpp"
 
 namespace residency::inline RESIDENCY_ABI::format {
 
@@ -39,12 +42,19 @@ RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_model(const std::string& path
         if (!file) { return file.error(); }
         return std::move(file->model);
     }
+    if (path.ends_with(".bin.index.json")) { return try_read_torch_index(*input); }
     if (path.ends_with(".index.json")) { return try_read_safetensors_index(*input); }
     if (path.ends_with(".safetensors") ||
         (have > 8 && start[8] == '{' && start[0] != '{' && !start.starts_with("PK"))) {
         return try_read_safetensors(*input);
     }
-    if (start.starts_with("PK\3\4") || path.ends_with(".pt2")) { return try_read_aoti_package(*input); }
+    if (start.starts_with("PK\3\4") || path.ends_with(".pt2")) {
+        const auto zip = detail::ZipDirectory::try_read(*input, 0, input->bytes());
+        if (!zip) { return zip.error(); }
+        return detail::TorchArchive::find_pickle(*zip) != nullptr ? detail::read_torch(*input, *zip)
+                                                                  : detail::read_aoti_package(*input, *zip);
+    }
+    if (start.starts_with(detail::torch_magic)) { return try_read_torch(*input); }
     if (path.ends_with(".json")) {
         const auto tree = detail::JsonTree::try_read(*input, 0, input->bytes());
         if (!tree) { return tree.error(); }
@@ -52,10 +62,11 @@ RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_model(const std::string& path
         const auto weights = tree->root().find("weights");
         return weights && tree->root().find("storages") ? try_read_manifest(*input) : try_read_aoti_config(*input);
     }
-    return Error{ErrorKind::unsupported,
-                 detail::shown(path) + ": byte 0: not a model file of a known format: it starts with " +
-                     (have == 0 ? "nothing" : detail::shown(start)),
-                 Place{path, 0, std::string{start}, "safetensors, GGUF, a package of AOTInductor or a manifest"}};
+    return Error{
+        ErrorKind::unsupported,
+        detail::shown(path) + ": byte 0: not a model file of a known format: it starts with " +
+            (have == 0 ? "nothing" : detail::shown(start)),
+        Place{path, 0, std::string{start}, "safetensors, GGUF, what PyTorch or AOTInductor saved, or a manifest"}};
 }
 
 }  // namespace residency::inline RESIDENCY_ABI::format

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/model_file.hpp"
+#include "residency/format/zip.hpp"
+
+namespace residency::inline RESIDENCY_ABI::format {
+
+/// Reads what torch.save wrote of a state_dict(), in PyTorch 1.6 and later: a ZIP archive with a pickle of which nothing is
+/// carried out, and a record for each storage. Tensors that are views of one storage share it here. Errors: malformed;
+/// unsupported where it is older, or holds more than tensors by name. Blocks.
+[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_torch(const Input& input);
+
+/// Reads the index of a model in several such files, as Hugging Face writes it: pytorch_model.bin.index.json.
+[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_torch_index(const Input& input);
+
+/// The same for a path: an index where it ends in ".json".
+[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_torch(const std::string& path);
+#if RESIDENCY_EXCEPTIONS
+[[nodiscard]] inline ModelFile read_torch(const std::string& path) { return unwrap(try_read_torch(path)); }
+#endif
+
+namespace detail {
+
+/// What such a file starts with before PyTorch 1.6: its magic number, pickled.
+inline constexpr std::string_view torch_magic{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14};
+
+/// The archive with that directory.
+[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> read_torch(const Input& input, const ZipDirectory& zip);
+
+}  // namespace detail
+
+}  // namespace residency::inline RESIDENCY_ABI::format
+
+#if !RESIDENCY_SEPARATE
+#include "residency/format/definitions/torch.hpp"
+#endif

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/text.hpp"
+#include "residency/format/torch_pickle.hpp"
+#include "residency/format/zip.hpp"
+#include "residency/model/checked.hpp"
+
+namespace residency::inline RESIDENCY_ABI::format::detail {
+
+/// A ZIP archive of torch.save: a folder with data.pkl, and a record data/KEY for each storage. The input and the directory
+/// have to outlive it.
+class TorchArchive {
+public:
+    /// The pickle in such an archive; null in any other.
+    [[nodiscard]] static const ZipDirectory::Entry* find_pickle(const ZipDirectory& zip) noexcept {
+        for (const auto& entry : zip.entries()) {
+            if (entry.name.ends_with(pickle_tail) && entry.name.find('/') == entry.name.size() - pickle_tail.size()) {
+                return &entry;
+            }
+        }
+        return nullptr;
+    }
+
+    /// The archive with that directory, from byte `begin` of the input on. Errors: malformed, also where the pickle is longer
+    /// than `longest_pickle` bytes; unsupported for another byte order.
+    [[nodiscard]] static Result<TorchArchive> try_read(const Input& input, const ZipDirectory& zip, std::uint64_t begin,
+                                                       std::uint64_t longest_pickle) {
+        const ZipDirectory::Entry* entry = find_pickle(zip);
+        if (entry == nullptr) { return malformed(input.path(), begin, "not an archive of torch.save: no data.pkl"); }
+        TorchArchive archive{input, zip, entry->name.substr(0, entry->name.size() - pickle_tail.size() + 1)};
+        if (const auto* order = zip.find(archive.folder_ + "byteorder")) {
+            const auto range = zip.try_locate(input, *order);
+            if (!range) { return range.error(); }
+            const auto text = input.try_text(range->offset, (std::min)(range->bytes, std::uint64_t{16}));
+            if (!text) { return text.error(); }
+            if (*text != "little") {
+                return unsupported(
+                    input.path(), range->offset,
+                    "tensors of another byte order; load them with PyTorch and save them on this machine", shown(*text),
+                    "\"little\"");
+            }
+        }
+        const auto range = zip.try_locate(input, *entry);
+        if (!range) { return range.error(); }
+        if (range->bytes > longest_pickle) {
+            return malformed(input.path(), range->offset, "the pickle is too long",
+                             std::to_string(range->bytes) + " bytes", "at most " + std::to_string(longest_pickle));
+        }
+        auto text = input.try_text(range->offset, range->bytes);
+        if (!text) { return text.error(); }
+        archive.pickle_ = std::move(*text);
+        archive.pickle_offset_ = range->offset;
+        return archive;
+    }
+
+    [[nodiscard]] const std::string& pickle() const noexcept { return pickle_; }
+    /// From the start of the file.
+    [[nodiscard]] std::uint64_t pickle_offset() const noexcept { return pickle_offset_; }
+
+    /// Where the storage of a tensor is.
+    [[nodiscard]] Result<ZipDirectory::Range> try_locate(const PickledTensor& tensor) const {
+        const std::uint64_t element_bytes = tensor.is_untyped ? 1 : tensor.dtype.type.block_bits() / 8;
+        const auto wanted = residency::detail::checked_multiply(tensor.storage_elements, element_bytes);
+        const auto* record = zip_->find(folder_ + "data/" + tensor.storage_key);
+        if (record == nullptr || !wanted) {
+            return malformed(input_->path(), pickle_offset_, "a tensor without its data", shown(tensor.storage_key));
+        }
+        const auto data = zip_->try_locate(*input_, *record);
+        if (data && data->bytes != *wanted) {
+            return malformed(input_->path(), data->offset, "the data of a tensor have another size",
+                             std::to_string(data->bytes) + " bytes", std::to_string(*wanted));
+        }
+        return data;
+    }
+
+private:
+    static constexpr std::string_view pickle_tail = "/data.pkl";
+
+    TorchArchive(const Input& input, const ZipDirectory& zip, std::string folder) noexcept
+        : input_{&input}, zip_{&zip}, folder_{std::move(folder)} {}
+
+    const Input* input_;
+    const ZipDirectory* zip_;
+    std::string folder_;  ///< with its slash
+    std::string pickle_;
+    std::uint64_t pickle_offset_ = 0;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::format::detail

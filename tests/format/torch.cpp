@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/format/torch.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "expected.hpp"
+#include "residency/format/open.hpp"
+#include "residency/format/torch_pickle.hpp"
+
+using namespace residency;
+using support::fixture;
+using support::refused;
+
+namespace {
+
+Result<format::ModelFile> read(const std::string& bytes) {
+    const std::vector<char> copy{bytes.begin(), bytes.end()};
+    return format::try_read_torch(format::Input::over(std::as_bytes(std::span{copy}), "memory"));
+}
+const format::ModelFile::WeightEntry& weight_of(const format::ModelFile& model, std::string_view name) {
+    for (const auto& weight : model.weights) {
+        if (weight.name == name) { return weight; }
+    }
+    FAIL("no weight of that name");
+    return model.weights.front();
+}
+/// Whether an error is of what is whole, but not read, says so in one line, and says what to do.
+template <class T>
+bool unsupported(const Result<T>& result, const std::string& what, const std::string& advice) {
+    if (result) { return false; }
+    const Error& error = result.error();
+    const bool named = error.message().find(what) != std::string::npos &&
+                       error.message().find(advice) != std::string::npos &&
+                       error.message().find('\n') == std::string::npos;
+    if (!named) { MESSAGE(error.message()); }
+    return named && error.kind() == ErrorKind::unsupported;
+}
+std::string little(std::uint64_t number, std::size_t bytes) {
+    std::string text;
+    for (std::size_t i = 0; i < bytes; ++i) { text += static_cast<char>(number >> 8 * i & 255); }
+    return text;
+}
+/// A ZIP archive of stored records, without sums of their bytes.
+std::string archive_of(const std::vector<std::pair<std::string, std::string>>& records) {
+    std::string out;
+    std::string directory;
+    for (const auto& [name, bytes] : records) {
+        const std::string sizes = little(bytes.size(), 4) + little(bytes.size(), 4) + little(name.size(), 2);
+        directory += "PK\1\2" + std::string(16, '\0') + sizes + std::string(12, '\0') + little(out.size(), 4) + name;
+        out += "PK\3\4" + std::string(14, '\0') + sizes + std::string(2, '\0') + name + bytes;
+    }
+    return out + directory + "PK\5\6" + std::string(4, '\0') + little(records.size(), 2) + little(records.size(), 2) +
+           little(directory.size(), 4) + little(out.size(), 4) + std::string(2, '\0');
+}
+
+// Parts of pickles, as PyTorch spells them.
+std::string text_of(std::string_view text) { return "X" + little(text.size(), 4) + std::string{text}; }
+std::string storage_of(std::string_view kind, std::string_view key, unsigned elements) {
+    return "(" + text_of("storage") + "ctorch\n" + std::string{kind} + "\n" + text_of(key) + text_of("cpu") + "K" +
+           little(elements, 1) + "tQ";
+}
+/// Of one axis.
+std::string tensor_of(const std::string& storage, unsigned offset, unsigned extent, const std::string& more = {}) {
+    return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage + "K" + little(offset, 1) + "K" + little(extent, 1) +
+           "\x85K\1\x85\x89}" + more + "tR";
+}
+std::string saved(const std::string& pickle, const std::string& data = std::string(16, 'x')) {
+    return archive_of({{"m/data.pkl", "\x80\2" + pickle + "."}, {"m/data/0", data}});
+}
+
+}  // namespace
+
+TEST_CASE("torch: what PyTorch saved reads back equal") {
+    for (const std::string name : {"state", "dtypes"}) {
+        CAPTURE(name);
+        const auto model = format::try_read_torch(fixture("torch/" + name + ".bin"));
+        REQUIRE(model);
+        CHECK(model->format == "torch");
+        const auto expected = support::check_against_reference(*model, "torch/" + name + ".expected.json");
+        CHECK(model->weights.size() == expected.at("weights").size());
+    }
+}
+
+TEST_CASE("torch: views of one storage share it, in the order of the dictionary") {
+    const auto model = format::try_read_torch(fixture("torch/state.bin"));
+    REQUIRE(model);
+    CHECK(model->weights.front().name == "first");
+    CHECK(weight_of(*model, "embed.weight").storage == weight_of(*model, "tied.weight").storage);
+    CHECK(weight_of(*model, "first").storage == weight_of(*model, "second").storage);
+    CHECK(weight_of(*model, "second").offset_bytes == 24);
+    CHECK(weight_of(*model, "first").storage != weight_of(*model, "embed.weight").storage);
+    CHECK(weight_of(*model, "turned").strides == Strides{1, 2});
+    CHECK(weight_of(*model, "first").strides.empty());
+    CHECK(weight_of(*model, "scalar").shape.empty());
+    CHECK(weight_of(*model, "empty").bytes == 0);
+    CHECK(weight_of(*model, "ids").dtype == "int64");
+}
+
+TEST_CASE("torch: a model in several files is read by its index") {
+    const auto model = format::try_read_torch(fixture("torch/shard.bin.index.json"));
+    REQUIRE(model);
+    CHECK(model->format == "torch");
+    CHECK(model->files.size() == 2);
+    support::check_against_reference(*model, "torch/shard.expected.json");
+    const auto opened = format::try_read_model(fixture("torch/shard.bin.index.json"));
+    REQUIRE(opened);
+    CHECK(opened->format == "torch");
+
+    const support::TemporaryFolder folder;
+    folder.write("shard-00001-of-00002.bin", support::read_all(fixture("torch/shard-00001-of-00002.bin")));
+    const auto index = [&](const std::string& map) {
+        return format::try_read_torch(folder.write("i.json", "{\"weight_map\":{" + map + "}}"));
+    };
+    CHECK(index(R"("a":"shard-00001-of-00002.bin","b":"shard-00001-of-00002.bin")"));
+    CHECK(refused(index(R"("a":"shard-00001-of-00002.bin")"), "is not in the index"));
+    CHECK(refused(
+        index(R"("a":"shard-00001-of-00002.bin","b":"shard-00001-of-00002.bin","c":"shard-00001-of-00002.bin")"),
+        "is not in its file"));
+    CHECK(index(R"("c":"shard-00002-of-00002.bin")").error().kind() == ErrorKind::io);
+    CHECK(refused(index(R"("c":"../shard.bin")"), "leaves the index's folder"));
+}
+
+TEST_CASE("torch: the format is told by what is in the archive") {
+    const support::TemporaryFolder folder;
+    const auto model = format::try_read_model(folder.write("a", support::read_all(fixture("torch/state.bin"))));
+    REQUIRE(model);
+    CHECK(model->format == "torch");
+    CHECK(unsupported(format::try_read_model(fixture("torch/legacy.bin")), "before 1.6", "save it again"));
+}
+
+TEST_CASE("torch: what is whole, but no dictionary of dense tensors, is refused with advice") {
+    const auto of = [](const std::string& name) { return format::try_read_torch(fixture("torch/" + name + ".bin")); };
+    const std::string alone = "save the model's state_dict() alone";
+    CHECK(unsupported(of("legacy"), "before 1.6", "save it again"));
+    CHECK(unsupported(of("module"), "torch.nn.modules.linear Linear", alone));
+    CHECK(unsupported(of("nested"), "\"epoch\" is not a tensor", alone));
+    CHECK(unsupported(of("conjugate"), "conjugate", "resolve_conj()"));
+    CHECK(unsupported(of("sparse"), "_rebuild_sparse_tensor", "to_dense()"));
+    CHECK(unsupported(read(saved("K\1")), "not a dictionary of tensors", alone));
+    CHECK(unsupported(read(saved("}K\1K\1s")), "not a dictionary of tensors by name", alone));
+    CHECK(unsupported(read(saved("}" + text_of("\xff") + "K\1s")), "not a dictionary of tensors by name", alone));
+    CHECK(unsupported(read(saved("}" + text_of("a") + "}s")), "\"a\" is not a tensor", alone));
+    CHECK(unsupported(read(archive_of({{"m/data.pkl", ""}, {"m/byteorder", "big"}})), "another byte order", "little"));
+}
+
+TEST_CASE("torch: dictionaries in each of their spellings") {
+    const std::string tensor = tensor_of(storage_of("FloatStorage", "0", 4), 1, 3);
+    const std::string entry = text_of("a") + tensor;
+    const std::string ordered = "ccollections\nOrderedDict\n)R";
+    for (const std::string& pickle :
+         {"}" + entry + "s", "}(" + entry + "u", ordered + entry + "s",
+          ordered + "(" + entry + "u}" + text_of("_metadata") + "Nsb", "}(u" + entry + "s"}) {
+        const auto model = read(saved(pickle));
+        REQUIRE(model);
+        REQUIRE(model->weights.size() == 1);
+        CHECK(model->weights[0].name == "a");
+        CHECK(model->weights[0].offset_bytes == 4);
+        CHECK(model->weights[0].bytes == 12);
+        CHECK(model->storages.at(0).bytes == 16);
+    }
+    for (const char* rebuild : {"_rebuild_parameter", "_rebuild_parameter_with_state"}) {
+        CHECK(read(saved("}" + text_of("a") + "ctorch._utils\n" + rebuild + "\n(" + tensor + "\x88}tRs")));
+    }
+    CHECK(read(saved("}"))->weights.empty());
+    // Metadata that says nothing.
+    CHECK(read(saved("}" + text_of("a") + tensor_of(storage_of("FloatStorage", "0", 4), 0, 4, "}") + "s")));
+}
+
+TEST_CASE("torch: what is damaged is refused") {
+    const auto one = [](const std::string& tensor, const std::string& data = std::string(16, 'x')) {
+        return read(saved("}" + text_of("a") + tensor + "s", data));
+    };
+    const std::string storage = storage_of("FloatStorage", "0", 4);
+    REQUIRE(one(tensor_of(storage, 0, 4)));
+    CHECK(refused(one(tensor_of(storage, 1, 4)), "tensor \"a\": float32[4], 16 bytes from 4 on, does not lie inside"));
+    CHECK(refused(one(tensor_of(storage, 0, 4), "short"), "tensor \"a\""));
+    CHECK(refused(one(tensor_of(storage, 0, 4), "short"), "another size"));
+    CHECK(refused(one(tensor_of(storage_of("FloatStorage", "1", 4), 0, 4)), "without its data"));
+    CHECK(refused(one(tensor_of(storage_of("FloatStoragX", "0", 4), 0, 4)), "unknown type"));
+    CHECK(refused(one("ctorch._utils\n_rebuild_tensor_v2\n)R"), "tensor \"a\": "));
+    CHECK(refused(one("ctorch._utils\n_rebuild_tensor_v9\n)R"), "not the pickle of a tensor"));
+    const std::string entry = text_of("a") + tensor_of(storage, 0, 4);
+    CHECK(refused(read(saved("}(" + entry + entry + "u")), "tensor \"a\" is given twice"));
+    CHECK(refused(read(archive_of({{"m/data/0", "x"}})), "no data.pkl"));
+    CHECK(refused(read(archive_of({{"m/code/data.pkl", "x"}})), "no data.pkl"));
+    for (const std::string bad : {"", "}s", "}K\1s", "s", "u", "(u", "}(K\1u", "a", "e", "]e", "(a", "G", "}G1234567",
+                                  "b", "\x81", "K\1", "}}", "(}", "ccollections\nOrderedDict\n"}) {
+        CAPTURE(bad);
+        CHECK_FALSE(read(saved(bad)));
+    }
+    // What a few bytes repeat without end.
+    const auto called = [](const std::string& shape) {
+        return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage_of("FloatStorage", "0", 4) + "K\1(" + shape + "t(" +
+               shape + "t\x89}tR";
+    };
+    CHECK(refused(one(called(std::string(2 * 65, 'K'))), "lacks a valid"));
+    CHECK(refused(one(tensor_of(storage_of("FloatStorage", std::string(256, '0'), 4), 0, 4)), "lacks a valid"));
+    const std::string whole = support::read_all(fixture("torch/state.bin"));
+    REQUIRE(read(whole));
+    for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) { CHECK_FALSE(read(whole.substr(0, bytes))); }
+}
