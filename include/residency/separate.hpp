@@ -4,7 +4,9 @@
 
 // What one file of a program includes that is compiled with RESIDENCY_SEPARATE=1, see config.hpp.
 #include "residency/budget/definitions/budget.hpp"
-#include "residency/device/simulation/simulated_calls.hpp"
+#include "residency/device/definitions/simulated.hpp"
+#include "residency/device/definitions/simulated_memory.hpp"
+#include "residency/device/definitions/simulated_work.hpp"
 #include "residency/host/definitions/loading.hpp"
 #include "residency/host/definitions/memory_limits.hpp"
 #include "residency/host/definitions/region.hpp"
@@ -15,5 +17,7 @@
 #include "residency/model/definitions/container_writer.hpp"
 #include "residency/model/definitions/schedule.hpp"
 #include "residency/model/definitions/use_order.hpp"
+#include "residency/plan/definitions/bounds.hpp"
 #include "residency/plan/definitions/check.hpp"
 #include "residency/plan/definitions/planner.hpp"
+#include "residency/plan/definitions/token_ring.hpp"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "residency/plan/bounds.hpp"
+#include "residency/plan/single_use_bound.hpp"
 #include "tests/support/planning.hpp"
 
 namespace plan = residency::plan;
@@ -109,7 +109,7 @@ TEST_CASE("what it streams is the deficit and the ring, in the time that it says
             CHECK(r[i] <= std::min(ring, flow.bytes[i]) * (1 + 1e-9) + 1e-9);
         }
         CHECK(passes(flow, r, ring, fluid.seconds()));
-        plan::detail::SingleUseBound bound{flow.bytes, flow.compute, flow.total_bytes - deficit};
+        plan::SingleUseBound bound{flow.bytes, flow.compute, flow.total_bytes - deficit};
         CHECK(fluid.seconds() >= bound.solve() * (1 - 1e-9));
     }
     CHECK(solved > 50);
@@ -122,7 +122,7 @@ TEST_CASE("the best ring of a search comes to the bound") {
         Dice dice{seed};
         const Flow flow = random_flow(dice);
         const double deficit = flow.total_bytes * (0.05 + dice.real() * 0.7);
-        const double bound = plan::detail::SingleUseBound{flow.bytes, flow.compute, flow.total_bytes - deficit}.solve();
+        const double bound = plan::SingleUseBound{flow.bytes, flow.compute, flow.total_bytes - deficit}.solve();
         plan::Fluid fluid{flow.bytes, flow.compute, 1};
         double best = 1e300;
         for (int k = 1; k <= 1000; ++k) {

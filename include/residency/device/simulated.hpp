@@ -370,7 +370,9 @@ private:
 }  // namespace residency::inline RESIDENCY_ABI
 
 #if !RESIDENCY_SEPARATE
-#include "residency/device/simulation/simulated_calls.hpp"
+#include "residency/device/definitions/simulated.hpp"
+#include "residency/device/definitions/simulated_memory.hpp"
+#include "residency/device/definitions/simulated_work.hpp"
 #endif
 
 namespace residency::inline RESIDENCY_ABI {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/plan/bounds.hpp"
 
 namespace residency::inline RESIDENCY_ABI::plan {
 
