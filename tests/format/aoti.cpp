@@ -212,7 +212,7 @@ TEST_CASE("aoti: damaged archives are refused") {
     CHECK(refused(changed("_rebuild_tensor_v2", "_rebuild_tensor_vX"), "not the pickle of a tensor"));
     CHECK(refused(changed("FloatStorage", "FloatStoragX"), "unknown type"));
     CHECK(refused(changed("torch._utils", "posixsystem_"), "not the pickle of a tensor"));
-    CHECK(refused(changed("/data.pkl", "/data.pkx"), "no data.pkl"));
+    CHECK(changed("/data.pkl", "/data.pkx").error().kind() == ErrorKind::unsupported);
     CHECK(changed("little", "bigend").error().kind() == ErrorKind::unsupported);
     const auto other = package(std::string{"PK\5\6"} + std::string(18, '\0'));
     REQUIRE_FALSE(other);
@@ -245,5 +245,5 @@ TEST_CASE("aoti: pickles of tensors") {
                                   "\x86.", "t.", "R.", "Q.", "X\377\377\377\377."}) {
         CHECK_FALSE(read(bad));
     }
-    CHECK(refused(read(std::string(10000, 'N')), "too many operations"));
+    CHECK(read(std::string(10000, 'N')).error().kind() == ErrorKind::unsupported);  // too many operations
 }

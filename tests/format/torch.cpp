@@ -125,6 +125,23 @@ TEST_CASE("torch: a model in several files is read by its index") {
         "is not in its file"));
     CHECK(index(R"("c":"shard-00002-of-00002.bin")").error().kind() == ErrorKind::io);
     CHECK(refused(index(R"("c":"../shard.bin")"), "leaves the index's folder"));
+
+    // A variant's name; and weights that are tied, in any order, need not be listed where the one that they are tied to is.
+    const std::string a = tensor_of(storage_of("FloatStorage", "0", 4), 0, 2);
+    const std::string b = tensor_of(storage_of("FloatStorage", "1", 4), 0, 4);
+    const auto named = [](const char* name, const std::string& tensor) { return text_of(name) + tensor + "s"; };
+    const auto write = [&](const std::string& tensors) {
+        folder.write("t.bin", archive_of({{"m/data.pkl", "\x80\2}" + tensors + "."},
+                                          {"m/data/0", std::string(16, 'x')},
+                                          {"m/data/1", std::string(16, 'y')}}));
+        return format::try_read_model(
+            folder.write("t.bin.index.fp16.json", R"({"weight_map":{"a":"t.bin","b":"t.bin"}})"));
+    };
+    const auto tied = write(named("a", a) + named("b", b) + named("c", a) + named("d", b));
+    REQUIRE(tied);
+    CHECK(tied->weights.size() == 4);
+    const std::string other = tensor_of(storage_of("FloatStorage", "0", 4), 2, 2);
+    CHECK(refused(write(named("a", a) + named("b", b) + named("c", other)), "is not in the index"));
 }
 
 TEST_CASE("torch: the format is told by what is in the archive") {
@@ -137,12 +154,24 @@ TEST_CASE("torch: the format is told by what is in the archive") {
 
 TEST_CASE("torch: what is whole, but no dictionary of dense tensors, is refused with advice") {
     const auto of = [](const std::string& name) { return format::try_read_torch(fixture("torch/" + name + ".bin")); };
-    const std::string alone = "save the model's state_dict() alone";
+    const std::string alone = "save a dictionary of tensors alone";
     CHECK(unsupported(of("legacy"), "before 1.6", "save it again"));
     CHECK(unsupported(of("module"), "torch.nn.modules.linear Linear", alone));
     CHECK(unsupported(of("nested"), "\"epoch\" is not a tensor", alone));
-    CHECK(unsupported(of("conjugate"), "conjugate", "resolve_conj()"));
+    CHECK(unsupported(of("conjugate"), "not what is stored", "resolve_conj()"));
     CHECK(unsupported(of("sparse"), "_rebuild_sparse_tensor", "to_dense()"));
+    CHECK(unsupported(read(archive_of({{"m/data/0", "x"}})), "no data.pkl", "torch.save did not write"));
+    CHECK(unsupported(read(archive_of({{"m/code/data.pkl", "x"}})), "no data.pkl", "torch.save did not write"));
+    // The same magic number after a frame, as protocol 4 has it.
+    CHECK(unsupported(
+        read("\x80\4\x95" + std::string(8, '\0') + support::read_all(fixture("torch/legacy.bin")).substr(2)),
+        "before 1.6", "save it again"));
+    const std::string name = text_of("a");
+    CHECK(unsupported(read(saved("}" + name + "ctorch._tensor\n_rebuild_from_type_v2\n)Rs")), "with attributes",
+                      "detach().clone()"));
+    CHECK(unsupported(read(saved("}" + name + "ctorch._utils\n_rebuild_qtensor\n)Rs")), "_rebuild_qtensor",
+                      "a plain, dense one"));
+    CHECK(unsupported(read(saved("I1\n")), "operation 73 of the pickle is none that tensors need", alone));
     CHECK(unsupported(read(saved("K\1")), "not a dictionary of tensors", alone));
     CHECK(unsupported(read(saved("}K\1K\1s")), "not a dictionary of tensors by name", alone));
     CHECK(unsupported(read(saved("}" + text_of("\xff") + "K\1s")), "not a dictionary of tensors by name", alone));
@@ -169,6 +198,23 @@ TEST_CASE("torch: dictionaries in each of their spellings") {
         CHECK(read(saved("}" + text_of("a") + "ctorch._utils\n" + rebuild + "\n(" + tensor + "\x88}tRs")));
     }
     CHECK(read(saved("}"))->weights.empty());
+    // What is beside the tensors of a state_dict() is not looked at: floats, bytes, long integers, sets.
+    for (const std::string& beside : std::vector<std::string>{
+             "G" + std::string(8, '\1'), "C\1x", "B" + little(2, 4) + "xy", "\x8e" + little(2, 8) + "xy",
+             "\x96" + little(1, 8) + "x", "\x8a\11" + std::string(9, '\1'), "\x8b" + little(3, 4) + "xyz",
+             "\x8f(K\1K\2\x90", "(K\1\x91",
+             "K\1K\2"
+             "0",
+             "\x8d" + little(1, 8) + "x", "](K\1e", "]K\1a"}) {
+        CAPTURE(beside);
+        const auto model = read(saved(ordered + entry + "s}" + text_of("_metadata") + beside + "sb"));
+        REQUIRE(model);
+        CHECK(model->weights.size() == 1);
+    }
+    // An empty view may begin behind its storage.
+    const auto empty = read(saved("}" + text_of("a") + tensor_of(storage_of("FloatStorage", "0", 4), 9, 0) + "s"));
+    REQUIRE(empty);
+    CHECK(empty->weights[0].bytes == 0);
     // Metadata that says nothing.
     CHECK(read(saved("}" + text_of("a") + tensor_of(storage_of("FloatStorage", "0", 4), 0, 4, "}") + "s")));
 }
@@ -188,8 +234,6 @@ TEST_CASE("torch: what is damaged is refused") {
     CHECK(refused(one("ctorch._utils\n_rebuild_tensor_v9\n)R"), "not the pickle of a tensor"));
     const std::string entry = text_of("a") + tensor_of(storage, 0, 4);
     CHECK(refused(read(saved("}(" + entry + entry + "u")), "tensor \"a\" is given twice"));
-    CHECK(refused(read(archive_of({{"m/data/0", "x"}})), "no data.pkl"));
-    CHECK(refused(read(archive_of({{"m/code/data.pkl", "x"}})), "no data.pkl"));
     for (const std::string bad : {"", "}s", "}K\1s", "s", "u", "(u", "}(K\1u", "a", "e", "]e", "(a", "G", "}G1234567",
                                   "b", "\x81", "K\1", "}}", "(}", "ccollections\nOrderedDict\n"}) {
         CAPTURE(bad);
@@ -201,6 +245,22 @@ TEST_CASE("torch: what is damaged is refused") {
                shape + "t\x89}tR";
     };
     CHECK(refused(one(called(std::string(2 * 65, 'K'))), "lacks a valid"));
+    const std::string recalls{"q\0h\0\x93", 5};
+    CHECK(refused(read(saved(text_of(std::string(256, 'x')) + recalls)), "operation 147 of the pickle is damaged"));
+    CHECK(refused(read(saved("K\1q\1")), "operation 113"));
+    std::string many = "}" + text_of("a") + called(std::string(2 * 64, 'K')) + "q\5s";
+    for (char c = 'b'; c <= 'z'; ++c) { many += "X\1" + std::string(3, '\0') + c + "h\5s"; }
+    CHECK(refused(read(saved(many)), "more axes than the pickle has bytes"));
+    // Two records in one place, and one that reaches into the next.
+    std::string twice = archive_of({{"m/data.pkl", "\x80\2}."}, {"m/data/0", "x"}, {"m/data/1", "y"}});
+    const std::size_t second = twice.find("m/data/1", twice.find("PK\1\2")) - 4;
+    const std::size_t first = twice.find("m/data/0", twice.find("PK\1\2")) - 4;
+    CHECK(refused(read(twice.replace(second, 4, twice.substr(first, 4))), "two ZIP entries begin at the same byte"));
+    const std::string five = tensor_of(storage_of("FloatStorage", "0", 5), 0, 4);
+    std::string long_one =
+        archive_of({{"m/data/0", std::string(16, 'x')}, {"m/data.pkl", "\x80\2}" + text_of("a") + five + "s."}});
+    const std::size_t sizes = long_one.find("m/data/0", long_one.find("PK\1\2")) - 26;
+    CHECK(refused(read(long_one.replace(sizes, 8, little(20, 4) + little(20, 4))), "reaches beyond the next one"));
     CHECK(refused(one(tensor_of(storage_of("FloatStorage", std::string(256, '0'), 4), 0, 4)), "lacks a valid"));
     const std::string whole = support::read_all(fixture("torch/state.bin"));
     REQUIRE(read(whole));

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -119,12 +120,15 @@ template <class Append>
         const auto shard = Input::try_open(folder + index.files[file]);
         if (!shard) { return shard.error().in(shown(input.path())); }
         const std::size_t first = model.weights.size();
+        std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> owners;  // by place: its first weight
         if (Status appended = append(*shard); !appended) { return appended.error(); }
         for (std::size_t i = first; i < model.weights.size(); ++i) {
             const auto entry = listed.find(model.weights[i].name);
-            const bool is_tie = i > first && model.weights[i].storage <= model.weights[i - 1].storage;
+            const auto& weight = model.weights[i];
+            const auto [owner, fresh] = owners.try_emplace({weight.storage, weight.offset_bytes}, i);
             if (entry == listed.end()) {
-                if (is_tie) { continue; }
+                const auto& other = model.weights[owner->second];
+                if (!fresh && weight.shape == other.shape && weight.strides == other.strides) { continue; }  // a tie
                 return malformed(
                     shard->path(), 0,
                     "tensor " + shown(model.weights[i].name) + " is not in the index " + shown(input.path()));

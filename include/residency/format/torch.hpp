@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -29,8 +30,12 @@ namespace residency::inline RESIDENCY_ABI::format {
 
 namespace detail {
 
-/// What such a file starts with before PyTorch 1.6: its magic number, pickled.
-inline constexpr std::string_view torch_magic{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14};
+/// Bytes within which such a file of a PyTorch before 1.6 has its magic number, after the pickle's protocol and frame.
+inline constexpr std::size_t torch_magic_end = 23;
+[[nodiscard]] inline bool is_torch_before_archives(std::string_view start) noexcept {
+    constexpr std::string_view magic{"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 12};
+    return start.starts_with('\x80') && start.substr(0, torch_magic_end).find(magic) != std::string_view::npos;
+}
 
 /// The archive with that directory.
 [[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> read_torch(const Input& input, const ZipDirectory& zip);

@@ -23,7 +23,7 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
 /// have to outlive it.
 class TorchArchive {
 public:
-    /// The pickle in such an archive; null in any other.
+    /// The first pickle in such an archive; null in any other.
     [[nodiscard]] static const ZipDirectory::Entry* find_pickle(const ZipDirectory& zip) noexcept {
         for (const auto& entry : zip.entries()) {
             if (entry.name.ends_with(pickle_tail) && entry.name.find('/') == entry.name.size() - pickle_tail.size()) {
@@ -34,11 +34,13 @@ public:
     }
 
     /// The archive with that directory, from byte `begin` of the input on. Errors: malformed, also where the pickle is longer
-    /// than `longest_pickle` bytes; unsupported for another byte order.
+    /// than `longest_pickle` bytes; unsupported where it is no such archive, or of another byte order.
     [[nodiscard]] static Result<TorchArchive> try_read(const Input& input, const ZipDirectory& zip, std::uint64_t begin,
                                                        std::uint64_t longest_pickle) {
         const ZipDirectory::Entry* entry = find_pickle(zip);
-        if (entry == nullptr) { return malformed(input.path(), begin, "not an archive of torch.save: no data.pkl"); }
+        if (entry == nullptr) {
+            return unsupported(input.path(), begin, "a ZIP archive that torch.save did not write: it has no data.pkl");
+        }
         TorchArchive archive{input, zip, entry->name.substr(0, entry->name.size() - pickle_tail.size() + 1)};
         if (const auto* order = zip.find(archive.folder_ + "byteorder")) {
             const auto range = zip.try_locate(input, *order);

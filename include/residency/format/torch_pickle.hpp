@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <variant>
@@ -60,6 +59,7 @@ public:
 
 private:
     using Id = std::uint32_t;
+    static constexpr Id none = UINT32_MAX;
     struct Mark {};
     struct Other {};
     struct Global {
@@ -83,6 +83,13 @@ private:
         : text_{text}, source_{source}, base_{base} {}
 
     [[nodiscard]] Error broken(const std::string& what) const { return malformed(source_, base_ + at_, what); }
+    /// What is whole, but not read. `id`: what it is, where that is a call.
+    [[nodiscard]] Error refuse(
+        const std::string& what, Id id = none,
+        const char* advice = "save a dictionary of tensors alone, such as the model's state_dict()") const {
+        const auto name = id == none ? std::string_view{} : callable(id);
+        return unsupported(source_, base_, what + "; " + advice, name.empty() ? std::string{} : shown(name));
+    }
 
     [[nodiscard]] bool take(std::size_t count, std::string_view& out) noexcept {
         if (text_.size() - at_ < count) { return false; }
@@ -166,12 +173,13 @@ private:
                 if (!pop(top) || !stack_.empty()) { return broken("the pickle does not end with one value"); }
                 return top;
             }
-            if (!step(static_cast<unsigned char>(op[0]))) {
-                return broken("not the pickle of tensors: operation " +
-                              std::to_string(static_cast<unsigned char>(op[0])));
+            const auto operation = static_cast<unsigned char>(op[0]);
+            if (!step(operation)) {
+                const std::string what = "operation " + std::to_string(operation) + " of the pickle";
+                return is_known_ ? broken(what + " is damaged") : refuse(what + " is none that tensors need");
             }
         }
-        return broken("not the pickle of tensors: too many operations");
+        return refuse("the pickle has more operations than tensors need");
     }
 
     [[nodiscard]] bool step(unsigned char op) {
@@ -201,22 +209,29 @@ private:
             case 'u': return pop_to_mark(items) && set_items(items);                   // SETITEMS
             case 'a': return pop(first) && !stack_.empty();                            // APPEND: lists are not needed
             case 'e': return pop_to_mark(items) && !stack_.empty();                    // APPENDS
-            case 'G':                                                                  // BINFLOAT
-                push(Other{});
-                return take(8, text);
-            case 'K': return take_number(1, number) && integer(number);  // BININT1
-            case 'M': return take_number(2, number) && integer(number);  // BININT2
-            case 'J':                                                    // BININT
+            case '0': return pop(first);                                               // POP
+            case 'G': return skip(8);                                                  // BINFLOAT
+            case 'C': return take_number(1, number) && skip(number);                   // SHORT_BINBYTES
+            case 'B': return take_number(4, number) && skip(number);                   // BINBYTES
+            case 0x8e:                                                                 // BINBYTES8
+            case 0x96: return take_number(8, number) && skip(number);                  // BYTEARRAY8
+            case 0x8f: push(Other{}); return true;                                     // EMPTY_SET
+            case 0x90: return pop_to_mark(items) && !stack_.empty();                   // ADDITEMS
+            case 0x91: return pop_to_mark(items) && skip(0);                           // FROZENSET
+            case 'K': return take_number(1, number) && integer(number);                // BININT1
+            case 'M': return take_number(2, number) && integer(number);                // BININT2
+            case 'J':                                                                  // BININT
                 if (!take_number(4, number)) { return false; }
                 push(std::int64_t{static_cast<std::int32_t>(static_cast<std::uint32_t>(number))});
                 return true;
             case 0x8a:  // LONG1
-                if (!take_number(1, number) || number > 8 || !take(static_cast<std::size_t>(number), text)) {
-                    return false;
-                }
-                return integer_of(text);
+                if (!take_number(1, number)) { return false; }
+                if (number > 8) { return skip(number); }
+                return take(static_cast<std::size_t>(number), text) && integer_of(text);
+            case 0x8b: return take_number(4, number) && skip(number);       // LONG4
             case 'X': return take_number(4, number) && string_of(number);   // BINUNICODE
             case 0x8c: return take_number(1, number) && string_of(number);  // SHORT_BINUNICODE
+            case 0x8d: return take_number(8, number) && string_of(number);  // BINUNICODE8
             case 'c': {                                                     // GLOBAL
                 std::string_view name;
                 if (!take_line(text) || !take_line(name)) { return false; }
@@ -227,7 +242,10 @@ private:
                 if (!pop(second) || !pop(first)) { return false; }
                 const auto* module = std::get_if<std::string>(&values_[first]);
                 const auto* name = std::get_if<std::string>(&values_[second]);
-                if (module == nullptr || name == nullptr) { return false; }
+                constexpr std::size_t longest = 255;  // a string is recalled with two bytes: no copies of long ones
+                if (module == nullptr || name == nullptr || module->size() > longest || name->size() > longest) {
+                    return false;
+                }
                 push(Global{*module + ' ' + *name});
                 return true;
             }
@@ -237,14 +255,20 @@ private:
                 return true;
             case 'R':                                                     // REDUCE
             case 0x81: return call();                                     // NEWOBJ
-            case 'b': return pop(first) && !stack_.empty();               // BUILD: attributes of the tensor, not needed
+            case 'b': return pop(first) && !stack_.empty();               // BUILD: attributes, which are not needed
             case 'q': return take_number(1, number) && remember(number);  // BINPUT
             case 'r': return take_number(4, number) && remember(number);  // LONG_BINPUT
             case 0x94: return remember(memo_.size());                     // MEMOIZE
             case 'h': return take_number(1, number) && recall(number);    // BINGET
             case 'j': return take_number(4, number) && recall(number);    // LONG_BINGET
-            default: return false;
+            default: is_known_ = false; return false;
         }
+    }
+    /// A value that tensors do not need, in that many bytes.
+    [[nodiscard]] bool skip(std::uint64_t bytes) {
+        std::string_view text;
+        push(Other{});
+        return bytes <= text_.size() && take(static_cast<std::size_t>(bytes), text);
     }
     [[nodiscard]] bool integer(std::uint64_t number) {
         push(static_cast<std::int64_t>(number));
@@ -263,14 +287,15 @@ private:
         return true;
     }
     [[nodiscard]] bool remember(std::uint64_t slot) {
-        if (stack_.empty()) { return false; }
-        memo_[slot] = stack_.back();
+        // Slots are numbered one after another, so there are no more of them than values.
+        if (stack_.empty() || slot >= values_.size()) { return false; }
+        if (slot >= memo_.size()) { memo_.resize(static_cast<std::size_t>(slot) + 1, none); }
+        memo_[static_cast<std::size_t>(slot)] = stack_.back();
         return true;
     }
     [[nodiscard]] bool recall(std::uint64_t slot) {
-        const auto found = memo_.find(slot);
-        if (found == memo_.end()) { return false; }
-        stack_.push_back(found->second);
+        if (slot >= memo_.size() || memo_[static_cast<std::size_t>(slot)] == none) { return false; }
+        stack_.push_back(memo_[static_cast<std::size_t>(slot)]);
         return true;
     }
 
@@ -300,25 +325,27 @@ private:
         return global != nullptr ? std::string_view{global->name} : std::string_view{};
     }
     [[nodiscard]] Result<std::vector<NamedPickledTensor>> tensors(Id top) const {
-        const auto refuse = [&](const std::string& what, Id id) {
-            const auto name = callable(id);
-            return unsupported(source_, base_, what + "; save the model's state_dict() alone",
-                               name.empty() ? std::string{} : shown(name));
-        };
         const auto* dictionary = get<Dictionary>(top);
         if (dictionary == nullptr) { return refuse("not a dictionary of tensors", top); }
         std::vector<NamedPickledTensor> out;
         std::unordered_set<std::string_view> names;
+        std::size_t axes = 0;  // with a shape by name they cost no bytes
         out.reserve(dictionary->items.size());
         names.reserve(dictionary->items.size());
         for (const auto& [key, value] : dictionary->items) {
             const auto* name = get<std::string>(key);
             if (name == nullptr || !is_utf8(*name)) { return refuse("not a dictionary of tensors by name", key); }
+            if (callable(value).starts_with("torch._tensor ")) {
+                return refuse("what is saved as " + shown(*name) + " is a tensor with attributes", value,
+                              "save its detach().clone()");
+            }
             if (!callable(value).starts_with("torch._utils _rebuild_")) {
                 return refuse("what is saved as " + shown(*name) + " is not a tensor", value);
             }
             if (!names.insert(*name).second) { return broken("tensor " + shown(*name) + " is given twice"); }
             auto each = tensor(value);
+            axes += each ? each->shape.size() : 0;
+            if (axes > text_.size()) { return broken("more axes than the pickle has bytes"); }
             if (!each) { return each.error().in("tensor " + shown(*name)); }
             out.push_back({*name, std::move(*each)});
         }
@@ -342,17 +369,21 @@ private:
         if ((!has_dtype && callable(id) != "torch._utils _rebuild_tensor_v2") || arguments == nullptr ||
             arguments->items.size() < required) {
             const auto name = callable(id);
-            return name.starts_with("torch._utils _rebuild_") && !name.starts_with("torch._utils _rebuild_tensor_v")
-                       ? unsupported(source_, base_, "a tensor that is not dense; save it after to_dense()",
-                                     shown(name))
+            if (name.starts_with("torch._utils _rebuild_sparse")) {
+                return refuse("a sparse tensor", id, "save its to_dense()");
+            }
+            return name.starts_with("torch._utils _rebuild_") && !name.starts_with("torch._utils _rebuild_tensor_v") &&
+                           !name.starts_with("torch._utils _rebuild_parameter")
+                       ? refuse("a kind of tensor that is not read", id, "save a plain, dense one")
                        : broken("not the pickle of a tensor");
         }
         const auto& items = arguments->items;
-        const auto* metadata = items.size() > before_metadata ? get<Dictionary>(items[before_metadata]) : nullptr;
-        if (metadata != nullptr && !metadata->items.empty()) {
-            return unsupported(
-                source_, base_,
-                "a tensor whose values are not what is stored; save it after resolve_conj() and resolve_neg()");
+        if (items.size() > before_metadata) {
+            const auto* metadata = get<Dictionary>(items[before_metadata]);
+            if (metadata != nullptr ? !metadata->items.empty() : get<Other>(items[before_metadata]) == nullptr) {
+                return refuse("a tensor whose values are not what is stored", none,
+                              "save its resolve_conj().resolve_neg()");
+            }
         }
         PickledTensor out;
         const auto* persistent = get<Persistent>(items[0]);
@@ -387,7 +418,8 @@ private:
     std::size_t at_ = 0;
     std::vector<Value> values_;
     std::vector<Id> stack_;
-    std::unordered_map<std::uint64_t, Id> memo_;
+    std::vector<Id> memo_;  // by slot
+    bool is_known_ = true;  // the last operation
 };
 
 }  // namespace residency::inline RESIDENCY_ABI::format::detail

@@ -19,7 +19,7 @@
 namespace residency::inline RESIDENCY_ABI::format::detail {
 
 /// The directory of a ZIP archive (PKWARE APPNOTE 6.3, also ZIP64) that lies in a part of a file. Its entries are used where
-/// they are, so only those stored without compression and encryption can be located.
+/// they are, so only those stored without compression and encryption can be located; they do not overlap.
 class ZipDirectory {
 public:
     struct Entry {
@@ -129,6 +129,11 @@ public:
             zip.entries_.push_back(std::move(entry));
             place += static_cast<std::size_t>(all);
         }
+        for (const Entry& entry : zip.entries_) { zip.headers_.push_back(entry.header); }
+        std::sort(zip.headers_.begin(), zip.headers_.end());
+        if (std::adjacent_find(zip.headers_.begin(), zip.headers_.end()) != zip.headers_.end()) {
+            return malformed(path, begin + directory, "two ZIP entries begin at the same byte");
+        }
         return zip;
     }
 
@@ -158,8 +163,9 @@ public:
             return malformed(input.path(), where, what + " is stored with another size");
         }
         const std::uint64_t data = entry.header + header_bytes + little(*header, 26, 2) + little(*header, 28, 2);
-        if (!residency::detail::lies_inside(data, entry.bytes, data_end_)) {
-            return malformed(input.path(), where, what + " reaches beyond the archive's data",
+        const auto next = std::upper_bound(headers_.begin(), headers_.end(), entry.header);
+        if (!residency::detail::lies_inside(data, entry.bytes, next == headers_.end() ? data_end_ : *next)) {
+            return malformed(input.path(), where, what + " reaches beyond the next one, or the archive's data",
                              std::to_string(entry.bytes) + " bytes");
         }
         return Range{begin_ + data, entry.bytes};
@@ -197,6 +203,7 @@ private:
     std::uint64_t begin_ = 0;
     std::uint64_t data_end_ = 0;  ///< from begin_
     std::vector<Entry> entries_;
+    std::vector<std::uint64_t> headers_;  ///< from begin_, ascending
     std::unordered_map<std::string, std::size_t> by_name_;
 };
 

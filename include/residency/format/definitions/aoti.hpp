@@ -446,7 +446,7 @@ RESIDENCY_DETAIL_INLINE Result<ModelFile> read_aoti_package(const Input& input, 
                            has_library ? "a package whose weights are inside its shared library; package them on disk "
                                          "(aot_inductor.package_constants_on_disk_format)"
                                        : "a ZIP archive that is not a package with weights",
-                           {}, "weights_config.json or a weights blob");
+                           {}, "weights_config.json, a weights blob, or data.pkl of torch.save");
     }
     ModelFile model;
     model.format = "aotinductor";

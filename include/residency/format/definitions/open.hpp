@@ -31,7 +31,7 @@ namespace residency::inline RESIDENCY_ABI::format {
 RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_model(const std::string& path) {
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
-    std::array<char, 16> head{};
+    std::array<char, detail::torch_magic_end> head{};
     const auto have = static_cast<std::size_t>(std::min<std::uint64_t>(head.size(), input->bytes()));
     if (Status read = input->try_read(0, std::as_writable_bytes(std::span{head}).first(have)); !read) {
         return read.error();
@@ -42,7 +42,9 @@ RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_model(const std::string& path
         if (!file) { return file.error(); }
         return std::move(file->model);
     }
-    if (path.ends_with(".bin.index.json")) { return try_read_torch_index(*input); }
+    if (path.ends_with(".json") && path.find(".bin.index.", path.rfind('/') + 1) != std::string::npos) {
+        return try_read_torch_index(*input);
+    }
     if (path.ends_with(".index.json")) { return try_read_safetensors_index(*input); }
     if (path.ends_with(".safetensors") ||
         (have > 8 && start[8] == '{' && start[0] != '{' && !start.starts_with("PK"))) {
@@ -54,7 +56,7 @@ RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_model(const std::string& path
         return detail::TorchArchive::find_pickle(*zip) != nullptr ? detail::read_torch(*input, *zip)
                                                                   : detail::read_aoti_package(*input, *zip);
     }
-    if (start.starts_with(detail::torch_magic)) { return try_read_torch(*input); }
+    if (detail::is_torch_before_archives(start)) { return try_read_torch(*input); }
     if (path.ends_with(".json")) {
         const auto tree = detail::JsonTree::try_read(*input, 0, input->bytes());
         if (!tree) { return tree.error(); }

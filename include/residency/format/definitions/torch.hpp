@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
@@ -31,24 +32,29 @@ namespace detail {
     const auto archive = TorchArchive::try_read(input, zip, 0, longest_pickle);
     if (!archive) { return archive.error(); }
     const std::uint64_t place = archive->pickle_offset();
-    const auto tensors = TorchPickle::try_read_tensors(archive->pickle(), input.path(), place);
+    auto tensors = TorchPickle::try_read_tensors(archive->pickle(), input.path(), place);
     if (!tensors) { return tensors.error(); }
     const auto file = static_cast<std::uint32_t>(model.files.size());
     model.files.push_back(input.source());
     model.weights.reserve(model.weights.size() + tensors->size());
     std::unordered_map<std::string_view, std::uint32_t> storages;  // by key
-    for (const auto& [name, tensor] : *tensors) {
+    for (auto& [name, tensor] : *tensors) {
         const std::string what = "tensor " + shown(name);
-        const auto data = archive->try_locate(tensor);
-        if (!data) { return data.error().in(what); }
         const auto [known, fresh] =
             storages.try_emplace(tensor.storage_key, static_cast<std::uint32_t>(model.storages.size()));
-        if (fresh) { model.storages.push_back({file, data->offset, data->bytes, false}); }
-        const auto from =
-            residency::detail::checked_multiply(tensor.offset_elements, tensor.dtype.type.block_bits() / 8);
+        if (fresh) {
+            const auto data = archive->try_locate(tensor);
+            if (!data) { return data.error().in(what); }
+            model.storages.push_back({file, data->offset, data->bytes, false});
+        }
+        // An empty view may begin anywhere.
+        const bool is_empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0U) != tensor.shape.end();
+        const auto from = residency::detail::checked_multiply(is_empty ? 0 : tensor.offset_elements,
+                                                              tensor.dtype.type.block_bits() / 8);
         if (!from) { return malformed(input.path(), place, what + ": its offset does not fit in 64 bits"); }
-        if (Status added = append_view(model, {name, std::string{tensor.dtype.name}, tensor.dtype.type, tensor.shape,
-                                               tensor.strides, known->second, *from, 0});
+        if (Status added =
+                append_view(model, {std::move(name), std::string{tensor.dtype.name}, tensor.dtype.type,
+                                    std::move(tensor.shape), std::move(tensor.strides), known->second, *from, 0});
             !added) {
             return malformed(input.path(), place, what + ": " + added.error().message());
         }
@@ -58,9 +64,9 @@ namespace detail {
 
 /// The directory of an archive.
 [[nodiscard]] inline Result<ZipDirectory> torch_directory(const Input& input) {
-    const auto start = input.try_text(0, (std::min)(input.bytes(), std::uint64_t{torch_magic.size()}));
+    const auto start = input.try_text(0, (std::min)(input.bytes(), std::uint64_t{torch_magic_end}));
     if (!start) { return start.error(); }
-    if (*start == torch_magic) {
+    if (is_torch_before_archives(*start)) {
         return unsupported(input.path(), 0,
                            "saved by a PyTorch before 1.6, or as it did; load it with PyTorch and save it again");
     }
