@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plausible mistakes of one line, each put into a copy of the headers, where the random programs have to notice it.
 
-    tests/mutation/run.py [--jobs N] [--only PART] [--cxx COMPILER]
+    tests/mutation/run.py [--jobs N] [--only PART] [--cxx COMPILER] [--check]
 
-Exits with 1 where a mistake survives, or where the text that it replaces is no longer there exactly once."""
+Exits with 1 where a mistake survives, or where the text that it replaces is no longer there exactly once; with --check, the latter
+is all that is looked at."""
 
 import argparse
 import concurrent.futures
@@ -27,7 +28,7 @@ SLAB = "pool/slab.hpp"
 ORDERED = "pool/stream_ordered.hpp"
 PINNED = "transport/pinned.hpp"
 JOINED = "transport/joined_copies.hpp"
-TOKEN_RING = "plan/token_ring.hpp"
+TOKEN_RING = "plan/definitions/token_ring.hpp"
 DRAFT = "plan/draft.hpp"
 INTERVALS = "plan/interval_ring.hpp"
 AGGRESSIVE = "plan/aggressive.hpp"
@@ -35,7 +36,7 @@ TIMELINE_OF_PLAN = "plan/timeline.hpp"
 PLANNER = "plan/definitions/planner.hpp"
 ARENA = "plan/arena.hpp"
 IMAGE = "plan/image.hpp"
-BOUNDS = "plan/bounds.hpp"
+SINGLE_USE_BOUND = "plan/single_use_bound.hpp"
 
 # name, header, text, what it becomes
 MISTAKES = [
@@ -124,10 +125,10 @@ MISTAKES = [
     ("a planned copy does not wait for its step", PLANNED, "(waits && after >= ended_)", "(waits && after > ended_)"),
     ("a leased chunk is given away", PLANNED, "(marks_[occupant] != epoch_ && !is_leased(occupant))", "(marks_[occupant] != epoch_)"),
     ("leases off the plan are forgotten", PLANNED, "return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();", "return false;"),
-    ("a piece comes before the reader of its block is over", TOKEN_RING, "            if (!previous && wait >= use.first) { return false; }\n", ""),
+    ("a piece comes before the reader of its block is over", TOKEN_RING, "        if (!previous && wait >= use.first) { return false; }\n", ""),
     ("a call of several steps waits for its own reader", TOKEN_RING, "if (!previous && wait >= back.needed_by) { return false; }", ""),
     ("a call of several pieces waits for the first only", TOKEN_RING,
-     "                    back.wait_step = wait;\n                    back.wait_previous = previous;\n", ""),
+     "                back.wait_step = wait;\n                back.wait_previous = previous;\n", ""),
     ("all chunks of a piece go to one slot", TOKEN_RING, "out.slots.push_back(slot++);", "out.slots.push_back(slot);"),
     ("a shared chunk is free after its first reader", TOKEN_RING, "use.last = (std::max)(use.last, now.last);", "use.last = now.first;"),
     ("the search knows no latency", TOKEN_RING, "latency_ * (config_.captured ? use.runs : 1) + transfer", "transfer"),
@@ -152,7 +153,7 @@ MISTAKES = [
      "shared.last = shared.last == none ? cell.last : (std::max)(shared.last, cell.last);",
      "shared.last = shared.last == none ? cell.last : shared.last;"),
     ("a chunk of a pinned storage streams with its neighbour", IMAGE, "shared.keep = shared.keep || cell.keep;", ""),
-    ("a ring looks at one window too many", BOUNDS, "work_[i] + work_[(i + 1) % n]);", "work_[i] + 3 * work_[(i + 1) % n]);"),
+    ("a ring looks at one window too many", SINGLE_USE_BOUND, "work_[i] + work_[(i + 1) % n]);", "work_[i] + 3 * work_[(i + 1) % n]);"),
 ]
 
 
@@ -194,6 +195,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="mistakes with this in their name or header")
     parser.add_argument("--cxx", default="g++")
+    parser.add_argument("--check", action="store_true", help="only look whether every text is there")
     arguments = parser.parse_args()
 
     stale = False
@@ -202,8 +204,8 @@ def main():
         if found != 1:
             print(f"{header}: the text of “{name}” is there {found} times")
             stale = True
-    if stale:
-        return 1
+    if stale or arguments.check:
+        return int(stale)
     chosen = [each for each in MISTAKES if arguments.only in each[0] or arguments.only in each[1]]
 
     with tempfile.TemporaryDirectory() as temporary:
