@@ -101,8 +101,9 @@ private:
     std::vector<residency::prefetch::Hint> hints_;
 };
 
-/// Runs a composition through the real core on a machine: warms up, then measures passes, the host waiting for the device after each
-/// as a program waits for a token, and before each routed step as one waits for its router. `configure(setting, options)` sets the policies' knobs.
+/// Runs a composition through the real core on a machine: warms up, then measures passes, the host waiting for the device after
+/// each as a program waits for a token, and before each routed step as one waits for its router. `configure(setting, options)`
+/// sets the policies' knobs.
 ///
 /// A machine has `device()`; `host(bytes)`, pinned memory or some of it; `launch(stream, name, duration)`, a kernel; and, around
 /// the last pass, `observe(timeline)` and `end_observing()`.

@@ -79,7 +79,7 @@ public:
         if (record == nullptr || !wanted) {
             return malformed(input_->path(), pickle_offset_, "a tensor without its data", shown(tensor.storage_key));
         }
-        const auto data = zip_->try_locate(*input_, *record);
+        auto data = zip_->try_locate(*input_, *record);
         if (data && data->bytes != *wanted) {
             return malformed(input_->path(), data->offset, "the data of a tensor have another size",
                              std::to_string(data->bytes) + " bytes", std::to_string(*wanted));

@@ -12,7 +12,8 @@
 
 namespace residency::inline RESIDENCY_ABI::transport {
 
-/// The copies of one call, or of one slot of a ring. Fetches that are neighbours on both sides, and in one allocation on each (D11), become one copy.
+/// The copies of one call, or of one slot of a ring. Fetches that are neighbours on both sides, and in one allocation on each
+/// (D11), become one copy.
 class JoinedCopies {
 public:
     void clear() noexcept { copies_.clear(); }
