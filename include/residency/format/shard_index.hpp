@@ -120,15 +120,23 @@ template <class Append>
         const auto shard = Input::try_open(folder + index.files[file]);
         if (!shard) { return shard.error().in(shown(input.path())); }
         const std::size_t first = model.weights.size();
-        std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> owners;  // by place: its first weight
         if (Status appended = append(*shard); !appended) { return appended.error(); }
+        std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> owners;  // the first weight in a place
+        const auto is_tie = [&](std::size_t i) {
+            if (owners.empty()) {
+                for (std::size_t k = first; k < model.weights.size(); ++k) {
+                    owners.try_emplace({model.weights[k].storage, model.weights[k].offset_bytes}, k);
+                }
+            }
+            const auto& weight = model.weights[i];
+            const std::size_t owner = owners.at({weight.storage, weight.offset_bytes});
+            return owner < i && weight.shape == model.weights[owner].shape &&
+                   weight.strides == model.weights[owner].strides;
+        };
         for (std::size_t i = first; i < model.weights.size(); ++i) {
             const auto entry = listed.find(model.weights[i].name);
-            const auto& weight = model.weights[i];
-            const auto [owner, fresh] = owners.try_emplace({weight.storage, weight.offset_bytes}, i);
             if (entry == listed.end()) {
-                const auto& other = model.weights[owner->second];
-                if (!fresh && weight.shape == other.shape && weight.strides == other.strides) { continue; }  // a tie
+                if (is_tie(i)) { continue; }
                 return malformed(
                     shard->path(), 0,
                     "tensor " + shown(model.weights[i].name) + " is not in the index " + shown(input.path()));
