@@ -15,15 +15,11 @@
 
 using namespace residency;
 using support::fixture;
+using support::over;
 using support::refused;
 
 namespace {
 
-template <class Read>
-auto over(const std::string& bytes, const Read& read) {
-    const std::vector<char> copy{bytes.begin(), bytes.end()};
-    return read(format::Input::over(std::as_bytes(std::span{copy}), "memory"));
-}
 Result<format::ModelFile> package(const std::string& bytes) {
     return over(bytes, [](const format::Input& input) { return format::try_read_aoti_package(input); });
 }

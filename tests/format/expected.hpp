@@ -7,17 +7,27 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "../support/files.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 
 namespace support {
 
 /// A file of tests/fixtures.
 inline std::string fixture(const std::string& name) { return RESIDENCY_FIXTURES_DIR "/" + name; }
+
+/// What `read` makes of an input over these bytes: an exact copy on the heap, where a sanitizer sees every read beyond it.
+template <class Read>
+auto over(const std::string& bytes, const Read& read) {
+    const std::vector<char> copy{bytes.begin(), bytes.end()};
+    return read(residency::format::Input::over(std::as_bytes(std::span{copy}), "memory"));
+}
 
 inline std::string hex(std::string_view bytes) {
     constexpr char digits[] = "0123456789abcdef";

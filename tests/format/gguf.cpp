@@ -57,8 +57,7 @@ public:
 };
 
 Result<format::GgufFile> read(const std::string& bytes) {
-    const std::vector<char> copy{bytes.begin(), bytes.end()};
-    return format::try_read_gguf(format::Input::over(std::as_bytes(std::span{copy}), "memory"));
+    return support::over(bytes, [](const format::Input& input) { return format::try_read_gguf(input); });
 }
 Result<format::GgufFile> read(const Bytes& bytes) { return read(bytes.text); }
 

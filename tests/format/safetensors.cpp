@@ -27,9 +27,7 @@ std::string file_of(const std::string& header, std::size_t data_bytes) {
 }
 
 Result<format::ModelFile> read(const std::string& bytes) {
-    // An exact copy on the heap, so that a sanitizer sees every read beyond it.
-    const std::vector<char> copy{bytes.begin(), bytes.end()};
-    return format::try_read_safetensors(format::Input::over(std::as_bytes(std::span{copy}), "memory"));
+    return support::over(bytes, [](const format::Input& input) { return format::try_read_safetensors(input); });
 }
 Result<format::ModelFile> read(const std::string& header, std::size_t data_bytes) {
     return read(file_of(header, data_bytes));

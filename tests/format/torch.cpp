@@ -21,8 +21,7 @@ using support::refused;
 namespace {
 
 Result<format::ModelFile> read(const std::string& bytes) {
-    const std::vector<char> copy{bytes.begin(), bytes.end()};
-    return format::try_read_torch(format::Input::over(std::as_bytes(std::span{copy}), "memory"));
+    return support::over(bytes, [](const format::Input& input) { return format::try_read_torch(input); });
 }
 const format::ModelFile::WeightEntry& weight_of(const format::ModelFile& model, std::string_view name) {
     for (const auto& weight : model.weights) {

@@ -11,7 +11,6 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
-#include "residency/format/zip.hpp"
 
 namespace residency::inline RESIDENCY_ABI::format {
 
@@ -58,6 +57,8 @@ enum class AotiLayout : std::uint8_t {
 #endif
 
 namespace detail {
+
+class ZipDirectory;
 
 /// The package with that directory.
 [[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> read_aoti_package(const Input& input, const ZipDirectory& zip);

@@ -63,20 +63,23 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
     return text.size() > longest ? out + " …" : out;
 }
 
-/// A broken file: `source`, byte `offset` from its start, what is wrong, and where it helps what was found and expected.
-[[nodiscard]] inline Error malformed(const std::string& source, std::uint64_t offset, const std::string& what,
-                                     std::string found = {}, std::string expected = {}) {
+/// An error with `source`, byte `offset` from its start, what is wrong, and where it helps what was found and expected.
+[[nodiscard]] inline Error error_at(ErrorKind kind, const std::string& source, std::uint64_t offset,
+                                    const std::string& what, std::string found, std::string expected) {
     std::string message = shown(source) + ": byte " + std::to_string(offset) + ": " + what;
     if (!found.empty()) { message += ": found " + found; }
     if (!expected.empty()) { message += (found.empty() ? ": expected " : ", expected ") + expected; }
-    return {ErrorKind::malformed, std::move(message), Place{source, offset, std::move(found), std::move(expected)}};
+    return {kind, std::move(message), Place{source, offset, std::move(found), std::move(expected)}};
 }
-
-/// The same for a file that is whole, but of a kind that is not read.
+/// Of a broken file.
+[[nodiscard]] inline Error malformed(const std::string& source, std::uint64_t offset, const std::string& what,
+                                     std::string found = {}, std::string expected = {}) {
+    return error_at(ErrorKind::malformed, source, offset, what, std::move(found), std::move(expected));
+}
+/// Of a file that is whole, but of a kind that is not read.
 [[nodiscard]] inline Error unsupported(const std::string& source, std::uint64_t offset, const std::string& what,
                                        std::string found = {}, std::string expected = {}) {
-    const Error error = malformed(source, offset, what, std::move(found), std::move(expected));
-    return {ErrorKind::unsupported, error.message(), *error.detail<Place>()};
+    return error_at(ErrorKind::unsupported, source, offset, what, std::move(found), std::move(expected));
 }
 
 /// With the slash at its end; empty where there is none.

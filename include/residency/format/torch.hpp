@@ -10,7 +10,6 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
-#include "residency/format/zip.hpp"
 
 namespace residency::inline RESIDENCY_ABI::format {
 
@@ -29,6 +28,8 @@ namespace residency::inline RESIDENCY_ABI::format {
 #endif
 
 namespace detail {
+
+class ZipDirectory;
 
 /// Bytes within which such a file of a PyTorch before 1.6 has its magic number, after the pickle's protocol and frame.
 inline constexpr std::size_t torch_magic_end = 23;
