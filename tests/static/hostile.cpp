@@ -1,33 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // Every header after macros that other people's headers define: any use of one of these names does not compile.
-#include <bits/stdc++.h>
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-#if __has_include(<cuda_runtime.h>)
-#include <cuda.h>
-#include <cudaTypedefs.h>
-#include <cuda_runtime.h>
-#endif
-#if __has_include(<thrust/mr/memory_resource.h>) && __has_include(<cuda/memory_resource>)
-#include <thrust/device_ptr.h>
-#include <thrust/mr/memory_resource.h>
-#include <cuda/stream_ref>
-#include <cuda/version>
-#ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
+// HOST_SIDE: not for nvcc's other side, the device.
+#if !(defined(HOST_SIDE) && defined(__CUDA_ARCH__))
 #define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
-#endif
-#include <cuda/memory_resource>
-#endif
-#if __has_include(<nlohmann/json.hpp>)
-#include <nlohmann/json.hpp>
-#endif
+#include "included_headers.hpp"  // what the headers include of others
 
 // windows.h
 #define min(a, b) @
@@ -79,4 +56,5 @@
 static_assert(sizeof(residency::Error) > 0);
 #else
 int small = 0;  // the check must be able to fail
+#endif
 #endif

@@ -3,15 +3,16 @@
 // Thrust and cuda::mr allocate from a broker's total.
 #define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
 
-#include <doctest/doctest.h>
-#include <thrust/device_vector.h>
-#include <thrust/execution_policy.h>
-#include <thrust/mr/allocator.h>
-#include <thrust/sequence.h>
-#include <thrust/sort.h>
+#include "tests/gpu/thrust.hpp"  // first: how Thrust is named here
 
+#include <doctest/doctest.h>
+#include <cuda/stream_ref>
+
+#include <algorithm>
 #include <cstdint>
 #include <new>
+#include <numeric>
+#include <vector>
 
 #include "residency/broker/broker.hpp"
 #include "residency/device/cuda.hpp"
@@ -37,20 +38,18 @@ TEST_CASE("memory resource: a Thrust vector and the temporary memory of an algor
     BudgetBroker broker{{.total_bytes = 256 * MiB}};
     Resource resource{device, must(broker.try_add_memory({.name = "thrust"}))};
     ThrustResource thrust_resource{resource};
-    using Allocator = thrust::mr::allocator<std::uint32_t, ThrustResource>;
-    {
-        constexpr std::size_t count = 8 << 20;
-        thrust::device_vector<std::uint32_t, Allocator> values(count, Allocator{&thrust_resource});
+    constexpr std::size_t count = 8 << 20;
+    std::vector<std::uint32_t> values(count);
+    std::iota(values.rbegin(), values.rend(), 0U);
+    gpu::sort_by_thrust(thrust_resource, values, [&] {
         CHECK(resource.requested_bytes() == count * 4);
-        CHECK(resource.held_bytes() >= count * 4);
-        thrust::sequence(thrust::cuda::par(&thrust_resource), values.rbegin(), values.rend());
-        thrust::sort(thrust::cuda::par(&thrust_resource), values.begin(), values.end());
-        for (const std::size_t i : {std::size_t{0}, std::size_t{1}, count / 2, count - 1}) { CHECK(values[i] == i); }
         CHECK(resource.held_bytes() > count * 4);  // the sort had memory of its own
-        CHECK(broker.statistics().peak_granted_bytes <= 256 * MiB);
-        CHECK_THROWS_AS((thrust::device_vector<std::uint32_t, Allocator>(64 << 20, Allocator{&thrust_resource})),
-                        std::bad_alloc);
-    }
+    });
+    CHECK(std::ranges::is_sorted(values));
+    CHECK(values.back() == count - 1);
+    CHECK(broker.statistics().peak_granted_bytes <= 256 * MiB);
+    std::vector<std::uint32_t> too_many(64 << 20);
+    CHECK_THROWS_AS(gpu::sort_by_thrust(thrust_resource, too_many, [] {}), std::bad_alloc);
     CHECK(resource.requested_bytes() == 0);
     must(resource.try_trim());
     CHECK(resource.held_bytes() == 0);
