@@ -24,6 +24,7 @@
 #include "residency/evict/lru.hpp"
 #include "residency/evict/s3_fifo.hpp"
 #include "residency/evict/sieve.hpp"
+#include "residency/model/file.hpp"
 #include "residency/trace/replay.hpp"
 #include "tests/evict/references.hpp"
 #include "tests/support/sanitized.hpp"

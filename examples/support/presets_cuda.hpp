@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// As planned.hpp, for the programs with CUDA.
+// As presets.hpp, for the programs with CUDA.
 
-#include "examples/support/planned.hpp"
+#include "examples/support/presets.hpp"
 #include "residency/device/cuda.hpp"
 
-PLANNED(extern, residency::CudaDevice);
+PRESETS(extern, residency::CudaDevice);

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "benchmarks/lab/input.hpp"
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "residency/budget/budget.hpp"
+#include "residency/model/file.hpp"
+#include "residency/trace/oracle_general.hpp"
+#include "residency/trace/reader.hpp"
+#include "residency/trace/route.hpp"
+
+namespace lab {
+
+bool is_gzip(std::span<const std::byte> bytes) {
+    return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
+bool is_gzip(const std::string& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) { return false; }
+    const residency::detail::FileHandle file{std::fopen(path.c_str(), "rb")};
+    std::array<std::byte, 2> begin{};
+    return file && std::fread(begin.data(), 1, begin.size(), file.get()) == begin.size() && is_gzip(begin);
+}
+
+residency::Result<std::vector<std::byte>> read_input(const std::string& path) {
+    auto bytes = residency::detail::read_file(path, UINT64_MAX / 2);
+    if (!bytes || !is_gzip(*bytes)) { return bytes; }
+    std::string quoted = "'";
+    for (const char c : path) { quoted += c == '\'' ? std::string{"'\\''"} : std::string{c}; }
+    quoted += "'";
+    std::FILE* pipe = popen(("gzip -dc 2>/dev/null < " + quoted).c_str(), "r");
+    if (pipe == nullptr) {
+        return residency::Error{residency::ErrorKind::io, quoted + ": the program gzip cannot be started"};
+    }
+    std::vector<std::byte> out;
+    std::vector<std::byte> block(std::size_t{1} << 16);
+    while (const std::size_t got = std::fread(block.data(), 1, block.size(), pipe)) {
+        out.insert(out.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
+    }
+    if (pclose(pipe) != 0) {
+        return residency::Error{residency::ErrorKind::malformed, quoted + ": gzip could not decompress it"};
+    }
+    return out;
+}
+
+residency::Result<residency::trace::Trace> read_trace(const std::string& path, const std::string& format,
+                                                      const residency::trace::CsvColumns& columns) {
+    if (format == "residency" && !is_gzip(path)) { return residency::trace::try_load(path); }
+    auto bytes = read_input(path);
+    if (!bytes) { return bytes.error(); }
+    if (format == "residency") {
+        residency::detail::FileHandle file{bytes->empty() ? std::tmpfile()
+                                                          : fmemopen(bytes->data(), bytes->size(), "rb")};
+        if (!file) { return residency::Error{residency::ErrorKind::io, path + ": cannot be read in memory"}; }
+        auto reader = residency::trace::Reader::try_from(std::move(file), path);
+        if (!reader) { return reader.error(); }
+        return residency::trace::try_load(std::move(*reader), path);
+    }
+    const std::string_view text{reinterpret_cast<const char*>(bytes->data()), bytes->size()};
+    if (format == "route") { return residency::trace::try_parse_route(text, path); }
+    if (format == "csv") { return residency::trace::try_parse_csv(text, path, columns); }
+    return residency::trace::try_parse_oracle_general(*bytes, path);
+}
+
+residency::Result<std::vector<AskedBudget>> parse_budgets(const std::vector<std::string>& texts,
+                                                          std::uint64_t total_bytes) {
+    std::vector<AskedBudget> budgets;
+    residency::BudgetContext weights;
+    weights.streamed_bytes = total_bytes;
+    for (const std::string& text : texts) {
+        const auto budget = residency::Budget::try_parse(text);
+        if (!budget) { return budget.error(); }
+        if (budget->kind() != residency::BudgetKind::bytes &&
+            budget->kind() != residency::BudgetKind::percent_of_weights) {
+            return residency::Error{
+                residency::ErrorKind::invalid_argument,
+                "budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
+        }
+        const auto resolved = budget->try_resolve(weights);
+        if (!resolved) { return resolved.error(); }
+        budgets.push_back({text, resolved->asked_bytes, budget->amount() == 0,
+                           budget->kind() == residency::BudgetKind::percent_of_weights});
+    }
+    return budgets;
+}
+
+}  // namespace lab
