@@ -20,17 +20,13 @@
     INSTANTIATE_ENGINE(EXTERN, TRANSPORT, residency::core::Online<EVICTOR, PREFETCHER, POOL, TRANSPORT>);              \
     EXTERN template class residency::Residency<EVICTOR, PREFETCHER, POOL, TRANSPORT>
 
-// Residency<evict::Planned, prefetch::Planned, POOL, TRANSPORT>, but for the parts: its moves, what runs passes, and the rest.
-#define INSTANTIATE_PLANNED_MOVES(EXTERN, POOL, TRANSPORT)                                                             \
-    EXTERN template class residency::core::Planned<POOL, TRANSPORT>
-#define INSTANTIATE_PLANNED_PASSES(EXTERN, POOL, TRANSPORT)                                                            \
-    INSTANTIATE_ENGINE(EXTERN, TRANSPORT, residency::core::Planned<POOL, TRANSPORT>)
+// Residency<evict::Planned, prefetch::Planned, POOL, TRANSPORT>, on a device that captures, but for the parts.
 #define INSTANTIATE_PLANNED(EXTERN, POOL, TRANSPORT)                                                                   \
-    EXTERN template class residency::Residency<residency::evict::Planned, residency::prefetch::Planned, POOL, TRANSPORT>
-// And passes in graphs, on a device and by a transport that can be captured.
-#define INSTANTIATE_CAPTURES(EXTERN, POOL, TRANSPORT)                                                                  \
+    EXTERN template class residency::core::Planned<POOL, TRANSPORT>;                                                   \
+    INSTANTIATE_ENGINE(EXTERN, TRANSPORT, residency::core::Planned<POOL, TRANSPORT>);                                  \
     EXTERN template class residency::CapturedPass<                                                                     \
-        residency::core::Engine<residency::core::Planned<POOL, TRANSPORT>, TRANSPORT>>
+        residency::core::Engine<residency::core::Planned<POOL, TRANSPORT>, TRANSPORT>>;                                \
+    EXTERN template class residency::Residency<residency::evict::Planned, residency::prefetch::Planned, POOL, TRANSPORT>
 
 // The rest of the arguments is the decider, with its commas.
 #define INSTANTIATE_ENGINE(EXTERN, TRANSPORT, ...)                                                                     \

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// As presets.hpp, for the programs with CUDA.
+// As planned.hpp, for the programs with CUDA.
 
-#include "examples/support/presets.hpp"
+#include "examples/support/planned.hpp"
 #include "residency/device/cuda.hpp"
 
-PRESETS(extern, residency::CudaDevice);
+PLANNED(extern, residency::CudaDevice);
