@@ -56,295 +56,46 @@ public:
     using Stream = typename Device::Stream;
 
     [[nodiscard]] static Result<std::unique_ptr<Engine>> open(Device& device, Catalog catalog, Settings settings,
-                                                              Decider decider, Transport transport) {
-        std::unique_ptr<Engine> engine{new Engine{device, std::move(catalog), std::move(settings), std::move(decider)}};
-        if (auto opened = engine->open(std::move(transport)); !opened) { return opened.error(); }
-        return engine;
-    }
+                                                              Decider decider, Transport transport);
     /// What open would make of the budget. Asks the device for its sizes only.
     [[nodiscard]] static Result<ResolvedBudget> resolve(Device& device, Catalog catalog, Settings settings,
-                                                        Decider decider) {
-        Engine engine{device, std::move(catalog), std::move(settings), std::move(decider)};
-        if (auto prepared = engine.prepare(); !prepared) { return prepared.error(); }
-        return std::move(engine.budget_);
-    }
+                                                        Decider decider);
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
     ~Engine() { close(); }
 
-    [[nodiscard]] Status begin_pass(Stream stream) {
-        if (pass_open_) {
-            return Error{ErrorKind::wrong_state,
-                         "a pass is already open on this Residency: end it before the next begins"};
-        }
-        if (executor_.is_broken()) { return broken(); }
-        auto capturing = device_->is_capturing(stream);
-        if (!capturing) { return capturing.error(); }
-        if (*capturing && decider_.is_streaming()) {
-            return Error{ErrorKind::unsupported,
-                         "the stream is being captured, and weights are streamed: a foreign capture would hold "
-                         "none of the copies; use Residency::capture"};
-        }
-        captured_ = *capturing;
-        if (captured_) { decider_.captured_outside(); }
-        if (!captured_) {
-            if (auto resumed = resume(); !resumed) { return resumed; }
-            if (auto settled = settle_change(); !settled) { return settled; }
-            if (auto learned = learn(); !learned) { return learned; }
-            if (auto polled = executor_.begin_pass(); !polled) { return polled; }
-        } else if (auto polled = executor_.poll_arrivals(); !polled) {
-            return polled;
-        }
-        auto primary = executor_.reader(stream);
-        if (!primary) { return primary.error(); }
-        if (!schedule_.empty() && !schedule_.is_cyclic() && counters_.passes > 0) {
-            if (auto restarted = decider_.restart(); !restarted) { return restarted; }
-        }
-        if (!captured_) {
-            if (auto started = start_timer(stream); !started) { return started; }
-        }
-        primary_ = *primary;
-        start_pass();
-        if (is_measuring()) {
-            if (auto marked = step_clock_.pass_began(*device_, stream); !marked) { fail(marked.error()); }
-        }
-        return {};
-    }
+    [[nodiscard]] Status begin_pass(Stream stream);
 
-    [[nodiscard]] Status end_pass() {
-        if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
-        pass_open_ = false;
-        Status status;
-        for (ReaderId id = 0; id < executor_.readers() && (!captured_ || in_capture_); ++id) {
-            if (id == primary_ || !executor_.used_in_this_pass(id)) { continue; }
-            if (auto joined = executor_.join_all(primary_, id); !joined) { status = std::move(joined); }
-        }
-        if (!captured_) {
-            if (auto stopped = stop_timer(executor_.stream_of(primary_)); !stopped) { status = std::move(stopped); }
-        }
-        if (auto healthy = executor_.transport_status(); !healthy) { status = std::move(healthy); }
-        if (is_measuring()) {
-            if (auto marked = step_clock_.pass_ended(*device_, executor_.stream_of(primary_)); !marked) {
-                status = std::move(marked);
-            }
-        }
-        decider_.pass_ended();
-        ++counters_.passes;
-        last_pass_ = counters_ - before_;
-        recorded_.swap(recording_);
-        if (!captured_) {
-            if (auto settled = settle_change(); !settled) { status = std::move(settled); }
-        }
-        if (!status) { fail(status.error()); }
-        return status;
-    }
+    [[nodiscard]] Status end_pass();
     /// Blocks until the pass's stream has done what was asked of it so far. Guesses travel on meanwhile.
-    [[nodiscard]] Status wait_in_pass() {
-        if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
-        const auto capturing = device_->is_capturing(pass_stream());
-        if (!capturing) { return capturing.error(); }
-        if (captured_ || *capturing) {
-            return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
-        }
-        ++counters_.host_waits;
-        if constexpr (requires { decider_.bring_guesses(position_.moment); }) {
-            const auto here = timer().to;  // recorded again at the pass's end
-            if (auto recorded = device_->record(here, pass_stream()); !recorded) { return recorded; }
-            while (decider_.bring_guesses(position_.moment)) {
-                const auto complete = device_->is_complete(here);
-                if (!complete) { return complete.error(); }
-                if (*complete) { return {}; }
-            }
-        }
-        return device_->synchronize(pass_stream());
-    }
+    [[nodiscard]] Status wait_in_pass();
 
     /// Everything that a step of the schedule reads, together, on a stream.
-    [[nodiscard]] Result<LeaseId> acquire_step(std::uint32_t step, std::optional<Stream> stream) {
-        if (step >= schedule_.size()) {
-            return Error{ErrorKind::invalid_argument, schedule_.empty()
-                                                          ? "a step was asked for, and this Residency has no schedule"
-                                                          : "step " + std::to_string(step) + " of a schedule of " +
-                                                                std::to_string(schedule_.size())};
-        }
-        auto found = locate_step(step);
-        if (!found) { return found.error(); }
-        found->position.is_announced = found->position.is_whole = true;
-        const Schedule::Step& declared = schedule_[step];
-        auto lease = hold(declared.storages, false, *found, stream);
-        if (lease && settings_.record) { record_step(declared.weights); }
-        return lease;
-    }
+    [[nodiscard]] Result<LeaseId> acquire_step(std::uint32_t step, std::optional<Stream> stream);
     /// Everything that these weights lie on, together, on a stream.
-    [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
-        wanted_.clear();
-        ++epoch_;
-        for (const WeightId weight : weights) {
-            if (!catalog_.contains(weight)) {
-                return Error{ErrorKind::invalid_argument,
-                             "the catalog of " + std::to_string(catalog_.weights().size()) + " weights has no weight " +
-                                 std::to_string(index(weight))};
-            }
-            const StorageId storage = weight_storage_[index(weight)];
-            if (std::exchange(seen_[index(storage)], epoch_) != epoch_) { wanted_.push_back(storage); }
-        }
-        auto found = locate_storages(wanted_);
-        if (!found) { return found.error(); }
-        auto lease = hold(wanted_, true, *found, stream);
-        if (lease && settings_.record) { record_step(weights); }
-        return lease;
-    }
+    [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
     /// A ticket becomes a lease: its stream waits for what has been brought.
     [[nodiscard]] Status lease_on(LeaseId id, Stream stream) { return use_on(id, stream); }
     /// Another stream reads too: it waits, and its use is recorded at the end.
-    [[nodiscard]] Status use_on(LeaseId id, Stream stream) {
-        LeaseRecord* const lease = record(id);
-        if (lease == nullptr) {
-            return Error{ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
-        }
-        return attach_reader(*lease, stream);
-    }
+    [[nodiscard]] Status use_on(LeaseId id, Stream stream);
 
     /// Records the use and lets go. Failures are kept (failure()), and what they concern counts as in use until the device drains.
-    void end_lease(LeaseId id) noexcept {
-        if (record(id) == nullptr) { return; }
-        LeaseRecord& lease = *record(id);
-        bool recorded = true;
-        std::optional<Stream> measured;
-        const bool may_be_measured = step_clock_.is_open() && lease.position.is_whole && !lease.readers.empty();
-        if (may_be_measured && captured_) {
-            step_clock_.drop(lease.position.step);
-        } else if (may_be_measured) {
-            measured = executor_.stream_of(lease.readers.front());
-            if (auto stopped = step_clock_.stop(*device_, lease.position.step, *measured); !stopped) {
-                fail(stopped.error());
-            }
-        }
-        if (needs_record(lease.storages)) {
-            for (const ReaderId reader : lease.readers) {
-                if (auto point = executor_.record_use(reader, lease.storages); !point) {
-                    fail(point.error());
-                    recorded = false;
-                }
-            }
-        } else if (!lease.readers.empty()) {
-            unrecorded_uses_ = true;
-            for (const ReaderId reader : lease.readers) { executor_.note_use(reader); }
-        }
-        for (const ReaderId reader : lease.readers) { executor_.release(reader); }
-        for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
-        decider_.released(lease.storages, lease.position, recorded);
-        if (measured && is_measuring()) {
-            if (auto marked = step_clock_.stopped(*device_, lease.position.step, *measured); !marked) {
-                fail(marked.error());
-            }
-        }
-        lease.is_open = false;
-        ++lease.generation;
-        free_leases_.push_back(id.slot);
-        --open_leases_;
-    }
+    void end_lease(LeaseId id) noexcept;
 
     /// Where a weight's first byte is while it is leased; null for a weight without bytes.
     [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
         const std::byte* base = tenants_[index(weight_storage_[index(weight)])].address;
         return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
     }
-    [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept {
-        const LeaseRecord* lease = record(id);
-        return lease != nullptr && catalog_.contains(weight) &&
-               std::ranges::find(lease->storages, weight_storage_[index(weight)]) != lease->storages.end();
-    }
+    [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept;
     [[nodiscard]] bool is_open(LeaseId id) const noexcept { return record(id) != nullptr; }
 
     /// A graph of one pass: `body()` acquires what the schedule says, launches its kernels, ends the pass, and returns a Status.
     template <class Body, CapturingDevice D = Device>
-    [[nodiscard]] Result<typename D::Graph> capture(Stream stream, Body&& body) {
-        if (pass_open_ || open_leases_ > 0) {
-            return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open"};
-        }
-        if (!Transport::capturable) {
-            return Error{ErrorKind::unsupported,
-                         "this transport needs the host for every copy, and a graph runs without it"};
-        }
-        if (auto drained = drain(); !drained) { return drained.error(); }
-        if (auto settled = settle_change(); !settled) { return settled.error(); }
-        if (auto begun = decider_.begin_capture(); !begun) { return begun.error(); }
-        std::vector<std::uint64_t> arrivals;
-        arrivals.reserve(tenants_.size());
-        for (Tenant& tenant : tenants_) { arrivals.push_back(std::exchange(tenant.arrival, 0)); }
-        const Counters before = counters_;
-        const Position position = position_;
-        const Moment base = base_;
-        Status status = executor_.begin_capture(stream);
-        std::optional<Result<typename D::Graph>> graph;
-        if (status) {
-            status = begin_captured_pass(stream);
-            if (status) { status = body(); }
-            if (status && (pass_open_ || open_leases_ > 0)) {
-                status = Error{ErrorKind::wrong_state, "a captured pass and its leases end before the capture does"};
-            }
-            graph.emplace(executor_.end_capture());
-            if (status && !*graph) { status = graph->error(); }
-        }
-        in_capture_ = pass_open_ = false;
-        revoke_leases();
-        if (auto whole = decider_.end_capture(status.has_value()); !whole) { status = std::move(whole); }
-        for (std::size_t i = 0; i < tenants_.size(); ++i) { tenants_[i].arrival = arrivals[i]; }
-        if (status) { per_graph_ = counters_ - before; }
-        counters_ = before;
-        position_ = position;
-        base_ = base;
-        if (!status) {
-            if (graph && *graph) { static_cast<void>(device_->destroy_graph(**graph).has_value()); }
-            return status.error();
-        }
-        return std::move(*graph);
-    }
+    [[nodiscard]] Result<typename D::Graph> capture(Stream stream, Body&& body);
     /// One pass, replayed on a stream. Does not block.
     template <class Graph>
-    [[nodiscard]] Status launch(const Graph& graph, std::uint64_t generation, Stream stream) {
-        if (generation != decider_.generation()) {
-            return Error{ErrorKind::stale,
-                         "the graph was captured for another budget or mapping: capture the pass again"};
-        }
-        if (pass_open_ || open_leases_ > 0) {
-            return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
-        }
-        if (executor_.is_broken()) { return broken(); }
-        const auto capturing = device_->is_capturing(stream);
-        if (!capturing) { return capturing.error(); }
-        if (*capturing) {
-            return Error{ErrorKind::unsupported,
-                         "the stream is being captured: a captured pass is launched by itself, not as part of another "
-                         "graph"};
-        }
-        if (lost_graph_) {
-            if (auto drained = executor_.drain_device(); !drained) { return drained; }
-            lost_graph_ = false;
-        }
-        if (auto polled = executor_.begin_pass(); !polled) { return polled; }
-        auto reader = executor_.reader(stream);
-        if (!reader) { return reader.error(); }
-        if (auto started = start_timer(stream); !started) { return started; }
-        if (!graph_ran_) {
-            if (auto reached = decider_.before_graph(); !reached) { return reached; }
-        }
-        if (auto ordered = executor_.order_after_everything(*reader); !ordered) { return ordered; }
-        if (auto launched = device_->launch(graph, stream); !launched) { return launched; }
-        graph_ran_ = true;
-        decider_.graph_launched();
-        last_pass_ = per_graph_;
-        counters_ = counters_ + per_graph_;
-        auto point = executor_.record_point(*reader);
-        if (!point) {
-            unrecorded_uses_ = lost_graph_ = true;
-            fail(point.error());
-            return point.error();
-        }
-        static_cast<void>(stop_timer(stream).has_value());
-        return {};
-    }
+    [[nodiscard]] Status launch(const Graph& graph, std::uint64_t generation, Stream stream);
     [[nodiscard]] std::uint64_t generation() const noexcept
         requires requires(const Decider& decider) { decider.generation(); }
     {
@@ -352,35 +103,7 @@ public:
     }
 
     /// Another budget, between passes; leases may be open. On failure the one in force stays. Blocks.
-    [[nodiscard]] Result<BudgetChange> set_budget(const Budget& budget) {
-        if (pass_open_) {
-            return Error{ErrorKind::wrong_state, "a budget changes between passes: end the pass before"};
-        }
-        const std::uint64_t held = held_bytes();
-        auto context = budget_context(budget.kind());
-        if (context.free_device_bytes) { *context.free_device_bytes += held; }
-        auto resolved = budget.try_resolve(context);
-        if (!resolved) { return resolved.error(); }
-        if (auto resumed = resume(); !resumed) { return resumed.error(); }
-        if (auto drained = drain(); !drained) { return drained.error(); }
-        if (auto settled = settle_change(); !settled) { return settled.error(); }
-        const Counters before = counters_;
-        if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, position_.moment); !changed) {
-            return changed.error();
-        }
-        change_ = {};
-        change_.budget_before_bytes = budget_.bytes;
-        change_.budget_bytes = resolved->bytes;
-        change_.held_before_bytes = held;
-        change_.held_bytes = held_bytes();
-        change_.evicted_bytes = counters_.evicted_bytes - before.evicted_bytes;
-        change_.moved_bytes = counters_.moved_bytes - before.moved_bytes;
-        change_.returned_at = device_->host_time();
-        budget_ = std::move(*resolved);
-        change_.pending_bytes = pending_bytes();
-        if (change_.is_complete()) { change_.complete_at = change_.returned_at; }
-        return change_;
-    }
+    [[nodiscard]] Result<BudgetChange> set_budget(const Budget& budget);
     /// Gives back what the last change left pending, as far as leases have ended and their uses are complete. Does not block.
     [[nodiscard]] Result<BudgetChange> settle_budget() {
         if (auto settled = settle_change(); !settled) { return settled.error(); }
@@ -393,84 +116,16 @@ public:
     }
 
     /// The future is another one from the next pass on.
-    [[nodiscard]] Status set_schedule(Schedule schedule) {
-        if (pass_open_ || open_leases_ > 0) {
-            return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
-        }
-        if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
-        if (auto drained = drain(); !drained) { return drained; }
-        if (auto settled = settle_change(); !settled) { return settled; }
-        if (auto prepared = decider_.prepare(*device_, catalog_, schedule, needs_); !prepared) { return prepared; }
-        const std::uint64_t floor = resident_held_ + decider_.floor_bytes();
-        if (floor > budget_.bytes) {
-            const Error error = below_floor(floor, decider_.floor_step());
-            if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
-            return error;
-        }
-        Schedule schedule_before = std::exchange(schedule_, std::move(schedule));
-        const std::uint64_t floor_before = std::exchange(floor_, floor);
-        const Moment base_before = base_;
-        base_ = position_.moment + 1;
-        adopt_order();
-        if (!schedule_.empty() && schedule_.is_cyclic()) { base_ = pool::round_up(base_, schedule_.size()); }
-        auto ordered = set_order();
-        if (!ordered) {
-            schedule_ = std::move(schedule_before);
-            floor_ = floor_before;
-            base_ = base_before;
-            adopt_order();
-            if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
-            static_cast<void>(set_order().has_value());
-        } else if (step_clock_.is_open()) {
-            // The steps to be measured are others now; without events they are not.
-            step_clock_.close(*device_);
-            if (auto opened = step_clock_.open(*device_, schedule_.size()); !opened) { fail(opened.error()); }
-        }
-        return ordered;
-    }
-    [[nodiscard]] Result<Schedule> recorded_schedule(Cycle cycle) const {
-        if (!settings_.record) {
-            return Error{ErrorKind::wrong_state, "nothing was recorded: set .record when the Residency is made"};
-        }
-        return Schedule::try_recorded(catalog_, recorded_, cycle);
-    }
+    [[nodiscard]] Status set_schedule(Schedule schedule);
+    [[nodiscard]] Result<Schedule> recorded_schedule(Cycle cycle) const;
 
     /// Blocks until every recorded use and every copy is complete, then says whether the transport failed at any.
-    [[nodiscard]] Status drain() {
-        ++counters_.host_waits;
-        auto drained = drain_all();
-        return drained ? transport_status() : std::move(drained);
-    }
+    [[nodiscard]] Status drain();
     /// The same; what a change of the budget left pending for the sake of these is given back.
-    [[nodiscard]] Status drain_and_settle() {
-        if (auto drained = drain(); !drained) { return drained; }
-        if (auto settled = settle_change(); !settled) { return settled; }
-        if (decider_.is_settled()) { return {}; }
-        // What was copied within the device has arrived, too.
-        if (auto drained = drain_all(); !drained) { return drained; }
-        return settle_change();
-    }
+    [[nodiscard]] Status drain_and_settle();
     [[nodiscard]] Status transport_status() const { return executor_.transport_status(); }
 
-    [[nodiscard]] Statistics statistics() const {
-        Statistics result;
-        result.total = counters_;
-        result.total.host_waits += executor_.host_waits();
-        result.last_pass = last_pass_;
-        result.budget_bytes = budget_.bytes;
-        result.floor_bytes = floor_;
-        result.held_bytes = held_bytes();
-        result.pending_bytes = pending_bytes();
-        const std::uint64_t residents = Decider::holds_residents ? 0 : catalog_.resident_bytes();
-        result.requested_bytes = residents + decider_.requested_bytes();
-        result.peak_requested_bytes = residents + decider_.peak_requested_bytes();
-        result.resident_bytes = catalog_.resident_bytes();
-        result.host_read_bytes = catalog_.bytes_placed(Placement::host);
-        result.streaming = decider_.is_streaming();
-        result.pass_time = last_pass_time();
-        result.bound = decider_.bound();
-        return result;
-    }
+    [[nodiscard]] Statistics statistics() const;
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
     [[nodiscard]] const Catalog& catalog() const noexcept { return catalog_; }
     [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
@@ -507,423 +162,63 @@ private:
           decider_{std::move(decider)} {}
 
     [[nodiscard]] std::uint64_t held_bytes() const { return resident_held_ + decider_.held_bytes(); }
-    [[nodiscard]] Status settle_change() {
-        if (decider_.is_settled() && change_.is_complete()) { return {}; }
-        auto settled = decider_.settle();
-        const std::uint64_t still = pending_bytes();
-        if (change_.pending_bytes > still) {
-            change_.given_back_later_bytes += change_.pending_bytes - still;
-            change_.pending_bytes = still;
-            if (still == 0) { change_.complete_at = device_->host_time(); }
-        }
-        return settled;
-    }
+    [[nodiscard]] Status settle_change();
     [[nodiscard]] Status set_order() {
         return decider_.set_order(order_pointer(), groups_, position_.moment, budget_.bytes - resident_held_);
     }
     /// Ends every lease without a record: what read by it never ran.
-    void revoke_leases() noexcept {
-        for (std::uint32_t slot = 0; slot < leases_.size() && open_leases_ > 0; ++slot) {
-            LeaseRecord& lease = leases_[slot];
-            if (!lease.is_open) { continue; }
-            for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
-            decider_.forget(lease.position);
-            lease.is_open = false;
-            ++lease.generation;
-            free_leases_.push_back(slot);
-            --open_leases_;
-        }
-    }
-    void start_pass() {
-        pass_open_ = true;
-        before_ = counters_;
-        if (!schedule_.empty()) {
-            if (schedule_.is_cyclic() && counters_.passes > 0) { base_ += schedule_.size(); }
-            if (!schedule_.is_cyclic()) { position_.moment = 0; }
-        }
-        position_.step = Position::nowhere;
-        recording_.clear();
-        decider_.pass_began(position_.moment);
-    }
+    void revoke_leases() noexcept;
+    void start_pass();
     /// Where the measured steps are not what was planned: plans again, once. Blocks then, and only then.
-    [[nodiscard]] Status learn() {
-        if (!step_clock_.has_passes()) { return {}; }
-        auto measured = step_clock_.read(*device_);
-        if (!measured) { return measured.error(); }
-        if (measured->empty()) { return {}; }
-        const auto planned = decider_.planned_seconds();
-        double difference = 0, sum = 0;
-        for (std::size_t i = 0; i < measured->size(); ++i) {
-            const double seconds = std::chrono::duration<double>((*measured)[i]).count();
-            difference += std::abs(seconds - (i < planned.size() ? planned[i] : 0.0));
-            sum += seconds;
-        }
-        step_clock_.close(*device_);
-        auto schedule = schedule_.try_with_compute(*measured);
-        if (!schedule) { return schedule.error(); }
-        if (open_leases_ > 0 || difference <= settings_.learn_threshold * sum) { return {}; }
-        return set_schedule(std::move(*schedule));
-    }
-    [[nodiscard]] Status begin_captured_pass(Stream stream) {
-        auto primary = executor_.reader(stream);
-        if (!primary) { return primary.error(); }
-        captured_ = in_capture_ = true;
-        primary_ = *primary;
-        start_pass();
-        return {};
-    }
+    [[nodiscard]] Status learn();
+    [[nodiscard]] Status begin_captured_pass(Stream stream);
     /// Graphs moved bytes that no point of the copy stream stands for: from here on one does.
-    [[nodiscard]] Status resume() {
-        if (!graph_ran_) { return {}; }
-        if (lost_graph_) {
-            if (auto drained = executor_.drain_device(); !drained) { return drained; }
-            lost_graph_ = false;
-        }
-        for (ReaderId id = 0; id < executor_.readers(); ++id) {
-            if (auto followed = executor_.follow(id, executor_.last_point(id)); !followed) { return followed; }
-        }
-        auto arrival = executor_.record_arrival();
-        if (!arrival) { return arrival.error(); }
-        for (Tenant& tenant : tenants_) { tenant.arrival = *arrival; }
-        graph_ran_ = false;
-        return {};
-    }
+    [[nodiscard]] Status resume();
 
     /// Everything up to the budget; nothing is held yet.
-    [[nodiscard]] Status prepare() {
-        if (auto adopted = adopt_schedule(std::exchange(settings_.schedule, {})); !adopted) { return adopted; }
-        const std::size_t storages = catalog_.storages().size();
-        tenants_.resize(storages);
-        seen_.resize(storages);
-        wanted_.reserve(storages);
-        weight_storage_.reserve(catalog_.weights().size());
-        weight_offset_.reserve(catalog_.weights().size());
-        for (const Weight& weight : catalog_.weights()) {
-            weight_storage_.push_back(weight.storage);
-            weight_offset_.push_back(weight.offset_bytes);
-        }
-        for (std::size_t i = 0; i < storages; ++i) { tenants_[i].placement = catalog_.storages()[i].placement; }
-        note_needs();
-        adopt_order();
-        if (auto prepared = decider_.prepare(*device_, catalog_, schedule_, needs_); !prepared) { return prepared; }
-        return resolve_budget();
-    }
-    [[nodiscard]] Status open(Transport transport) {
-        if (auto prepared = prepare(); !prepared) { return prepared; }
-        if (auto opened = executor_.open(*device_, catalog_, std::move(transport), settings_.outstanding); !opened) {
-            return opened;
-        }
-        Stage<Device, Transport> stage;
-        stage.catalog = catalog_;
-        stage.tenants = tenants_;
-        stage.counters = &counters_;
-        stage.order = order_pointer();
-        stage.groups = groups_;
-        stage.poison = settings_.poison;
-        stage.device = device_;
-        stage.executor = &executor_;
-        if (auto opened = decider_.open(stage, needs_, budget_.bytes - resident_held_); !opened) { return opened; }
-        if (auto viewed = view_host_storages(); !viewed) { return viewed; }
-        for (Timer& timer : timers_) {
-            for (auto* event : {&timer.from, &timer.to}) {
-                auto created = device_->create_event(Timing::on);
-                if (!created) { return created.error(); }
-                *event = *created;
-                timer_events_.push_back(*created);
-            }
-        }
-        if (settings_.learn && !schedule_.empty()) {
-            if (auto prepared = step_clock_.open(*device_, schedule_.size()); !prepared) { return prepared; }
-        }
-        return bring_residents();
-    }
+    [[nodiscard]] Status prepare();
+    [[nodiscard]] Status open(Transport transport);
     /// Stop, drain readers, drain copies, free. A device that cannot be drained is not touched.
-    void close() noexcept {
-        RESIDENCY_ASSERT(open_leases_ == 0, "end every lease before the Residency");
-        RESIDENCY_ASSERT(!pass_open_, "end the pass before the Residency");
-        if (executor_.is_open() && !drain_all() && !executor_.drain_device()) {
-            decider_.abandon();
-            executor_.abandon();
-            executor_.close();
-            return;
-        }
-        decider_.close();
-        if (arena_ != nullptr) { static_cast<void>(device_->deallocate(arena_).has_value()); }
-        step_clock_.close(*device_);
-        for (const auto event : timer_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
-        executor_.close();
-    }
+    void close() noexcept;
 
     /// Uses that were not recorded end with the device only.
     [[nodiscard]] Status drain_all() { return unrecorded_uses_ ? executor_.drain_device() : executor_.drain(); }
     /// Who needs a schedule to plan and was given none reads the storages in the order of the catalog.
-    [[nodiscard]] Status adopt_schedule(Schedule schedule) {
-        if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
-        schedule_ = std::move(schedule);
-        if (!Decider::holds_residents || !schedule_.empty() || catalog_.weights().empty()) { return {}; }
-        ScheduleBuilder builder{catalog_};
-        for (std::uint32_t i = 0; i < catalog_.storages().size(); ++i) {
-            if (const auto weights = catalog_.weights_of(StorageId{i}); !weights.empty()) { builder.step(weights); }
-        }
-        auto built = builder.try_build();
-        if (!built) { return built.error(); }
-        schedule_ = std::move(*built);
-        return {};
-    }
-    [[nodiscard]] Status check_schedule(const Schedule& schedule) const {
-        if (schedule.empty() || schedule.catalog_hash() == catalog_.hash()) { return {}; }
-        return Error{ErrorKind::mismatch, "the schedule was made for another catalog: its hash is " +
-                                              std::to_string(schedule.catalog_hash()) + ", this catalog's is " +
-                                              std::to_string(catalog_.hash())};
-    }
-    void note_needs() {
-        for (const Storage& storage : catalog_.storages()) {
-            if (!is_streamed(storage)) { continue; }
-            streamed_bytes_.push_back(storage.bytes);
-            needs_.largest_alignment_bytes = (std::max)(needs_.largest_alignment_bytes, storage.alignment_bytes);
-        }
-        needs_.storages = streamed_bytes_;
-        if (streamed_bytes_.empty()) { return; }
-        const auto largest = std::ranges::max_element(streamed_bytes_);
-        needs_.step = {&*largest, 1};
-        needs_.largest_storage_bytes = *largest;
-    }
+    [[nodiscard]] Status adopt_schedule(Schedule schedule);
+    [[nodiscard]] Status check_schedule(const Schedule& schedule) const;
+    void note_needs();
     [[nodiscard]] static bool is_streamed(const Storage& storage) noexcept {
         return storage.placement == Placement::streamed && storage.bytes > 0;
     }
-    void adopt_order() {
-        order_ = schedule_.empty() ? UseOrder{} : UseOrder{schedule_};
-        groups_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
-        for (std::uint32_t i = 0; i < groups_.size(); ++i) {
-            const auto uses = order_.uses(StorageId{i});
-            groups_[i] = uses.empty() ? 0 : uses.front();
-        }
-    }
+    void adopt_order();
     [[nodiscard]] const UseOrder* order_pointer() const noexcept { return schedule_.empty() ? nullptr : &order_; }
 
-    [[nodiscard]] Status resolve_budget() {
-        std::uint64_t resident = 0;
-        for (const Storage& storage : catalog_.storages()) {
-            if (storage.placement == Placement::resident && !Decider::holds_residents) {
-                resident = pool::round_up(resident, storage.alignment_bytes) + storage.bytes;
-            }
-        }
-        arena_bytes_ = resident;
-        resident_held_ = pool::round_up(resident, device_->allocation_granularity());
-        floor_ = resident_held_ + decider_.floor_bytes();
-        auto resolved = settings_.budget.try_resolve(budget_context(settings_.budget.winner().first.kind()));
-        if (!resolved) { return resolved.error(); }
-        budget_ = std::move(*resolved);
-        return {};
-    }
-    [[nodiscard]] BudgetContext budget_context(BudgetKind kind) {
-        BudgetContext context;
-        context.streamed_bytes = catalog_.streamed_bytes();
-        context.resident_bytes = catalog_.resident_bytes();
-        context.everything_bytes = resident_held_ + decider_.ceiling_bytes();
-        context.floor_bytes = floor_;
-        context.floor_step = decider_.floor_step();
-        if (context.floor_step < schedule_.size()) { context.floor_step_name = schedule_[context.floor_step].name; }
-        if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
-            if (const auto memory = device_->memory()) { context.free_device_bytes = memory->free_bytes; }
-        }
-        context.reserve_bytes = settings_.reserve_bytes;
-        return context;
-    }
-    [[nodiscard]] Error below_floor(std::uint64_t floor, std::uint32_t step) const {
-        return Error{ErrorKind::budget,
-                     "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " + std::to_string(floor) +
-                         " that this schedule needs (step " + std::to_string(step) + "): raise the budget first",
-                     BudgetNumbers{floor, budget_.bytes, resident_held_, floor, step}};
-    }
+    [[nodiscard]] Status resolve_budget();
+    [[nodiscard]] BudgetContext budget_context(BudgetKind kind);
+    [[nodiscard]] Error below_floor(std::uint64_t floor, std::uint32_t step) const;
 
-    [[nodiscard]] Status view_host_storages() {
-        for (std::uint32_t i = 0; i < tenants_.size(); ++i) {
-            const Storage& storage = catalog_.storages()[i];
-            if (storage.placement != Placement::host || storage.bytes == 0) { continue; }
-            const auto* source = std::get_if<HostSource>(&storage.source);
-            if (source == nullptr || source->host->kind() != HostMemory::pinned) {
-                return Error{ErrorKind::unsupported, catalog_.describe(StorageId{i}) +
-                                                         " is to be read from the host, but its bytes are "
-                                                         "not in pinned memory: pin them, or place it elsewhere"};
-            }
-            auto view = device_->device_view(catalog_.host_bytes(StorageId{i}));
-            if (!view) { return view.error(); }
-            tenants_[i].address = const_cast<std::byte*>(static_cast<const std::byte*>(*view));
-        }
-        return {};
-    }
-    [[nodiscard]] Status bring_residents() {
-        if (arena_bytes_ == 0) { return {}; }
-        auto arena = device_->allocate(arena_bytes_);
-        if (!arena) { return arena.error(); }
-        arena_ = *arena;
-        std::vector<transport::Fetch> fetches;
-        std::uint64_t end = 0;
-        for (std::uint32_t i = 0; i < tenants_.size(); ++i) {
-            const Storage& storage = catalog_.storages()[i];
-            if (storage.placement != Placement::resident) { continue; }
-            end = pool::round_up(end, storage.alignment_bytes);
-            std::byte* address = static_cast<std::byte*>(arena_) + end;
-            end += storage.bytes;
-            if (storage.bytes == 0) { continue; }
-            tenants_[i].address = address;
-            fetches.push_back({StorageId{i}, 0, storage.bytes, address});
-            counters_.fetched_bytes += storage.bytes;
-        }
-        if (fetches.empty()) { return {}; }
-        auto arrival = executor_.transfer(fetches);
-        if (!arrival) { return arrival.error(); }
-        ++counters_.calls;
-        for (const transport::Fetch& fetch : fetches) { tenants_[index(fetch.storage)].arrival = *arrival; }
-        return {};
-    }
+    [[nodiscard]] Status view_host_storages();
+    [[nodiscard]] Status bring_residents();
 
-    [[nodiscard]] Result<Found> locate_step(std::uint32_t step) {
-        Found found{{0, step}, base_, false};
-        if (position_.step == step) {
-            found.position.moment = position_.moment;
-            return found;
-        }
-        const std::uint32_t expected =
-            position_.step == Position::nowhere ? 0 : (position_.step + 1) % schedule_.size();
-        found.diverged = step != expected;
-        if (found.diverged && settings_.strict) { return diverged(expected, "step " + std::to_string(step)); }
-        if (schedule_.is_cyclic()) {
-            if (position_.step != Position::nowhere && step < position_.step) { found.base += schedule_.size(); }
-            found.position.moment = found.base + step;
-        } else {
-            found.position.moment = std::max<Moment>(position_.moment, step);
-        }
-        return found;
-    }
-    [[nodiscard]] Result<Found> locate_storages(std::span<const StorageId> storages) {
-        if (schedule_.empty()) { return Found{{position_.moment + 1, Position::nowhere}, base_, false}; }
-        if (storages.empty()) { return Found{{position_.moment, position_.step}, base_, false}; }
-        const std::uint32_t n = schedule_.size();
-        const bool started = position_.step != Position::nowhere;
-        std::uint32_t step = started ? position_.step : 0;
-        bool announced = true;
-        if (!started || !reads(step, storages.front())) {
-            const std::uint32_t from = started ? position_.step + 1 : 0;
-            const auto uses = order_.uses(storages.front());
-            const auto next = std::ranges::lower_bound(uses, from);
-            announced = !uses.empty();
-            if (announced) { step = next != uses.end() ? *next : uses.front(); }
-        }
-        for (const StorageId storage : storages) { announced = announced && reads(step, storage); }
-        if (!announced && settings_.strict) {
-            return diverged(started ? (position_.step + 1) % n : 0, catalog_.describe(storages.front()));
-        }
-        auto found = locate_step(step);
-        if (found) {
-            found->diverged = found->diverged || !announced;
-            found->position.is_announced = announced;
-        }
-        return found;
-    }
+    [[nodiscard]] Result<Found> locate_step(std::uint32_t step);
+    [[nodiscard]] Result<Found> locate_storages(std::span<const StorageId> storages);
     [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept {
         return std::ranges::binary_search(order_.uses(storage), step);
     }
-    [[nodiscard]] Error diverged(std::uint32_t expected, const std::string& came) const {
-        std::string name = "step " + std::to_string(expected);
-        if (!schedule_[expected].name.empty()) { name += " (" + std::string{schedule_[expected].name} + ")"; }
-        return Error{ErrorKind::divergence, "the schedule says " + name + " comes next, but " + came + " was asked for",
-                     Divergence{expected, name, came}};
-    }
+    [[nodiscard]] Error diverged(std::uint32_t expected, const std::string& came) const;
 
     /// All or nothing: on failure no lease is open and the position is as before.
     [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages, const Found& found,
-                                       std::optional<Stream> stream) {
-        if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"}; }
-        if (executor_.is_broken()) { return broken(); }
-        std::optional<ReaderId> reader;
-        if (stream) {
-            auto known = executor_.reader(*stream);
-            if (!known) { return known.error(); }
-            reader = *known;
-        }
-        if (reader && needs_record(storages)) {
-            if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
-        }
-        Position position = found.position;
-        const bool is_measured = reader && is_measuring() && position.is_whole;
-        if (is_measured) {
-            if (auto reached = step_clock_.reach(*device_, position.step, *stream); !reached) { fail(reached.error()); }
-        } else if (reader) {
-            step_clock_.interrupt();
-        }
-        if (auto there = decider_.ensure(storages, position); !there) { return there.error(); }
-        const std::uint32_t slot = take_slot();
-        LeaseRecord& lease = leases_[slot];
-        lease.storages = storages;
-        if (copy_storages) {
-            lease.own.assign(storages.begin(), storages.end());
-            lease.storages = lease.own;
-        }
-        lease.readers.clear();
-        lease.position = position;
-        for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
-        if (reader) {
-            if (auto waited = wait_for(lease, *reader); !waited) {
-                for (const StorageId storage : storages) { --tenants_[index(storage)].leases; }
-                decider_.forget(position);
-                free_leases_.push_back(slot);
-                return waited.error();
-            }
-        }
-        if (is_measured) {
-            if (auto started = step_clock_.start(*device_, position.step, *stream); !started) { fail(started.error()); }
-        }
-        lease.is_open = true;
-        ++open_leases_;
-        base_ = found.base;
-        position_ = position;
-        counters_.divergences += found.diverged ? 1U : 0U;
-        ++counters_.acquires;
-        return LeaseId{slot, lease.generation};
-    }
+                                       std::optional<Stream> stream);
     [[nodiscard]] bool is_measuring() const noexcept { return step_clock_.is_running() && !captured_; }
     /// Whether the end of a lease on these has to be known. May change while it is open.
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept {
         return !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
     }
-    [[nodiscard]] Status attach_reader(LeaseRecord& lease, Stream stream) {
-        auto reader = executor_.reader(stream);
-        if (!reader) { return reader.error(); }
-        if (std::ranges::find(lease.readers, *reader) != lease.readers.end()) { return {}; }
-        if (needs_record(lease.storages)) {
-            if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
-        }
-        step_clock_.interrupt();
-        return wait_for(lease, *reader);
-    }
-    [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader) {
-        Point arrival = 0;
-        for (const StorageId storage : lease.storages) {
-            arrival = (std::max)(arrival, tenants_[index(storage)].arrival);
-        }
-        if (auto waited = executor_.let_wait(reader, arrival); !waited) { return waited; }
-        lease.readers.push_back(reader);
-        executor_.retain(reader);
-        return {};
-    }
-    [[nodiscard]] std::uint32_t take_slot() {
-        if (free_leases_.empty()) {
-            leases_.emplace_back();
-            free_leases_.reserve(leases_.size());
-            return static_cast<std::uint32_t>(leases_.size() - 1);
-        }
-        const std::uint32_t slot = free_leases_.back();
-        free_leases_.pop_back();
-        return slot;
-    }
-    [[nodiscard]] const LeaseRecord* record(LeaseId id) const noexcept {
-        if (id.slot >= leases_.size() || !leases_[id.slot].is_open || leases_[id.slot].generation != id.generation) {
-            return nullptr;
-        }
-        return &leases_[id.slot];
-    }
+    [[nodiscard]] Status attach_reader(LeaseRecord& lease, Stream stream);
+    [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader);
+    [[nodiscard]] std::uint32_t take_slot();
+    [[nodiscard]] const LeaseRecord* record(LeaseId id) const noexcept;
     [[nodiscard]] LeaseRecord* record(LeaseId id) noexcept {
         return const_cast<LeaseRecord*>(std::as_const(*this).record(id));
     }
@@ -933,38 +228,14 @@ private:
     }
     [[nodiscard]] Timer& timer() noexcept { return timers_[timed_ % timers_.size()]; }
     /// Two records cost the GPU microseconds between kernels: where nothing streams, few passes are timed.
-    [[nodiscard]] Status start_timer(Stream stream) {
-        resident_passes_ = decider_.is_streaming() ? 0 : resident_passes_ + 1;
-        is_timed_ = resident_passes_ <= 16 || resident_passes_ % 16 == 0;
-        timer().is_set = false;
-        return is_timed_ ? device_->record(timer().from, stream) : Status{};
-    }
-    [[nodiscard]] Status stop_timer(Stream stream) {
-        if (!is_timed_) { return {}; }
-        auto recorded = device_->record(timer().to, stream);
-        timer().is_set = recorded.has_value();
-        ++timed_;
-        return recorded;
-    }
-    [[nodiscard]] std::optional<std::chrono::nanoseconds> last_pass_time() const {
-        for (std::size_t back = 1; back <= std::min<std::size_t>(timers_.size(), timed_); ++back) {
-            const Timer& timer = timers_[(timed_ - back) % timers_.size()];
-            if (!timer.is_set) { continue; }
-            const auto done = device_->is_complete(timer.to);
-            if (!done || !*done) { continue; }
-            if (const auto elapsed = device_->elapsed(timer.from, timer.to)) { return *elapsed; }
-        }
-        return std::nullopt;
-    }
+    [[nodiscard]] Status start_timer(Stream stream);
+    [[nodiscard]] Status stop_timer(Stream stream);
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> last_pass_time() const;
 
     void fail(const Error& error) {
         if (!failure_) { failure_ = error; }
     }
-    [[nodiscard]] Error broken() const {
-        return failure_
-                   ? *failure_
-                   : Error{ErrorKind::device, "the device could not be drained after a failed call; it is left alone"};
-    }
+    [[nodiscard]] Error broken() const;
 
     Device* device_;
     Catalog catalog_;
@@ -1011,5 +282,875 @@ private:
     std::vector<StepRecord> recording_, recorded_;
     std::optional<Error> failure_;
 };
+
+template <class Decider, class Transport>
+auto Engine<Decider, Transport>::open(Device& device, Catalog catalog, Settings settings, Decider decider,
+                                      Transport transport) -> Result<std::unique_ptr<Engine>> {
+    std::unique_ptr<Engine> engine{new Engine{device, std::move(catalog), std::move(settings), std::move(decider)}};
+    if (auto opened = engine->open(std::move(transport)); !opened) { return opened.error(); }
+    return engine;
+}
+
+template <class Decider, class Transport>
+Result<ResolvedBudget> Engine<Decider, Transport>::resolve(Device& device, Catalog catalog, Settings settings,
+                                                           Decider decider) {
+    Engine engine{device, std::move(catalog), std::move(settings), std::move(decider)};
+    if (auto prepared = engine.prepare(); !prepared) { return prepared.error(); }
+    return std::move(engine.budget_);
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::begin_pass(Stream stream) {
+    if (pass_open_) {
+        return Error{ErrorKind::wrong_state, "a pass is already open on this Residency: end it before the next begins"};
+    }
+    if (executor_.is_broken()) { return broken(); }
+    auto capturing = device_->is_capturing(stream);
+    if (!capturing) { return capturing.error(); }
+    if (*capturing && decider_.is_streaming()) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured, and weights are streamed: a foreign capture would hold "
+                     "none of the copies; use Residency::capture"};
+    }
+    captured_ = *capturing;
+    if (captured_) { decider_.captured_outside(); }
+    if (!captured_) {
+        if (auto resumed = resume(); !resumed) { return resumed; }
+        if (auto settled = settle_change(); !settled) { return settled; }
+        if (auto learned = learn(); !learned) { return learned; }
+        if (auto polled = executor_.begin_pass(); !polled) { return polled; }
+    } else if (auto polled = executor_.poll_arrivals(); !polled) {
+        return polled;
+    }
+    auto primary = executor_.reader(stream);
+    if (!primary) { return primary.error(); }
+    if (!schedule_.empty() && !schedule_.is_cyclic() && counters_.passes > 0) {
+        if (auto restarted = decider_.restart(); !restarted) { return restarted; }
+    }
+    if (!captured_) {
+        if (auto started = start_timer(stream); !started) { return started; }
+    }
+    primary_ = *primary;
+    start_pass();
+    if (is_measuring()) {
+        if (auto marked = step_clock_.pass_began(*device_, stream); !marked) { fail(marked.error()); }
+    }
+    return {};
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::end_pass() {
+    if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
+    pass_open_ = false;
+    Status status;
+    for (ReaderId id = 0; id < executor_.readers() && (!captured_ || in_capture_); ++id) {
+        if (id == primary_ || !executor_.used_in_this_pass(id)) { continue; }
+        if (auto joined = executor_.join_all(primary_, id); !joined) { status = std::move(joined); }
+    }
+    if (!captured_) {
+        if (auto stopped = stop_timer(executor_.stream_of(primary_)); !stopped) { status = std::move(stopped); }
+    }
+    if (auto healthy = executor_.transport_status(); !healthy) { status = std::move(healthy); }
+    if (is_measuring()) {
+        if (auto marked = step_clock_.pass_ended(*device_, executor_.stream_of(primary_)); !marked) {
+            status = std::move(marked);
+        }
+    }
+    decider_.pass_ended();
+    ++counters_.passes;
+    last_pass_ = counters_ - before_;
+    recorded_.swap(recording_);
+    if (!captured_) {
+        if (auto settled = settle_change(); !settled) { status = std::move(settled); }
+    }
+    if (!status) { fail(status.error()); }
+    return status;
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::wait_in_pass() {
+    if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
+    const auto capturing = device_->is_capturing(pass_stream());
+    if (!capturing) { return capturing.error(); }
+    if (captured_ || *capturing) {
+        return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
+    }
+    ++counters_.host_waits;
+    if constexpr (requires { decider_.bring_guesses(position_.moment); }) {
+        const auto here = timer().to;  // recorded again at the pass's end
+        if (auto recorded = device_->record(here, pass_stream()); !recorded) { return recorded; }
+        while (decider_.bring_guesses(position_.moment)) {
+            const auto complete = device_->is_complete(here);
+            if (!complete) { return complete.error(); }
+            if (*complete) { return {}; }
+        }
+    }
+    return device_->synchronize(pass_stream());
+}
+
+template <class Decider, class Transport>
+Result<LeaseId> Engine<Decider, Transport>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
+    if (step >= schedule_.size()) {
+        return Error{ErrorKind::invalid_argument,
+                     schedule_.empty()
+                         ? "a step was asked for, and this Residency has no schedule"
+                         : "step " + std::to_string(step) + " of a schedule of " + std::to_string(schedule_.size())};
+    }
+    auto found = locate_step(step);
+    if (!found) { return found.error(); }
+    found->position.is_announced = found->position.is_whole = true;
+    const Schedule::Step& declared = schedule_[step];
+    auto lease = hold(declared.storages, false, *found, stream);
+    if (lease && settings_.record) { record_step(declared.weights); }
+    return lease;
+}
+
+template <class Decider, class Transport>
+Result<LeaseId> Engine<Decider, Transport>::acquire_weights(std::span<const WeightId> weights,
+                                                            std::optional<Stream> stream) {
+    wanted_.clear();
+    ++epoch_;
+    for (const WeightId weight : weights) {
+        if (!catalog_.contains(weight)) {
+            return Error{ErrorKind::invalid_argument, "the catalog of " + std::to_string(catalog_.weights().size()) +
+                                                          " weights has no weight " + std::to_string(index(weight))};
+        }
+        const StorageId storage = weight_storage_[index(weight)];
+        if (std::exchange(seen_[index(storage)], epoch_) != epoch_) { wanted_.push_back(storage); }
+    }
+    auto found = locate_storages(wanted_);
+    if (!found) { return found.error(); }
+    auto lease = hold(wanted_, true, *found, stream);
+    if (lease && settings_.record) { record_step(weights); }
+    return lease;
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::use_on(LeaseId id, Stream stream) {
+    LeaseRecord* const lease = record(id);
+    if (lease == nullptr) {
+        return Error{ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
+    }
+    return attach_reader(*lease, stream);
+}
+
+template <class Decider, class Transport>
+void Engine<Decider, Transport>::end_lease(LeaseId id) noexcept {
+    if (record(id) == nullptr) { return; }
+    LeaseRecord& lease = *record(id);
+    bool recorded = true;
+    std::optional<Stream> measured;
+    const bool may_be_measured = step_clock_.is_open() && lease.position.is_whole && !lease.readers.empty();
+    if (may_be_measured && captured_) {
+        step_clock_.drop(lease.position.step);
+    } else if (may_be_measured) {
+        measured = executor_.stream_of(lease.readers.front());
+        if (auto stopped = step_clock_.stop(*device_, lease.position.step, *measured); !stopped) {
+            fail(stopped.error());
+        }
+    }
+    if (needs_record(lease.storages)) {
+        for (const ReaderId reader : lease.readers) {
+            if (auto point = executor_.record_use(reader, lease.storages); !point) {
+                fail(point.error());
+                recorded = false;
+            }
+        }
+    } else if (!lease.readers.empty()) {
+        unrecorded_uses_ = true;
+        for (const ReaderId reader : lease.readers) { executor_.note_use(reader); }
+    }
+    for (const ReaderId reader : lease.readers) { executor_.release(reader); }
+    for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
+    decider_.released(lease.storages, lease.position, recorded);
+    if (measured && is_measuring()) {
+        if (auto marked = step_clock_.stopped(*device_, lease.position.step, *measured); !marked) {
+            fail(marked.error());
+        }
+    }
+    lease.is_open = false;
+    ++lease.generation;
+    free_leases_.push_back(id.slot);
+    --open_leases_;
+}
+
+template <class Decider, class Transport>
+bool Engine<Decider, Transport>::covers(LeaseId id, WeightId weight) const noexcept {
+    const LeaseRecord* lease = record(id);
+    return lease != nullptr && catalog_.contains(weight) &&
+           std::ranges::find(lease->storages, weight_storage_[index(weight)]) != lease->storages.end();
+}
+
+template <class Decider, class Transport>
+template <class Body, CapturingDevice D>
+Result<typename D::Graph> Engine<Decider, Transport>::capture(Stream stream, Body&& body) {
+    if (pass_open_ || open_leases_ > 0) {
+        return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open"};
+    }
+    if (!Transport::capturable) {
+        return Error{ErrorKind::unsupported,
+                     "this transport needs the host for every copy, and a graph runs without it"};
+    }
+    if (auto drained = drain(); !drained) { return drained.error(); }
+    if (auto settled = settle_change(); !settled) { return settled.error(); }
+    if (auto begun = decider_.begin_capture(); !begun) { return begun.error(); }
+    std::vector<std::uint64_t> arrivals;
+    arrivals.reserve(tenants_.size());
+    for (Tenant& tenant : tenants_) { arrivals.push_back(std::exchange(tenant.arrival, 0)); }
+    const Counters before = counters_;
+    const Position position = position_;
+    const Moment base = base_;
+    Status status = executor_.begin_capture(stream);
+    std::optional<Result<typename D::Graph>> graph;
+    if (status) {
+        status = begin_captured_pass(stream);
+        if (status) { status = body(); }
+        if (status && (pass_open_ || open_leases_ > 0)) {
+            status = Error{ErrorKind::wrong_state, "a captured pass and its leases end before the capture does"};
+        }
+        graph.emplace(executor_.end_capture());
+        if (status && !*graph) { status = graph->error(); }
+    }
+    in_capture_ = pass_open_ = false;
+    revoke_leases();
+    if (auto whole = decider_.end_capture(status.has_value()); !whole) { status = std::move(whole); }
+    for (std::size_t i = 0; i < tenants_.size(); ++i) { tenants_[i].arrival = arrivals[i]; }
+    if (status) { per_graph_ = counters_ - before; }
+    counters_ = before;
+    position_ = position;
+    base_ = base;
+    if (!status) {
+        if (graph && *graph) { static_cast<void>(device_->destroy_graph(**graph).has_value()); }
+        return status.error();
+    }
+    return std::move(*graph);
+}
+
+template <class Decider, class Transport>
+template <class Graph>
+Status Engine<Decider, Transport>::launch(const Graph& graph, std::uint64_t generation, Stream stream) {
+    if (generation != decider_.generation()) {
+        return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
+    }
+    if (pass_open_ || open_leases_ > 0) {
+        return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
+    }
+    if (executor_.is_broken()) { return broken(); }
+    const auto capturing = device_->is_capturing(stream);
+    if (!capturing) { return capturing.error(); }
+    if (*capturing) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured: a captured pass is launched by itself, not as part of another "
+                     "graph"};
+    }
+    if (lost_graph_) {
+        if (auto drained = executor_.drain_device(); !drained) { return drained; }
+        lost_graph_ = false;
+    }
+    if (auto polled = executor_.begin_pass(); !polled) { return polled; }
+    auto reader = executor_.reader(stream);
+    if (!reader) { return reader.error(); }
+    if (auto started = start_timer(stream); !started) { return started; }
+    if (!graph_ran_) {
+        if (auto reached = decider_.before_graph(); !reached) { return reached; }
+    }
+    if (auto ordered = executor_.order_after_everything(*reader); !ordered) { return ordered; }
+    if (auto launched = device_->launch(graph, stream); !launched) { return launched; }
+    graph_ran_ = true;
+    decider_.graph_launched();
+    last_pass_ = per_graph_;
+    counters_ = counters_ + per_graph_;
+    auto point = executor_.record_point(*reader);
+    if (!point) {
+        unrecorded_uses_ = lost_graph_ = true;
+        fail(point.error());
+        return point.error();
+    }
+    static_cast<void>(stop_timer(stream).has_value());
+    return {};
+}
+
+template <class Decider, class Transport>
+Result<BudgetChange> Engine<Decider, Transport>::set_budget(const Budget& budget) {
+    if (pass_open_) { return Error{ErrorKind::wrong_state, "a budget changes between passes: end the pass before"}; }
+    const std::uint64_t held = held_bytes();
+    auto context = budget_context(budget.kind());
+    if (context.free_device_bytes) { *context.free_device_bytes += held; }
+    auto resolved = budget.try_resolve(context);
+    if (!resolved) { return resolved.error(); }
+    if (auto resumed = resume(); !resumed) { return resumed.error(); }
+    if (auto drained = drain(); !drained) { return drained.error(); }
+    if (auto settled = settle_change(); !settled) { return settled.error(); }
+    const Counters before = counters_;
+    if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, position_.moment); !changed) {
+        return changed.error();
+    }
+    change_ = {};
+    change_.budget_before_bytes = budget_.bytes;
+    change_.budget_bytes = resolved->bytes;
+    change_.held_before_bytes = held;
+    change_.held_bytes = held_bytes();
+    change_.evicted_bytes = counters_.evicted_bytes - before.evicted_bytes;
+    change_.moved_bytes = counters_.moved_bytes - before.moved_bytes;
+    change_.returned_at = device_->host_time();
+    budget_ = std::move(*resolved);
+    change_.pending_bytes = pending_bytes();
+    if (change_.is_complete()) { change_.complete_at = change_.returned_at; }
+    return change_;
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::set_schedule(Schedule schedule) {
+    if (pass_open_ || open_leases_ > 0) {
+        return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
+    }
+    if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
+    if (auto drained = drain(); !drained) { return drained; }
+    if (auto settled = settle_change(); !settled) { return settled; }
+    if (auto prepared = decider_.prepare(*device_, catalog_, schedule, needs_); !prepared) { return prepared; }
+    const std::uint64_t floor = resident_held_ + decider_.floor_bytes();
+    if (floor > budget_.bytes) {
+        const Error error = below_floor(floor, decider_.floor_step());
+        if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
+        return error;
+    }
+    Schedule schedule_before = std::exchange(schedule_, std::move(schedule));
+    const std::uint64_t floor_before = std::exchange(floor_, floor);
+    const Moment base_before = base_;
+    base_ = position_.moment + 1;
+    adopt_order();
+    if (!schedule_.empty() && schedule_.is_cyclic()) { base_ = pool::round_up(base_, schedule_.size()); }
+    auto ordered = set_order();
+    if (!ordered) {
+        schedule_ = std::move(schedule_before);
+        floor_ = floor_before;
+        base_ = base_before;
+        adopt_order();
+        if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
+        static_cast<void>(set_order().has_value());
+    } else if (step_clock_.is_open()) {
+        // The steps to be measured are others now; without events they are not.
+        step_clock_.close(*device_);
+        if (auto opened = step_clock_.open(*device_, schedule_.size()); !opened) { fail(opened.error()); }
+    }
+    return ordered;
+}
+
+template <class Decider, class Transport>
+Result<Schedule> Engine<Decider, Transport>::recorded_schedule(Cycle cycle) const {
+    if (!settings_.record) {
+        return Error{ErrorKind::wrong_state, "nothing was recorded: set .record when the Residency is made"};
+    }
+    return Schedule::try_recorded(catalog_, recorded_, cycle);
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::drain() {
+    ++counters_.host_waits;
+    auto drained = drain_all();
+    return drained ? transport_status() : std::move(drained);
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::drain_and_settle() {
+    if (auto drained = drain(); !drained) { return drained; }
+    if (auto settled = settle_change(); !settled) { return settled; }
+    if (decider_.is_settled()) { return {}; }
+    // What was copied within the device has arrived, too.
+    if (auto drained = drain_all(); !drained) { return drained; }
+    return settle_change();
+}
+
+template <class Decider, class Transport>
+Statistics Engine<Decider, Transport>::statistics() const {
+    Statistics result;
+    result.total = counters_;
+    result.total.host_waits += executor_.host_waits();
+    result.last_pass = last_pass_;
+    result.budget_bytes = budget_.bytes;
+    result.floor_bytes = floor_;
+    result.held_bytes = held_bytes();
+    result.pending_bytes = pending_bytes();
+    const std::uint64_t residents = Decider::holds_residents ? 0 : catalog_.resident_bytes();
+    result.requested_bytes = residents + decider_.requested_bytes();
+    result.peak_requested_bytes = residents + decider_.peak_requested_bytes();
+    result.resident_bytes = catalog_.resident_bytes();
+    result.host_read_bytes = catalog_.bytes_placed(Placement::host);
+    result.streaming = decider_.is_streaming();
+    result.pass_time = last_pass_time();
+    result.bound = decider_.bound();
+    return result;
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::settle_change() {
+    if (decider_.is_settled() && change_.is_complete()) { return {}; }
+    auto settled = decider_.settle();
+    const std::uint64_t still = pending_bytes();
+    if (change_.pending_bytes > still) {
+        change_.given_back_later_bytes += change_.pending_bytes - still;
+        change_.pending_bytes = still;
+        if (still == 0) { change_.complete_at = device_->host_time(); }
+    }
+    return settled;
+}
+
+template <class Decider, class Transport>
+void Engine<Decider, Transport>::revoke_leases() noexcept {
+    for (std::uint32_t slot = 0; slot < leases_.size() && open_leases_ > 0; ++slot) {
+        LeaseRecord& lease = leases_[slot];
+        if (!lease.is_open) { continue; }
+        for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
+        decider_.forget(lease.position);
+        lease.is_open = false;
+        ++lease.generation;
+        free_leases_.push_back(slot);
+        --open_leases_;
+    }
+}
+
+template <class Decider, class Transport>
+void Engine<Decider, Transport>::start_pass() {
+    pass_open_ = true;
+    before_ = counters_;
+    if (!schedule_.empty()) {
+        if (schedule_.is_cyclic() && counters_.passes > 0) { base_ += schedule_.size(); }
+        if (!schedule_.is_cyclic()) { position_.moment = 0; }
+    }
+    position_.step = Position::nowhere;
+    recording_.clear();
+    decider_.pass_began(position_.moment);
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::learn() {
+    if (!step_clock_.has_passes()) { return {}; }
+    auto measured = step_clock_.read(*device_);
+    if (!measured) { return measured.error(); }
+    if (measured->empty()) { return {}; }
+    const auto planned = decider_.planned_seconds();
+    double difference = 0, sum = 0;
+    for (std::size_t i = 0; i < measured->size(); ++i) {
+        const double seconds = std::chrono::duration<double>((*measured)[i]).count();
+        difference += std::abs(seconds - (i < planned.size() ? planned[i] : 0.0));
+        sum += seconds;
+    }
+    step_clock_.close(*device_);
+    auto schedule = schedule_.try_with_compute(*measured);
+    if (!schedule) { return schedule.error(); }
+    if (open_leases_ > 0 || difference <= settings_.learn_threshold * sum) { return {}; }
+    return set_schedule(std::move(*schedule));
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::begin_captured_pass(Stream stream) {
+    auto primary = executor_.reader(stream);
+    if (!primary) { return primary.error(); }
+    captured_ = in_capture_ = true;
+    primary_ = *primary;
+    start_pass();
+    return {};
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::resume() {
+    if (!graph_ran_) { return {}; }
+    if (lost_graph_) {
+        if (auto drained = executor_.drain_device(); !drained) { return drained; }
+        lost_graph_ = false;
+    }
+    for (ReaderId id = 0; id < executor_.readers(); ++id) {
+        if (auto followed = executor_.follow(id, executor_.last_point(id)); !followed) { return followed; }
+    }
+    auto arrival = executor_.record_arrival();
+    if (!arrival) { return arrival.error(); }
+    for (Tenant& tenant : tenants_) { tenant.arrival = *arrival; }
+    graph_ran_ = false;
+    return {};
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::prepare() {
+    if (auto adopted = adopt_schedule(std::exchange(settings_.schedule, {})); !adopted) { return adopted; }
+    const std::size_t storages = catalog_.storages().size();
+    tenants_.resize(storages);
+    seen_.resize(storages);
+    wanted_.reserve(storages);
+    weight_storage_.reserve(catalog_.weights().size());
+    weight_offset_.reserve(catalog_.weights().size());
+    for (const Weight& weight : catalog_.weights()) {
+        weight_storage_.push_back(weight.storage);
+        weight_offset_.push_back(weight.offset_bytes);
+    }
+    for (std::size_t i = 0; i < storages; ++i) { tenants_[i].placement = catalog_.storages()[i].placement; }
+    note_needs();
+    adopt_order();
+    if (auto prepared = decider_.prepare(*device_, catalog_, schedule_, needs_); !prepared) { return prepared; }
+    return resolve_budget();
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::open(Transport transport) {
+    if (auto prepared = prepare(); !prepared) { return prepared; }
+    if (auto opened = executor_.open(*device_, catalog_, std::move(transport), settings_.outstanding); !opened) {
+        return opened;
+    }
+    Stage<Device, Transport> stage;
+    stage.catalog = catalog_;
+    stage.tenants = tenants_;
+    stage.counters = &counters_;
+    stage.order = order_pointer();
+    stage.groups = groups_;
+    stage.poison = settings_.poison;
+    stage.device = device_;
+    stage.executor = &executor_;
+    if (auto opened = decider_.open(stage, needs_, budget_.bytes - resident_held_); !opened) { return opened; }
+    if (auto viewed = view_host_storages(); !viewed) { return viewed; }
+    for (Timer& timer : timers_) {
+        for (auto* event : {&timer.from, &timer.to}) {
+            auto created = device_->create_event(Timing::on);
+            if (!created) { return created.error(); }
+            *event = *created;
+            timer_events_.push_back(*created);
+        }
+    }
+    if (settings_.learn && !schedule_.empty()) {
+        if (auto prepared = step_clock_.open(*device_, schedule_.size()); !prepared) { return prepared; }
+    }
+    return bring_residents();
+}
+
+template <class Decider, class Transport>
+void Engine<Decider, Transport>::close() noexcept {
+    RESIDENCY_ASSERT(open_leases_ == 0, "end every lease before the Residency");
+    RESIDENCY_ASSERT(!pass_open_, "end the pass before the Residency");
+    if (executor_.is_open() && !drain_all() && !executor_.drain_device()) {
+        decider_.abandon();
+        executor_.abandon();
+        executor_.close();
+        return;
+    }
+    decider_.close();
+    if (arena_ != nullptr) { static_cast<void>(device_->deallocate(arena_).has_value()); }
+    step_clock_.close(*device_);
+    for (const auto event : timer_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
+    executor_.close();
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::adopt_schedule(Schedule schedule) {
+    if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
+    schedule_ = std::move(schedule);
+    if (!Decider::holds_residents || !schedule_.empty() || catalog_.weights().empty()) { return {}; }
+    ScheduleBuilder builder{catalog_};
+    for (std::uint32_t i = 0; i < catalog_.storages().size(); ++i) {
+        if (const auto weights = catalog_.weights_of(StorageId{i}); !weights.empty()) { builder.step(weights); }
+    }
+    auto built = builder.try_build();
+    if (!built) { return built.error(); }
+    schedule_ = std::move(*built);
+    return {};
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::check_schedule(const Schedule& schedule) const {
+    if (schedule.empty() || schedule.catalog_hash() == catalog_.hash()) { return {}; }
+    return Error{ErrorKind::mismatch, "the schedule was made for another catalog: its hash is " +
+                                          std::to_string(schedule.catalog_hash()) + ", this catalog's is " +
+                                          std::to_string(catalog_.hash())};
+}
+
+template <class Decider, class Transport>
+void Engine<Decider, Transport>::note_needs() {
+    for (const Storage& storage : catalog_.storages()) {
+        if (!is_streamed(storage)) { continue; }
+        streamed_bytes_.push_back(storage.bytes);
+        needs_.largest_alignment_bytes = (std::max)(needs_.largest_alignment_bytes, storage.alignment_bytes);
+    }
+    needs_.storages = streamed_bytes_;
+    if (streamed_bytes_.empty()) { return; }
+    const auto largest = std::ranges::max_element(streamed_bytes_);
+    needs_.step = {&*largest, 1};
+    needs_.largest_storage_bytes = *largest;
+}
+
+template <class Decider, class Transport>
+void Engine<Decider, Transport>::adopt_order() {
+    order_ = schedule_.empty() ? UseOrder{} : UseOrder{schedule_};
+    groups_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
+    for (std::uint32_t i = 0; i < groups_.size(); ++i) {
+        const auto uses = order_.uses(StorageId{i});
+        groups_[i] = uses.empty() ? 0 : uses.front();
+    }
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::resolve_budget() {
+    std::uint64_t resident = 0;
+    for (const Storage& storage : catalog_.storages()) {
+        if (storage.placement == Placement::resident && !Decider::holds_residents) {
+            resident = pool::round_up(resident, storage.alignment_bytes) + storage.bytes;
+        }
+    }
+    arena_bytes_ = resident;
+    resident_held_ = pool::round_up(resident, device_->allocation_granularity());
+    floor_ = resident_held_ + decider_.floor_bytes();
+    auto resolved = settings_.budget.try_resolve(budget_context(settings_.budget.winner().first.kind()));
+    if (!resolved) { return resolved.error(); }
+    budget_ = std::move(*resolved);
+    return {};
+}
+
+template <class Decider, class Transport>
+BudgetContext Engine<Decider, Transport>::budget_context(BudgetKind kind) {
+    BudgetContext context;
+    context.streamed_bytes = catalog_.streamed_bytes();
+    context.resident_bytes = catalog_.resident_bytes();
+    context.everything_bytes = resident_held_ + decider_.ceiling_bytes();
+    context.floor_bytes = floor_;
+    context.floor_step = decider_.floor_step();
+    if (context.floor_step < schedule_.size()) { context.floor_step_name = schedule_[context.floor_step].name; }
+    if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
+        if (const auto memory = device_->memory()) { context.free_device_bytes = memory->free_bytes; }
+    }
+    context.reserve_bytes = settings_.reserve_bytes;
+    return context;
+}
+
+template <class Decider, class Transport>
+Error Engine<Decider, Transport>::below_floor(std::uint64_t floor, std::uint32_t step) const {
+    return Error{ErrorKind::budget,
+                 "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " + std::to_string(floor) +
+                     " that this schedule needs (step " + std::to_string(step) + "): raise the budget first",
+                 BudgetNumbers{floor, budget_.bytes, resident_held_, floor, step}};
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::view_host_storages() {
+    for (std::uint32_t i = 0; i < tenants_.size(); ++i) {
+        const Storage& storage = catalog_.storages()[i];
+        if (storage.placement != Placement::host || storage.bytes == 0) { continue; }
+        const auto* source = std::get_if<HostSource>(&storage.source);
+        if (source == nullptr || source->host->kind() != HostMemory::pinned) {
+            return Error{ErrorKind::unsupported, catalog_.describe(StorageId{i}) +
+                                                     " is to be read from the host, but its bytes are "
+                                                     "not in pinned memory: pin them, or place it elsewhere"};
+        }
+        auto view = device_->device_view(catalog_.host_bytes(StorageId{i}));
+        if (!view) { return view.error(); }
+        tenants_[i].address = const_cast<std::byte*>(static_cast<const std::byte*>(*view));
+    }
+    return {};
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::bring_residents() {
+    if (arena_bytes_ == 0) { return {}; }
+    auto arena = device_->allocate(arena_bytes_);
+    if (!arena) { return arena.error(); }
+    arena_ = *arena;
+    std::vector<transport::Fetch> fetches;
+    std::uint64_t end = 0;
+    for (std::uint32_t i = 0; i < tenants_.size(); ++i) {
+        const Storage& storage = catalog_.storages()[i];
+        if (storage.placement != Placement::resident) { continue; }
+        end = pool::round_up(end, storage.alignment_bytes);
+        std::byte* address = static_cast<std::byte*>(arena_) + end;
+        end += storage.bytes;
+        if (storage.bytes == 0) { continue; }
+        tenants_[i].address = address;
+        fetches.push_back({StorageId{i}, 0, storage.bytes, address});
+        counters_.fetched_bytes += storage.bytes;
+    }
+    if (fetches.empty()) { return {}; }
+    auto arrival = executor_.transfer(fetches);
+    if (!arrival) { return arrival.error(); }
+    ++counters_.calls;
+    for (const transport::Fetch& fetch : fetches) { tenants_[index(fetch.storage)].arrival = *arrival; }
+    return {};
+}
+
+template <class Decider, class Transport>
+auto Engine<Decider, Transport>::locate_step(std::uint32_t step) -> Result<Found> {
+    Found found{{0, step}, base_, false};
+    if (position_.step == step) {
+        found.position.moment = position_.moment;
+        return found;
+    }
+    const std::uint32_t expected = position_.step == Position::nowhere ? 0 : (position_.step + 1) % schedule_.size();
+    found.diverged = step != expected;
+    if (found.diverged && settings_.strict) { return diverged(expected, "step " + std::to_string(step)); }
+    if (schedule_.is_cyclic()) {
+        if (position_.step != Position::nowhere && step < position_.step) { found.base += schedule_.size(); }
+        found.position.moment = found.base + step;
+    } else {
+        found.position.moment = std::max<Moment>(position_.moment, step);
+    }
+    return found;
+}
+
+template <class Decider, class Transport>
+auto Engine<Decider, Transport>::locate_storages(std::span<const StorageId> storages) -> Result<Found> {
+    if (schedule_.empty()) { return Found{{position_.moment + 1, Position::nowhere}, base_, false}; }
+    if (storages.empty()) { return Found{{position_.moment, position_.step}, base_, false}; }
+    const std::uint32_t n = schedule_.size();
+    const bool started = position_.step != Position::nowhere;
+    std::uint32_t step = started ? position_.step : 0;
+    bool announced = true;
+    if (!started || !reads(step, storages.front())) {
+        const std::uint32_t from = started ? position_.step + 1 : 0;
+        const auto uses = order_.uses(storages.front());
+        const auto next = std::ranges::lower_bound(uses, from);
+        announced = !uses.empty();
+        if (announced) { step = next != uses.end() ? *next : uses.front(); }
+    }
+    for (const StorageId storage : storages) { announced = announced && reads(step, storage); }
+    if (!announced && settings_.strict) {
+        return diverged(started ? (position_.step + 1) % n : 0, catalog_.describe(storages.front()));
+    }
+    auto found = locate_step(step);
+    if (found) {
+        found->diverged = found->diverged || !announced;
+        found->position.is_announced = announced;
+    }
+    return found;
+}
+
+template <class Decider, class Transport>
+Error Engine<Decider, Transport>::diverged(std::uint32_t expected, const std::string& came) const {
+    std::string name = "step " + std::to_string(expected);
+    if (!schedule_[expected].name.empty()) { name += " (" + std::string{schedule_[expected].name} + ")"; }
+    return Error{ErrorKind::divergence, "the schedule says " + name + " comes next, but " + came + " was asked for",
+                 Divergence{expected, name, came}};
+}
+
+template <class Decider, class Transport>
+Result<LeaseId> Engine<Decider, Transport>::hold(std::span<const StorageId> storages, bool copy_storages,
+                                                 const Found& found, std::optional<Stream> stream) {
+    if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"}; }
+    if (executor_.is_broken()) { return broken(); }
+    std::optional<ReaderId> reader;
+    if (stream) {
+        auto known = executor_.reader(*stream);
+        if (!known) { return known.error(); }
+        reader = *known;
+    }
+    if (reader && needs_record(storages)) {
+        if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
+    }
+    Position position = found.position;
+    const bool is_measured = reader && is_measuring() && position.is_whole;
+    if (is_measured) {
+        if (auto reached = step_clock_.reach(*device_, position.step, *stream); !reached) { fail(reached.error()); }
+    } else if (reader) {
+        step_clock_.interrupt();
+    }
+    if (auto there = decider_.ensure(storages, position); !there) { return there.error(); }
+    const std::uint32_t slot = take_slot();
+    LeaseRecord& lease = leases_[slot];
+    lease.storages = storages;
+    if (copy_storages) {
+        lease.own.assign(storages.begin(), storages.end());
+        lease.storages = lease.own;
+    }
+    lease.readers.clear();
+    lease.position = position;
+    for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
+    if (reader) {
+        if (auto waited = wait_for(lease, *reader); !waited) {
+            for (const StorageId storage : storages) { --tenants_[index(storage)].leases; }
+            decider_.forget(position);
+            free_leases_.push_back(slot);
+            return waited.error();
+        }
+    }
+    if (is_measured) {
+        if (auto started = step_clock_.start(*device_, position.step, *stream); !started) { fail(started.error()); }
+    }
+    lease.is_open = true;
+    ++open_leases_;
+    base_ = found.base;
+    position_ = position;
+    counters_.divergences += found.diverged ? 1U : 0U;
+    ++counters_.acquires;
+    return LeaseId{slot, lease.generation};
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::attach_reader(LeaseRecord& lease, Stream stream) {
+    auto reader = executor_.reader(stream);
+    if (!reader) { return reader.error(); }
+    if (std::ranges::find(lease.readers, *reader) != lease.readers.end()) { return {}; }
+    if (needs_record(lease.storages)) {
+        if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
+    }
+    step_clock_.interrupt();
+    return wait_for(lease, *reader);
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::wait_for(LeaseRecord& lease, ReaderId reader) {
+    Point arrival = 0;
+    for (const StorageId storage : lease.storages) { arrival = (std::max)(arrival, tenants_[index(storage)].arrival); }
+    if (auto waited = executor_.let_wait(reader, arrival); !waited) { return waited; }
+    lease.readers.push_back(reader);
+    executor_.retain(reader);
+    return {};
+}
+
+template <class Decider, class Transport>
+std::uint32_t Engine<Decider, Transport>::take_slot() {
+    if (free_leases_.empty()) {
+        leases_.emplace_back();
+        free_leases_.reserve(leases_.size());
+        return static_cast<std::uint32_t>(leases_.size() - 1);
+    }
+    const std::uint32_t slot = free_leases_.back();
+    free_leases_.pop_back();
+    return slot;
+}
+
+template <class Decider, class Transport>
+auto Engine<Decider, Transport>::record(LeaseId id) const noexcept -> const LeaseRecord* {
+    if (id.slot >= leases_.size() || !leases_[id.slot].is_open || leases_[id.slot].generation != id.generation) {
+        return nullptr;
+    }
+    return &leases_[id.slot];
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::start_timer(Stream stream) {
+    resident_passes_ = decider_.is_streaming() ? 0 : resident_passes_ + 1;
+    is_timed_ = resident_passes_ <= 16 || resident_passes_ % 16 == 0;
+    timer().is_set = false;
+    return is_timed_ ? device_->record(timer().from, stream) : Status{};
+}
+
+template <class Decider, class Transport>
+Status Engine<Decider, Transport>::stop_timer(Stream stream) {
+    if (!is_timed_) { return {}; }
+    auto recorded = device_->record(timer().to, stream);
+    timer().is_set = recorded.has_value();
+    ++timed_;
+    return recorded;
+}
+
+template <class Decider, class Transport>
+std::optional<std::chrono::nanoseconds> Engine<Decider, Transport>::last_pass_time() const {
+    for (std::size_t back = 1; back <= std::min<std::size_t>(timers_.size(), timed_); ++back) {
+        const Timer& timer = timers_[(timed_ - back) % timers_.size()];
+        if (!timer.is_set) { continue; }
+        const auto done = device_->is_complete(timer.to);
+        if (!done || !*done) { continue; }
+        if (const auto elapsed = device_->elapsed(timer.from, timer.to)) { return *elapsed; }
+    }
+    return std::nullopt;
+}
+
+template <class Decider, class Transport>
+Error Engine<Decider, Transport>::broken() const {
+    return failure_ ? *failure_
+                    : Error{ErrorKind::device, "the device could not be drained after a failed call; it is left alone"};
+}
 
 }  // namespace residency::inline RESIDENCY_ABI::core

@@ -36,64 +36,18 @@ public:
     ~Executor() { close(); }
 
     /// On failure nothing is left behind.
-    [[nodiscard]] Status open(D& device, const Catalog& catalog, Transport transport, std::uint32_t outstanding) {
-        device_ = &device;
-        storages_ = catalog.storages().size();
-        outstanding_ = outstanding;
-        auto stream = device.create_stream();
-        if (!stream) { return stream.error(); }
-        copy_stream_ = *stream;
-        has_stream_ = true;
-        if (auto opened = copies_.open(device, copy_stream_, outstanding); !opened) { return opened; }
-        transport_.emplace(std::move(transport));
-        if (auto opened = transport_->open(device, catalog); !opened) {
-            transport_.reset();
-            return opened;
-        }
-        return {};
-    }
+    [[nodiscard]] Status open(D& device, const Catalog& catalog, Transport transport, std::uint32_t outstanding);
     /// Precondition: drained, or abandoned.
-    void close() noexcept {
-        readers_.clear();
-        copies_.close();
-        if (transport_) { transport_->close(); }
-        transport_.reset();
-        if (has_stream_) { static_cast<void>(device_->destroy_stream(copy_stream_).has_value()); }
-        has_stream_ = false;
-    }
+    void close() noexcept;
     /// The device is broken: forgets what it holds instead of touching it.
-    void abandon() noexcept {
-        for (auto& reader : readers_) { reader->timeline.abandon(); }
-        copies_.abandon();
-        has_stream_ = false;
-    }
+    void abandon() noexcept;
 
     /// A pass begins: from here on, streams are looked at afresh, since a handle may name a new stream.
-    [[nodiscard]] Status begin_pass() {
-        if (auto healthy = transport_status(); !healthy) { return healthy; }
-        ++pass_;
-        return copies_.poll();
-    }
+    [[nodiscard]] Status begin_pass();
     /// What the transport's own threads have failed at; success where it has none.
-    [[nodiscard]] Status transport_status() const {
-        if constexpr (requires { transport_->status(); }) {
-            if (transport_) { return transport_->status(); }
-        }
-        return {};
-    }
+    [[nodiscard]] Status transport_status() const;
     /// The reader that stands for a stream. The first time in a pass it is ordered after everything recorded for that handle.
-    [[nodiscard]] Result<ReaderId> reader(typename D::Stream stream) {
-        for (ReaderId id = 0; id < readers_.size(); ++id) {
-            Reader& reader = *readers_[id];
-            if (reader.timeline.stream() == stream) {
-                if (reader.pass != pass_) {
-                    if (auto done = renew(reader, stream); !done) { return done.error(); }
-                }
-                return id;
-            }
-        }
-        return add_reader(stream);
-    }
+    [[nodiscard]] Result<ReaderId> reader(typename D::Stream stream);
     [[nodiscard]] std::size_t readers() const noexcept { return readers_.size(); }
     [[nodiscard]] typename D::Stream stream_of(ReaderId id) const noexcept { return readers_[id]->timeline.stream(); }
     [[nodiscard]] bool used_in_this_pass(ReaderId id) const noexcept { return readers_[id]->pass == pass_; }
@@ -108,129 +62,43 @@ public:
     }
     /// Records a use of these storages: everything enqueued on the reader's stream so far. On failure they count as in use until
     /// the device has been drained.
-    [[nodiscard]] Result<Point> record_use(ReaderId id, std::span<const StorageId> storages) {
-        Reader& reader = *readers_[id];
-        auto point = refuse_capture(reader);
-        if (point) { point = reader.timeline.record(); }
-        const Point last = point ? *point : lost;
-        for (const StorageId storage : storages) { reader.last_use[index(storage)] = last; }
-        return point;
-    }
+    [[nodiscard]] Result<Point> record_use(ReaderId id, std::span<const StorageId> storages);
     [[nodiscard]] Point last_point(ReaderId id) const noexcept { return readers_[id]->timeline.last(); }
     /// A use that needs no record for itself: join_all() makes one of all of them.
     void note_use(ReaderId id) noexcept { readers_[id]->has_unrecorded_use = true; }
 
     /// Lets the copy stream wait for a point of a reader. What it has waited for already costs nothing.
-    [[nodiscard]] Status follow(ReaderId id, Point point) {
-        Reader& reader = *readers_[id];
-        if (point == lost) { return drain_device(); }
-        if (point <= reader.followed || reader.timeline.known_complete(point)) { return {}; }
-        if (auto done = reader.timeline.order_after(point, copy_stream_); !done) { return done; }
-        reader.followed = point;
-        return {};
-    }
+    [[nodiscard]] Status follow(ReaderId id, Point point);
     /// Whether follow() would have to enqueue a wait for any use of this storage.
-    [[nodiscard]] bool is_free_to_overwrite(StorageId storage) const noexcept {
-        return std::ranges::all_of(readers_, [&](const auto& reader) {
-            const Point use = reader->last_use[index(storage)];
-            return use != lost && (use <= reader->followed || reader->timeline.known_complete(use));
-        });
-    }
+    [[nodiscard]] bool is_free_to_overwrite(StorageId storage) const noexcept;
     /// Whether every recorded use of a storage is known to be complete.
-    [[nodiscard]] bool is_unused(StorageId storage) const noexcept {
-        return std::ranges::all_of(readers_, [&](const auto& reader) {
-            const Point use = reader->last_use[index(storage)];
-            return use != lost && reader->timeline.known_complete(use);
-        });
-    }
+    [[nodiscard]] bool is_unused(StorageId storage) const noexcept;
     /// Learns which uses and copies are complete; does not block.
-    [[nodiscard]] Status poll() {
-        for (auto& reader : readers_) {
-            if (auto polled = reader->timeline.poll(); !polled) { return polled; }
-        }
-        return copies_.poll();
-    }
+    [[nodiscard]] Status poll();
     /// Lets the copy stream wait for every recorded use of a storage.
-    [[nodiscard]] Status follow_uses(StorageId storage) {
-        for (ReaderId id = 0; id < readers_.size(); ++id) {
-            if (auto done = follow(id, readers_[id]->last_use[index(storage)]); !done) { return done; }
-            readers_[id]->last_use[index(storage)] = 0;
-        }
-        return {};
-    }
+    [[nodiscard]] Status follow_uses(StorageId storage);
 
     /// Copies, together, and records their arrival.
-    [[nodiscard]] Result<Point> transfer(std::span<const transport::Fetch> fetches) {
-        if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }
-        auto arrival = copies_.record();
-        if (!arrival) {
-            // Without a record nobody could wait for these bytes: let them land before their places are given to others. What is
-            // captured does not run.
-            if (!in_capture_ && !device_->synchronize(copy_stream_)) { broken_ = true; }
-        }
-        return arrival;
-    }
+    [[nodiscard]] Result<Point> transfer(std::span<const transport::Fetch> fetches);
     /// Copies within the device, in the order of the copy stream.
     [[nodiscard]] Status move(std::byte* to, const std::byte* from, std::uint64_t bytes) {
         const Copy copy{to, from, bytes};
         return device_->copy({&copy, 1}, copy_stream_);
     }
     /// Lets a reader wait for an arrival. What it has waited for already costs nothing.
-    [[nodiscard]] Status let_wait(ReaderId id, Point arrival) {
-        Reader& reader = *readers_[id];
-        if (arrival <= reader.arrived) { return {}; }
-        if (!copies_.known_complete(arrival)) {
-            if (auto allowed = refuse_capture(reader); !allowed) { return allowed.error(); }
-            if (auto done = copies_.order_after(arrival, reader.timeline.stream()); !done) { return done; }
-        }
-        reader.arrived = arrival;
-        return {};
-    }
+    [[nodiscard]] Status let_wait(ReaderId id, Point arrival);
     /// Makes the stream of `first` wait for the last recorded use of `second`.
     [[nodiscard]] Status join(ReaderId first, ReaderId second) {
         return readers_[second]->timeline.order_after(last_point(second), stream_of(first));
     }
 
     /// The same for all uses, those that were only noted included.
-    [[nodiscard]] Status join_all(ReaderId first, ReaderId second) {
-        if (readers_[second]->has_unrecorded_use) {
-            if (auto point = record_point(second); !point) { return point.error(); }
-            readers_[second]->has_unrecorded_use = false;
-        }
-        return join(first, second);
-    }
+    [[nodiscard]] Status join_all(ReaderId first, ReaderId second);
 
     /// From here on work on `stream`, on the copy stream and on every stream that reads becomes part of a graph, with points of
     /// its own. On failure nothing is being captured.
     [[nodiscard]] Status begin_capture(typename D::Stream stream)
-        requires CapturingDevice<D>
-    {
-        Timeline<D> copies;
-        if (auto opened = copies.open(*device_, copy_stream_, outstanding_); !opened) { return opened; }
-        copies.record_in_capture();
-        for (auto* event : {&fork_, &join_}) {
-            auto created = device_->create_event(Timing::off);
-            if (!created) {
-                release_capture_events();
-                return created.error();
-            }
-            *event = *created;
-            capture_events_.push_back(*created);
-        }
-        if (auto begun = device_->begin_capture(stream); !begun) {
-            release_capture_events();
-            return begun;
-        }
-        in_capture_ = true;
-        captured_stream_ = stream;
-        copies_.swap(copies);
-        outside_copies_.swap(copies);
-        readers_.swap(outside_readers_);
-        auto forked = device_->record(fork_, stream);
-        if (forked) { forked = device_->wait(copy_stream_, fork_); }
-        if (!forked) { static_cast<void>(end_capture().has_value()); }
-        return forked;
-    }
+        requires CapturingDevice<D>;
     /// The graph, or what made the capture fail. Points are what they were before it.
     [[nodiscard]] auto end_capture()
         requires CapturingDevice<D>
@@ -260,14 +128,7 @@ public:
         return graph;
     }
     /// Orders a stream after everything that was recorded, and the copy stream after the stream: before and after a graph.
-    [[nodiscard]] Status order_after_everything(ReaderId id) {
-        if (auto waited = let_wait(id, last_arrival()); !waited) { return waited; }
-        for (ReaderId other = 0; other < readers_.size(); ++other) {
-            if (other == id) { continue; }
-            if (auto joined = join(id, other); !joined) { return joined; }
-        }
-        return {};
-    }
+    [[nodiscard]] Status order_after_everything(ReaderId id);
     /// A point of the copy stream without a copy.
     [[nodiscard]] Result<Point> record_arrival() { return copies_.record(); }
     /// A point of a reader that belongs to no storage.
@@ -279,32 +140,12 @@ public:
     [[nodiscard]] Point last_arrival() const noexcept { return copies_.last(); }
 
     /// Blocks until all recorded uses and all copies are complete.
-    [[nodiscard]] Status drain() {
-        for (auto& reader : readers_) {
-            if (std::ranges::find(reader->last_use, lost) != reader->last_use.end()) { return drain_device(); }
-            if (auto done = reader->timeline.drain(); !done) { return done; }
-        }
-        if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
-        copies_.assume_complete();
-        return {};
-    }
+    [[nodiscard]] Status drain();
     /// Blocks until the whole device is idle: what no record can tell is complete too.
-    [[nodiscard]] Status drain_device() {
-        if (auto done = device_->synchronize(); !done) { return done; }
-        for (auto& reader : readers_) {
-            reader->timeline.assume_complete();
-            std::ranges::replace(reader->last_use, lost, Point{0});
-        }
-        copies_.assume_complete();
-        return {};
-    }
+    [[nodiscard]] Status drain_device();
     [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
     [[nodiscard]] bool is_broken() const noexcept { return broken_; }
-    [[nodiscard]] std::uint64_t host_waits() const noexcept {
-        std::uint64_t waits = copies_.host_waits();
-        for (const auto& reader : readers_) { waits += reader->timeline.host_waits(); }
-        return waits;
-    }
+    [[nodiscard]] std::uint64_t host_waits() const noexcept;
     [[nodiscard]] Transport& transport() noexcept { return *transport_; }
 
 private:
@@ -318,60 +159,12 @@ private:
         bool has_unrecorded_use = false;
     };
 
-    [[nodiscard]] Status renew(Reader& reader, typename D::Stream stream) {
-        if (auto polled = reader.timeline.poll(); !polled) { return polled; }
-        if (!reader.timeline.is_idle()) {
-            if (auto allowed = refuse_capture(reader); !allowed) { return allowed.error(); }
-            if (auto done = reader.timeline.order_after(reader.timeline.last(), stream); !done) { return done; }
-        }
-        reader.arrived = 0;
-        reader.pass = pass_;
-        return {};
-    }
-    [[nodiscard]] Result<ReaderId> add_reader(typename D::Stream stream) {
-        if (in_capture_ && !(stream == captured_stream_)) {
-            if (auto forked = device_->wait(stream, fork_); !forked) { return forked.error(); }
-        }
-        for (ReaderId id = 0; id < readers_.size(); ++id) {
-            Reader& reader = *readers_[id];
-            if (reader.pass == pass_ || reader.leases > 0) { continue; }
-            if (auto polled = reader.timeline.poll(); !polled) { return polled.error(); }
-            if (!reader.timeline.is_idle()) { continue; }
-            reader.timeline.rebind(stream);
-            reader.arrived = 0;
-            reader.pass = pass_;
-            return id;
-        }
-        auto reader = std::make_unique<Reader>();
-        if (auto opened = reader->timeline.open(*device_, stream, outstanding_); !opened) { return opened.error(); }
-        if (in_capture_) { reader->timeline.record_in_capture(); }
-        reader->last_use.resize(storages_);
-        reader->pass = pass_;
-        readers_.push_back(std::move(reader));
-        return static_cast<ReaderId>(readers_.size() - 1);
-    }
-    [[nodiscard]] Result<Point> refuse_capture(const Reader& reader) {
-        if (in_capture_) { return Point{0}; }
-        const auto capturing = device_->is_capturing(reader.timeline.stream());
-        if (!capturing) { return capturing.error(); }
-        if (*capturing) {
-            return Error{ErrorKind::unsupported,
-                         "the stream is being captured, and this lease needs an event that a graph cannot "
-                         "hold: capture with Residency::capture, or keep all weights resident"};
-        }
-        return Point{0};
-    }
+    [[nodiscard]] Status renew(Reader& reader, typename D::Stream stream);
+    [[nodiscard]] Result<ReaderId> add_reader(typename D::Stream stream);
+    [[nodiscard]] Result<Point> refuse_capture(const Reader& reader);
 
     /// A failure is kept, but tried once more, so that the capture can end.
-    [[nodiscard]] Status join_capture(typename D::Stream stream) {
-        const auto attempt = [&] {
-            auto done = device_->record(join_, stream);
-            return done ? device_->wait(captured_stream_, join_) : std::move(done);
-        };
-        auto joined = attempt();
-        if (!joined) { static_cast<void>(attempt().has_value()); }
-        return joined;
-    }
+    [[nodiscard]] Status join_capture(typename D::Stream stream);
     void release_capture_events() noexcept {
         for (const auto event : capture_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
         capture_events_.clear();
@@ -395,5 +188,285 @@ private:
     Timeline<D> outside_copies_;  // during a capture: the points outside of it
     std::vector<std::unique_ptr<Reader>> outside_readers_;
 };
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::open(D& device, const Catalog& catalog, Transport transport, std::uint32_t outstanding) {
+    device_ = &device;
+    storages_ = catalog.storages().size();
+    outstanding_ = outstanding;
+    auto stream = device.create_stream();
+    if (!stream) { return stream.error(); }
+    copy_stream_ = *stream;
+    has_stream_ = true;
+    if (auto opened = copies_.open(device, copy_stream_, outstanding); !opened) { return opened; }
+    transport_.emplace(std::move(transport));
+    if (auto opened = transport_->open(device, catalog); !opened) {
+        transport_.reset();
+        return opened;
+    }
+    return {};
+}
+
+template <Device D, class Transport>
+void Executor<D, Transport>::close() noexcept {
+    readers_.clear();
+    copies_.close();
+    if (transport_) { transport_->close(); }
+    transport_.reset();
+    if (has_stream_) { static_cast<void>(device_->destroy_stream(copy_stream_).has_value()); }
+    has_stream_ = false;
+}
+
+template <Device D, class Transport>
+void Executor<D, Transport>::abandon() noexcept {
+    for (auto& reader : readers_) { reader->timeline.abandon(); }
+    copies_.abandon();
+    has_stream_ = false;
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::begin_pass() {
+    if (auto healthy = transport_status(); !healthy) { return healthy; }
+    ++pass_;
+    return copies_.poll();
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::transport_status() const {
+    if constexpr (requires { transport_->status(); }) {
+        if (transport_) { return transport_->status(); }
+    }
+    return {};
+}
+
+template <Device D, class Transport>
+Result<ReaderId> Executor<D, Transport>::reader(typename D::Stream stream) {
+    for (ReaderId id = 0; id < readers_.size(); ++id) {
+        Reader& reader = *readers_[id];
+        if (reader.timeline.stream() == stream) {
+            if (reader.pass != pass_) {
+                if (auto done = renew(reader, stream); !done) { return done.error(); }
+            }
+            return id;
+        }
+    }
+    return add_reader(stream);
+}
+
+template <Device D, class Transport>
+Result<Point> Executor<D, Transport>::record_use(ReaderId id, std::span<const StorageId> storages) {
+    Reader& reader = *readers_[id];
+    auto point = refuse_capture(reader);
+    if (point) { point = reader.timeline.record(); }
+    const Point last = point ? *point : lost;
+    for (const StorageId storage : storages) { reader.last_use[index(storage)] = last; }
+    return point;
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::follow(ReaderId id, Point point) {
+    Reader& reader = *readers_[id];
+    if (point == lost) { return drain_device(); }
+    if (point <= reader.followed || reader.timeline.known_complete(point)) { return {}; }
+    if (auto done = reader.timeline.order_after(point, copy_stream_); !done) { return done; }
+    reader.followed = point;
+    return {};
+}
+
+template <Device D, class Transport>
+bool Executor<D, Transport>::is_free_to_overwrite(StorageId storage) const noexcept {
+    return std::ranges::all_of(readers_, [&](const auto& reader) {
+        const Point use = reader->last_use[index(storage)];
+        return use != lost && (use <= reader->followed || reader->timeline.known_complete(use));
+    });
+}
+
+template <Device D, class Transport>
+bool Executor<D, Transport>::is_unused(StorageId storage) const noexcept {
+    return std::ranges::all_of(readers_, [&](const auto& reader) {
+        const Point use = reader->last_use[index(storage)];
+        return use != lost && reader->timeline.known_complete(use);
+    });
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::poll() {
+    for (auto& reader : readers_) {
+        if (auto polled = reader->timeline.poll(); !polled) { return polled; }
+    }
+    return copies_.poll();
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::follow_uses(StorageId storage) {
+    for (ReaderId id = 0; id < readers_.size(); ++id) {
+        if (auto done = follow(id, readers_[id]->last_use[index(storage)]); !done) { return done; }
+        readers_[id]->last_use[index(storage)] = 0;
+    }
+    return {};
+}
+
+template <Device D, class Transport>
+Result<Point> Executor<D, Transport>::transfer(std::span<const transport::Fetch> fetches) {
+    if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }
+    auto arrival = copies_.record();
+    if (!arrival) {
+        // Without a record nobody could wait for these bytes: let them land before their places are given to others. What is
+        // captured does not run.
+        if (!in_capture_ && !device_->synchronize(copy_stream_)) { broken_ = true; }
+    }
+    return arrival;
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::let_wait(ReaderId id, Point arrival) {
+    Reader& reader = *readers_[id];
+    if (arrival <= reader.arrived) { return {}; }
+    if (!copies_.known_complete(arrival)) {
+        if (auto allowed = refuse_capture(reader); !allowed) { return allowed.error(); }
+        if (auto done = copies_.order_after(arrival, reader.timeline.stream()); !done) { return done; }
+    }
+    reader.arrived = arrival;
+    return {};
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::join_all(ReaderId first, ReaderId second) {
+    if (readers_[second]->has_unrecorded_use) {
+        if (auto point = record_point(second); !point) { return point.error(); }
+        readers_[second]->has_unrecorded_use = false;
+    }
+    return join(first, second);
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::begin_capture(typename D::Stream stream)
+    requires CapturingDevice<D>
+{
+    Timeline<D> copies;
+    if (auto opened = copies.open(*device_, copy_stream_, outstanding_); !opened) { return opened; }
+    copies.record_in_capture();
+    for (auto* event : {&fork_, &join_}) {
+        auto created = device_->create_event(Timing::off);
+        if (!created) {
+            release_capture_events();
+            return created.error();
+        }
+        *event = *created;
+        capture_events_.push_back(*created);
+    }
+    if (auto begun = device_->begin_capture(stream); !begun) {
+        release_capture_events();
+        return begun;
+    }
+    in_capture_ = true;
+    captured_stream_ = stream;
+    copies_.swap(copies);
+    outside_copies_.swap(copies);
+    readers_.swap(outside_readers_);
+    auto forked = device_->record(fork_, stream);
+    if (forked) { forked = device_->wait(copy_stream_, fork_); }
+    if (!forked) { static_cast<void>(end_capture().has_value()); }
+    return forked;
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::order_after_everything(ReaderId id) {
+    if (auto waited = let_wait(id, last_arrival()); !waited) { return waited; }
+    for (ReaderId other = 0; other < readers_.size(); ++other) {
+        if (other == id) { continue; }
+        if (auto joined = join(id, other); !joined) { return joined; }
+    }
+    return {};
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::drain() {
+    for (auto& reader : readers_) {
+        if (std::ranges::find(reader->last_use, lost) != reader->last_use.end()) { return drain_device(); }
+        if (auto done = reader->timeline.drain(); !done) { return done; }
+    }
+    if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
+    copies_.assume_complete();
+    return {};
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::drain_device() {
+    if (auto done = device_->synchronize(); !done) { return done; }
+    for (auto& reader : readers_) {
+        reader->timeline.assume_complete();
+        std::ranges::replace(reader->last_use, lost, Point{0});
+    }
+    copies_.assume_complete();
+    return {};
+}
+
+template <Device D, class Transport>
+std::uint64_t Executor<D, Transport>::host_waits() const noexcept {
+    std::uint64_t waits = copies_.host_waits();
+    for (const auto& reader : readers_) { waits += reader->timeline.host_waits(); }
+    return waits;
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::renew(Reader& reader, typename D::Stream stream) {
+    if (auto polled = reader.timeline.poll(); !polled) { return polled; }
+    if (!reader.timeline.is_idle()) {
+        if (auto allowed = refuse_capture(reader); !allowed) { return allowed.error(); }
+        if (auto done = reader.timeline.order_after(reader.timeline.last(), stream); !done) { return done; }
+    }
+    reader.arrived = 0;
+    reader.pass = pass_;
+    return {};
+}
+
+template <Device D, class Transport>
+Result<ReaderId> Executor<D, Transport>::add_reader(typename D::Stream stream) {
+    if (in_capture_ && !(stream == captured_stream_)) {
+        if (auto forked = device_->wait(stream, fork_); !forked) { return forked.error(); }
+    }
+    for (ReaderId id = 0; id < readers_.size(); ++id) {
+        Reader& reader = *readers_[id];
+        if (reader.pass == pass_ || reader.leases > 0) { continue; }
+        if (auto polled = reader.timeline.poll(); !polled) { return polled.error(); }
+        if (!reader.timeline.is_idle()) { continue; }
+        reader.timeline.rebind(stream);
+        reader.arrived = 0;
+        reader.pass = pass_;
+        return id;
+    }
+    auto reader = std::make_unique<Reader>();
+    if (auto opened = reader->timeline.open(*device_, stream, outstanding_); !opened) { return opened.error(); }
+    if (in_capture_) { reader->timeline.record_in_capture(); }
+    reader->last_use.resize(storages_);
+    reader->pass = pass_;
+    readers_.push_back(std::move(reader));
+    return static_cast<ReaderId>(readers_.size() - 1);
+}
+
+template <Device D, class Transport>
+Result<Point> Executor<D, Transport>::refuse_capture(const Reader& reader) {
+    if (in_capture_) { return Point{0}; }
+    const auto capturing = device_->is_capturing(reader.timeline.stream());
+    if (!capturing) { return capturing.error(); }
+    if (*capturing) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured, and this lease needs an event that a graph cannot "
+                     "hold: capture with Residency::capture, or keep all weights resident"};
+    }
+    return Point{0};
+}
+
+template <Device D, class Transport>
+Status Executor<D, Transport>::join_capture(typename D::Stream stream) {
+    const auto attempt = [&] {
+        auto done = device_->record(join_, stream);
+        return done ? device_->wait(captured_stream_, join_) : std::move(done);
+    };
+    auto joined = attempt();
+    if (!joined) { static_cast<void>(attempt().has_value()); }
+    return joined;
+}
 
 }  // namespace residency::inline RESIDENCY_ABI::core

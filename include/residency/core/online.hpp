@@ -43,159 +43,29 @@ public:
 
     /// What the pool needs for these. Called before open(), and again with another schedule.
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
-                                 const pool::Needs& needs) {
-        floor_ = ceiling_ = 0;
-        floor_step_ = UINT32_MAX;
-        if (needs.storages.empty()) { return {}; }
-        floor_ = pool_.floor_bytes(device, needs);
-        ceiling_ = pool_.ceiling_bytes(device, needs);
-        pool::Needs of_step = needs;
-        std::vector<std::uint64_t> sizes;
-        for (const Schedule::Step& step : schedule) {
-            sizes.clear();
-            for (const StorageId id : step.storages) {
-                const Storage& storage = catalog.storage(id);
-                if (storage.placement != Placement::streamed || storage.bytes == 0) { continue; }
-                sizes.push_back(storage.bytes);
-            }
-            of_step.step = sizes;
-            const std::uint64_t floor = pool_.floor_bytes(device, of_step);
-            if (floor > floor_ || (floor == floor_ && floor_step_ == UINT32_MAX)) {
-                floor_ = floor;
-                floor_step_ = step.position;
-            }
-        }
-        return {};
-    }
+                                 const pool::Needs& needs);
     [[nodiscard]] std::uint64_t floor_bytes() const noexcept { return floor_; }
     [[nodiscard]] std::uint32_t floor_step() const noexcept { return floor_step_; }
     [[nodiscard]] std::uint64_t ceiling_bytes() const noexcept { return ceiling_; }
 
-    [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs& needs,
-                              std::uint64_t cap_bytes) {
-        stage_ = stage;
-        const std::size_t storages = stage.tenants.size();
-        raw_bytes_.resize(storages);
-        occupied_bytes_.resize(storages);
-        marks_.assign(storages, 0);
-        missing_.reserve(storages);
-        fetches_.reserve(storages);
-        placed_.reserve(storages);
-        if constexpr (Prefetcher::interruptible) { guesses_.attach(storages); }
-        needs_ = needs;
-        if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
-        streamed_ = needs.storages.size();
-        for (std::size_t i = 0; i < storages; ++i) {
-            raw_bytes_[i] = stage.catalog.storages()[i].bytes;
-            occupied_bytes_[i] = pool_.occupied(raw_bytes_[i]);
-        }
-        return attach();
-    }
+    [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs& needs, std::uint64_t cap_bytes);
 
     /// The future is another one from now on; what is on the device stays. Called between passes.
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment now,
-                                   std::uint64_t) {
-        stage_.order = order;
-        stage_.groups = groups;
-        return attach_again(now);
-    }
+                                   std::uint64_t);
     /// Another budget. What is recorded is complete; what is leased stays where it is, and counts. As many storages leave as have to, by
     /// the evictor's order; of the others those that lie on memory that is given back are copied within the device. Blocks. On failure
     /// the old budget is in force, with less brought than before, or no pool where the device refuses its memory.
-    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment now) {
-        is_captured_outside_ = false;
-        if (!is_open_) {
-            if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
-            return attach_again(now);
-        }
-        settled_ = {};
-        const std::uint64_t cap_before = cap_;
-        const bool fitted_before = everything_fits_;
-        if (std::exchange(everything_fits_, false)) {
-            if (auto attached = attach_again(now); !attached) { return attached; }
-        }
-        auto changed = pool_.resize(cap_bytes, allocated());
-        if (changed) {
-            cap_ = cap_bytes;
-            unsettled_ = true;
-            changed = make_room(now);
-            if (changed) {
-                everything_fits_ = cap_ >= ceiling_;
-            } else {
-                cap_ = cap_before;
-                static_cast<void>(moves_arrive().has_value());
-                static_cast<void>(pool_.resize(cap_before, allocated()).has_value());
-            }
-        } else {
-            everything_fits_ = fitted_before;
-        }
-        if (auto attached = attach_in_order(now); !attached) { return attached; }
-        return changed;
-    }
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment now);
     /// Goes on with a change of budget where leases have ended and their uses are complete. Does not block.
-    [[nodiscard]] Status settle() {
-        if (!unsettled_ || !is_open_) { return {}; }
-        if (auto polled = stage_.executor->poll(); !polled) { return polled; }
-        bool is_left = false;
-        Status done;
-        for (std::uint32_t i = 0; done && i < stage_.tenants.size(); ++i) {
-            const StorageId id{i};
-            if (!is_streamed_here(id) || !pool_.must_move(stage_.tenants[i].address)) { continue; }
-            if (stage_.tenants[i].leases > 0 || !stage_.executor->is_unused(id)) {
-                is_left = true;
-                continue;
-            }
-            done = move_or_evict(id);
-        }
-        if (has_left_) {
-            if (auto arrived = moves_arrive(); !arrived) { return arrived; }
-        }
-        if (!done) { return done; }
-        if (!stage_.executor->has_arrived(left_)) { return {}; }
-        if (auto settled = pool_.settle(); !settled) { return settled; }
-        unsettled_ = is_left;
-        return {};
-    }
+    [[nodiscard]] Status settle();
     [[nodiscard]] bool is_settled() const noexcept { return !unsettled_; }
     [[nodiscard]] std::span<const double> planned_seconds() const noexcept { return {}; }
     /// The pass that begins is the first one again.
     [[nodiscard]] Status restart() { return attach_again(0); }
 
     /// Makes these storages there or on their way, all or none. They are distinct.
-    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position) {
-        const Moment now = position.moment;
-        if (unsettled_) {
-            if (auto moved = move_before_use(wanted); !moved) { return moved; }
-        }
-        missing_.clear();
-        std::uint64_t missing_bytes = 0;
-        for (const StorageId id : wanted) {
-            Tenant& tenant = stage_.tenants[index(id)];
-            tenant.missed = (tenant.address == nullptr || tenant.hollow) && raw_bytes_[index(id)] > 0;
-            if (tenant.missed) {
-                missing_.push_back(id);
-                missing_bytes += occupied_bytes_[index(id)];
-            }
-        }
-        if constexpr (Prefetcher::interruptible) { judge_guesses(wanted, now); }
-        if (!missing_.empty()) {
-            if (auto fetched = fetch_missing(wanted, missing_bytes, now); !fetched) { return fetched; }
-        }
-        for (const StorageId id : wanted) { count_access(id); }
-        if (!everything_fits_) {
-            for (const StorageId id : wanted) {
-                if (is_streamed_here(id)) { evictor_.used(id, now); }
-            }
-        }
-        ++leases_;
-        if (!missing_.empty()) {
-            // As if leased already: what is brought ahead must not take their places.
-            for (const StorageId id : wanted) { ++stage_.tenants[index(id)].leases; }
-            pump(now);
-            for (const StorageId id : wanted) { --stage_.tenants[index(id)].leases; }
-        }
-        return {};
-    }
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, Position& position);
 
     /// A use of these storages was recorded, or their tickets ended.
     void released(std::span<const StorageId>, const Position& position, bool) noexcept {
@@ -228,17 +98,7 @@ public:
     [[nodiscard]] std::uint64_t peak_requested_bytes() const noexcept { return peak_requested_; }
 
     /// Precondition: drained.
-    void close() noexcept {
-        for (std::uint32_t i = 0; is_open_ && i < stage_.tenants.size(); ++i) {
-            if (!is_streamed_here(StorageId{i})) { continue; }
-            void* at = stage_.tenants[i].address;
-            static_cast<void>(pool_.deallocate(at, raw_bytes_[i], stage_.executor->copy_stream()).has_value());
-            leave(StorageId{i});
-        }
-        partial_ = {};
-        if (is_open_) { pool_.close(); }
-        is_open_ = false;
-    }
+    void close() noexcept;
     void abandon() noexcept {
         if (is_open_) { pool_.abandon(); }
         is_open_ = false;
@@ -260,27 +120,9 @@ private:
     /// Moments for which a guess without a time is kept from being evicted for another guess.
     static constexpr Moment guess_lifetime = 2;
 
-    [[nodiscard]] Status attach() {
-        if (auto attached = evictor_.attach({occupied_bytes_, cap_, stage_.order, stage_.groups}); !attached) {
-            return attached;
-        }
-        return prefetcher_.attach({occupied_bytes_, cap_, stage_.order});
-    }
-    [[nodiscard]] Status open_pool(std::uint64_t cap_bytes) {
-        cap_ = cap_bytes;
-        everything_fits_ = cap_bytes >= ceiling_;
-        if (needs_.storages.empty()) { return {}; }
-        if (auto opened = pool_.open(*stage_.device, needs_, cap_bytes); !opened) { return opened; }
-        is_open_ = true;
-        return {};
-    }
-    [[nodiscard]] Status attach_again(Moment now) {
-        if (auto attached = attach(); !attached) { return attached; }
-        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
-            if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
-        }
-        return {};
-    }
+    [[nodiscard]] Status attach();
+    [[nodiscard]] Status open_pool(std::uint64_t cap_bytes);
+    [[nodiscard]] Status attach_again(Moment now);
     [[nodiscard]] bool is_streamed_here(StorageId id) const noexcept {
         const Tenant& tenant = stage_.tenants[index(id)];
         return tenant.placement == Placement::streamed && tenant.address != nullptr && raw_bytes_[index(id)] > 0;
@@ -289,120 +131,19 @@ private:
         const Tenant& tenant = stage_.tenants[index(id)];
         return tenant.placement == Placement::streamed && tenant.address == nullptr && raw_bytes_[index(id)] > 0;
     }
-    void count_access(StorageId id) noexcept {
-        Tenant& tenant = stage_.tenants[index(id)];
-        const std::uint64_t bytes = tenant.placement == Placement::host ? 0 : raw_bytes_[index(id)];
-        Counters& counters = *stage_.counters;
-        if (tenant.missed) {
-            ++counters.demand_misses;
-            counters.missed_bytes += bytes;
-        } else if (tenant.fresh) {
-            ++counters.prefetch_hits;
-            counters.prefetch_hit_bytes += bytes;
-        } else {
-            ++counters.hits;
-            counters.hit_bytes += bytes;
-        }
-        tenant.fresh = false;
-    }
+    void count_access(StorageId id) noexcept;
 
-    [[nodiscard]] Status fetch_missing(std::span<const StorageId> wanted, std::uint64_t missing_bytes, Moment now) {
-        if (!is_open_) {
-            return Error{ErrorKind::out_of_memory, "the device has refused the memory of this budget: set another one"};
-        }
-        ++epoch_;
-        for (const StorageId id : wanted) { marks_[index(id)] = epoch_; }
-        if constexpr (Prefetcher::interruptible) { prefetcher_.clear(); }
-        std::ranges::sort(missing_, [&](StorageId a, StorageId b) {
-            const std::uint64_t left = raw_bytes_[index(a)];
-            const std::uint64_t right = raw_bytes_[index(b)];
-            return left != right ? left > right : index(a) < index(b);
-        });
-        const auto may_leave = [&](StorageId id) {
-            return stage_.tenants[index(id)].leases == 0 && marks_[index(id)] != epoch_;
-        };
-        fetches_.clear();
-        placed_.clear();
-        for (const StorageId id : missing_) {
-            if (stage_.tenants[index(id)].address != nullptr) {
-                push_fetch(id, id == partial_.storage ? partial_.sent_bytes : 0);
-                continue;
-            }
-            auto placed = place(id, now, may_leave);
-            if (placed && *placed == nullptr && everything_fits_) {
-                if (is_captured_outside_) {
-                    take_back();
-                    return Error{ErrorKind::out_of_memory,
-                                 "no room for " + stage_.catalog.describe(id) +
-                                     " although the budget holds everything, and nothing may leave: a graph that was "
-                                     "captured by the caller holds addresses; set the budget anew, and capture again"};
-                }
-                if (auto started = start_streaming(now); !started) {
-                    take_back();
-                    return started;
-                }
-                placed = place(id, now, may_leave);
-            }
-            if (placed && *placed == nullptr) { placed = recover_and_place(id, missing_bytes, now, may_leave); }
-            if (!placed) {
-                take_back();
-                return placed.error();
-            }
-            push_fetch(id, 0);
-        }
-        auto arrival = stage_.executor->transfer(fetches_);
-        if (!arrival) {
-            take_back();
-            return arrival.error();
-        }
-        for (const transport::Fetch& fetch : fetches_) {
-            arrive(fetch, *arrival);
-            if (fetch.storage == partial_.storage) { partial_ = {}; }
-        }
-        ++stage_.counters->calls;
-        return {};
-    }
+    [[nodiscard]] Status fetch_missing(std::span<const StorageId> wanted, std::uint64_t missing_bytes, Moment now);
 
     void push_fetch(StorageId id, std::uint64_t from) {
         fetches_.push_back({id, from, raw_bytes_[index(id)] - from, stage_.tenants[index(id)].address + from,
                             !Pool::one_range && from == 0});
     }
-    void arrive(const transport::Fetch& fetch, Point arrival) noexcept {
-        Tenant& tenant = stage_.tenants[index(fetch.storage)];
-        tenant.arrival = arrival;
-        tenant.hollow = fetch.offset_bytes + fetch.bytes < raw_bytes_[index(fetch.storage)];
-        stage_.counters->fetched_bytes += fetch.bytes;
-    }
+    void arrive(const transport::Fetch& fetch, Point arrival) noexcept;
 
     /// Gives a storage an address, evicting as needed. Null: nothing that may leave is left. An error: the device failed.
     template <class MayLeave>
-    [[nodiscard]] Result<std::byte*> place(StorageId id, Moment now, const MayLeave& may_leave) {
-        if (!is_open_) {
-            return Error{ErrorKind::wrong_state,
-                         "the pool was lost when the budget changed: set a budget that the device can give"};
-        }
-        const std::uint64_t bytes = raw_bytes_[index(id)];
-        for (;;) {
-            auto at = pool_.allocate(bytes, stage_.executor->copy_stream());
-            if (!at) { return at.error(); }
-            if (*at != nullptr) {
-                auto* address = static_cast<std::byte*>(*at);
-                Tenant& tenant = stage_.tenants[index(id)];
-                tenant.address = address;
-                tenant.hollow = true;
-                ++here_;
-                ++changes_;
-                placed_.push_back(id);
-                if (!everything_fits_) { evictor_.inserted(id, now); }
-                peak_requested_ = (std::max)(peak_requested_, pool_.requested_bytes());
-                return address;
-            }
-            const auto victim = next_victim(now, may_leave);
-            if (!victim) { return static_cast<std::byte*>(nullptr); }
-            if (collects_ahead_ && !stage_.executor->is_free_to_overwrite(*victim)) { flush_ahead(); }
-            if (auto gone = evict(*victim); !gone) { return gone.error(); }
-        }
-    }
+    [[nodiscard]] Result<std::byte*> place(StorageId id, Moment now, const MayLeave& may_leave);
     /// A guess that was wrong, before anything that the evictor would have leave.
     template <class MayLeave>
     [[nodiscard]] std::optional<StorageId> next_victim(Moment now, const MayLeave& may_leave) noexcept {
@@ -413,215 +154,40 @@ private:
         return evictor_.victim(now, may_leave);
     }
     /// The pool has no room although the sum says so, as one that fragments may: from here on storages leave.
-    [[nodiscard]] Status start_streaming(Moment now) {
-        ++stage_.counters->host_waits;
-        if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
-        everything_fits_ = false;
-        return attach_again(now);
-    }
+    [[nodiscard]] Status start_streaming(Moment now);
     /// Exhaustion is a normal outcome: all that may leave has left, so wait until it really has, and try once more.
     template <class MayLeave>
     [[nodiscard]] Result<std::byte*> recover_and_place(StorageId id, std::uint64_t asked, Moment now,
-                                                       const MayLeave& may_leave) {
-        ++stage_.counters->host_waits;
-        if (auto drained = stage_.executor->drain(); !drained) { return drained.error(); }
-        if (auto recovered = pool_.recover(); !recovered) { return recovered.error(); }
-        auto placed = place(id, now, may_leave);
-        if (!placed || *placed != nullptr) { return placed; }
-        std::uint64_t leased = 0;
-        for (std::size_t i = 0; i < stage_.tenants.size(); ++i) {
-            const Tenant& tenant = stage_.tenants[i];
-            if (tenant.leases > 0 && tenant.placement == Placement::streamed && tenant.address != nullptr) {
-                leased += occupied_bytes_[i];
-            }
-        }
-        return Error{ErrorKind::budget,
-                     "no room for " + stage_.catalog.describe(id) + ": " + std::to_string(asked) +
-                         " bytes are asked for together, " + std::to_string(leased) +
-                         " are leased, the streamed share of the "
-                         "budget is " +
-                         std::to_string(cap_) +
-                         "; end leases before, or give the budget the sum of what is leased "
-                         "at once",
-                     BudgetNumbers{asked, cap_, leased, floor_, UINT32_MAX}};
-    }
+                                                       const MayLeave& may_leave);
 
-    [[nodiscard]] Status evict(StorageId id) {
-        auto gone = vacate(id);
-        if (gone) { evictor_.removed(id); }
-        return gone;
-    }
-    [[nodiscard]] Status vacate(StorageId id) {
-        Tenant& tenant = stage_.tenants[index(id)];
-        const typename Device::Stream stream = stage_.executor->copy_stream();
-        if (auto followed = stage_.executor->follow_uses(id); !followed) { return followed; }
-        if (stage_.poison) {
-            if (auto filled = stage_.device->fill(tenant.address, poison_byte, raw_bytes_[index(id)], stream);
-                !filled) {
-                return filled;
-            }
-            tenant.hollow = true;
-        }
-        if (id == partial_.storage) { partial_ = {}; }
-        has_left_ = has_left_ || (unsettled_ && pool_.must_move(tenant.address));
-        if (auto freed = pool_.deallocate(tenant.address, raw_bytes_[index(id)], stream); !freed) { return freed; }
-        leave(id);
-        ++stage_.counters->evictions;
-        stage_.counters->evicted_bytes += raw_bytes_[index(id)];
-        return {};
-    }
+    [[nodiscard]] Status evict(StorageId id);
+    [[nodiscard]] Status vacate(StorageId id);
 
-    [[nodiscard]] Status move_or_evict(StorageId id) {
-        const auto moved = move(id, false);
-        if (!moved) { return moved.error(); }
-        if (*moved) { return {}; }
-        auto gone = vacate(id);
-        if (gone && !everything_fits_) { evictor_.removed(id); }
-        return gone;
-    }
+    [[nodiscard]] Status move_or_evict(StorageId id);
     /// What lies on memory that has to go is not leased again where it is: passes that the host enqueues ahead would keep it there for
     /// ever. It moves, or leaves, in the order of the copy stream.
-    [[nodiscard]] Status move_before_use(std::span<const StorageId> wanted) {
-        Status done;
-        for (const StorageId id : wanted) {
-            const Tenant& tenant = stage_.tenants[index(id)];
-            if (!done || !is_streamed_here(id) || tenant.leases > 0 || !pool_.must_move(tenant.address)) { continue; }
-            done = move_or_evict(id);
-        }
-        if (!moved_.empty()) {
-            if (auto arrived = moves_arrive(); !arrived) { return arrived; }
-        }
-        return done;
-    }
+    [[nodiscard]] Status move_before_use(std::span<const StorageId> wanted);
     /// Everything that is allocated; what is leased is pinned.
-    [[nodiscard]] std::vector<pool::Place> allocated() const {
-        std::vector<pool::Place> places;
-        for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
-            const Tenant& tenant = stage_.tenants[i];
-            if (is_streamed_here(StorageId{i})) {
-                places.push_back({tenant.address, raw_bytes_[i], tenant.leases > 0});
-            }
-        }
-        return places;
-    }
+    [[nodiscard]] std::vector<pool::Place> allocated() const;
     /// What is too much for the new cap leaves, what has to move does, and the rest of the memory is given back. Blocks.
-    [[nodiscard]] Status make_room(Moment now) {
-        while (pool_.is_over()) {
-            const auto victim =
-                evictor_.victim(now, [&](StorageId id) { return stage_.tenants[index(id)].leases == 0; });
-            if (!victim) { break; }
-            if (auto gone = evict(*victim); !gone) { return gone; }
-        }
-        list_leaving(now);
-        for (const StorageId id : leaving_) {
-            if (stage_.tenants[index(id)].leases > 0 || !pool_.must_move(stage_.tenants[index(id)].address)) {
-                continue;
-            }
-            const auto moved = move(id, true);
-            if (!moved) { return moved.error(); }
-            if (*moved) { continue; }
-            if (auto gone = vacate(id); !gone) { return gone; }
-        }
-        if (auto arrived = moves_arrive(); !arrived) { return arrived; }
-        if (auto drained = stage_.executor->drain(); !drained) { return drained; }
-        if (auto settled = pool_.settle(); !settled) { return settled; }
-        unsettled_ = false;
-        for (const pool::Place& place : allocated()) { unsettled_ = unsettled_ || pool_.must_move(place.at); }
-        return {};
-    }
+    [[nodiscard]] Status make_room(Moment now);
     /// False: there is no place for it.
-    [[nodiscard]] Result<bool> move(StorageId id, bool may_block) {
-        Tenant& tenant = stage_.tenants[index(id)];
-        if (tenant.hollow) { return false; }
-        const std::uint64_t bytes = raw_bytes_[index(id)];
-        const auto stream = stage_.executor->copy_stream();
-        auto to = pool_.allocate(bytes, stream);
-        if (to && *to == nullptr && may_block) {
-            if (auto drained = stage_.executor->drain(); !drained) { return drained.error(); }
-            if (auto reclaimed = pool_.reclaim(); !reclaimed) { return reclaimed.error(); }
-            to = pool_.allocate(bytes, stream);
-        }
-        if (!to) { return to.error(); }
-        if (*to == nullptr) { return false; }
-        auto* const address = static_cast<std::byte*>(*to);
-        auto done = stage_.executor->follow_uses(id);
-        if (done) { done = stage_.executor->move(address, tenant.address, bytes); }
-        if (done && stage_.poison) { done = stage_.device->fill(tenant.address, poison_byte, bytes, stream); }
-        if (done) { done = pool_.deallocate(tenant.address, bytes, stream); }
-        if (!done) {
-            static_cast<void>(pool_.deallocate(address, bytes, stream).has_value());
-            return done.error();
-        }
-        tenant.address = address;
-        has_left_ = true;
-        moved_.push_back(id);
-        stage_.counters->moved_bytes += bytes;
-        return true;
-    }
+    [[nodiscard]] Result<bool> move(StorageId id, bool may_block);
     /// Who reads what was moved waits for it.
-    [[nodiscard]] Status moves_arrive() {
-        const auto arrival = stage_.executor->record_arrival();
-        has_left_ = false;
-        if (!arrival) {
-            if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
-            moved_.clear();
-            left_ = 0;
-            return {};
-        }
-        for (const StorageId id : moved_) { stage_.tenants[index(id)].arrival = *arrival; }
-        moved_.clear();
-        left_ = *arrival;
-        return {};
-    }
+    [[nodiscard]] Status moves_arrive();
     /// Takes everything from the evictor, in the order in which it would have it leave.
-    void list_leaving(Moment now) {
-        leaving_.clear();
-        while (const auto next = evictor_.victim(now, evict::AnyMayLeave{})) {
-            leaving_.push_back(*next);
-            evictor_.removed(*next);
-        }
-    }
-    [[nodiscard]] Status attach_in_order(Moment now) {
-        if (leaving_.empty()) { return attach_again(now); }
-        if (auto attached = attach(); !attached) { return attached; }
-        for (const StorageId id : leaving_) {
-            if (is_streamed_here(id)) { evictor_.inserted(id, now); }
-        }
-        leaving_.clear();
-        return {};
-    }
+    void list_leaving(Moment now);
+    [[nodiscard]] Status attach_in_order(Moment now);
 
     /// Undoes the placements since placed_ was cleared: nothing has been copied to them.
-    void take_back() noexcept {
-        for (const StorageId id : placed_) {
-            void* at = stage_.tenants[index(id)].address;
-            if (!pool_.deallocate(at, raw_bytes_[index(id)], stage_.executor->copy_stream())) { continue; }
-            leave(id);
-            if (!everything_fits_) { evictor_.removed(id); }
-        }
-        placed_.clear();
-    }
-    void leave(StorageId id) noexcept {
-        Tenant& tenant = stage_.tenants[index(id)];
-        tenant.address = nullptr;
-        tenant.fresh = tenant.hollow = false;
-        if constexpr (Prefetcher::interruptible) { guesses_.left(id); }
-        --here_;
-        ++changes_;
-    }
+    void take_back() noexcept;
+    void leave(StorageId id) noexcept;
 
     [[nodiscard]] bool has_nothing_to_bring() const noexcept {
         return !is_open_ || (here_ == streamed_ && partial_.storage == no_storage);
     }
     /// Brings ahead what the prefetcher proposes. Best effort: nothing here fails a pass.
-    void pump(Moment now) noexcept {
-        if (has_nothing_to_bring()) { return; }
-        if constexpr (Prefetcher::interruptible) {
-            pump_pieces(now);
-        } else {
-            pump_storages(now);
-        }
-    }
+    void pump(Moment now) noexcept;
 
     [[nodiscard]] auto needed_later_than(Moment needed_by, Moment now) const noexcept {
         return [this, needed_by, now](StorageId id) {
@@ -637,105 +203,18 @@ private:
         };
     }
 
-    void pump_storages(Moment now) noexcept {
-        // Nothing has changed since the last attempt that could make room.
-        if (now == settled_.now && changes_ == settled_.changes && leases_ >= settled_.leases) { return; }
-        fetches_.clear();
-        placed_.clear();
-        prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
-            if (!is_absent(id)) { return true; }
-            if (!bring_ahead(id, needed_by, now)) {
-                ++stage_.counters->dropped_prefetches;
-                return false;
-            }
-            push_fetch(id, 0);
-            return true;
-        });
-        flush_ahead();
-        settled_ = {now, changes_, leases_};
-    }
+    void pump_storages(Moment now) noexcept;
     /// Room for a storage, with what has been collected sent off before the copy stream is made to wait for anything.
-    [[nodiscard]] bool bring_ahead(StorageId id, Moment needed_by, Moment now) noexcept {
-        collects_ahead_ = true;
-        const auto placed = place(id, now, needed_later_than(needed_by, now));
-        collects_ahead_ = false;
-        if (!placed || *placed == nullptr) { return false; }
-        Tenant& tenant = stage_.tenants[index(id)];
-        tenant.fresh = true;
-        tenant.needed_by = needed_by == UseOrder::never ? now + guess_lifetime : needed_by;
-        return true;
-    }
-    void flush_ahead() noexcept {
-        if (fetches_.empty()) {
-            placed_.clear();
-            return;
-        }
-        if (auto arrival = stage_.executor->transfer(fetches_)) {
-            for (const transport::Fetch& fetch : fetches_) { arrive(fetch, *arrival); }
-            ++stage_.counters->calls;
-            placed_.clear();
-        } else {
-            take_back();
-        }
-        fetches_.clear();
-    }
+    [[nodiscard]] bool bring_ahead(StorageId id, Moment needed_by, Moment now) noexcept;
+    void flush_ahead() noexcept;
 
     /// Before an access: which guesses were right, and, where something is missing, which pieces came in time.
-    void judge_guesses(std::span<const StorageId> wanted, Moment now) noexcept {
-        for (const StorageId id : wanted) {
-            const Tenant& tenant = stage_.tenants[index(id)];
-            if (tenant.fresh) { guesses_.used(id, tenant.needed_by >= now); }
-        }
-        guesses_.give_up([&](StorageId id) { return stage_.tenants[index(id)].needed_by < now; });
-        if (missing_.empty()) { return; }
-        if (guesses_.any_sent()) { static_cast<void>(stage_.executor->poll_arrivals().has_value()); }
-        guesses_.missed([&](Point piece) { return stage_.executor->has_arrived(piece); });
-    }
+    void judge_guesses(std::span<const StorageId> wanted, Moment now) noexcept;
     /// Guesses travel in pieces, at most two in flight, so that a demand miss waits for two pieces and no more.
-    void pump_pieces(Moment now) noexcept {
-        if (!stage_.executor->poll_arrivals()) { return; }
-        std::size_t in_flight = 0;
-        for (const Point piece : pieces_) { in_flight += stage_.executor->has_arrived(piece) ? 0U : 1U; }
-        while (in_flight < pieces_in_flight && guesses_.next_is_worth_it()) {
-            fetches_.clear();
-            placed_.clear();
-            if (is_stale(partial_, now) && !evict(partial_.storage)) { return; }
-            if (partial_.storage == no_storage && (here_ == streamed_ || !next_guess(now))) { return; }
-            const StorageId id = partial_.storage;
-            const std::uint64_t bytes = (std::min)(guesses_.next_bytes(), raw_bytes_[index(id)] - partial_.sent_bytes);
-            fetches_.push_back(
-                {id, partial_.sent_bytes, bytes, stage_.tenants[index(id)].address + partial_.sent_bytes});
-            const auto arrival = stage_.executor->transfer(fetches_);
-            if (!arrival) { return; }
-            arrive(fetches_.front(), *arrival);
-            ++stage_.counters->calls;
-            partial_.sent_bytes += bytes;
-            if (partial_.sent_bytes == raw_bytes_[index(id)]) { partial_ = {}; }
-            pieces_[next_piece_++ % pieces_in_flight] = *arrival;
-            guesses_.sent(bytes, *arrival);
-            ++in_flight;
-        }
-    }
+    void pump_pieces(Moment now) noexcept;
     /// A guess whose moment has passed unused: where memory is short, better ones have its place and its time on the link.
-    [[nodiscard]] bool is_stale(const Partial& guess, Moment now) const noexcept {
-        if (guess.storage == no_storage || !guess.displaces || everything_fits_) { return false; }
-        const Tenant& tenant = stage_.tenants[index(guess.storage)];
-        return tenant.leases == 0 && tenant.needed_by < now;
-    }
-    [[nodiscard]] bool next_guess(Moment now) noexcept {
-        prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
-            if (!is_absent(id)) { return true; }
-            const std::uint64_t evictions = stage_.counters->evictions;
-            if (bring_ahead(id, needed_by, now)) {
-                partial_ = {id, 0, stage_.counters->evictions > evictions};
-                guesses_.began(id);
-            } else {
-                ++stage_.counters->dropped_prefetches;
-            }
-            return false;
-        });
-        return partial_.storage != no_storage;
-    }
+    [[nodiscard]] bool is_stale(const Partial& guess, Moment now) const noexcept;
+    [[nodiscard]] bool next_guess(Moment now) noexcept;
 
     static constexpr std::byte poison_byte{0xDB};
 
@@ -780,5 +259,637 @@ private:
     Point pieces_[pieces_in_flight] = {};
     std::size_t next_piece_ = 0;
 };
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::prepare(const Device& device, const Catalog& catalog,
+                                                             const Schedule& schedule, const pool::Needs& needs) {
+    floor_ = ceiling_ = 0;
+    floor_step_ = UINT32_MAX;
+    if (needs.storages.empty()) { return {}; }
+    floor_ = pool_.floor_bytes(device, needs);
+    ceiling_ = pool_.ceiling_bytes(device, needs);
+    pool::Needs of_step = needs;
+    std::vector<std::uint64_t> sizes;
+    for (const Schedule::Step& step : schedule) {
+        sizes.clear();
+        for (const StorageId id : step.storages) {
+            const Storage& storage = catalog.storage(id);
+            if (storage.placement != Placement::streamed || storage.bytes == 0) { continue; }
+            sizes.push_back(storage.bytes);
+        }
+        of_step.step = sizes;
+        const std::uint64_t floor = pool_.floor_bytes(device, of_step);
+        if (floor > floor_ || (floor == floor_ && floor_step_ == UINT32_MAX)) {
+            floor_ = floor;
+            floor_step_ = step.position;
+        }
+    }
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::open(const Stage<Device, Transport>& stage,
+                                                          const pool::Needs& needs, std::uint64_t cap_bytes) {
+    stage_ = stage;
+    const std::size_t storages = stage.tenants.size();
+    raw_bytes_.resize(storages);
+    occupied_bytes_.resize(storages);
+    marks_.assign(storages, 0);
+    missing_.reserve(storages);
+    fetches_.reserve(storages);
+    placed_.reserve(storages);
+    if constexpr (Prefetcher::interruptible) { guesses_.attach(storages); }
+    needs_ = needs;
+    if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
+    streamed_ = needs.storages.size();
+    for (std::size_t i = 0; i < storages; ++i) {
+        raw_bytes_[i] = stage.catalog.storages()[i].bytes;
+        occupied_bytes_[i] = pool_.occupied(raw_bytes_[i]);
+    }
+    return attach();
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::set_order(const UseOrder* order,
+                                                               std::span<const std::uint32_t> groups, Moment now,
+                                                               std::uint64_t) {
+    stage_.order = order;
+    stage_.groups = groups;
+    return attach_again(now);
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::set_cap(std::uint64_t cap_bytes, Moment now) {
+    is_captured_outside_ = false;
+    if (!is_open_) {
+        if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
+        return attach_again(now);
+    }
+    settled_ = {};
+    const std::uint64_t cap_before = cap_;
+    const bool fitted_before = everything_fits_;
+    if (std::exchange(everything_fits_, false)) {
+        if (auto attached = attach_again(now); !attached) { return attached; }
+    }
+    auto changed = pool_.resize(cap_bytes, allocated());
+    if (changed) {
+        cap_ = cap_bytes;
+        unsettled_ = true;
+        changed = make_room(now);
+        if (changed) {
+            everything_fits_ = cap_ >= ceiling_;
+        } else {
+            cap_ = cap_before;
+            static_cast<void>(moves_arrive().has_value());
+            static_cast<void>(pool_.resize(cap_before, allocated()).has_value());
+        }
+    } else {
+        everything_fits_ = fitted_before;
+    }
+    if (auto attached = attach_in_order(now); !attached) { return attached; }
+    return changed;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::settle() {
+    if (!unsettled_ || !is_open_) { return {}; }
+    if (auto polled = stage_.executor->poll(); !polled) { return polled; }
+    bool is_left = false;
+    Status done;
+    for (std::uint32_t i = 0; done && i < stage_.tenants.size(); ++i) {
+        const StorageId id{i};
+        if (!is_streamed_here(id) || !pool_.must_move(stage_.tenants[i].address)) { continue; }
+        if (stage_.tenants[i].leases > 0 || !stage_.executor->is_unused(id)) {
+            is_left = true;
+            continue;
+        }
+        done = move_or_evict(id);
+    }
+    if (has_left_) {
+        if (auto arrived = moves_arrive(); !arrived) { return arrived; }
+    }
+    if (!done) { return done; }
+    if (!stage_.executor->has_arrived(left_)) { return {}; }
+    if (auto settled = pool_.settle(); !settled) { return settled; }
+    unsettled_ = is_left;
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::ensure(std::span<const StorageId> wanted, Position& position) {
+    const Moment now = position.moment;
+    if (unsettled_) {
+        if (auto moved = move_before_use(wanted); !moved) { return moved; }
+    }
+    missing_.clear();
+    std::uint64_t missing_bytes = 0;
+    for (const StorageId id : wanted) {
+        Tenant& tenant = stage_.tenants[index(id)];
+        tenant.missed = (tenant.address == nullptr || tenant.hollow) && raw_bytes_[index(id)] > 0;
+        if (tenant.missed) {
+            missing_.push_back(id);
+            missing_bytes += occupied_bytes_[index(id)];
+        }
+    }
+    if constexpr (Prefetcher::interruptible) { judge_guesses(wanted, now); }
+    if (!missing_.empty()) {
+        if (auto fetched = fetch_missing(wanted, missing_bytes, now); !fetched) { return fetched; }
+    }
+    for (const StorageId id : wanted) { count_access(id); }
+    if (!everything_fits_) {
+        for (const StorageId id : wanted) {
+            if (is_streamed_here(id)) { evictor_.used(id, now); }
+        }
+    }
+    ++leases_;
+    if (!missing_.empty()) {
+        // As if leased already: what is brought ahead must not take their places.
+        for (const StorageId id : wanted) { ++stage_.tenants[index(id)].leases; }
+        pump(now);
+        for (const StorageId id : wanted) { --stage_.tenants[index(id)].leases; }
+    }
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::close() noexcept {
+    for (std::uint32_t i = 0; is_open_ && i < stage_.tenants.size(); ++i) {
+        if (!is_streamed_here(StorageId{i})) { continue; }
+        void* at = stage_.tenants[i].address;
+        static_cast<void>(pool_.deallocate(at, raw_bytes_[i], stage_.executor->copy_stream()).has_value());
+        leave(StorageId{i});
+    }
+    partial_ = {};
+    if (is_open_) { pool_.close(); }
+    is_open_ = false;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::attach() {
+    if (auto attached = evictor_.attach({occupied_bytes_, cap_, stage_.order, stage_.groups}); !attached) {
+        return attached;
+    }
+    return prefetcher_.attach({occupied_bytes_, cap_, stage_.order});
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::open_pool(std::uint64_t cap_bytes) {
+    cap_ = cap_bytes;
+    everything_fits_ = cap_bytes >= ceiling_;
+    if (needs_.storages.empty()) { return {}; }
+    if (auto opened = pool_.open(*stage_.device, needs_, cap_bytes); !opened) { return opened; }
+    is_open_ = true;
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::attach_again(Moment now) {
+    if (auto attached = attach(); !attached) { return attached; }
+    for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+        if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
+    }
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::count_access(StorageId id) noexcept {
+    Tenant& tenant = stage_.tenants[index(id)];
+    const std::uint64_t bytes = tenant.placement == Placement::host ? 0 : raw_bytes_[index(id)];
+    Counters& counters = *stage_.counters;
+    if (tenant.missed) {
+        ++counters.demand_misses;
+        counters.missed_bytes += bytes;
+    } else if (tenant.fresh) {
+        ++counters.prefetch_hits;
+        counters.prefetch_hit_bytes += bytes;
+    } else {
+        ++counters.hits;
+        counters.hit_bytes += bytes;
+    }
+    tenant.fresh = false;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::fetch_missing(std::span<const StorageId> wanted,
+                                                                   std::uint64_t missing_bytes, Moment now) {
+    if (!is_open_) {
+        return Error{ErrorKind::out_of_memory, "the device has refused the memory of this budget: set another one"};
+    }
+    ++epoch_;
+    for (const StorageId id : wanted) { marks_[index(id)] = epoch_; }
+    if constexpr (Prefetcher::interruptible) { prefetcher_.clear(); }
+    std::ranges::sort(missing_, [&](StorageId a, StorageId b) {
+        const std::uint64_t left = raw_bytes_[index(a)];
+        const std::uint64_t right = raw_bytes_[index(b)];
+        return left != right ? left > right : index(a) < index(b);
+    });
+    const auto may_leave = [&](StorageId id) {
+        return stage_.tenants[index(id)].leases == 0 && marks_[index(id)] != epoch_;
+    };
+    fetches_.clear();
+    placed_.clear();
+    for (const StorageId id : missing_) {
+        if (stage_.tenants[index(id)].address != nullptr) {
+            push_fetch(id, id == partial_.storage ? partial_.sent_bytes : 0);
+            continue;
+        }
+        auto placed = place(id, now, may_leave);
+        if (placed && *placed == nullptr && everything_fits_) {
+            if (is_captured_outside_) {
+                take_back();
+                return Error{ErrorKind::out_of_memory,
+                             "no room for " + stage_.catalog.describe(id) +
+                                 " although the budget holds everything, and nothing may leave: a graph that was "
+                                 "captured by the caller holds addresses; set the budget anew, and capture again"};
+            }
+            if (auto started = start_streaming(now); !started) {
+                take_back();
+                return started;
+            }
+            placed = place(id, now, may_leave);
+        }
+        if (placed && *placed == nullptr) { placed = recover_and_place(id, missing_bytes, now, may_leave); }
+        if (!placed) {
+            take_back();
+            return placed.error();
+        }
+        push_fetch(id, 0);
+    }
+    auto arrival = stage_.executor->transfer(fetches_);
+    if (!arrival) {
+        take_back();
+        return arrival.error();
+    }
+    for (const transport::Fetch& fetch : fetches_) {
+        arrive(fetch, *arrival);
+        if (fetch.storage == partial_.storage) { partial_ = {}; }
+    }
+    ++stage_.counters->calls;
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::arrive(const transport::Fetch& fetch, Point arrival) noexcept {
+    Tenant& tenant = stage_.tenants[index(fetch.storage)];
+    tenant.arrival = arrival;
+    tenant.hollow = fetch.offset_bytes + fetch.bytes < raw_bytes_[index(fetch.storage)];
+    stage_.counters->fetched_bytes += fetch.bytes;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+template <class MayLeave>
+Result<std::byte*> Online<Evictor, Prefetcher, Pool, Transport>::place(StorageId id, Moment now,
+                                                                       const MayLeave& may_leave) {
+    if (!is_open_) {
+        return Error{ErrorKind::wrong_state,
+                     "the pool was lost when the budget changed: set a budget that the device can give"};
+    }
+    const std::uint64_t bytes = raw_bytes_[index(id)];
+    for (;;) {
+        auto at = pool_.allocate(bytes, stage_.executor->copy_stream());
+        if (!at) { return at.error(); }
+        if (*at != nullptr) {
+            auto* address = static_cast<std::byte*>(*at);
+            Tenant& tenant = stage_.tenants[index(id)];
+            tenant.address = address;
+            tenant.hollow = true;
+            ++here_;
+            ++changes_;
+            placed_.push_back(id);
+            if (!everything_fits_) { evictor_.inserted(id, now); }
+            peak_requested_ = (std::max)(peak_requested_, pool_.requested_bytes());
+            return address;
+        }
+        const auto victim = next_victim(now, may_leave);
+        if (!victim) { return static_cast<std::byte*>(nullptr); }
+        if (collects_ahead_ && !stage_.executor->is_free_to_overwrite(*victim)) { flush_ahead(); }
+        if (auto gone = evict(*victim); !gone) { return gone.error(); }
+    }
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::start_streaming(Moment now) {
+    ++stage_.counters->host_waits;
+    if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
+    everything_fits_ = false;
+    return attach_again(now);
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+template <class MayLeave>
+Result<std::byte*> Online<Evictor, Prefetcher, Pool, Transport>::recover_and_place(StorageId id, std::uint64_t asked,
+                                                                                   Moment now,
+                                                                                   const MayLeave& may_leave) {
+    ++stage_.counters->host_waits;
+    if (auto drained = stage_.executor->drain(); !drained) { return drained.error(); }
+    if (auto recovered = pool_.recover(); !recovered) { return recovered.error(); }
+    auto placed = place(id, now, may_leave);
+    if (!placed || *placed != nullptr) { return placed; }
+    std::uint64_t leased = 0;
+    for (std::size_t i = 0; i < stage_.tenants.size(); ++i) {
+        const Tenant& tenant = stage_.tenants[i];
+        if (tenant.leases > 0 && tenant.placement == Placement::streamed && tenant.address != nullptr) {
+            leased += occupied_bytes_[i];
+        }
+    }
+    return Error{ErrorKind::budget,
+                 "no room for " + stage_.catalog.describe(id) + ": " + std::to_string(asked) +
+                     " bytes are asked for together, " + std::to_string(leased) +
+                     " are leased, the streamed share of the "
+                     "budget is " +
+                     std::to_string(cap_) +
+                     "; end leases before, or give the budget the sum of what is leased "
+                     "at once",
+                 BudgetNumbers{asked, cap_, leased, floor_, UINT32_MAX}};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::evict(StorageId id) {
+    auto gone = vacate(id);
+    if (gone) { evictor_.removed(id); }
+    return gone;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::vacate(StorageId id) {
+    Tenant& tenant = stage_.tenants[index(id)];
+    const typename Device::Stream stream = stage_.executor->copy_stream();
+    if (auto followed = stage_.executor->follow_uses(id); !followed) { return followed; }
+    if (stage_.poison) {
+        if (auto filled = stage_.device->fill(tenant.address, poison_byte, raw_bytes_[index(id)], stream); !filled) {
+            return filled;
+        }
+        tenant.hollow = true;
+    }
+    if (id == partial_.storage) { partial_ = {}; }
+    has_left_ = has_left_ || (unsettled_ && pool_.must_move(tenant.address));
+    if (auto freed = pool_.deallocate(tenant.address, raw_bytes_[index(id)], stream); !freed) { return freed; }
+    leave(id);
+    ++stage_.counters->evictions;
+    stage_.counters->evicted_bytes += raw_bytes_[index(id)];
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::move_or_evict(StorageId id) {
+    const auto moved = move(id, false);
+    if (!moved) { return moved.error(); }
+    if (*moved) { return {}; }
+    auto gone = vacate(id);
+    if (gone && !everything_fits_) { evictor_.removed(id); }
+    return gone;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::move_before_use(std::span<const StorageId> wanted) {
+    Status done;
+    for (const StorageId id : wanted) {
+        const Tenant& tenant = stage_.tenants[index(id)];
+        if (!done || !is_streamed_here(id) || tenant.leases > 0 || !pool_.must_move(tenant.address)) { continue; }
+        done = move_or_evict(id);
+    }
+    if (!moved_.empty()) {
+        if (auto arrived = moves_arrive(); !arrived) { return arrived; }
+    }
+    return done;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+std::vector<pool::Place> Online<Evictor, Prefetcher, Pool, Transport>::allocated() const {
+    std::vector<pool::Place> places;
+    for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
+        const Tenant& tenant = stage_.tenants[i];
+        if (is_streamed_here(StorageId{i})) { places.push_back({tenant.address, raw_bytes_[i], tenant.leases > 0}); }
+    }
+    return places;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::make_room(Moment now) {
+    while (pool_.is_over()) {
+        const auto victim = evictor_.victim(now, [&](StorageId id) { return stage_.tenants[index(id)].leases == 0; });
+        if (!victim) { break; }
+        if (auto gone = evict(*victim); !gone) { return gone; }
+    }
+    list_leaving(now);
+    for (const StorageId id : leaving_) {
+        if (stage_.tenants[index(id)].leases > 0 || !pool_.must_move(stage_.tenants[index(id)].address)) { continue; }
+        const auto moved = move(id, true);
+        if (!moved) { return moved.error(); }
+        if (*moved) { continue; }
+        if (auto gone = vacate(id); !gone) { return gone; }
+    }
+    if (auto arrived = moves_arrive(); !arrived) { return arrived; }
+    if (auto drained = stage_.executor->drain(); !drained) { return drained; }
+    if (auto settled = pool_.settle(); !settled) { return settled; }
+    unsettled_ = false;
+    for (const pool::Place& place : allocated()) { unsettled_ = unsettled_ || pool_.must_move(place.at); }
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Result<bool> Online<Evictor, Prefetcher, Pool, Transport>::move(StorageId id, bool may_block) {
+    Tenant& tenant = stage_.tenants[index(id)];
+    if (tenant.hollow) { return false; }
+    const std::uint64_t bytes = raw_bytes_[index(id)];
+    const auto stream = stage_.executor->copy_stream();
+    auto to = pool_.allocate(bytes, stream);
+    if (to && *to == nullptr && may_block) {
+        if (auto drained = stage_.executor->drain(); !drained) { return drained.error(); }
+        if (auto reclaimed = pool_.reclaim(); !reclaimed) { return reclaimed.error(); }
+        to = pool_.allocate(bytes, stream);
+    }
+    if (!to) { return to.error(); }
+    if (*to == nullptr) { return false; }
+    auto* const address = static_cast<std::byte*>(*to);
+    auto done = stage_.executor->follow_uses(id);
+    if (done) { done = stage_.executor->move(address, tenant.address, bytes); }
+    if (done && stage_.poison) { done = stage_.device->fill(tenant.address, poison_byte, bytes, stream); }
+    if (done) { done = pool_.deallocate(tenant.address, bytes, stream); }
+    if (!done) {
+        static_cast<void>(pool_.deallocate(address, bytes, stream).has_value());
+        return done.error();
+    }
+    tenant.address = address;
+    has_left_ = true;
+    moved_.push_back(id);
+    stage_.counters->moved_bytes += bytes;
+    return true;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::moves_arrive() {
+    const auto arrival = stage_.executor->record_arrival();
+    has_left_ = false;
+    if (!arrival) {
+        if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
+        moved_.clear();
+        left_ = 0;
+        return {};
+    }
+    for (const StorageId id : moved_) { stage_.tenants[index(id)].arrival = *arrival; }
+    moved_.clear();
+    left_ = *arrival;
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::list_leaving(Moment now) {
+    leaving_.clear();
+    while (const auto next = evictor_.victim(now, evict::AnyMayLeave{})) {
+        leaving_.push_back(*next);
+        evictor_.removed(*next);
+    }
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+Status Online<Evictor, Prefetcher, Pool, Transport>::attach_in_order(Moment now) {
+    if (leaving_.empty()) { return attach_again(now); }
+    if (auto attached = attach(); !attached) { return attached; }
+    for (const StorageId id : leaving_) {
+        if (is_streamed_here(id)) { evictor_.inserted(id, now); }
+    }
+    leaving_.clear();
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::take_back() noexcept {
+    for (const StorageId id : placed_) {
+        void* at = stage_.tenants[index(id)].address;
+        if (!pool_.deallocate(at, raw_bytes_[index(id)], stage_.executor->copy_stream())) { continue; }
+        leave(id);
+        if (!everything_fits_) { evictor_.removed(id); }
+    }
+    placed_.clear();
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::leave(StorageId id) noexcept {
+    Tenant& tenant = stage_.tenants[index(id)];
+    tenant.address = nullptr;
+    tenant.fresh = tenant.hollow = false;
+    if constexpr (Prefetcher::interruptible) { guesses_.left(id); }
+    --here_;
+    ++changes_;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::pump(Moment now) noexcept {
+    if (has_nothing_to_bring()) { return; }
+    if constexpr (Prefetcher::interruptible) {
+        pump_pieces(now);
+    } else {
+        pump_storages(now);
+    }
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::pump_storages(Moment now) noexcept {
+    // Nothing has changed since the last attempt that could make room.
+    if (now == settled_.now && changes_ == settled_.changes && leases_ >= settled_.leases) { return; }
+    fetches_.clear();
+    placed_.clear();
+    prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
+        if (!is_absent(id)) { return true; }
+        if (!bring_ahead(id, needed_by, now)) {
+            ++stage_.counters->dropped_prefetches;
+            return false;
+        }
+        push_fetch(id, 0);
+        return true;
+    });
+    flush_ahead();
+    settled_ = {now, changes_, leases_};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+bool Online<Evictor, Prefetcher, Pool, Transport>::bring_ahead(StorageId id, Moment needed_by, Moment now) noexcept {
+    collects_ahead_ = true;
+    const auto placed = place(id, now, needed_later_than(needed_by, now));
+    collects_ahead_ = false;
+    if (!placed || *placed == nullptr) { return false; }
+    Tenant& tenant = stage_.tenants[index(id)];
+    tenant.fresh = true;
+    tenant.needed_by = needed_by == UseOrder::never ? now + guess_lifetime : needed_by;
+    return true;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::flush_ahead() noexcept {
+    if (fetches_.empty()) {
+        placed_.clear();
+        return;
+    }
+    if (auto arrival = stage_.executor->transfer(fetches_)) {
+        for (const transport::Fetch& fetch : fetches_) { arrive(fetch, *arrival); }
+        ++stage_.counters->calls;
+        placed_.clear();
+    } else {
+        take_back();
+    }
+    fetches_.clear();
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::judge_guesses(std::span<const StorageId> wanted,
+                                                                 Moment now) noexcept {
+    for (const StorageId id : wanted) {
+        const Tenant& tenant = stage_.tenants[index(id)];
+        if (tenant.fresh) { guesses_.used(id, tenant.needed_by >= now); }
+    }
+    guesses_.give_up([&](StorageId id) { return stage_.tenants[index(id)].needed_by < now; });
+    if (missing_.empty()) { return; }
+    if (guesses_.any_sent()) { static_cast<void>(stage_.executor->poll_arrivals().has_value()); }
+    guesses_.missed([&](Point piece) { return stage_.executor->has_arrived(piece); });
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+void Online<Evictor, Prefetcher, Pool, Transport>::pump_pieces(Moment now) noexcept {
+    if (!stage_.executor->poll_arrivals()) { return; }
+    std::size_t in_flight = 0;
+    for (const Point piece : pieces_) { in_flight += stage_.executor->has_arrived(piece) ? 0U : 1U; }
+    while (in_flight < pieces_in_flight && guesses_.next_is_worth_it()) {
+        fetches_.clear();
+        placed_.clear();
+        if (is_stale(partial_, now) && !evict(partial_.storage)) { return; }
+        if (partial_.storage == no_storage && (here_ == streamed_ || !next_guess(now))) { return; }
+        const StorageId id = partial_.storage;
+        const std::uint64_t bytes = (std::min)(guesses_.next_bytes(), raw_bytes_[index(id)] - partial_.sent_bytes);
+        fetches_.push_back({id, partial_.sent_bytes, bytes, stage_.tenants[index(id)].address + partial_.sent_bytes});
+        const auto arrival = stage_.executor->transfer(fetches_);
+        if (!arrival) { return; }
+        arrive(fetches_.front(), *arrival);
+        ++stage_.counters->calls;
+        partial_.sent_bytes += bytes;
+        if (partial_.sent_bytes == raw_bytes_[index(id)]) { partial_ = {}; }
+        pieces_[next_piece_++ % pieces_in_flight] = *arrival;
+        guesses_.sent(bytes, *arrival);
+        ++in_flight;
+    }
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+bool Online<Evictor, Prefetcher, Pool, Transport>::is_stale(const Partial& guess, Moment now) const noexcept {
+    if (guess.storage == no_storage || !guess.displaces || everything_fits_) { return false; }
+    const Tenant& tenant = stage_.tenants[index(guess.storage)];
+    return tenant.leases == 0 && tenant.needed_by < now;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
+bool Online<Evictor, Prefetcher, Pool, Transport>::next_guess(Moment now) noexcept {
+    prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
+        if (!is_absent(id)) { return true; }
+        const std::uint64_t evictions = stage_.counters->evictions;
+        if (bring_ahead(id, needed_by, now)) {
+            partial_ = {id, 0, stage_.counters->evictions > evictions};
+            guesses_.began(id);
+        } else {
+            ++stage_.counters->dropped_prefetches;
+        }
+        return false;
+    });
+    return partial_.storage != no_storage;
+}
 
 }  // namespace residency::inline RESIDENCY_ABI::core

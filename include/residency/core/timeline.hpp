@@ -24,71 +24,22 @@ public:
     ~Timeline() { close(); }
 
     /// Creates `capacity` events. On failure nothing is left behind.
-    [[nodiscard]] Status open(D& device, typename D::Stream stream, std::uint32_t capacity) {
-        device_ = &device;
-        stream_ = stream;
-        return grow(capacity);
-    }
+    [[nodiscard]] Status open(D& device, typename D::Stream stream, std::uint32_t capacity);
     /// The points are made in a stream capture: nothing can be asked of them, and none completes.
     void record_in_capture() noexcept { in_capture_ = true; }
-    void swap(Timeline& other) noexcept {
-        std::swap(device_, other.device_);
-        std::swap(stream_, other.stream_);
-        events_.swap(other.events_);
-        std::swap(issued_, other.issued_);
-        std::swap(complete_, other.complete_);
-        std::swap(host_waits_, other.host_waits_);
-        std::swap(in_capture_, other.in_capture_);
-    }
-    void close() noexcept {
-        for (const auto event : events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
-        events_.clear();
-        issued_ = complete_ = 0;
-    }
+    void swap(Timeline& other) noexcept;
+    void close() noexcept;
     /// Forgets everything without a device call.
     void abandon() noexcept { events_.clear(); }
 
     /// A point after all work enqueued on the stream so far. Does not block, except where max_points are outstanding.
-    [[nodiscard]] Result<Point> record() {
-        if (issued_ - complete_ == events_.size()) {
-            if (auto made = make_room(); !made) { return made.error(); }
-        }
-        if (auto done = device_->record(event(issued_ + 1), stream_); !done) { return done.error(); }
-        return ++issued_;
-    }
+    [[nodiscard]] Result<Point> record();
     /// Makes `other` wait for a point. Nothing is enqueued where it is known to be complete.
-    [[nodiscard]] Status order_after(Point point, typename D::Stream other) {
-        RESIDENCY_ASSERT(point <= issued_, "wait only for points that were recorded");
-        if (point <= complete_) { return {}; }
-        return device_->wait(other, event(point));
-    }
+    [[nodiscard]] Status order_after(Point point, typename D::Stream other);
     /// Learns which points are complete; does not block.
-    [[nodiscard]] Status poll() {
-        if (in_capture_ || complete_ == issued_) { return {}; }
-        // After a host that waited, the last one is complete, and so are all: one question.
-        auto all = device_->is_complete(event(issued_));
-        if (!all) { return all.error(); }
-        if (*all) {
-            complete_ = issued_;
-            return {};
-        }
-        // Otherwise halve the range: a point is complete only if all before it are.
-        Point last = issued_;
-        while (complete_ + 1 < last) {
-            const Point middle = complete_ + (last - complete_) / 2;
-            const auto done = device_->is_complete(event(middle));
-            if (!done) { return done.error(); }
-            (*done ? complete_ : last) = middle;
-        }
-        return {};
-    }
+    [[nodiscard]] Status poll();
     /// Blocks the host until every point is complete.
-    [[nodiscard]] Status drain() {
-        if (complete_ == issued_) { return {}; }
-        if (auto done = device_->synchronize(event(issued_)); !done) { return done; }
-        complete_ = issued_;
-        return {};
-    }
+    [[nodiscard]] Status drain();
     /// Goes on for another stream. Precondition: every point is complete.
     void rebind(typename D::Stream stream) noexcept {
         RESIDENCY_ASSERT(is_idle(), "a timeline changes its stream only when all its points are complete");
@@ -108,36 +59,9 @@ private:
 
     [[nodiscard]] typename D::Event event(Point point) const noexcept { return events_[(point - 1) % events_.size()]; }
 
-    [[nodiscard]] Status make_room() {
-        if (auto polled = poll(); !polled) { return polled; }
-        if (issued_ - complete_ < events_.size()) { return {}; }
-        if (in_capture_ || events_.size() < max_points) { return grow(events_.size()); }
-        ++host_waits_;
-        if (auto done = device_->synchronize(event(complete_ + 1)); !done) { return done; }
-        ++complete_;
-        return {};
-    }
+    [[nodiscard]] Status make_room();
     /// Adds events and deals the outstanding points out anew.
-    [[nodiscard]] Status grow(std::size_t more) {
-        std::vector<typename D::Event> grown(events_.size() + more);
-        std::vector<typename D::Event> fresh;
-        fresh.reserve(more);
-        for (std::size_t i = 0; i < more; ++i) {
-            auto created = device_->create_event(Timing::off);
-            if (!created) {
-                for (const auto made : fresh) { static_cast<void>(device_->destroy_event(made).has_value()); }
-                return created.error();
-            }
-            fresh.push_back(*created);
-        }
-        std::size_t next_fresh = 0;
-        for (Point point = complete_ + 1; point <= complete_ + grown.size(); ++point) {
-            const bool outstanding = point <= complete_ + events_.size();
-            grown[(point - 1) % grown.size()] = outstanding ? event(point) : fresh[next_fresh++];
-        }
-        events_ = std::move(grown);
-        return {};
-    }
+    [[nodiscard]] Status grow(std::size_t more);
 
     D* device_ = nullptr;
     typename D::Stream stream_{};
@@ -147,5 +71,108 @@ private:
     std::uint64_t host_waits_ = 0;
     bool in_capture_ = false;
 };
+
+template <Device D>
+Status Timeline<D>::open(D& device, typename D::Stream stream, std::uint32_t capacity) {
+    device_ = &device;
+    stream_ = stream;
+    return grow(capacity);
+}
+
+template <Device D>
+void Timeline<D>::swap(Timeline& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(stream_, other.stream_);
+    events_.swap(other.events_);
+    std::swap(issued_, other.issued_);
+    std::swap(complete_, other.complete_);
+    std::swap(host_waits_, other.host_waits_);
+    std::swap(in_capture_, other.in_capture_);
+}
+
+template <Device D>
+void Timeline<D>::close() noexcept {
+    for (const auto event : events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
+    events_.clear();
+    issued_ = complete_ = 0;
+}
+
+template <Device D>
+auto Timeline<D>::record() -> Result<Point> {
+    if (issued_ - complete_ == events_.size()) {
+        if (auto made = make_room(); !made) { return made.error(); }
+    }
+    if (auto done = device_->record(event(issued_ + 1), stream_); !done) { return done.error(); }
+    return ++issued_;
+}
+
+template <Device D>
+Status Timeline<D>::order_after(Point point, typename D::Stream other) {
+    RESIDENCY_ASSERT(point <= issued_, "wait only for points that were recorded");
+    if (point <= complete_) { return {}; }
+    return device_->wait(other, event(point));
+}
+
+template <Device D>
+Status Timeline<D>::poll() {
+    if (in_capture_ || complete_ == issued_) { return {}; }
+    // After a host that waited, the last one is complete, and so are all: one question.
+    auto all = device_->is_complete(event(issued_));
+    if (!all) { return all.error(); }
+    if (*all) {
+        complete_ = issued_;
+        return {};
+    }
+    // Otherwise halve the range: a point is complete only if all before it are.
+    Point last = issued_;
+    while (complete_ + 1 < last) {
+        const Point middle = complete_ + (last - complete_) / 2;
+        const auto done = device_->is_complete(event(middle));
+        if (!done) { return done.error(); }
+        (*done ? complete_ : last) = middle;
+    }
+    return {};
+}
+
+template <Device D>
+Status Timeline<D>::drain() {
+    if (complete_ == issued_) { return {}; }
+    if (auto done = device_->synchronize(event(issued_)); !done) { return done; }
+    complete_ = issued_;
+    return {};
+}
+
+template <Device D>
+Status Timeline<D>::make_room() {
+    if (auto polled = poll(); !polled) { return polled; }
+    if (issued_ - complete_ < events_.size()) { return {}; }
+    if (in_capture_ || events_.size() < max_points) { return grow(events_.size()); }
+    ++host_waits_;
+    if (auto done = device_->synchronize(event(complete_ + 1)); !done) { return done; }
+    ++complete_;
+    return {};
+}
+
+template <Device D>
+Status Timeline<D>::grow(std::size_t more) {
+    std::vector<typename D::Event> grown(events_.size() + more);
+    std::vector<typename D::Event> fresh;
+    fresh.reserve(more);
+    for (std::size_t i = 0; i < more; ++i) {
+        auto created = device_->create_event(Timing::off);
+        if (!created) {
+            for (const auto made : fresh) { static_cast<void>(device_->destroy_event(made).has_value()); }
+            return created.error();
+        }
+        fresh.push_back(*created);
+    }
+    std::size_t next_fresh = 0;
+    for (Point point = complete_ + 1; point <= complete_ + grown.size(); ++point) {
+        const bool outstanding = point <= complete_ + events_.size();
+        grown[(point - 1) % grown.size()] = outstanding ? event(point) : fresh[next_fresh++];
+    }
+    events_ = std::move(grown);
+    return {};
+}
 
 }  // namespace residency::inline RESIDENCY_ABI::core

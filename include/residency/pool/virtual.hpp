@@ -73,17 +73,7 @@ public:
     }
 
     /// Reserves the range; holds no memory yet. Blocks.
-    [[nodiscard]] Status open(D& device, std::uint64_t image_bytes) {
-        chunk_bytes_ = chunk_bytes(device);
-        table_.assign(static_cast<std::size_t>(round_up(image_bytes, chunk_bytes_) / chunk_bytes_), none);
-        if (!table_.empty()) {
-            auto at = device.reserve(table_.size() * chunk_bytes_);
-            if (!at) { return at.error(); }
-            base_ = static_cast<std::byte*>(*at);
-        }
-        device_ = &device;
-        return {};
-    }
+    [[nodiscard]] Status open(D& device, std::uint64_t image_bytes);
 
     /// Holds `slots` physical chunks from now on, chunk c of the image on slot table[c], or on none. A chunk that was and stays
     /// alone on its slot keeps its bytes, under a slot number that may differ: `table` says which slots are alike, not which handle
@@ -92,85 +82,12 @@ public:
     /// failure those that keep their bytes still do, others may be unmapped, and arrange() is to be called again; nothing is lost
     /// track of.
     [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table,
-                                 std::span<const std::uint32_t> keeping = {}) {
-        RESIDENCY_ASSERT(table.size() == table_.size(), "one entry for each chunk of the image");
-        const std::size_t had = slots_.size();
-        while (slots_.size() < slots) {
-            auto chunk = device_->create_chunk(chunk_bytes_);
-            if (!chunk) {
-                static_cast<void>(shrink(had).has_value());
-                return chunk.error();
-            }
-            slots_.push_back(*chunk);
-        }
-        const std::vector<std::uint32_t> kept = keep(slots, table, keeping);
-        const auto stays = [&](std::size_t chunk) {
-            return table_[chunk] != none && table[chunk] != none && kept[table[chunk]] == table_[chunk];
-        };
-        for (std::size_t chunk = 0; chunk < table_.size();) {
-            if (table_[chunk] == none || stays(chunk)) {
-                ++chunk;
-                continue;
-            }
-            std::size_t end = chunk;
-            while (end < table_.size() && table_[end] != none && !stays(end)) { ++end; }
-            if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
-            for (; chunk < end; ++chunk) { table_[chunk] = none; }
-        }
-
-        // The handles in their new order, those to be given back at the end.
-        std::vector<bool> is_kept(slots_.size(), false);
-        for (const std::uint32_t was : kept) {
-            if (was != none) { is_kept[was] = true; }
-        }
-        std::vector<typename D::Chunk> spare;
-        for (std::uint32_t i = 0; i < slots_.size(); ++i) {
-            if (!is_kept[i]) { spare.push_back(slots_[i]); }
-        }
-        std::vector<typename D::Chunk> arranged(slots);
-        std::size_t next = 0;
-        for (std::uint32_t i = 0; i < slots; ++i) { arranged[i] = kept[i] != none ? slots_[kept[i]] : spare[next++]; }
-        arranged.insert(arranged.end(), spare.begin() + static_cast<std::ptrdiff_t>(next), spare.end());
-        slots_ = std::move(arranged);
-        std::vector<Mapping<typename D::Chunk>> mappings;
-        for (std::size_t chunk = 0; chunk < table_.size(); ++chunk) {
-            if (table_[chunk] != none) {
-                table_[chunk] = table[chunk];
-            } else if (table[chunk] != none) {
-                mappings.push_back({address(chunk), slots_[table[chunk]]});
-            }
-        }
-        if (auto done = shrink(slots); !done) { return done; }
-        if (mappings.empty()) { return {}; }
-        if (auto done = device_->map(mappings, chunk_bytes_); !done) { return done; }
-        table_.assign(table.begin(), table.end());
-        return {};
-    }
+                                 std::span<const std::uint32_t> keeping = {});
     /// Puts one chunk of the image on another slot. The caller has drained every stream. Blocks.
-    [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot) {
-        if (auto done = device_->unmap(address(chunk), chunk_bytes_); !done) { return done; }
-        const std::uint32_t before = std::exchange(table_[chunk], none);
-        const Mapping<typename D::Chunk> mapping{address(chunk), slots_[slot]};
-        if (auto done = device_->map({&mapping, 1}, chunk_bytes_); !done) {
-            const Mapping<typename D::Chunk> back{address(chunk), slots_[before]};
-            if (device_->map({&back, 1}, chunk_bytes_)) { table_[chunk] = before; }
-            return done;
-        }
-        table_[chunk] = slot;
-        return {};
-    }
+    [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot);
 
     /// One chunk of memory less; the last slot takes this slot's number. Precondition: no chunk of the image lies on it. Blocks.
-    [[nodiscard]] Status give_back(std::uint32_t slot) {
-        if (auto done = device_->destroy_chunk(slots_[slot]); !done) { return done; }
-        const auto last = static_cast<std::uint32_t>(slots_.size() - 1);
-        slots_[slot] = slots_[last];
-        slots_.pop_back();
-        for (std::uint32_t& of : table_) {
-            if (of == last) { of = slot; }
-        }
-        return {};
-    }
+    [[nodiscard]] Status give_back(std::uint32_t slot);
 
     /// Where the image begins; the same from open() to close().
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
@@ -179,78 +96,20 @@ public:
 
     /// Gives everything back. On failure nothing is lost track of: arrange() or try_close() go on from there. Precondition: every
     /// stream is drained.
-    [[nodiscard]] Status try_close() {
-        if (device_ == nullptr) { return {}; }
-        for (std::size_t chunk = 0; chunk < table_.size();) {
-            std::size_t end = chunk;
-            while (end < table_.size() && table_[end] != none) { ++end; }
-            if (end > chunk) {
-                if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
-            }
-            for (; chunk < end; ++chunk) { table_[chunk] = none; }
-            ++chunk;
-        }
-        if (auto done = shrink(0); !done) { return done; }
-        if (base_ != nullptr) {
-            if (auto done = device_->release(base_, table_.size() * chunk_bytes_); !done) { return done; }
-        }
-        abandon();
-        return {};
-    }
+    [[nodiscard]] Status try_close();
     /// The same; what fails twice is left behind.
-    void close() noexcept {
-        if (try_close() || try_close()) { return; }
-        for (const auto slot : slots_) { static_cast<void>(device_->destroy_chunk(slot).has_value()); }
-        if (base_ != nullptr) { static_cast<void>(device_->release(base_, table_.size() * chunk_bytes_).has_value()); }
-        abandon();
-    }
-    void abandon() noexcept {
-        device_ = nullptr;
-        base_ = nullptr;
-        slots_.clear();
-        table_.clear();
-    }
+    void close() noexcept;
+    void abandon() noexcept;
 
 private:
     [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept { return base_ + chunk * chunk_bytes_; }
 
     /// Gives back the last handles, on which nothing is mapped.
-    [[nodiscard]] Status shrink(std::size_t slots) {
-        for (; slots_.size() > slots; slots_.pop_back()) {
-            if (auto done = device_->destroy_chunk(slots_.back()); !done) { return done; }
-        }
-        return {};
-    }
+    [[nodiscard]] Status shrink(std::size_t slots);
     /// By slot to be: the slot whose handle it goes on with, or none. Those of chunks to keep first, then of those that
     /// were and stay alone, then any that some chunk need not be mapped anew for.
     [[nodiscard]] std::vector<std::uint32_t> keep(std::uint32_t slots, std::span<const std::uint32_t> table,
-                                                  std::span<const std::uint32_t> keeping) const {
-        std::vector<std::uint32_t> kept(slots, none);
-        std::vector<std::uint32_t> before(slots_.size(), 0);
-        std::vector<std::uint32_t> after(slots, 0);
-        for (const std::uint32_t slot : table_) {
-            if (slot != none) { ++before[slot]; }
-        }
-        for (const std::uint32_t slot : table) {
-            if (slot != none) { ++after[slot]; }
-        }
-        std::vector<bool> taken(slots_.size(), false);
-        for (const std::uint32_t chunk : keeping) {
-            kept[table[chunk]] = table_[chunk];
-            taken[table_[chunk]] = true;
-        }
-        for (const bool alone : {true, false}) {
-            for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
-                const std::uint32_t was = table_[chunk];
-                const std::uint32_t slot = table[chunk];
-                if (was == none || slot == none || kept[slot] != none || taken[was]) { continue; }
-                if (alone && (before[was] != 1 || after[slot] != 1)) { continue; }
-                kept[slot] = was;
-                taken[was] = true;
-            }
-        }
-        return kept;
-    }
+                                                  std::span<const std::uint32_t> keeping) const;
 
     Config config_;
     D* device_ = nullptr;
@@ -259,5 +118,175 @@ private:
     std::vector<typename D::Chunk> slots_;
     std::vector<std::uint32_t> table_;  // by chunk of the image: its slot, or none
 };
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::open(D& device, std::uint64_t image_bytes) {
+    chunk_bytes_ = chunk_bytes(device);
+    table_.assign(static_cast<std::size_t>(round_up(image_bytes, chunk_bytes_) / chunk_bytes_), none);
+    if (!table_.empty()) {
+        auto at = device.reserve(table_.size() * chunk_bytes_);
+        if (!at) { return at.error(); }
+        base_ = static_cast<std::byte*>(*at);
+    }
+    device_ = &device;
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::arrange(std::uint32_t slots, std::span<const std::uint32_t> table,
+                           std::span<const std::uint32_t> keeping) {
+    RESIDENCY_ASSERT(table.size() == table_.size(), "one entry for each chunk of the image");
+    const std::size_t had = slots_.size();
+    while (slots_.size() < slots) {
+        auto chunk = device_->create_chunk(chunk_bytes_);
+        if (!chunk) {
+            static_cast<void>(shrink(had).has_value());
+            return chunk.error();
+        }
+        slots_.push_back(*chunk);
+    }
+    const std::vector<std::uint32_t> kept = keep(slots, table, keeping);
+    const auto stays = [&](std::size_t chunk) {
+        return table_[chunk] != none && table[chunk] != none && kept[table[chunk]] == table_[chunk];
+    };
+    for (std::size_t chunk = 0; chunk < table_.size();) {
+        if (table_[chunk] == none || stays(chunk)) {
+            ++chunk;
+            continue;
+        }
+        std::size_t end = chunk;
+        while (end < table_.size() && table_[end] != none && !stays(end)) { ++end; }
+        if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
+        for (; chunk < end; ++chunk) { table_[chunk] = none; }
+    }
+
+    // The handles in their new order, those to be given back at the end.
+    std::vector<bool> is_kept(slots_.size(), false);
+    for (const std::uint32_t was : kept) {
+        if (was != none) { is_kept[was] = true; }
+    }
+    std::vector<typename D::Chunk> spare;
+    for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+        if (!is_kept[i]) { spare.push_back(slots_[i]); }
+    }
+    std::vector<typename D::Chunk> arranged(slots);
+    std::size_t next = 0;
+    for (std::uint32_t i = 0; i < slots; ++i) { arranged[i] = kept[i] != none ? slots_[kept[i]] : spare[next++]; }
+    arranged.insert(arranged.end(), spare.begin() + static_cast<std::ptrdiff_t>(next), spare.end());
+    slots_ = std::move(arranged);
+    std::vector<Mapping<typename D::Chunk>> mappings;
+    for (std::size_t chunk = 0; chunk < table_.size(); ++chunk) {
+        if (table_[chunk] != none) {
+            table_[chunk] = table[chunk];
+        } else if (table[chunk] != none) {
+            mappings.push_back({address(chunk), slots_[table[chunk]]});
+        }
+    }
+    if (auto done = shrink(slots); !done) { return done; }
+    if (mappings.empty()) { return {}; }
+    if (auto done = device_->map(mappings, chunk_bytes_); !done) { return done; }
+    table_.assign(table.begin(), table.end());
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::remap(std::uint32_t chunk, std::uint32_t slot) {
+    if (auto done = device_->unmap(address(chunk), chunk_bytes_); !done) { return done; }
+    const std::uint32_t before = std::exchange(table_[chunk], none);
+    const Mapping<typename D::Chunk> mapping{address(chunk), slots_[slot]};
+    if (auto done = device_->map({&mapping, 1}, chunk_bytes_); !done) {
+        const Mapping<typename D::Chunk> back{address(chunk), slots_[before]};
+        if (device_->map({&back, 1}, chunk_bytes_)) { table_[chunk] = before; }
+        return done;
+    }
+    table_[chunk] = slot;
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::give_back(std::uint32_t slot) {
+    if (auto done = device_->destroy_chunk(slots_[slot]); !done) { return done; }
+    const auto last = static_cast<std::uint32_t>(slots_.size() - 1);
+    slots_[slot] = slots_[last];
+    slots_.pop_back();
+    for (std::uint32_t& of : table_) {
+        if (of == last) { of = slot; }
+    }
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::try_close() {
+    if (device_ == nullptr) { return {}; }
+    for (std::size_t chunk = 0; chunk < table_.size();) {
+        std::size_t end = chunk;
+        while (end < table_.size() && table_[end] != none) { ++end; }
+        if (end > chunk) {
+            if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
+        }
+        for (; chunk < end; ++chunk) { table_[chunk] = none; }
+        ++chunk;
+    }
+    if (auto done = shrink(0); !done) { return done; }
+    if (base_ != nullptr) {
+        if (auto done = device_->release(base_, table_.size() * chunk_bytes_); !done) { return done; }
+    }
+    abandon();
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+void Virtual<D>::close() noexcept {
+    if (try_close() || try_close()) { return; }
+    for (const auto slot : slots_) { static_cast<void>(device_->destroy_chunk(slot).has_value()); }
+    if (base_ != nullptr) { static_cast<void>(device_->release(base_, table_.size() * chunk_bytes_).has_value()); }
+    abandon();
+}
+
+template <VirtualMemoryDevice D>
+void Virtual<D>::abandon() noexcept {
+    device_ = nullptr;
+    base_ = nullptr;
+    slots_.clear();
+    table_.clear();
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::shrink(std::size_t slots) {
+    for (; slots_.size() > slots; slots_.pop_back()) {
+        if (auto done = device_->destroy_chunk(slots_.back()); !done) { return done; }
+    }
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+std::vector<std::uint32_t> Virtual<D>::keep(std::uint32_t slots, std::span<const std::uint32_t> table,
+                                            std::span<const std::uint32_t> keeping) const {
+    std::vector<std::uint32_t> kept(slots, none);
+    std::vector<std::uint32_t> before(slots_.size(), 0);
+    std::vector<std::uint32_t> after(slots, 0);
+    for (const std::uint32_t slot : table_) {
+        if (slot != none) { ++before[slot]; }
+    }
+    for (const std::uint32_t slot : table) {
+        if (slot != none) { ++after[slot]; }
+    }
+    std::vector<bool> taken(slots_.size(), false);
+    for (const std::uint32_t chunk : keeping) {
+        kept[table[chunk]] = table_[chunk];
+        taken[table_[chunk]] = true;
+    }
+    for (const bool alone : {true, false}) {
+        for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
+            const std::uint32_t was = table_[chunk];
+            const std::uint32_t slot = table[chunk];
+            if (was == none || slot == none || kept[slot] != none || taken[was]) { continue; }
+            if (alone && (before[was] != 1 || after[slot] != 1)) { continue; }
+            kept[slot] = was;
+            taken[was] = true;
+        }
+    }
+    return kept;
+}
 
 }  // namespace residency::inline RESIDENCY_ABI::pool

@@ -27,39 +27,11 @@ public:
     explicit Pinned(Config) noexcept {}
 
     /// ErrorKind::unsupported: a streamed or resident storage is not in host memory.
-    [[nodiscard]] Status open(D& device, const Catalog& catalog) {
-        sources_.clear();
-        sources_.reserve(catalog.storages().size());
-        for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
-            const Storage& storage = catalog.storages()[i];
-            const auto* source = std::get_if<HostSource>(&storage.source);
-            if (source == nullptr && storage.bytes > 0) {
-                return Error{ErrorKind::unsupported, catalog.describe(StorageId{i}) +
-                                                         " has no bytes in host memory: load the catalog first, or "
-                                                         "let transport::Staged read its file"};
-            }
-            sources_.push_back({catalog.host_bytes(StorageId{i}), source != nullptr ? source->host.get() : nullptr});
-        }
-        device_ = &device;
-        catalog_ = catalog;
-        copies_.reserve(64);
-        return {};
-    }
+    [[nodiscard]] Status open(D& device, const Catalog& catalog);
 
-    [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
-        copies_.clear();
-        for (const Fetch& fetch : fetches) {
-            const Source& source = sources_[index(fetch.storage)];
-            copies_.add(fetch, source.at + fetch.offset_bytes, source.memory);
-        }
-        return device_->copy(copies_.copies(), stream);
-    }
+    [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
 
-    void close() noexcept {
-        sources_.clear();
-        catalog_ = {};
-        device_ = nullptr;
-    }
+    void close() noexcept;
 
 private:
     struct Source {
@@ -72,5 +44,42 @@ private:
     std::vector<Source> sources_;
     JoinedCopies copies_;
 };
+
+template <Device D>
+Status Pinned<D>::open(D& device, const Catalog& catalog) {
+    sources_.clear();
+    sources_.reserve(catalog.storages().size());
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+        const Storage& storage = catalog.storages()[i];
+        const auto* source = std::get_if<HostSource>(&storage.source);
+        if (source == nullptr && storage.bytes > 0) {
+            return Error{ErrorKind::unsupported, catalog.describe(StorageId{i}) +
+                                                     " has no bytes in host memory: load the catalog first, or "
+                                                     "let transport::Staged read its file"};
+        }
+        sources_.push_back({catalog.host_bytes(StorageId{i}), source != nullptr ? source->host.get() : nullptr});
+    }
+    device_ = &device;
+    catalog_ = catalog;
+    copies_.reserve(64);
+    return {};
+}
+
+template <Device D>
+Status Pinned<D>::enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
+    copies_.clear();
+    for (const Fetch& fetch : fetches) {
+        const Source& source = sources_[index(fetch.storage)];
+        copies_.add(fetch, source.at + fetch.offset_bytes, source.memory);
+    }
+    return device_->copy(copies_.copies(), stream);
+}
+
+template <Device D>
+void Pinned<D>::close() noexcept {
+    sources_.clear();
+    catalog_ = {};
+    device_ = nullptr;
+}
 
 }  // namespace residency::inline RESIDENCY_ABI::transport

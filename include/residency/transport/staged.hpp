@@ -80,12 +80,7 @@ public:
 
     /// Opens the files, takes the ring and starts the threads. Errors: io and mismatch for files; mismatch where what is loading
     /// is another catalog; unsupported where a storage has no source; out_of_memory for the ring.
-    [[nodiscard]] Status open(D& device, const Catalog& catalog) {
-        auto core = std::make_unique<Core>(device, config_);
-        if (Status opened = core->open(catalog); !opened) { return opened; }
-        core_ = std::move(core);
-        return {};
-    }
+    [[nodiscard]] Status open(D& device, const Catalog& catalog);
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
         RESIDENCY_ASSERT(core_ != nullptr, "open the transport before it is used");
         return core_->enqueue(fetches, stream);
@@ -113,81 +108,14 @@ private:
         Core& operator=(const Core&) = delete;
         ~Core() { close(); }
 
-        [[nodiscard]] Status open(const Catalog& catalog) {
-            config_.slot_bytes = std::max<std::uint64_t>(config_.slot_bytes / page * page, page);
-            if (config_.loading && config_.loading->catalog().hash() != catalog.hash()) {
-                return Error{ErrorKind::mismatch, "what is loading is another catalog than the one to be streamed"};
-            }
-            catalog_ = catalog;
-            if (Status found = find_sources(); !found) { return found; }
-            stride_ = config_.slot_bytes + page;  // a direct read is widened to whole pages
-            const std::uint64_t slots = std::max<std::uint64_t>(2, config_.ring_bytes / config_.slot_bytes);
-            auto ring = device_.allocate_host(slots * stride_);
-            if (!ring) { return ring.error().in("a ring of " + std::to_string(slots) + " slots"); }
-            ring_ = static_cast<std::byte*>(*ring);
-            slots_ = std::vector<Slot>(static_cast<std::size_t>(slots));
-            free_slots_.resize(slots_.size());
-            std::iota(free_slots_.begin(), free_slots_.end(), std::uint32_t{0});
-            free_count_ = slots_.size();
-            for (Slot& slot : slots_) {
-                auto flag = device_.create_flag();
-                if (!flag) { return flag.error(); }
-                slot.flag = *flag;
-                slot.has_flag = true;
-            }
-            const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
-            const unsigned threads = config_.threads != 0 ? config_.threads : (std::min)(8U, machine);
-            threads_.reserve(threads);
-            for (unsigned i = 0; i < threads; ++i) {
-                threads_.emplace_back([this] { work(); });
-            }
-            return {};
-        }
+        [[nodiscard]] Status open(const Catalog& catalog);
 
-        [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
-            if (Status healthy = status(); !healthy) { return healthy; }
-            std::unique_ptr<Group> group = take_announced(fetches);
-            if (!group) { group = make_group(fetches); }
-            Status sent = enqueue(*group, stream);
-            withdraw(*group);  // nothing, where all went well
-            give_back(std::move(group));
-            return sent;
-        }
-        [[nodiscard]] bool read_ahead(std::span<const Fetch> fetches) {
-            if (failed_.load(std::memory_order_relaxed)) { return false; }
-            if (last_ahead_ != nullptr && !prepare_ahead(*last_ahead_)) { return false; }
-            if (free_count_ <= reserved_slots()) { return false; }
-            std::unique_ptr<Group> group = make_group(fetches);
-            static_cast<void>(prepare_ahead(*group));
-            Group* const last = group.get();
-            (ahead_ ? last_ahead_->next : ahead_) = std::move(group);
-            last_ahead_ = last;
-            return true;
-        }
-        void forget_ahead() {
-            while (ahead_) {
-                std::unique_ptr<Group> group = take_first();
-                withdraw(*group);
-                give_back(std::move(group));
-            }
-        }
+        [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
+        [[nodiscard]] bool read_ahead(std::span<const Fetch> fetches);
+        void forget_ahead();
 
-        [[nodiscard]] Status status() const {
-            if (!failed_.load(std::memory_order_acquire)) { return {}; }
-            const std::lock_guard lock{mutex_};
-            return *error_;
-        }
-        [[nodiscard]] Statistics statistics() const {
-            return {tier(),
-                    direct_io_,
-                    straight_bytes_.load(std::memory_order_relaxed),
-                    staged_bytes_.load(std::memory_order_relaxed),
-                    file_bytes_.load(std::memory_order_relaxed),
-                    file_reads_.load(std::memory_order_relaxed),
-                    slots_filled_.load(std::memory_order_relaxed),
-                    ahead_bytes_.load(std::memory_order_relaxed),
-                    withdrawn_bytes_.load(std::memory_order_relaxed)};
-        }
+        [[nodiscard]] Status status() const;
+        [[nodiscard]] Statistics statistics() const;
 
     private:
         static constexpr std::uint64_t page = host::WeightFile::direct_alignment_bytes;
@@ -250,56 +178,8 @@ private:
             std::vector<std::uint32_t> withdrawn;  // generations that need no bytes, still to be filled; under mutex_
         };
 
-        [[nodiscard]] Status find_sources() {
-            std::unordered_map<const SourceFile*, std::uint32_t> numbers;
-            std::uint64_t file_bytes = 0;
-            const auto storages = catalog_.storages();
-            for (const Storage& storage : storages) {
-                const auto* source = std::get_if<FileSource>(&storage.source);
-                if (source != nullptr && storage.bytes != 0) { file_bytes += storage.bytes; }
-            }
-            host::FileAccess access = host::FileAccess::cached;
-            if (config_.file_access) {
-                access = *config_.file_access;
-            } else if (file_bytes > (config_.limits ? *config_.limits : host::read_memory_limits()).room_bytes()) {
-                access = host::FileAccess::direct;
-            }
-            sources_.resize(storages.size());
-            for (std::uint32_t i = 0; i < storages.size(); ++i) {
-                const Storage& storage = storages[i];
-                Source& source = sources_[i];
-                if (storage.bytes == 0) {
-                    source.pinned = true;
-                } else if (const auto* memory = std::get_if<HostSource>(&storage.source)) {
-                    source.memory = memory->host->data() + memory->offset_bytes;
-                    source.host = memory->host.get();
-                    source.pinned = memory->host->kind() == HostMemory::pinned;
-                } else if (const auto* file = std::get_if<FileSource>(&storage.source)) {
-                    const auto [known, fresh] =
-                        numbers.try_emplace(file->file.get(), static_cast<std::uint32_t>(files_.size()));
-                    if (fresh) {
-                        auto opened = host::WeightFile::try_open(*file->file, access);
-                        if (!opened) { return opened.error(); }
-                        direct_io_ = direct_io_ || opened->is_direct();
-                        files_.push_back(std::move(*opened));
-                    }
-                    source.file = known->second;
-                    source.file_offset = file->offset_bytes;
-                } else {
-                    return Error{ErrorKind::unsupported,
-                                 catalog_.describe(StorageId{i}) + " has no source: there is nothing to stream"};
-                }
-            }
-            return {};
-        }
-        [[nodiscard]] host::Tier tier() const noexcept {
-            host::Tier slowest = host::Tier::pinned;
-            for (std::uint32_t i = 0; i < sources_.size(); ++i) {
-                if (sources_[i].file != UINT32_MAX) { return host::Tier::file; }
-                if (!goes_straight(sources_[i], StorageId{i})) { slowest = host::Tier::pageable; }
-            }
-            return slowest;
-        }
+        [[nodiscard]] Status find_sources();
+        [[nodiscard]] host::Tier tier() const noexcept;
         [[nodiscard]] bool goes_straight(const Source& source, StorageId id) const noexcept {
             return source.pinned ||
                    (source.memory != nullptr && config_.loading != nullptr && config_.loading->is_pinned(id));
@@ -316,354 +196,55 @@ private:
         };
         /// Adds to a job what of a fetch still fits into its slot; 0 bytes where that is full. What follows the part before, with at
         /// most a small gap between them, is read with it.
-        [[nodiscard]] Placed place(Job& job, const Fetch& fetch) const {
-            const Source& source = sources_[index(fetch.storage)];
-            const bool is_file = source.file != UINT32_MAX;
-            const bool is_direct = is_file && files_[source.file].is_direct();
-            const std::uint64_t from = source.file_offset + fetch.offset_bytes;
-            const std::uint64_t widest_gap = is_direct ? page : is_file ? padding : 0;  // read too, and not copied
-            const auto continues = [&](const Segment& last) {
-                const std::uint64_t end = last.from + last.bytes;
-                return last.memory == source.memory && last.file == source.file && from >= end &&
-                       from - end <= widest_gap;
-            };
-            Segment segment;
-            const bool is_new = job.segments.empty() || !continues(job.segments.back());
-            if (is_new) {
-                const std::uint64_t used =
-                    job.segments.empty() ? 0 : job.segments.back().at + job.segments.back().window;
-                segment.memory = source.memory;
-                segment.file = source.file;
-                segment.from = is_direct ? from / page * page : from;
-                segment.at = round_up(used, is_direct ? page : padding);
-                if (job.segments.empty()) { job.end = config_.slot_bytes + (from - segment.from); }
-            } else {
-                segment = job.segments.back();
-            }
-            const std::uint64_t at = segment.at + (from - segment.from);
-            const Placed placed{at, (std::min)(fetch.bytes, job.end - (std::min)(at, job.end))};
-            if (placed.bytes == 0) { return placed; }
-            segment.bytes = from - segment.from + placed.bytes;
-            segment.window = is_direct ? round_up(segment.bytes, page) : segment.bytes;
-            ++segment.parts;
-            if (is_new) {
-                job.segments.push_back(segment);
-            } else {
-                job.segments.back() = segment;
-            }
-            job.parts.push_back({fetch.storage, fetch.offset_bytes, placed.bytes});
-            return placed;
-        }
+        [[nodiscard]] Placed place(Job& job, const Fetch& fetch) const;
         [[nodiscard]] static std::uint64_t round_up(std::uint64_t bytes, std::uint64_t alignment) noexcept {
             return (bytes + alignment - 1) / alignment * alignment;
         }
 
-        [[nodiscard]] std::unique_ptr<Group> make_group(std::span<const Fetch> fetches) {
-            auto group = std::move(free_groups_);
-            if (group) {
-                free_groups_ = std::move(group->next);
-            } else {
-                group = std::make_unique<Group>();
-            }
-            group->fetches.assign(fetches.begin(), fetches.end());
-            group->is_straight.clear();
-            for (const Fetch& fetch : fetches) {
-                const bool straight = goes_straight(sources_[index(fetch.storage)], fetch.storage);
-                group->is_straight.push_back(straight ? 1 : 0);
-            }
-            group->next_fetch = group->count = group->sent = 0;
-            group->done_bytes = 0;
-            return group;
-        }
+        [[nodiscard]] std::unique_ptr<Group> make_group(std::span<const Fetch> fetches);
         void give_back(std::unique_ptr<Group> group) noexcept {
             group->next = std::move(free_groups_);
             free_groups_ = std::move(group);
         }
         /// The group that was announced for these, if any: what was announced before it has been left out.
-        [[nodiscard]] std::unique_ptr<Group> take_announced(std::span<const Fetch> fetches) {
-            const Group* announced = ahead_.get();
-            while (announced != nullptr && !std::ranges::equal(announced->fetches, fetches)) {
-                announced = announced->next.get();
-            }
-            if (announced == nullptr) { return nullptr; }
-            while (ahead_.get() != announced) {
-                std::unique_ptr<Group> left_out = take_first();
-                withdraw(*left_out);
-                give_back(std::move(left_out));
-            }
-            return take_first();
-        }
-        [[nodiscard]] std::unique_ptr<Group> take_first() noexcept {
-            std::unique_ptr<Group> group = std::move(ahead_);
-            ahead_ = std::move(group->next);
-            if (!ahead_) { last_ahead_ = nullptr; }
-            return group;
-        }
+        [[nodiscard]] std::unique_ptr<Group> take_announced(std::span<const Fetch> fetches);
+        [[nodiscard]] std::unique_ptr<Group> take_first() noexcept;
 
         /// Prepares as many slots as may be taken ahead; whether that was all.
-        [[nodiscard]] bool prepare_ahead(Group& group) {
-            while (has_unprepared(group)) {
-                if (free_count_ <= reserved_slots()) { return false; }
-                prepare(group);
-                ahead_bytes_.fetch_add(group.prepared[group.count - 1].bytes, std::memory_order_relaxed);
-            }
-            return true;
-        }
-        [[nodiscard]] bool has_unprepared(Group& group) const noexcept {
-            while (group.next_fetch < group.fetches.size() && group.is_straight[group.next_fetch] != 0) {
-                ++group.next_fetch;
-            }
-            return group.next_fetch < group.fetches.size();
-        }
+        [[nodiscard]] bool prepare_ahead(Group& group);
+        [[nodiscard]] bool has_unprepared(Group& group) const noexcept;
         /// Hands the slot that has been free for longest to the workers, with what of the group comes next. Preconditions: there
         /// is some, and a free slot.
-        void prepare(Group& group) {
-            if (group.count == group.prepared.size()) { group.prepared.emplace_back(); }
-            Prepared& prepared = group.prepared[group.count];
-            prepared.copies.clear();
-            prepared.bytes = 0;
-            prepared.slot = free_slots_[first_free_];
-            Slot& slot = slots_[prepared.slot];
-            std::unique_ptr<Job> job = take_job();
-            while (has_unprepared(group)) {
-                Fetch rest = group.fetches[group.next_fetch];
-                rest.offset_bytes += group.done_bytes;
-                rest.bytes -= group.done_bytes;
-                rest.to = static_cast<std::byte*>(rest.to) + group.done_bytes;
-                const Placed placed = place(*job, rest);
-                if (placed.bytes == 0) { break; }
-                const bool is_last = placed.bytes == rest.bytes;
-                rest.bytes = placed.bytes;
-                prepared.copies.add(rest, slot_memory(prepared.slot) + placed.at, nullptr);
-                prepared.bytes += placed.bytes;
-                group.done_bytes += placed.bytes;
-                if (is_last) {
-                    group.done_bytes = 0;
-                    ++group.next_fetch;
-                }
-            }
-            ++group.count;
-            first_free_ = (first_free_ + 1) % free_slots_.size();
-            --free_count_;
-            job->slot = prepared.slot;
-            job->value = prepared.value = ++slot.generation;
-            job->follows = std::exchange(slot.copied, std::nullopt);
-            {
-                const std::lock_guard lock{mutex_};
-                Job* const last = job.get();
-                (queue_ ? last_->next : queue_) = std::move(job);
-                last_ = last;
-            }
-            ready_.notify_one();
-        }
+        void prepare(Group& group);
         void release(std::uint32_t slot) noexcept {
             free_slots_[(first_free_ + free_count_) % free_slots_.size()] = slot;
             ++free_count_;
         }
         /// Gives back the slots of a group whose copies will not be enqueued.
-        void withdraw(Group& group) {
-            for (; group.sent < group.count; ++group.sent) {
-                const Prepared& prepared = group.prepared[group.sent];
-                Slot& slot = slots_[prepared.slot];
-                {
-                    const std::lock_guard lock{mutex_};
-                    if (slot.filled < prepared.value) { slot.withdrawn.push_back(prepared.value); }
-                }
-                withdrawn_bytes_.fetch_add(prepared.bytes, std::memory_order_relaxed);
-                release(prepared.slot);
-            }
-        }
+        void withdraw(Group& group);
 
-        [[nodiscard]] Status enqueue(Group& group, typename D::Stream stream) {
-            straight_.clear();
-            std::uint64_t straight_bytes = 0;
-            for (std::size_t i = 0; i < group.fetches.size(); ++i) {
-                if (group.is_straight[i] == 0) { continue; }
-                const Fetch& fetch = group.fetches[i];
-                const Source& source = sources_[index(fetch.storage)];
-                straight_bytes += fetch.bytes;
-                straight_.add(fetch, source.memory + fetch.offset_bytes, source.host);
-            }
-            if (!straight_.copies().empty()) {
-                if (Status copied = device_.copy(straight_.copies(), stream); !copied) { return copied; }
-                straight_bytes_.fetch_add(straight_bytes, std::memory_order_relaxed);
-            }
-            for (;;) {
-                if (group.sent == group.count) {
-                    if (!has_unprepared(group)) { return {}; }
-                    prepare(group);
-                }
-                if (Status sent = send(group, stream); !sent) { return sent; }
-            }
-        }
-        [[nodiscard]] std::unique_ptr<Job> take_job() {
-            {
-                const std::lock_guard lock{mutex_};
-                if (free_jobs_) {
-                    auto job = std::move(free_jobs_);
-                    free_jobs_ = std::move(job->next);
-                    return job;
-                }
-            }
-            return std::make_unique<Job>();
-        }
-        void give_back(std::unique_ptr<Job> job) {
-            job->segments.clear();
-            job->parts.clear();
-            const std::lock_guard lock{mutex_};
-            if (job->follows) { free_events_.push_back(*std::exchange(job->follows, std::nullopt)); }
-            job->next = std::move(free_jobs_);
-            free_jobs_ = std::move(job);
-        }
-        [[nodiscard]] Result<typename D::Event> take_event() {
-            {
-                const std::lock_guard lock{mutex_};
-                if (!free_events_.empty()) {
-                    const auto event = free_events_.back();
-                    free_events_.pop_back();
-                    return event;
-                }
-            }
-            return device_.create_event(Timing::off);
-        }
+        [[nodiscard]] Status enqueue(Group& group, typename D::Stream stream);
+        [[nodiscard]] std::unique_ptr<Job> take_job();
+        void give_back(std::unique_ptr<Job> job);
+        [[nodiscard]] Result<typename D::Event> take_event();
 
         /// Enqueues the copies out of the group's next slot behind its flag. On failure the slot is the group's still, or free.
-        [[nodiscard]] Status send(Group& group, typename D::Stream stream) {
-            const Prepared& prepared = group.prepared[group.sent];
-            Slot& slot = slots_[prepared.slot];
-            const auto event = take_event();
-            if (!event) { return event.error(); }
-            const auto keep_event = [&] {
-                const std::lock_guard lock{mutex_};
-                free_events_.push_back(*event);
-            };
-            if (Status waits = device_.wait_flag(stream, slot.flag, prepared.value); !waits) {
-                keep_event();
-                return waits;
-            }
-            Status copied = device_.copy(prepared.copies.copies(), stream);
-            ++group.sent;
-            // Recorded even if there is no copy: the next job of this slot has to follow the flag, so that it follows this one.
-            if (Status recorded = device_.record(*event, stream); !recorded) {
-                keep_event();
-                if (Status drained = device_.synchronize(stream); !drained) { fail(drained.error()); }
-                release(prepared.slot);
-                return copied ? std::move(recorded) : std::move(copied);
-            }
-            slot.copied = *event;
-            release(prepared.slot);
-            return copied;
-        }
+        [[nodiscard]] Status send(Group& group, typename D::Stream stream);
 
-        void work() {
-            for (;;) {
-                std::unique_ptr<Job> job;
-                bool free = true;
-                {
-                    // Slots come free in order: one worker waits for the next, the others for their turn, not for the device.
-                    const std::lock_guard turn{turn_mutex_};
-                    {
-                        std::unique_lock lock{mutex_};
-                        ready_.wait(lock, [&] { return stopping_ || queue_ != nullptr; });
-                        if (!queue_) { return; }
-                        job = std::move(queue_);
-                        queue_ = std::move(job->next);
-                    }
-                    free = is_free(*job);
-                }
-                Slot& slot = slots_[job->slot];
-                if (free && is_wanted(*job)) { fill(*job); }
-                if (Status raised = device_.raise_flag(slot.flag, job->value); !raised) { fail(raised.error()); }
-                {
-                    const std::lock_guard lock{mutex_};
-                    slot.filled = job->value;
-                    std::erase(slot.withdrawn, job->value);
-                }
-                filled_.notify_all();
-                give_back(std::move(job));
-            }
-        }
+        void work();
         /// Waits until the slot may be written; false where it may still be read, and has to be left as it is.
-        [[nodiscard]] bool is_free(const Job& job) {
-            {
-                // One that was withdrawn has no copy to wait for.
-                std::unique_lock lock{mutex_};
-                filled_.wait(lock, [&] { return slots_[job.slot].filled + 1 == job.value; });
-            }
-            if (!job.follows) { return true; }
-            Status free = device_.synchronize(*job.follows);
-            if (!free) { fail(free.error()); }
-            return free.has_value();
-        }
+        [[nodiscard]] bool is_free(const Job& job);
         /// Earlier generations of the slot may still be wanted where a later one is not.
         [[nodiscard]] bool is_wanted(const Job& job) {
             const std::lock_guard lock{mutex_};
             return std::ranges::find(slots_[job.slot].withdrawn, job.value) == slots_[job.slot].withdrawn.end();
         }
-        void fill(Job& job) {
-            std::byte* const memory = ring_ + job.slot * stride_;
-            std::span<const Part> parts = job.parts;
-            for (const Segment& segment : job.segments) {
-                std::byte* const to = memory + segment.at;
-                if constexpr (requires { device_.host_write(to, segment.window); }) {
-                    static_cast<void>(device_.host_write(to, segment.window).has_value());
-                }
-                Status filled =
-                    failed_.load(std::memory_order_relaxed) ? status() : fill(segment, parts.first(segment.parts), to);
-                if (!filled) {
-                    std::memset(to, 0xff, static_cast<std::size_t>(segment.window));
-                    fail(filled.error());
-                }
-                for (const Part& part : parts.first(segment.parts)) {
-                    staged_bytes_.fetch_add(part.bytes, std::memory_order_relaxed);
-                }
-                parts = parts.subspan(segment.parts);
-            }
-            slots_filled_.fetch_add(1, std::memory_order_relaxed);
-        }
-        [[nodiscard]] Status fill(const Segment& segment, std::span<const Part> parts, std::byte* to) {
-            for (const Part& part : parts) {
-                if (config_.before_read) {
-                    if (Status may = config_.before_read(part.storage, part.offset, part.bytes); !may) { return may; }
-                }
-                if (segment.memory != nullptr && config_.loading) {
-                    if (Status loaded = config_.loading->wait(part.storage, part.offset, part.bytes); !loaded) {
-                        return loaded;
-                    }
-                }
-            }
-            if (segment.memory != nullptr) {
-                std::memcpy(to, segment.memory + segment.from, static_cast<std::size_t>(segment.bytes));
-                return {};
-            }
-            file_reads_.fetch_add(1, std::memory_order_relaxed);
-            for (const Part& part : parts) { file_bytes_.fetch_add(part.bytes, std::memory_order_relaxed); }
-            return files_[segment.file].try_read(segment.from, {to, static_cast<std::size_t>(segment.window)},
-                                                 static_cast<std::size_t>(segment.bytes));
-        }
-        void fail(const Error& error) {
-            const std::lock_guard lock{mutex_};
-            if (!error_) { error_ = error; }
-            failed_.store(true, std::memory_order_release);
-        }
+        void fill(Job& job);
+        [[nodiscard]] Status fill(const Segment& segment, std::span<const Part> parts, std::byte* to);
+        void fail(const Error& error);
 
         /// The caller has drained the streams, so no worker waits for one.
-        void close() noexcept {
-            forget_ahead();
-            {
-                const std::lock_guard lock{mutex_};
-                stopping_ = true;
-            }
-            ready_.notify_all();
-            for (std::thread& thread : threads_) { thread.join(); }
-            threads_.clear();
-            for (const auto& event : free_events_) { static_cast<void>(device_.destroy_event(event).has_value()); }
-            for (const Slot& slot : slots_) {
-                if (slot.copied) { static_cast<void>(device_.destroy_event(*slot.copied).has_value()); }
-                if (slot.has_flag) { static_cast<void>(device_.destroy_flag(slot.flag).has_value()); }
-            }
-            if (ring_ != nullptr) { static_cast<void>(device_.deallocate_host(ring_).has_value()); }
-        }
+        void close() noexcept;
 
         D& device_;
         Config config_;
@@ -708,5 +289,504 @@ private:
     Config config_;
     std::unique_ptr<Core> core_;
 };
+
+template <FlagDevice D>
+Status Staged<D>::open(D& device, const Catalog& catalog) {
+    auto core = std::make_unique<Core>(device, config_);
+    if (Status opened = core->open(catalog); !opened) { return opened; }
+    core_ = std::move(core);
+    return {};
+}
+
+template <FlagDevice D>
+Status Staged<D>::Core::open(const Catalog& catalog) {
+    config_.slot_bytes = std::max<std::uint64_t>(config_.slot_bytes / page * page, page);
+    if (config_.loading && config_.loading->catalog().hash() != catalog.hash()) {
+        return Error{ErrorKind::mismatch, "what is loading is another catalog than the one to be streamed"};
+    }
+    catalog_ = catalog;
+    if (Status found = find_sources(); !found) { return found; }
+    stride_ = config_.slot_bytes + page;  // a direct read is widened to whole pages
+    const std::uint64_t slots = std::max<std::uint64_t>(2, config_.ring_bytes / config_.slot_bytes);
+    auto ring = device_.allocate_host(slots * stride_);
+    if (!ring) { return ring.error().in("a ring of " + std::to_string(slots) + " slots"); }
+    ring_ = static_cast<std::byte*>(*ring);
+    slots_ = std::vector<Slot>(static_cast<std::size_t>(slots));
+    free_slots_.resize(slots_.size());
+    std::iota(free_slots_.begin(), free_slots_.end(), std::uint32_t{0});
+    free_count_ = slots_.size();
+    for (Slot& slot : slots_) {
+        auto flag = device_.create_flag();
+        if (!flag) { return flag.error(); }
+        slot.flag = *flag;
+        slot.has_flag = true;
+    }
+    const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
+    const unsigned threads = config_.threads != 0 ? config_.threads : (std::min)(8U, machine);
+    threads_.reserve(threads);
+    for (unsigned i = 0; i < threads; ++i) {
+        threads_.emplace_back([this] { work(); });
+    }
+    return {};
+}
+
+template <FlagDevice D>
+Status Staged<D>::Core::enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
+    if (Status healthy = status(); !healthy) { return healthy; }
+    std::unique_ptr<Group> group = take_announced(fetches);
+    if (!group) { group = make_group(fetches); }
+    Status sent = enqueue(*group, stream);
+    withdraw(*group);  // nothing, where all went well
+    give_back(std::move(group));
+    return sent;
+}
+
+template <FlagDevice D>
+bool Staged<D>::Core::read_ahead(std::span<const Fetch> fetches) {
+    if (failed_.load(std::memory_order_relaxed)) { return false; }
+    if (last_ahead_ != nullptr && !prepare_ahead(*last_ahead_)) { return false; }
+    if (free_count_ <= reserved_slots()) { return false; }
+    std::unique_ptr<Group> group = make_group(fetches);
+    static_cast<void>(prepare_ahead(*group));
+    Group* const last = group.get();
+    (ahead_ ? last_ahead_->next : ahead_) = std::move(group);
+    last_ahead_ = last;
+    return true;
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::forget_ahead() {
+    while (ahead_) {
+        std::unique_ptr<Group> group = take_first();
+        withdraw(*group);
+        give_back(std::move(group));
+    }
+}
+
+template <FlagDevice D>
+Status Staged<D>::Core::status() const {
+    if (!failed_.load(std::memory_order_acquire)) { return {}; }
+    const std::lock_guard lock{mutex_};
+    return *error_;
+}
+
+template <FlagDevice D>
+auto Staged<D>::Core::statistics() const -> Statistics {
+    return {tier(),
+            direct_io_,
+            straight_bytes_.load(std::memory_order_relaxed),
+            staged_bytes_.load(std::memory_order_relaxed),
+            file_bytes_.load(std::memory_order_relaxed),
+            file_reads_.load(std::memory_order_relaxed),
+            slots_filled_.load(std::memory_order_relaxed),
+            ahead_bytes_.load(std::memory_order_relaxed),
+            withdrawn_bytes_.load(std::memory_order_relaxed)};
+}
+
+template <FlagDevice D>
+Status Staged<D>::Core::find_sources() {
+    std::unordered_map<const SourceFile*, std::uint32_t> numbers;
+    std::uint64_t file_bytes = 0;
+    const auto storages = catalog_.storages();
+    for (const Storage& storage : storages) {
+        const auto* source = std::get_if<FileSource>(&storage.source);
+        if (source != nullptr && storage.bytes != 0) { file_bytes += storage.bytes; }
+    }
+    host::FileAccess access = host::FileAccess::cached;
+    if (config_.file_access) {
+        access = *config_.file_access;
+    } else if (file_bytes > (config_.limits ? *config_.limits : host::read_memory_limits()).room_bytes()) {
+        access = host::FileAccess::direct;
+    }
+    sources_.resize(storages.size());
+    for (std::uint32_t i = 0; i < storages.size(); ++i) {
+        const Storage& storage = storages[i];
+        Source& source = sources_[i];
+        if (storage.bytes == 0) {
+            source.pinned = true;
+        } else if (const auto* memory = std::get_if<HostSource>(&storage.source)) {
+            source.memory = memory->host->data() + memory->offset_bytes;
+            source.host = memory->host.get();
+            source.pinned = memory->host->kind() == HostMemory::pinned;
+        } else if (const auto* file = std::get_if<FileSource>(&storage.source)) {
+            const auto [known, fresh] =
+                numbers.try_emplace(file->file.get(), static_cast<std::uint32_t>(files_.size()));
+            if (fresh) {
+                auto opened = host::WeightFile::try_open(*file->file, access);
+                if (!opened) { return opened.error(); }
+                direct_io_ = direct_io_ || opened->is_direct();
+                files_.push_back(std::move(*opened));
+            }
+            source.file = known->second;
+            source.file_offset = file->offset_bytes;
+        } else {
+            return Error{ErrorKind::unsupported,
+                         catalog_.describe(StorageId{i}) + " has no source: there is nothing to stream"};
+        }
+    }
+    return {};
+}
+
+template <FlagDevice D>
+host::Tier Staged<D>::Core::tier() const noexcept {
+    host::Tier slowest = host::Tier::pinned;
+    for (std::uint32_t i = 0; i < sources_.size(); ++i) {
+        if (sources_[i].file != UINT32_MAX) { return host::Tier::file; }
+        if (!goes_straight(sources_[i], StorageId{i})) { slowest = host::Tier::pageable; }
+    }
+    return slowest;
+}
+
+template <FlagDevice D>
+auto Staged<D>::Core::place(Job& job, const Fetch& fetch) const -> Placed {
+    const Source& source = sources_[index(fetch.storage)];
+    const bool is_file = source.file != UINT32_MAX;
+    const bool is_direct = is_file && files_[source.file].is_direct();
+    const std::uint64_t from = source.file_offset + fetch.offset_bytes;
+    const std::uint64_t widest_gap = is_direct ? page : is_file ? padding : 0;  // read too, and not copied
+    const auto continues = [&](const Segment& last) {
+        const std::uint64_t end = last.from + last.bytes;
+        return last.memory == source.memory && last.file == source.file && from >= end && from - end <= widest_gap;
+    };
+    Segment segment;
+    const bool is_new = job.segments.empty() || !continues(job.segments.back());
+    if (is_new) {
+        const std::uint64_t used = job.segments.empty() ? 0 : job.segments.back().at + job.segments.back().window;
+        segment.memory = source.memory;
+        segment.file = source.file;
+        segment.from = is_direct ? from / page * page : from;
+        segment.at = round_up(used, is_direct ? page : padding);
+        if (job.segments.empty()) { job.end = config_.slot_bytes + (from - segment.from); }
+    } else {
+        segment = job.segments.back();
+    }
+    const std::uint64_t at = segment.at + (from - segment.from);
+    const Placed placed{at, (std::min)(fetch.bytes, job.end - (std::min)(at, job.end))};
+    if (placed.bytes == 0) { return placed; }
+    segment.bytes = from - segment.from + placed.bytes;
+    segment.window = is_direct ? round_up(segment.bytes, page) : segment.bytes;
+    ++segment.parts;
+    if (is_new) {
+        job.segments.push_back(segment);
+    } else {
+        job.segments.back() = segment;
+    }
+    job.parts.push_back({fetch.storage, fetch.offset_bytes, placed.bytes});
+    return placed;
+}
+
+template <FlagDevice D>
+auto Staged<D>::Core::make_group(std::span<const Fetch> fetches) -> std::unique_ptr<Group> {
+    auto group = std::move(free_groups_);
+    if (group) {
+        free_groups_ = std::move(group->next);
+    } else {
+        group = std::make_unique<Group>();
+    }
+    group->fetches.assign(fetches.begin(), fetches.end());
+    group->is_straight.clear();
+    for (const Fetch& fetch : fetches) {
+        const bool straight = goes_straight(sources_[index(fetch.storage)], fetch.storage);
+        group->is_straight.push_back(straight ? 1 : 0);
+    }
+    group->next_fetch = group->count = group->sent = 0;
+    group->done_bytes = 0;
+    return group;
+}
+
+template <FlagDevice D>
+auto Staged<D>::Core::take_announced(std::span<const Fetch> fetches) -> std::unique_ptr<Group> {
+    const Group* announced = ahead_.get();
+    while (announced != nullptr && !std::ranges::equal(announced->fetches, fetches)) {
+        announced = announced->next.get();
+    }
+    if (announced == nullptr) { return nullptr; }
+    while (ahead_.get() != announced) {
+        std::unique_ptr<Group> left_out = take_first();
+        withdraw(*left_out);
+        give_back(std::move(left_out));
+    }
+    return take_first();
+}
+
+template <FlagDevice D>
+auto Staged<D>::Core::take_first() noexcept -> std::unique_ptr<Group> {
+    std::unique_ptr<Group> group = std::move(ahead_);
+    ahead_ = std::move(group->next);
+    if (!ahead_) { last_ahead_ = nullptr; }
+    return group;
+}
+
+template <FlagDevice D>
+bool Staged<D>::Core::prepare_ahead(Group& group) {
+    while (has_unprepared(group)) {
+        if (free_count_ <= reserved_slots()) { return false; }
+        prepare(group);
+        ahead_bytes_.fetch_add(group.prepared[group.count - 1].bytes, std::memory_order_relaxed);
+    }
+    return true;
+}
+
+template <FlagDevice D>
+bool Staged<D>::Core::has_unprepared(Group& group) const noexcept {
+    while (group.next_fetch < group.fetches.size() && group.is_straight[group.next_fetch] != 0) { ++group.next_fetch; }
+    return group.next_fetch < group.fetches.size();
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::prepare(Group& group) {
+    if (group.count == group.prepared.size()) { group.prepared.emplace_back(); }
+    Prepared& prepared = group.prepared[group.count];
+    prepared.copies.clear();
+    prepared.bytes = 0;
+    prepared.slot = free_slots_[first_free_];
+    Slot& slot = slots_[prepared.slot];
+    std::unique_ptr<Job> job = take_job();
+    while (has_unprepared(group)) {
+        Fetch rest = group.fetches[group.next_fetch];
+        rest.offset_bytes += group.done_bytes;
+        rest.bytes -= group.done_bytes;
+        rest.to = static_cast<std::byte*>(rest.to) + group.done_bytes;
+        const Placed placed = place(*job, rest);
+        if (placed.bytes == 0) { break; }
+        const bool is_last = placed.bytes == rest.bytes;
+        rest.bytes = placed.bytes;
+        prepared.copies.add(rest, slot_memory(prepared.slot) + placed.at, nullptr);
+        prepared.bytes += placed.bytes;
+        group.done_bytes += placed.bytes;
+        if (is_last) {
+            group.done_bytes = 0;
+            ++group.next_fetch;
+        }
+    }
+    ++group.count;
+    first_free_ = (first_free_ + 1) % free_slots_.size();
+    --free_count_;
+    job->slot = prepared.slot;
+    job->value = prepared.value = ++slot.generation;
+    job->follows = std::exchange(slot.copied, std::nullopt);
+    {
+        const std::lock_guard lock{mutex_};
+        Job* const last = job.get();
+        (queue_ ? last_->next : queue_) = std::move(job);
+        last_ = last;
+    }
+    ready_.notify_one();
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::withdraw(Group& group) {
+    for (; group.sent < group.count; ++group.sent) {
+        const Prepared& prepared = group.prepared[group.sent];
+        Slot& slot = slots_[prepared.slot];
+        {
+            const std::lock_guard lock{mutex_};
+            if (slot.filled < prepared.value) { slot.withdrawn.push_back(prepared.value); }
+        }
+        withdrawn_bytes_.fetch_add(prepared.bytes, std::memory_order_relaxed);
+        release(prepared.slot);
+    }
+}
+
+template <FlagDevice D>
+Status Staged<D>::Core::enqueue(Group& group, typename D::Stream stream) {
+    straight_.clear();
+    std::uint64_t straight_bytes = 0;
+    for (std::size_t i = 0; i < group.fetches.size(); ++i) {
+        if (group.is_straight[i] == 0) { continue; }
+        const Fetch& fetch = group.fetches[i];
+        const Source& source = sources_[index(fetch.storage)];
+        straight_bytes += fetch.bytes;
+        straight_.add(fetch, source.memory + fetch.offset_bytes, source.host);
+    }
+    if (!straight_.copies().empty()) {
+        if (Status copied = device_.copy(straight_.copies(), stream); !copied) { return copied; }
+        straight_bytes_.fetch_add(straight_bytes, std::memory_order_relaxed);
+    }
+    for (;;) {
+        if (group.sent == group.count) {
+            if (!has_unprepared(group)) { return {}; }
+            prepare(group);
+        }
+        if (Status sent = send(group, stream); !sent) { return sent; }
+    }
+}
+
+template <FlagDevice D>
+auto Staged<D>::Core::take_job() -> std::unique_ptr<Job> {
+    {
+        const std::lock_guard lock{mutex_};
+        if (free_jobs_) {
+            auto job = std::move(free_jobs_);
+            free_jobs_ = std::move(job->next);
+            return job;
+        }
+    }
+    return std::make_unique<Job>();
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::give_back(std::unique_ptr<Job> job) {
+    job->segments.clear();
+    job->parts.clear();
+    const std::lock_guard lock{mutex_};
+    if (job->follows) { free_events_.push_back(*std::exchange(job->follows, std::nullopt)); }
+    job->next = std::move(free_jobs_);
+    free_jobs_ = std::move(job);
+}
+
+template <FlagDevice D>
+Result<typename D::Event> Staged<D>::Core::take_event() {
+    {
+        const std::lock_guard lock{mutex_};
+        if (!free_events_.empty()) {
+            const auto event = free_events_.back();
+            free_events_.pop_back();
+            return event;
+        }
+    }
+    return device_.create_event(Timing::off);
+}
+
+template <FlagDevice D>
+Status Staged<D>::Core::send(Group& group, typename D::Stream stream) {
+    const Prepared& prepared = group.prepared[group.sent];
+    Slot& slot = slots_[prepared.slot];
+    const auto event = take_event();
+    if (!event) { return event.error(); }
+    const auto keep_event = [&] {
+        const std::lock_guard lock{mutex_};
+        free_events_.push_back(*event);
+    };
+    if (Status waits = device_.wait_flag(stream, slot.flag, prepared.value); !waits) {
+        keep_event();
+        return waits;
+    }
+    Status copied = device_.copy(prepared.copies.copies(), stream);
+    ++group.sent;
+    // Recorded even if there is no copy: the next job of this slot has to follow the flag, so that it follows this one.
+    if (Status recorded = device_.record(*event, stream); !recorded) {
+        keep_event();
+        if (Status drained = device_.synchronize(stream); !drained) { fail(drained.error()); }
+        release(prepared.slot);
+        return copied ? std::move(recorded) : std::move(copied);
+    }
+    slot.copied = *event;
+    release(prepared.slot);
+    return copied;
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::work() {
+    for (;;) {
+        std::unique_ptr<Job> job;
+        bool free = true;
+        {
+            // Slots come free in order: one worker waits for the next, the others for their turn, not for the device.
+            const std::lock_guard turn{turn_mutex_};
+            {
+                std::unique_lock lock{mutex_};
+                ready_.wait(lock, [&] { return stopping_ || queue_ != nullptr; });
+                if (!queue_) { return; }
+                job = std::move(queue_);
+                queue_ = std::move(job->next);
+            }
+            free = is_free(*job);
+        }
+        Slot& slot = slots_[job->slot];
+        if (free && is_wanted(*job)) { fill(*job); }
+        if (Status raised = device_.raise_flag(slot.flag, job->value); !raised) { fail(raised.error()); }
+        {
+            const std::lock_guard lock{mutex_};
+            slot.filled = job->value;
+            std::erase(slot.withdrawn, job->value);
+        }
+        filled_.notify_all();
+        give_back(std::move(job));
+    }
+}
+
+template <FlagDevice D>
+bool Staged<D>::Core::is_free(const Job& job) {
+    {
+        // One that was withdrawn has no copy to wait for.
+        std::unique_lock lock{mutex_};
+        filled_.wait(lock, [&] { return slots_[job.slot].filled + 1 == job.value; });
+    }
+    if (!job.follows) { return true; }
+    Status free = device_.synchronize(*job.follows);
+    if (!free) { fail(free.error()); }
+    return free.has_value();
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::fill(Job& job) {
+    std::byte* const memory = ring_ + job.slot * stride_;
+    std::span<const Part> parts = job.parts;
+    for (const Segment& segment : job.segments) {
+        std::byte* const to = memory + segment.at;
+        if constexpr (requires { device_.host_write(to, segment.window); }) {
+            static_cast<void>(device_.host_write(to, segment.window).has_value());
+        }
+        Status filled =
+            failed_.load(std::memory_order_relaxed) ? status() : fill(segment, parts.first(segment.parts), to);
+        if (!filled) {
+            std::memset(to, 0xff, static_cast<std::size_t>(segment.window));
+            fail(filled.error());
+        }
+        for (const Part& part : parts.first(segment.parts)) {
+            staged_bytes_.fetch_add(part.bytes, std::memory_order_relaxed);
+        }
+        parts = parts.subspan(segment.parts);
+    }
+    slots_filled_.fetch_add(1, std::memory_order_relaxed);
+}
+
+template <FlagDevice D>
+Status Staged<D>::Core::fill(const Segment& segment, std::span<const Part> parts, std::byte* to) {
+    for (const Part& part : parts) {
+        if (config_.before_read) {
+            if (Status may = config_.before_read(part.storage, part.offset, part.bytes); !may) { return may; }
+        }
+        if (segment.memory != nullptr && config_.loading) {
+            if (Status loaded = config_.loading->wait(part.storage, part.offset, part.bytes); !loaded) {
+                return loaded;
+            }
+        }
+    }
+    if (segment.memory != nullptr) {
+        std::memcpy(to, segment.memory + segment.from, static_cast<std::size_t>(segment.bytes));
+        return {};
+    }
+    file_reads_.fetch_add(1, std::memory_order_relaxed);
+    for (const Part& part : parts) { file_bytes_.fetch_add(part.bytes, std::memory_order_relaxed); }
+    return files_[segment.file].try_read(segment.from, {to, static_cast<std::size_t>(segment.window)},
+                                         static_cast<std::size_t>(segment.bytes));
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::fail(const Error& error) {
+    const std::lock_guard lock{mutex_};
+    if (!error_) { error_ = error; }
+    failed_.store(true, std::memory_order_release);
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::close() noexcept {
+    forget_ahead();
+    {
+        const std::lock_guard lock{mutex_};
+        stopping_ = true;
+    }
+    ready_.notify_all();
+    for (std::thread& thread : threads_) { thread.join(); }
+    threads_.clear();
+    for (const auto& event : free_events_) { static_cast<void>(device_.destroy_event(event).has_value()); }
+    for (const Slot& slot : slots_) {
+        if (slot.copied) { static_cast<void>(device_.destroy_event(*slot.copied).has_value()); }
+        if (slot.has_flag) { static_cast<void>(device_.destroy_flag(slot.flag).has_value()); }
+    }
+    if (ring_ != nullptr) { static_cast<void>(device_.deallocate_host(ring_).has_value()); }
+}
 
 }  // namespace residency::inline RESIDENCY_ABI::transport
