@@ -17,8 +17,8 @@
 #include "examples/support/command_line.hpp"
 #include "examples/support/terminal.hpp"
 #include "fetch.hpp"
+#include "job.hpp"
 #include "residency/error.hpp"
-#include "run.hpp"
 #include "tokenizer.hpp"
 
 namespace encoder {

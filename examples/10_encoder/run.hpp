@@ -10,41 +10,12 @@
 
 #include "bert.hpp"
 #include "examples/support/load.hpp"
+#include "job.hpp"
 #include "residency/budget/budget.hpp"
-#include "residency/core/statistics.hpp"
 #include "residency/error.hpp"
 #include "residency/fwd.hpp"
 
 namespace encoder {
-
-/// What to do, whatever the device.
-struct Job {
-    std::vector<std::vector<std::int32_t>> ids;  ///< of the sentences
-    residency::Budget budget;
-    bool presets = true;
-    std::string timeline;  ///< the file to write
-};
-
-/// What one composition did with one budget.
-struct Outcome {
-    residency::ResolvedBudget budget;
-    bool is_raised = false;  ///< to the floor: what was asked for is below it
-    residency::Statistics statistics;
-    std::vector<std::vector<float>> passes;  ///< the embeddings, sentence after sentence
-};
-
-struct Results {
-    std::string device;
-    double load_seconds = 0;
-    Outcome resident, streamed;
-    std::vector<std::pair<std::string, Outcome>> presets;
-    std::vector<std::string> reports;  ///< of the simulated device's checker
-    std::string timeline;              ///< what is in the file
-};
-
-/// The same job on either device. Throws residency::Exception.
-[[nodiscard]] Results run_simulated(const Job& job, const Checkpoint& model);
-[[nodiscard]] Results run_cuda(const Job& job, const Checkpoint& model);
 
 /// A batch on a device, and where its activations lie.
 template <class Backend>
@@ -113,6 +84,19 @@ Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>&
     return outcome;
 }
 
+/// Through every preset but Planned.
+template <class Backend>
+std::vector<std::pair<std::string, Outcome>> run_presets(Backend& backend, const Job& job, const Checkpoint& model,
+                                                         const Workspace<Backend>& work) {
+    using Device = typename Backend::Device;
+    std::vector<std::pair<std::string, Outcome>> outcomes;
+    outcomes.emplace_back("Scheduled",
+                          run<residency::Scheduled<Device>>(backend, model, work, job.budget, true, 4, false));
+    outcomes.emplace_back("Cached", run<residency::Cached<Device>>(backend, model, work, job.budget, true, 4, false));
+    outcomes.emplace_back("Experts", run<residency::Experts<Device>>(backend, model, work, job.budget, true, 4, false));
+    return outcomes;
+}
+
 /// Loads the model, runs it resident, streamed and through every preset.
 template <class Backend>
 Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
@@ -131,13 +115,8 @@ Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
     results.resident = run<Planned>(backend, model, work, everything, false, 2, false);
     results.timeline = backend.save_timeline(job.timeline);
     if (job.presets) {
-        results.presets.emplace_back("Planned", results.streamed);
-        results.presets.emplace_back(
-            "Scheduled", run<residency::Scheduled<Device>>(backend, model, work, job.budget, true, 4, false));
-        results.presets.emplace_back("Cached",
-                                     run<residency::Cached<Device>>(backend, model, work, job.budget, true, 4, false));
-        results.presets.emplace_back("Experts",
-                                     run<residency::Experts<Device>>(backend, model, work, job.budget, true, 4, false));
+        results.presets = run_presets(backend, job, model, work);
+        results.presets.emplace(results.presets.begin(), "Planned", results.streamed);
     }
     results.reports = backend.reports();
     return results;

@@ -1,14 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "examples/support/simulated_backend.hpp"
-#include "host_kernels.hpp"
-#include "residency/residency.hpp"
-#include "run.hpp"
+#include "simulated.hpp"
 
 namespace encoder {
 
-// What each operation reads and writes, for the simulated device's checker.
-using Kernel = residency::SimulatedDevice::Kernel;
 using examples::range;
 
 void declare(const Embed& o, Kernel& kernel) {

@@ -4,11 +4,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -16,6 +13,7 @@
 #include "checkpoint.hpp"
 #include "engine.hpp"
 #include "examples/support/load.hpp"
+#include "job.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/host/weight_file.hpp"
@@ -23,22 +21,6 @@
 #include "workspace.hpp"
 
 namespace decoder {
-
-/// A first token from nothing but a file.
-struct ColdJob {
-    std::string folder;
-    std::vector<std::uint64_t> prompt;
-    std::uint32_t positions = 0;
-    residency::Budget budget;
-    bool load_first = false;  ///< begin when everything is loaded
-};
-struct ColdStart {
-    Checkpoint model;  ///< in pinned memory, which ends before the device
-    std::uint64_t token = 0;
-    std::vector<float> logits;
-    double token_seconds = 0;  ///< from opening the file to the token
-    double load_seconds = 0;   ///< to the end of loading and pinning
-};
 
 /// The rows of the embedding table that a prompt reads, in pinned memory, straight from the file: nobody waits for the table.
 template <class Backend>

@@ -20,9 +20,11 @@
     INSTANTIATE_ENGINE(EXTERN, TRANSPORT, residency::core::Online<EVICTOR, PREFETCHER, POOL, TRANSPORT>);              \
     EXTERN template class residency::Residency<EVICTOR, PREFETCHER, POOL, TRANSPORT>
 
-// Residency<evict::Planned, prefetch::Planned, POOL, TRANSPORT>, on a device that captures, but for the parts.
-#define INSTANTIATE_PLANNED(EXTERN, POOL, TRANSPORT)                                                                   \
-    EXTERN template class residency::core::Planned<POOL, TRANSPORT>;                                                   \
+// Residency<evict::Planned, prefetch::Planned, POOL, TRANSPORT>, on a device that captures, but for the parts: its decider, and what
+// goes round that.
+#define INSTANTIATE_PLANNED_DECIDER(EXTERN, POOL, TRANSPORT)                                                           \
+    EXTERN template class residency::core::Planned<POOL, TRANSPORT>
+#define INSTANTIATE_PLANNED_ENGINE(EXTERN, POOL, TRANSPORT)                                                            \
     INSTANTIATE_ENGINE(EXTERN, TRANSPORT, residency::core::Planned<POOL, TRANSPORT>);                                  \
     EXTERN template class residency::CapturedPass<                                                                     \
         residency::core::Engine<residency::core::Planned<POOL, TRANSPORT>, TRANSPORT>>;                                \

@@ -23,9 +23,12 @@
 #include "examples/support/instantiate.hpp"
 #include "residency/residency.hpp"
 
-// PLANNED(extern, D) declares residency::Planned<D>; PLANNED(, D) is its code, for one file.
-#define PLANNED(EXTERN, D)                                                                                             \
+// residency::Planned<D>, declared with `extern`, or its code, for one file each.
+#define PLANNED_DECIDER(EXTERN, D)                                                                                     \
+    INSTANTIATE_PLANNED_DECIDER(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>)
+#define PLANNED_ENGINE(EXTERN, D)                                                                                      \
     INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>);                           \
-    INSTANTIATE_PLANNED(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>)
+    INSTANTIATE_PLANNED_ENGINE(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>)
 
-PLANNED(extern, residency::SimulatedDevice);
+PLANNED_DECIDER(extern, residency::SimulatedDevice);
+PLANNED_ENGINE(extern, residency::SimulatedDevice);

@@ -7,4 +7,5 @@
 #include "examples/support/planned.hpp"
 #include "residency/device/cuda.hpp"
 
-PLANNED(extern, residency::CudaDevice);
+PLANNED_DECIDER(extern, residency::CudaDevice);
+PLANNED_ENGINE(extern, residency::CudaDevice);

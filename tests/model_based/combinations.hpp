@@ -3,9 +3,13 @@
 #pragma once
 
 // Evictors with one prefetcher, by RESIDENCY_TEST_COMBINATIONS of CMake:
-//   few    every evictor with one of the four prefetchers
+//   few    every evictor with one or two of the four prefetchers
 //   pairs  every evictor with every prefetcher, on one of the two pools: every two policies meet
 //   all    the same on both pools, one after the other
+
+#include <array>
+#include <cstddef>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -47,32 +51,37 @@ void try_pair(const char* evictor) {
         try_one<Evictor, Prefetcher, residency::pool::StreamOrdered<Device>>(evictor);
     }
 }
-/// An evictor has the number of its place in the list, a prefetcher one of four.
-template <class Prefetcher, unsigned prefetcher, class Evictor, unsigned number>
-void try_numbered(const char* evictor) {
-    if constexpr (with_every_prefetcher || number % 4 == prefetcher) {
-        try_pair<Evictor, Prefetcher, (number / 2 + prefetcher) % 2 == 0>(evictor);
-    }
+/// A group of evictors with one of the four prefetchers. Where each evictor is tried with one of these only, each file tries one.
+template <class Prefetcher, unsigned prefetcher, class... Evictors>
+void try_group(const std::array<const char*, sizeof...(Evictors)>& names) {
+    const auto try_numbered = [&]<class Evictor, std::size_t number>() {
+        if constexpr (with_every_prefetcher || number == prefetcher % sizeof...(Evictors)) {
+            try_pair<Evictor, Prefetcher, (number + prefetcher) % 2 == 0>(names[number]);
+        }
+    };
+    [&]<std::size_t... numbers>(std::index_sequence<numbers...>) {
+        (try_numbered.template operator()<Evictors, numbers>(), ...);
+    }(std::index_sequence_for<Evictors...>{});
 }
-/// Those that rank by what has happened.
+/// Those that rank by when a storage came or was used.
 template <class Prefetcher, unsigned prefetcher>
 void try_with_history() {
     namespace evict = residency::evict;
-    try_numbered<Prefetcher, prefetcher, evict::Lru, 0>("Lru");
-    try_numbered<Prefetcher, prefetcher, evict::Fifo, 1>("Fifo");
-    try_numbered<Prefetcher, prefetcher, evict::Lfu, 2>("Lfu");
-    try_numbered<Prefetcher, prefetcher, evict::Sieve, 3>("Sieve");
-    try_numbered<Prefetcher, prefetcher, evict::S3Fifo, 4>("S3Fifo");
+    try_group<Prefetcher, prefetcher, evict::Lru, evict::Fifo, evict::Sieve, evict::S3Fifo>(
+        {"Lru", "Fifo", "Sieve", "S3Fifo"});
 }
-/// Those that weigh sizes or look ahead.
+/// Those that rank by how often it was used, or by its size.
 template <class Prefetcher, unsigned prefetcher>
 void try_with_value() {
     namespace evict = residency::evict;
-    try_numbered<Prefetcher, prefetcher, evict::Gdsf, 5>("Gdsf");
-    try_numbered<Prefetcher, prefetcher, evict::ExpectedUse, 6>("ExpectedUse");
-    try_numbered<Prefetcher, prefetcher, evict::StaticSplit, 7>("StaticSplit");
-    try_numbered<Prefetcher, prefetcher, evict::Scheduled, 8>("Scheduled");
-    try_numbered<Prefetcher, prefetcher, evict::Belady, 9>("Belady");
+    try_group<Prefetcher, prefetcher, evict::Lfu, evict::Gdsf, evict::ExpectedUse>({"Lfu", "Gdsf", "ExpectedUse"});
+}
+/// Those that look ahead.
+template <class Prefetcher, unsigned prefetcher>
+void try_with_schedule() {
+    namespace evict = residency::evict;
+    try_group<Prefetcher, prefetcher, evict::StaticSplit, evict::Scheduled, evict::Belady>(
+        {"StaticSplit", "Scheduled", "Belady"});
 }
 
 }  // namespace model_based

@@ -52,7 +52,9 @@ using Planned = residency::Residency<residency::evict::Planned, residency::prefe
 #define COMPOSITION_HINTED(EXTERN)                                                                                     \
     INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::Hinted, compositions::StreamOrdered,        \
                        compositions::Pinned)
-#define COMPOSITION_PLANNED(EXTERN) INSTANTIATE_PLANNED(EXTERN, compositions::Virtual, compositions::Pinned)
+#define COMPOSITION_PLANNED(EXTERN)                                                                                    \
+    INSTANTIATE_PLANNED_DECIDER(EXTERN, compositions::Virtual, compositions::Pinned);                                  \
+    INSTANTIATE_PLANNED_ENGINE(EXTERN, compositions::Virtual, compositions::Pinned)
 
 #ifndef RESIDENCY_TEST_COMPOSITIONS_HERE
 COMPOSITION_PARTS(extern);

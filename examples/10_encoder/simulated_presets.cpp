@@ -1,0 +1,10 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulated.hpp"
+
+namespace encoder {
+
+template std::vector<std::pair<std::string, Outcome>> run_presets(Simulated&, const Job&, const Checkpoint&,
+                                                                  const Workspace<Simulated>&);
+
+}  // namespace encoder

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "report.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <span>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "residency/error.hpp"
+#include "residency/model/file.hpp"
+
+namespace decoder {
+
+using examples::Checks;
+using examples::text_of;
+using examples::text_of_bytes;
+
+void refuse(const std::string& what) { residency::throw_error({residency::ErrorKind::invalid_argument, what}); }
+
+void print_table(const Results& results) {
+    examples::Table table;
+    table.row({"budget", "bytes", "of these KV cache", "weights gave way", "prompt", "a token", "bound", "regret",
+               "with latency", "over that", "copied a token", "in copies"});
+    for (const Outcome& outcome : results.outcomes) {
+        const auto& statistics = outcome.statistics;
+        const auto& pass = statistics.last_pass;
+        const auto regret = statistics.regret();
+        table.row({outcome.asked, text_of_bytes(outcome.budget.bytes), text_of_bytes(outcome.cache_bytes),
+                   std::to_string(outcome.budget_changes) + " ×", text_of(outcome.prompt.time),
+                   text_of(outcome.step.time), statistics.bound ? text_of(*statistics.bound) : "–",
+                   regret ? text_of(100 * *regret, "%.1f %%") : "–", text_of(outcome.step.latency_floor),
+                   text_of(outcome.step.over_floor(), "%.3f ×"), text_of_bytes(pass.fetched_bytes),
+                   std::to_string(pass.calls)});
+    }
+    table.print();
+}
+
+Reference Reference::read(const std::string& path) {
+    std::ifstream file{path};
+    if (!file) {
+        refuse("--expect " + path + ": cannot be opened: " + std::generic_category().message(errno) +
+               ": give a file that reference.py or --write-reference wrote");
+    }
+    Reference reference;
+    for (std::string line; std::getline(file, line);) {
+        if (line.starts_with('#')) { continue; }
+        std::istringstream values{line};
+        auto& ids = reference.prompt.empty() ? reference.prompt : reference.tokens;
+        if (reference.tokens.empty()) {
+            for (std::uint64_t id = 0; values >> id;) { ids.push_back(id); }
+        } else if (float value = 0; values >> value) {
+            reference.logits.push_back(value);
+        }
+    }
+    if (reference.logits.empty()) { refuse(path + ": it holds no reference: give a file that reference.py wrote"); }
+    return reference;
+}
+
+void check_reference(const Outcome& outcome, const Reference& reference, Checks& checks) {
+    const std::vector<float>& logits = outcome.logits.front();
+    if (reference.logits.size() != logits.size()) {
+        refuse("the reference has " + std::to_string(reference.logits.size()) + " logits, and the model " +
+               std::to_string(logits.size()) + ": give the one that reference.py wrote for this model");
+    }
+    double largest = 0, error = 0, square = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const double apart = std::abs(double(logits[i]) - double(reference.logits[i]));
+        largest = apart > largest || std::isnan(apart) ? apart : largest;
+        error += apart * apart;
+        square += double(reference.logits[i]) * double(reference.logits[i]);
+    }
+    // 2⁻⁹ is half a unit in the last place of bf16; dozens of roundings follow one another.
+    constexpr double tolerance = 0.02;
+    const double relative = std::sqrt(error / square);
+    checks.check(relative <= tolerance, "the logits after the prompt are " + text_of(100 * relative, "%.2f %%") +
+                                            " from those of the reference implementation (largest difference " +
+                                            text_of(largest, "%.3f") + "; bf16 allows 2 %)");
+    const std::size_t count = (std::min)(reference.tokens.size(), outcome.tokens.size());
+    checks.check(
+        std::equal(outcome.tokens.begin(), outcome.tokens.begin() + std::ptrdiff_t(count), reference.tokens.begin()),
+        "the " + std::to_string(count) + " tokens equal those of the reference implementation");
+}
+
+void write_reference(const std::string& path, const Job& job, const Outcome& outcome) {
+    const auto line_of = [](const std::vector<std::uint64_t>& ids) {
+        std::string line;
+        for (const std::uint64_t id : ids) { line += (line.empty() ? "" : " ") + std::to_string(id); }
+        return line + "\n";
+    };
+    std::size_t certain = 0;
+    for (; certain < outcome.tokens.size(); ++certain) {
+        std::vector<float> logits = outcome.logits[certain];
+        double square = 0;
+        for (const float logit : logits) { square += double(logit) * double(logit); }
+        std::nth_element(logits.begin(), logits.begin() + 1, logits.end(), std::greater<>{});
+        if (double(logits[0] - logits[1]) < 0.05 * std::sqrt(square / double(logits.size()))) { break; }
+    }
+    if (certain == 0) {
+        refuse("--write-reference: the first token is not clear enough to compare with: give other --tokens");
+    }
+    std::string text = "# A prompt, its greedy tokens, and the logits after the prompt.\n" + line_of(job.prompt) +
+                       line_of({outcome.tokens.begin(), outcome.tokens.begin() + std::ptrdiff_t(certain)});
+    for (const float logit : outcome.logits.front()) { text += text_of(double(logit), "%.6g\n"); }
+    residency::unwrap(residency::detail::write_file(path, std::as_bytes(std::span{text})));
+}
+
+void write_json(const std::string& path, const Job& job, const Results& results) {
+    const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>{time}.count(); };
+    const auto timing = [&](const Timing& of) {
+        return nlohmann::ordered_json{{"seconds", seconds(of.time)},
+                                      {"passes", of.passes},
+                                      {"link_bytes", of.link_bytes},
+                                      {"bound_seconds", seconds(of.bound)},
+                                      {"latency_floor_seconds", seconds(of.latency_floor)},
+                                      {"predicted_seconds", seconds(of.predicted)}};
+    };
+    nlohmann::ordered_json json{{"device", results.device},
+                                {"streamed_bytes", results.cold.model.catalog.streamed_bytes()},
+                                {"prompt_tokens", job.prompt.size()},
+                                {"load_first", job.load_first},
+                                {"first_token_seconds", results.cold.token_seconds},
+                                {"load_seconds", results.cold.load_seconds}};
+    for (const Outcome& outcome : results.outcomes) {
+        json["runs"].push_back({{"budget", outcome.asked},
+                                {"budget_bytes", outcome.budget.bytes},
+                                {"tokens", outcome.tokens.size()},
+                                {"graph_steps", outcome.graph_steps},
+                                {"copied_bytes", outcome.statistics.last_pass.fetched_bytes},
+                                {"link_bytes_per_second", outcome.link_rates},
+                                {"prompt", timing(outcome.prompt)},
+                                {"step", timing(outcome.step)}});
+    }
+    const std::string text = json.dump(2) + "\n";
+    residency::unwrap(residency::detail::write_file(path, std::as_bytes(std::span{text})));
+}
+
+}  // namespace decoder

@@ -1,0 +1,7 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "staged.hpp"
+
+#include "residency/device/simulated.hpp"
+
+STAGED_PARTS(, residency::SimulatedDevice);

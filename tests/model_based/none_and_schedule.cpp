@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "residency/prefetch/none.hpp"
+#include "tests/model_based/combinations.hpp"
+
+TEST_SUITE_BEGIN("model based");
+
+TEST_CASE("random programs: prefetch::None and evictors by schedule") {
+    model_based::try_with_schedule<residency::prefetch::None, 0>();
+}
+
+TEST_SUITE_END();
