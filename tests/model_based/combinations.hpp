@@ -51,12 +51,12 @@ void try_pair(const char* evictor) {
         try_one<Evictor, Prefetcher, residency::pool::StreamOrdered<Device>>(evictor);
     }
 }
-/// A group of evictors with one of the four prefetchers. Where each evictor is tried with one of these only, each file tries one.
+/// A group of evictors with one of the four prefetchers; with `few`, one of the group.
 template <class Prefetcher, unsigned prefetcher, class... Evictors>
 void try_group(const std::array<const char*, sizeof...(Evictors)>& names) {
     const auto try_numbered = [&]<class Evictor, std::size_t number>() {
         if constexpr (with_every_prefetcher || number == prefetcher % sizeof...(Evictors)) {
-            try_pair<Evictor, Prefetcher, (number + prefetcher) % 2 == 0>(names[number]);
+            try_pair<Evictor, Prefetcher, (number / 2 + prefetcher) % 2 == 0>(names[number]);
         }
     };
     [&]<std::size_t... numbers>(std::index_sequence<numbers...>) {
