@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/options.hpp"
 #include "benchmarks/lab/parallel.hpp"
+#include "benchmarks/lab/records.hpp"
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/table.hpp"
 
@@ -62,16 +62,14 @@ CacheCounts everything_resident(const residency::trace::Trace& trace) {
 }
 
 void print_json(const std::vector<Row>& rows) {
-    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    std::vector<std::vector<Value>> records;
     for (const Row& row : rows) {
-        out.push_back({{"policy", row.evictor->name},
-                       {"budget_bytes", row.budget_bytes},
-                       {"requests", row.counts.requests},
-                       {"requested_bytes", row.counts.requested_bytes},
-                       {"misses", row.counts.misses},
-                       {"missed_bytes", row.counts.missed_bytes}});
+        records.push_back({row.evictor->name, row.budget_bytes, row.counts.requests, row.counts.requested_bytes,
+                           row.counts.misses, row.counts.missed_bytes});
     }
-    std::cout << out.dump(1) << "\n";
+    std::cout << json_records({"policy", "budget_bytes", "requests", "requested_bytes", "misses", "missed_bytes"},
+                              records)
+              << "\n";
 }
 void print_csv(const std::vector<Row>& rows) {
     Table table{{"policy", "budget_bytes", "requests", "requested_bytes", "misses", "missed_bytes"}};

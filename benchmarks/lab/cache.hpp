@@ -6,7 +6,7 @@
 
 namespace lab {
 
-/// Adds the subcommand `cache`: demand caching alone, policies × budgets on one trace. Throws CLI::RuntimeError on failure.
+/// Adds the subcommand `cache`: demand caching alone, policies × budgets on one trace. Throws Failed.
 void add_cache_command(CLI::App& app);
 
 }  // namespace lab

@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
-
-#include <iostream>
 #include <string>
 #include <vector>
 
+#include "benchmarks/lab/fail.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "residency/error.hpp"
 
@@ -21,9 +19,7 @@ inline void check_budgets(const std::vector<std::string>& texts) {
                                    "budget \"\": found nothing, expected bytes "
                                    "or a percentage of the weights"};
     }
-    if (budgets) { return; }
-    std::cerr << "residency-lab: " << budgets.error().message() << "\n";
-    throw CLI::RuntimeError{2};
+    if (!budgets) { fail(budgets.error()); }
 }
 
 }  // namespace lab

@@ -2,11 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <iostream>
+#include <string>
+
 #include "residency/error.hpp"
 
 namespace lab {
 
-/// One line that says why, and the end of the program with 2: throws CLI::RuntimeError.
-[[noreturn]] void fail(const residency::Error& error);
+/// The program ends with 2: what was wrong has been said.
+struct Failed {};
+
+/// One line that says why, and the end of the program with 2.
+[[noreturn]] inline void fail(const std::string& why) {
+    std::cerr << "residency-lab: " << why << "\n";
+    throw Failed{};
+}
+[[noreturn]] inline void fail(const residency::Error& error) { fail(error.message()); }
 
 }  // namespace lab

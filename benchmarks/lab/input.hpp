@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +23,14 @@ bool is_gzip(const std::string& path);
 
 /// All bytes of a file; one that gzip compressed is decompressed by the program gzip.
 residency::Result<std::vector<std::byte>> read_input(const std::string& path);
+
+/// The value of digits, and a point with more of them; nothing for any other text.
+inline std::optional<double> decimal(const std::string& text) {
+    if (text.empty() || text.find_first_not_of("0123456789.") != std::string::npos) { return std::nullopt; }
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    return *end == '\0' ? std::optional{value} : std::nullopt;
+}
 
 /// A trace in one of the formats route, oracle, csv (object in column 2, bytes in column 3) or residency.
 residency::Result<residency::trace::Trace> read_trace(const std::string& path, const std::string& format,

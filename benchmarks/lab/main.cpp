@@ -6,8 +6,9 @@
 #include <iostream>
 
 #include "benchmarks/lab/cache.hpp"
+#include "benchmarks/lab/fail.hpp"
 #include "benchmarks/lab/router.hpp"
-#include "benchmarks/lab/run.hpp"
+#include "benchmarks/lab/run_command.hpp"
 #include "examples/support/standard_output.hpp"
 
 int main(int argc, char** argv) {
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
     lab::add_run_command(app);
     try {
         app.parse(argc, argv);
-    } catch (const CLI::RuntimeError& error) { return error.get_exit_code(); } catch (const CLI::ParseError& error) {
+    } catch (const lab::Failed&) { return 2; } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) { return app.exit(error); }
         std::cerr << "residency-lab: " << error.what() << "\n";
         return 2;

@@ -4,16 +4,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/common_options.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "residency/trace/text_lines.hpp"
 
@@ -71,20 +68,7 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
                           range};
 }
 
-/// Digits, and a point with more of them.
-inline std::optional<double> decimal(const std::string& text) {
-    if (text.empty() || text.find_first_not_of("0123456789.") != std::string::npos) { return std::nullopt; }
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    return *end == '\0' ? std::optional{value} : std::nullopt;
-}
-
-/// What every command takes: how many threads work, and how rows are printed.
-struct CommonOptions {
-    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
-    bool json = false;
-    bool csv = false;
-};
+/// What every command takes.
 inline void add_common_options(CLI::App& command, CommonOptions& into) {
     command.add_option("--threads", into.threads)->check(whole_number(1, most_threads))->capture_default_str();
     auto* json = command.add_flag("--json", into.json, "print JSON");

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/options.hpp"
 #include "benchmarks/lab/parallel.hpp"
+#include "benchmarks/lab/records.hpp"
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/table.hpp"
 #include "residency/trace/replay.hpp"
@@ -124,15 +124,11 @@ double hits(const CacheCounts& counts) {
 }
 
 void print_json(const std::vector<Row>& rows) {
-    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    std::vector<std::vector<Value>> records;
     for (const Row& row : rows) {
-        out.push_back({{"policy", row.policy},
-                       {"percent_of_experts", row.share},
-                       {"requests", row.counts.requests},
-                       {"misses", row.counts.misses},
-                       {"hit_percent", hits(row.counts)}});
+        records.push_back({row.policy, row.share, row.counts.requests, row.counts.misses, hits(row.counts)});
     }
-    std::cout << out.dump(1) << "\n";
+    std::cout << json_records({"policy", "percent_of_experts", "requests", "misses", "hit_percent"}, records) << "\n";
 }
 void print_csv(const std::vector<Row>& rows) {
     Table table{{"policy", "percent_of_experts", "requests", "misses", "hit_percent"}};

@@ -6,8 +6,7 @@
 
 namespace lab {
 
-/// Adds the subcommand `router`: hit ratios on the experts that a router chose, policies × shares of all experts. Throws
-/// CLI::RuntimeError on failure.
+/// Adds the subcommand `router`: hit ratios on the experts that a router chose, policies × shares of all experts. Throws Failed.
 void add_router_command(CLI::App& app);
 
 }  // namespace lab

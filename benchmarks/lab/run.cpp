@@ -5,7 +5,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -27,7 +26,6 @@
 #include "benchmarks/lab/gpu.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/input_workload.hpp"
-#include "benchmarks/lab/options.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/report.hpp"
@@ -37,28 +35,10 @@
 
 namespace lab {
 
-void fail(const residency::Error& error) {
-    std::cerr << "residency-lab: " << error.message() << "\n";
-    throw CLI::RuntimeError{2};
-}
-
 namespace {
 
-constexpr std::uint64_t most_passes = 1000000;
-
-struct Options : CommonOptions {
-    std::vector<std::string> workloads, policies;
-    std::vector<std::string> cards{"h200_measured"};
-    std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
-    std::string model, trace, format, pictures, timeline, link;
-    std::string device{"simulated"};
-    std::optional<double> wanted_seconds;
-    std::uint32_t passes = 4;
-    bool advise = false;
-};
-
 /// Makes the folder for pictures and tries the file for a timeline, so that no run is lost for want of them.
-void check_outputs(const Options& options) {
+void check_outputs(const RunOptions& options) {
     const auto refuse = [](const std::string& path, const std::string& why) {
         fail({residency::ErrorKind::io, path + ": " + why, residency::Place{path, 0, {}, {}}});
     };
@@ -78,14 +58,8 @@ void check_outputs(const Options& options) {
     }
 }
 
-/// No GPU where one is asked for: one line, and 2.
-[[noreturn]] void fail_without_gpu(const residency::Error& error, const std::string& option) {
-    std::cerr << "residency-lab: " << option << " needs a GPU: " << error.message() << "\n";
-    throw CLI::RuntimeError{2};
-}
-
 /// The cards that are asked for, with the link that is asked for.
-std::vector<Card> chosen_cards(const Options& options, Gpu* gpu) {
+std::vector<Card> chosen_cards(const RunOptions& options, Gpu* gpu) {
     std::vector<Card> chosen;
     for (const Card& each : cards()) {
         if (std::count(options.cards.begin(), options.cards.end(), each.name) > 0) { chosen.push_back(each); }
@@ -112,7 +86,9 @@ const char* reason(const residency::Error& error) {
     return error.kind() == residency::ErrorKind::budget ? "below its floor" : "failed";
 }
 
-void run(Options options) {
+}  // namespace
+
+void run(RunOptions options) {
     check_budgets(options.budgets);
     const bool is_on_gpu = options.device == "cuda";
     if (is_on_gpu && !options.timeline.empty()) {
@@ -127,7 +103,10 @@ void run(Options options) {
     std::shared_ptr<Gpu> gpu;
     if (is_on_gpu || options.link == "measured") {
         auto opened = open_gpu();
-        if (!opened) { fail_without_gpu(opened.error(), is_on_gpu ? "--device cuda" : "--link measured"); }
+        if (!opened) {
+            fail((is_on_gpu ? "--device cuda needs a GPU: " : "--link measured needs a GPU: ") +
+                 opened.error().message());
+        }
         gpu = std::move(*opened);
     }
     const std::vector<Card> used_cards = chosen_cards(options, gpu.get());
@@ -237,65 +216,6 @@ void run(Options options) {
         if (auto saved = timeline.try_save(options.timeline); !saved) { fail(saved.error()); }
     }
     if (!options.pictures.empty()) { draw(rows, options.pictures); }
-}
-
-}  // namespace
-
-void add_run_command(CLI::App& app) {
-    auto options = std::make_shared<Options>();
-    std::vector<std::string> workloads;
-    std::vector<std::string> policies;
-    std::vector<std::string> card_names;
-    for (const Generator& each : generators()) { workloads.push_back(each.name); }
-    for (const Composition& each : compositions()) { policies.push_back(each.name); }
-    for (const Card& each : cards()) { card_names.push_back(each.name); }
-    CLI::App* command = app.add_subcommand("run", "compositions on the simulated device or a GPU, against the bound");
-    add_list(*command, "--workload", options->workloads, "several with commas; a selection by default",
-             CLI::IsMember(workloads));
-    command->add_option("--model", options->model, "a model file: its weights in order, once a pass")
-        ->check(CLI::ExistingFile);
-    auto* format = command->add_option("--format", options->format, "of the trace")
-                       ->check(CLI::IsMember({"route", "oracle", "csv", "residency"}));
-    command->add_option("--trace", options->trace, "a recorded trace, its order not known beforehand")
-        ->check(CLI::ExistingFile)
-        ->needs(format);
-    add_list(*command, "--policy", options->policies, "several with commas; a selection by default",
-             CLI::IsMember(policies));
-    add_list(*command, "--card", options->cards, "a GPU and its link; several with commas", CLI::IsMember(card_names));
-    std::vector<std::string> links{"measured"};
-    for (const residency::LinkModel& each : residency::links::all) { links.emplace_back(each.name); }
-    command->add_option("--link", options->link, "instead of the card's own; measured: of the GPU here, at start")
-        ->check(CLI::IsMember(links));
-    command->add_option("--device", options->device, "cuda: real copies over the measured link of the GPU here")
-        ->check(CLI::IsMember({"simulated", "cuda"}))
-        ->capture_default_str();
-    add_list(*command, "--budget", options->budgets,
-             "8GiB, or 25% of all weights; 0: the smallest that works; several with commas");
-    command->add_option("--passes", options->passes, "to measure, where the order is known")
-        ->check(whole_number(1, most_passes))
-        ->capture_default_str();
-    command->add_option("--pictures", options->pictures, "a folder for SVG pictures of pass time against budget");
-    command->add_option(
-        "--timeline", options->timeline,
-        "a file for the last pass of the first row that runs, for ui.perfetto.dev; of the simulated device");
-    auto* advised = command->add_flag("--advise", options->advise,
-                                      "the floor, which composition and which budget, what to expect, and where "
-                                      "offloading will not help");
-    const auto read_wanted = [options](const std::string& text) {
-        const auto milliseconds = decimal(text);
-        if (!milliseconds || *milliseconds <= 0 || text.size() > 20) {
-            throw CLI::ValidationError{"--wanted-ms", "found \"" + text + "\", expected milliseconds, such as 12.5"};
-        }
-        options->wanted_seconds = *milliseconds / 1e3;
-    };
-    command
-        ->add_option_function<std::string>("--wanted-ms", read_wanted,
-                                           "milliseconds of a pass that --advise finds a budget for")
-        ->type_name("TEXT:above 0")
-        ->needs(advised);
-    add_common_options(*command, *options);
-    advised->excludes("--json")->excludes("--csv");
-    command->callback([options] { run(*options); });
 }
 
 }  // namespace lab

@@ -2,12 +2,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/lab/common_options.hpp"
 
 namespace lab {
 
-/// Adds the subcommand `run`: compositions × budgets × workloads × cards on the simulated device. Throws CLI::RuntimeError on
-/// failure.
-void add_run_command(CLI::App& app);
+struct RunOptions : CommonOptions {
+    std::vector<std::string> workloads, policies;
+    std::vector<std::string> cards{"h200_measured"};
+    std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
+    std::string model, trace, format, pictures, timeline, link;
+    std::string device{"simulated"};
+    std::optional<double> wanted_seconds;
+    std::uint32_t passes = 4;
+    bool advise = false;
+};
+
+/// Compositions × budgets × workloads × cards on the simulated device or a GPU. Throws Failed.
+void run(RunOptions options);
 
 }  // namespace lab

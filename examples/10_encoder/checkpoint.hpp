@@ -2,24 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "config.hpp"
 #include "residency/format/model_file.hpp"
 #include "residency/model/catalog.hpp"
 
 namespace encoder {
-
-/// The shape of a BERT encoder, as config.json gives it.
-struct Config {
-    std::uint32_t layers = 6, hidden = 384, heads = 12, inner = 1536;
-    std::uint32_t words = 30522, places = 512, segments = 2;
-    float epsilon = 1e-12F;
-
-    /// Throws residency::FormatError for what is no JSON, and Unsupported for a model that is no BERT encoder with GELU.
-    [[nodiscard]] static Config read(const std::string& path);
-};
 
 /// A matrix and its vector, or the two vectors of a normalisation.
 struct Pair {

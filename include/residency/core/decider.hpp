@@ -38,7 +38,26 @@ struct Ground {
     const UseOrder* order = nullptr;        // null: no schedule
     std::span<const std::uint32_t> groups;  // by storage: its layer
     bool poison = false;
+
+    /// Counts an access to storage `id`, of `bytes` bytes on the device.
+    void count_access(StorageId id, std::uint64_t bytes) const noexcept;
 };
+
+inline void Ground::count_access(StorageId id, std::uint64_t bytes) const noexcept {
+    Tenant& tenant = tenants[index(id)];
+    if (tenant.placement == Placement::host) { bytes = 0; }
+    if (tenant.missed) {
+        ++counters->demand_misses;
+        counters->missed_bytes += bytes;
+    } else if (tenant.fresh) {
+        ++counters->prefetch_hits;
+        counters->prefetch_hit_bytes += bytes;
+    } else {
+        ++counters->hits;
+        counters->hit_bytes += bytes;
+    }
+    tenant.missed = tenant.fresh = false;
+}
 
 template <class D, class Transport>
 struct Stage : Ground {

@@ -131,7 +131,6 @@ private:
         const Tenant& tenant = stage_.tenants[index(id)];
         return tenant.placement == Placement::streamed && tenant.address == nullptr && raw_bytes_[index(id)] > 0;
     }
-    void count_access(StorageId id) noexcept;
 
     [[nodiscard]] Status fetch_missing(std::span<const StorageId> wanted, std::uint64_t missing_bytes, Moment now);
 
@@ -395,7 +394,7 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::ensure(std::span<const Stor
     if (!missing_.empty()) {
         if (auto fetched = fetch_missing(wanted, missing_bytes, now); !fetched) { return fetched; }
     }
-    for (const StorageId id : wanted) { count_access(id); }
+    for (const StorageId id : wanted) { stage_.count_access(id, raw_bytes_[index(id)]); }
     if (!everything_fits_) {
         for (const StorageId id : wanted) {
             if (is_streamed_here(id)) { evictor_.used(id, now); }
@@ -449,24 +448,6 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::attach_again(Moment now) {
         if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
     }
     return {};
-}
-
-template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-void Online<Evictor, Prefetcher, Pool, Transport>::count_access(StorageId id) noexcept {
-    Tenant& tenant = stage_.tenants[index(id)];
-    const std::uint64_t bytes = tenant.placement == Placement::host ? 0 : raw_bytes_[index(id)];
-    Counters& counters = *stage_.counters;
-    if (tenant.missed) {
-        ++counters.demand_misses;
-        counters.missed_bytes += bytes;
-    } else if (tenant.fresh) {
-        ++counters.prefetch_hits;
-        counters.prefetch_hit_bytes += bytes;
-    } else {
-        ++counters.hits;
-        counters.hit_bytes += bytes;
-    }
-    tenant.fresh = false;
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>

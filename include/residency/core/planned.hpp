@@ -257,7 +257,6 @@ private:
     [[nodiscard]] Status bring_missing(std::span<const StorageId> wanted, bool arrived);
     /// A place for a missing chunk that takes nothing from a lease, nor from the other chunks of this request.
     [[nodiscard]] Status settle(std::uint32_t chunk);
-    void count_access(StorageId id) noexcept;
 
     Config config_;
     Pool pool_;
@@ -485,7 +484,7 @@ Status Planned<Pool, Transport>::ensure(std::span<const StorageId> wanted, Posit
     }
     position.absolute = step;
     position.era = era_;
-    for (const StorageId id : wanted) { count_access(id); }
+    for (const StorageId id : wanted) { stage_.count_access(id, problem_.storage_bytes[index(id)]); }
     return {};
 }
 
@@ -1321,24 +1320,6 @@ Status Planned<Pool, Transport>::settle(std::uint32_t chunk) {
                      "budget of " +
                      std::to_string(plan_.budget_bytes()) + " by what is leased at once",
                  BudgetNumbers{asked, plan_.budget_bytes(), leased, plan_.floor_bytes(), UINT32_MAX}};
-}
-
-template <pool::PlannedPool Pool, class Transport>
-void Planned<Pool, Transport>::count_access(StorageId id) noexcept {
-    Tenant& tenant = stage_.tenants[index(id)];
-    const std::uint64_t bytes = problem_.storage_bytes[index(id)];
-    Counters& counters = *stage_.counters;
-    if (tenant.missed) {
-        ++counters.demand_misses;
-        counters.missed_bytes += bytes;
-    } else if (tenant.fresh) {
-        ++counters.prefetch_hits;
-        counters.prefetch_hit_bytes += bytes;
-    } else {
-        ++counters.hits;
-        counters.hit_bytes += bytes;
-    }
-    tenant.missed = tenant.fresh = false;
 }
 
 }  // namespace residency::inline RESIDENCY_ABI::core

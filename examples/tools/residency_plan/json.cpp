@@ -1,61 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-
-// residency-plan FILE [--budget TEXT]: reads a planning problem as JSON and prints its plan as JSON, so that anyone can check it.
-//
-// in:  {"link": {"bytes_per_second", "latency_seconds"}, "budget_bytes", "chunk_bytes", "cyclic",
-//       "storages": [{"name", "bytes"}], "steps": [{"compute_seconds", "storages": [indices]}]}
-//      All of them are needed but compute_seconds, and budget_bytes where --budget says it; 0 is the floor. Other keys are ignored,
-//      a key that is there twice is refused.
-// out: see print_plan. Device ranges are [from, to) in [0, held_bytes). Errors: one line on standard error, exit code 2.
-//      A --budget above everything is clamped, which a line on standard error says.
+#include "json.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <cstddef>
 #include <set>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-
-#include "examples/support/standard_output.hpp"
-#include "residency/budget/budget.hpp"
-#include "residency/plan/planner.hpp"
 
 namespace {
 
 using Json = nlohmann::ordered_json;
 namespace plan = residency::plan;
-
-struct Refused : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
-constexpr std::size_t input_limit_bytes = std::size_t{1} << 30;
-
-std::string read_all(const std::string& file) {
-    std::ifstream in;
-    if (file != "-") {
-        in.open(file, std::ios::binary);
-        if (!in) { throw Refused{file + ": cannot be opened"}; }
-    }
-    std::istream& from = file == "-" ? std::cin : in;
-    std::string text;
-    std::vector<char> block(1 << 20);
-    while (from.read(block.data(), static_cast<std::streamsize>(block.size())) || from.gcount() > 0) {
-        text.append(block.data(), static_cast<std::size_t>(from.gcount()));
-        if (text.size() > input_limit_bytes) { throw Refused{file + ": longer than 1 GiB"}; }
-    }
-    if (from.bad()) { throw Refused{file + ": cannot be read"}; }
-    return text;
-}
 
 const Json& member(const Json& object, const char* name, const std::string& where) {
     if (!object.is_object()) { throw Refused{where + ": expected an object"}; }
@@ -78,7 +37,7 @@ double real(const Json& value, const std::string& where) {
     return value.get<double>();
 }
 
-plan::Problem read_problem(const Json& in, bool has_budget) {
+plan::Problem problem_of(const Json& in, bool has_budget) {
     plan::Problem problem;
     problem.alignment_bytes = 1;
     const Json& link = member(in, "link", "the problem");
@@ -124,23 +83,6 @@ plan::Problem read_problem(const Json& in, bool has_budget) {
     }
     if (timed != 0) { problem.compute_seconds.resize(steps.size(), 0.0); }
     return problem;
-}
-
-// A budget in words, resolved against the problem; an explicit value never falls back.
-std::uint64_t read_budget(const std::string& text, const plan::Problem& problem) {
-    const auto budget = residency::Budget::try_parse(text);
-    if (!budget) { throw Refused{budget.error().message()}; }
-    if (budget->kind() == residency::BudgetKind::automatic ||
-        budget->kind() == residency::BudgetKind::percent_of_free) {
-        throw Refused{"budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
-    }
-    residency::BudgetContext context;
-    for (const std::uint64_t b : problem.storage_bytes) { context.streamed_bytes += b; }
-    context.everything_bytes = UINT64_MAX;  // the plan tells what everything takes
-    const auto resolved = budget->try_resolve(context);
-    if (!resolved) { throw Refused{resolved.error().message()}; }
-    // A share that rounds to nothing is not the zero that asks for the floor.
-    return budget->amount() == 0 ? 0 : std::max<std::uint64_t>(resolved->asked_bytes, 1);
 }
 
 // One entry for each storage that a copy holds bytes of, with the device ranges that they come to.
@@ -197,7 +139,7 @@ private:
     std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset_;
 };
 
-Json print_plan(const plan::Problem& problem, const plan::Plan& plan) {
+Json json_of(const plan::Problem& problem, const plan::Plan& plan) {
     Json out{{"bound_seconds", plan.bound_seconds()},
              {"usual_bound_seconds", plan.usual_bound_seconds()},
              {"floor_bytes", plan.floor_bytes()},
@@ -237,29 +179,9 @@ Json print_plan(const plan::Problem& problem, const plan::Plan& plan) {
     return out;
 }
 
-// One line, whatever a file is called.
-int refuse(std::string what) {
-    for (char& c : what) {
-        if (static_cast<unsigned char>(c) < ' ') { c = ' '; }
-    }
-    std::cerr << "residency-plan: " << what << '\n';
-    return 2;
-}
-
 }  // namespace
 
-int main(int count, char** arguments) {
-    CLI::App app{"Plans what stays on the device and what streams, and when.", "residency-plan"};
-    std::string file, budget;
-    app.add_option("FILE", file, "the problem as JSON; - reads standard input")->required();
-    const auto* const said =
-        app.add_option("--budget", budget, "in place of the problem's budget_bytes: bytes, 8GiB, 60%; 0 is the floor");
-    try {
-        app.parse(count, arguments);
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) { return examples::finish_output("residency-plan", app.exit(error)); }
-        return refuse(error.what());
-    }
+plan::Problem read_problem(const std::string& text, bool has_budget) {
     try {
         // A duplicate key would silently win over the first one.
         std::vector<std::set<std::string>> keys;
@@ -271,17 +193,8 @@ int main(int count, char** arguments) {
             }
             return true;
         };
-        plan::Problem problem = read_problem(Json::parse(read_all(file), no_duplicates), said->count() != 0);
-        if (said->count() != 0) { problem.budget_bytes = read_budget(budget, problem); }
-        const residency::Result<plan::Plan> made = plan::make_plan(problem, {.fixed_slots = false});
-        if (!made) { throw Refused{made.error().message()}; }
-        if (said->count() != 0 && made->calls().empty() && made->budget_bytes() > made->held_bytes()) {
-            std::cerr << "residency-plan: of the budget of " << made->budget_bytes() << " bytes " << made->held_bytes()
-                      << " are used: everything is resident, nothing is streamed\n";
-        }
-        std::cout << print_plan(problem, *made).dump(1) << '\n';
-        return examples::finish_output("residency-plan", 0) == 0 ? 0 : 2;  // as every error here
-    } catch (const Json::exception& error) {
-        return refuse(std::string{"not JSON: "} + error.what());
-    } catch (const std::exception& error) { return refuse(error.what()); }
+        return problem_of(Json::parse(text, no_duplicates), has_budget);
+    } catch (const Json::exception& error) { throw Refused{std::string{"not JSON: "} + error.what()}; }
 }
+
+std::string text_of(const plan::Problem& problem, const plan::Plan& plan) { return json_of(problem, plan).dump(1); }

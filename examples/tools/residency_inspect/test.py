@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What residency-inspect --json says of odd models, against the packages that wrote them and read them back.
 
-    residency_inspect.py PROGRAM FOLDER [--seed N] [--models N]
+    test.py PROGRAM FOLDER [--seed N] [--models N]
 
 Needs the packages safetensors, gguf and numpy; exits with 77 where one is missing."""
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What residency-plan prints, checked from the printed text alone; and how it refuses what it cannot plan.
 
-    residency_plan.py PROGRAM FOLDER [--seed N] [--problems N]
+    test.py PROGRAM FOLDER [--seed N] [--problems N]
 
 Knows nothing of the library: covers, waits and device ranges are replayed byte range by byte range under timings of its own, the
 period comes from a simulation of calls in order, the bound from a linear program of its own."""

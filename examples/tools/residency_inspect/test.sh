@@ -4,7 +4,7 @@
 set -eu
 program=$1
 folder=$2
-fixtures=$(cd "$(dirname "$0")/../../tests/fixtures" && pwd)
+fixtures=$(cd "$(dirname "$0")/../../../tests/fixtures" && pwd)
 rm -rf "$folder"
 mkdir -p "$folder"
 
@@ -100,7 +100,7 @@ fi
 
 # Against the packages that write these formats, where they are there.
 code=0
-"${RESIDENCY_PYTHON:-python3}" "$(dirname "$0")/residency_inspect.py" "$program" "$folder/reference" >"$folder/reference.txt" 2>&1 || code=$?
+"${RESIDENCY_PYTHON:-python3}" "$(dirname "$0")/test.py" "$program" "$folder/reference" >"$folder/reference.txt" 2>&1 || code=$?
 case $code in
     0 | 77) cat "$folder/reference.txt" ;;
     *) fail "$(cat "$folder/reference.txt")" ;;
