@@ -14,9 +14,18 @@
 #include <utility>
 #include <vector>
 
-#include "residency/residency.hpp"
+#include "residency/core/measure_link.hpp"
+#include "residency/core/residency.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/fwd.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/model/schedule_builder.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/planned.hpp"
 #ifdef WITH_CUDA
 #include "residency/device/cuda.hpp"
+#else
+#include "residency/device/simulated.hpp"
 #endif
 
 namespace {
