@@ -41,7 +41,7 @@ TEST_CASE("memory resource: a Thrust vector and the temporary memory of an algor
     constexpr std::size_t count = 8 << 20;
     std::vector<std::uint32_t> values(count);
     std::iota(values.rbegin(), values.rend(), 0U);
-    gpu::sort_by_thrust(thrust_resource, values, [&] {
+    gpu::sort_by_thrust(thrust_resource, values.data(), values.size(), [&] {
         CHECK(resource.requested_bytes() == count * 4);
         CHECK(resource.held_bytes() > count * 4);  // the sort had memory of its own
     });
@@ -49,7 +49,7 @@ TEST_CASE("memory resource: a Thrust vector and the temporary memory of an algor
     CHECK(values.back() == count - 1);
     CHECK(broker.statistics().peak_granted_bytes <= 256 * MiB);
     std::vector<std::uint32_t> too_many(64 << 20);
-    CHECK_THROWS_AS(gpu::sort_by_thrust(thrust_resource, too_many, [] {}), std::bad_alloc);
+    CHECK_THROWS_AS(gpu::sort_by_thrust(thrust_resource, too_many.data(), too_many.size(), [] {}), std::bad_alloc);
     CHECK(resource.requested_bytes() == 0);
     must(resource.try_trim());
     CHECK(resource.held_bytes() == 0);

@@ -8,16 +8,17 @@
 #include <thrust/device_ptr.h>
 #include <thrust/mr/memory_resource.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <span>
 
 namespace gpu {
 
 using ThrustMemory = thrust::mr::memory_resource<thrust::device_ptr<void>>;
 
-/// Sorts host values in a thrust::device_vector: its memory, and that of the algorithm, is of the resource. Calls `sorted` while
+/// Sorts `count` host values in a thrust::device_vector: its memory, and that of the algorithm, is of the resource. Calls `sorted` while
 /// the vector is there. Throws std::bad_alloc where there is no room.
-void sort_by_thrust(ThrustMemory& memory, std::span<std::uint32_t> values, const std::function<void()>& sorted);
+void sort_by_thrust(ThrustMemory& memory, std::uint32_t* values, std::size_t count,
+                    const std::function<void()>& sorted);
 
 }  // namespace gpu
