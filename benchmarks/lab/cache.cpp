@@ -61,18 +61,19 @@ CacheCounts everything_resident(const residency::trace::Trace& trace) {
     return counts;
 }
 
+const std::vector<std::string> column_names{"policy",          "budget_bytes", "requests",
+                                            "requested_bytes", "misses",       "missed_bytes"};
+
 void print_json(const std::vector<Row>& rows) {
     std::vector<std::vector<Value>> records;
     for (const Row& row : rows) {
         records.push_back({row.evictor->name, row.budget_bytes, row.counts.requests, row.counts.requested_bytes,
                            row.counts.misses, row.counts.missed_bytes});
     }
-    std::cout << json_records({"policy", "budget_bytes", "requests", "requested_bytes", "misses", "missed_bytes"},
-                              records)
-              << "\n";
+    std::cout << json_records(column_names, records) << "\n";
 }
 void print_csv(const std::vector<Row>& rows) {
-    Table table{{"policy", "budget_bytes", "requests", "requested_bytes", "misses", "missed_bytes"}};
+    Table table{column_names};
     for (const Row& row : rows) {
         table.add({row.evictor->name, std::to_string(row.budget_bytes), std::to_string(row.counts.requests),
                    std::to_string(row.counts.requested_bytes), std::to_string(row.counts.misses),

@@ -123,15 +123,17 @@ double hits(const CacheCounts& counts) {
                                 : 100 - 100 * static_cast<double>(counts.misses) / static_cast<double>(counts.requests);
 }
 
+const std::vector<std::string> column_names{"policy", "percent_of_experts", "requests", "misses", "hit_percent"};
+
 void print_json(const std::vector<Row>& rows) {
     std::vector<std::vector<Value>> records;
     for (const Row& row : rows) {
         records.push_back({row.policy, row.share, row.counts.requests, row.counts.misses, hits(row.counts)});
     }
-    std::cout << json_records({"policy", "percent_of_experts", "requests", "misses", "hit_percent"}, records) << "\n";
+    std::cout << json_records(column_names, records) << "\n";
 }
 void print_csv(const std::vector<Row>& rows) {
-    Table table{{"policy", "percent_of_experts", "requests", "misses", "hit_percent"}};
+    Table table{column_names};
     for (const Row& row : rows) {
         table.add({row.policy, fixed(row.share, 2), std::to_string(row.counts.requests),
                    std::to_string(row.counts.misses), fixed(hits(row.counts), 4)});

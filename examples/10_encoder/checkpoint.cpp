@@ -3,7 +3,6 @@
 #include "checkpoint.hpp"
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
 #include <span>
@@ -71,10 +70,6 @@ std::vector<Tensor> tensors_of(const Config& c) {
 
 /// What published checkpoints have and sentence embeddings do not need.
 bool is_unused(std::string_view name) { return name == "embeddings.position_ids" || name.starts_with("pooler."); }
-
-[[noreturn]] void refuse(ErrorKind kind, const std::string& where, const std::string& what) {
-    residency::throw_error({kind, where + ": " + what});
-}
 
 }  // namespace
 

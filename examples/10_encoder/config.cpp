@@ -13,15 +13,12 @@
 #include "residency/model/file.hpp"
 
 namespace encoder {
-namespace {
 
 using residency::ErrorKind;
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& where, const std::string& what) {
+void refuse(ErrorKind kind, const std::string& where, const std::string& what) {
     residency::throw_error({kind, where + ": " + what});
 }
-
-}  // namespace
 
 Config Config::read(const std::string& path) {
     const auto bytes = residency::unwrap(residency::detail::read_file(path, 1U << 20U));

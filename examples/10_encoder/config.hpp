@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "residency/error.hpp"
+
 namespace encoder {
 
 /// The shape of a BERT encoder, as config.json gives it.
@@ -18,5 +20,8 @@ struct Config {
     /// As that file says it.
     [[nodiscard]] std::string text() const;
 };
+
+/// Throws the error of this kind, about this file.
+[[noreturn]] void refuse(residency::ErrorKind kind, const std::string& where, const std::string& what);
 
 }  // namespace encoder

@@ -19,5 +19,8 @@
 #include "residency/model/definitions/use_order.hpp"
 #include "residency/plan/definitions/bounds.hpp"
 #include "residency/plan/definitions/check.hpp"
+#include "residency/plan/definitions/cyclic.hpp"
+#include "residency/plan/definitions/one_shot.hpp"
 #include "residency/plan/definitions/planner.hpp"
+#include "residency/plan/definitions/problem.hpp"
 #include "residency/plan/definitions/token_ring.hpp"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Thrust alone, and in C++17: nvcc takes as long for its algorithms as for the tests beside them, and a third longer in C++20.
+// Thrust alone, and in C++17: nvcc takes as long for its algorithms as for the tests beside them, and up to a quarter longer in C++20.
 #include "tests/gpu/thrust.hpp"
 
 #include <thrust/device_vector.h>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/error.hpp"
 #include "residency/plan/link.hpp"
 
 namespace residency::inline RESIDENCY_ABI::plan {
@@ -53,4 +54,11 @@ struct Problem {
     }
 };
 
+/// Whether a problem is well formed; the error names what is not.
+RESIDENCY_DETAIL_INLINE Status validate(const Problem& problem);
+
 }  // namespace residency::inline RESIDENCY_ABI::plan
+
+#if !RESIDENCY_SEPARATE
+#include "residency/plan/definitions/problem.hpp"
+#endif

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "residency/config.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
+
+namespace residency::inline RESIDENCY_ABI::plan {
+
+namespace detail {
+
+// The best cyclic plan over the chunks of one image. `budget` and `floor` in chunks; nothing goes below `target_seconds`, so that
+// the search ends there. Precondition: budget >= floor = floor_chunks(image).
+RESIDENCY_DETAIL_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
+                                             std::uint64_t floor, const Options& options, double target_seconds);
+
+}  // namespace detail
+
+}  // namespace residency::inline RESIDENCY_ABI::plan
+
+#if !RESIDENCY_SEPARATE
+#include "residency/plan/definitions/cyclic.hpp"
+#endif
