@@ -210,3 +210,9 @@ Results run_all(Backend& backend, const Sizes& sizes) {
 }
 
 }  // namespace experts
+
+// What one composition runs, compiled in a file of its own: EXTERN is `extern` in a header, nothing in that file. At global scope.
+#define GENERATE(EXTERN, BACKEND, COMPOSITION)                                                                         \
+    EXTERN template experts::Outcome experts::generate<COMPOSITION<BACKEND::Device>>(                                  \
+        BACKEND&, const experts::Mixture&, const experts::Sizes&, std::uint32_t, const experts::State&, std::string,   \
+        COMPOSITION<BACKEND::Device>::Options, bool)

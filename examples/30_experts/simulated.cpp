@@ -1,15 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
+#include "simulated.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
-#include "examples/support/simulated_backend.hpp"
-#include "run.hpp"
-
 namespace experts {
 
-// What each operation reads and writes, for the simulated device's checker.
-using Kernel = residency::SimulatedDevice::Kernel;
 using examples::range;
 
 void declare(const Embed& o, Kernel& kernel) { kernel.writes = {range(o.x, std::size_t{o.batch} * o.hidden)}; }

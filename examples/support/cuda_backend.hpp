@@ -21,6 +21,10 @@ inline void check(cudaError_t code, const std::string& what) {
     }
 }
 
+inline void check_launch(cudaError_t code, const char* kernel) {
+    if (code != cudaSuccess) { check(code, std::string{"the kernel "} + kernel); }
+}
+
 /// The part of a GPU's back end that knows no kernels: a stream, memory, and the times of what is launched.
 class CudaBackend {
 public:

@@ -8,16 +8,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "benchmarks/lab/simulate.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/evict/expected_use.hpp"
 #include "residency/evict/lfu.hpp"
@@ -25,9 +21,9 @@
 #include "residency/evict/s3_fifo.hpp"
 #include "residency/evict/scheduled.hpp"
 #include "residency/evict/static_split.hpp"
-#include "residency/pool/slab.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/scheduled.hpp"
+#include "tests/lab/on_slab.hpp"
 
 using namespace residency;
 
@@ -55,8 +51,6 @@ lab::Workload random_workload(std::uint32_t seed) {
     return work;
 }
 
-using Weights = Residency<lab::AnyEvictor, lab::AnyPrefetcher, pool::Slab<SimulatedDevice>>;
-
 }  // namespace
 
 TEST_CASE("no policy is faster than the bound") {
@@ -70,7 +64,7 @@ TEST_CASE("no policy is faster than the bound") {
         const std::uint64_t budget = (std::uint64_t{4} << 20) + seed % 5 * (std::uint64_t{2} << 20);
         const double bound = lab::bound_of(work, card, budget);
         const lab::RunJob job{.work = work, .card = card, .budget_bytes = budget, .passes = 12};
-        const std::vector<std::pair<std::string, std::function<lab::AnyEvictor(const lab::Setting&)>>> evictors{
+        const std::vector<std::pair<std::string, lab::MakeEvictor>> evictors{
             {"lru", [](const lab::Setting&) { return lab::AnyEvictor{evict::Lru{}}; }},
             {"lfu", [](const lab::Setting&) { return lab::AnyEvictor{evict::Lfu{}}; }},
             {"s3fifo", [](const lab::Setting&) { return lab::AnyEvictor{evict::S3Fifo{}}; }},
@@ -83,12 +77,10 @@ TEST_CASE("no policy is faster than the bound") {
         for (const auto& [name, make] : evictors) {
             CAPTURE(seed);
             CAPTURE(name);
-            const auto counts =
-                lab::simulate<Weights>(job, [&](const lab::Setting& setting, Weights::Options& options) {
-                    options.policies.evictor = make(setting);
-                    options.policies.prefetcher = seed % 3 == 0 ? lab::AnyPrefetcher{prefetch::Lookahead<3>{}}
-                                                                : lab::AnyPrefetcher{prefetch::Scheduled{}};
-                });
+            const auto counts = run_on_slab(job, make, [&] {
+                return seed % 3 == 0 ? lab::AnyPrefetcher{prefetch::Lookahead<3>{}}
+                                     : lab::AnyPrefetcher{prefetch::Scheduled{}};
+            });
             if (!counts) {
                 CHECK(counts.error().kind() == ErrorKind::budget);
                 continue;
@@ -104,50 +96,4 @@ TEST_CASE("no policy is faster than the bound") {
         }
     }
     CHECK(ran > 50);
-}
-
-TEST_CASE("with equal sizes Belady reaches the fewest misses that there are") {
-    for (std::uint32_t seed = 1; seed <= 200; ++seed) {
-        CAPTURE(seed);
-        std::mt19937 random{seed};
-        const std::uint32_t storages = 2 + static_cast<std::uint32_t>(random() % 5);
-        const std::uint32_t capacity = 1 + static_cast<std::uint32_t>(random() % 4);
-        std::vector<StorageId> accesses;
-        std::vector<std::uint64_t> offsets{0};
-        for (std::uint32_t i = 0; i < 14; ++i) {
-            accesses.push_back(StorageId{static_cast<std::uint32_t>(random() % storages)});
-            offsets.push_back(accesses.size());
-        }
-        const UseOrder order = *UseOrder::try_from(offsets, accesses, storages, Cycle::one_shot);
-        const std::vector<std::uint64_t> bytes(storages, 10);
-        evict::Belady belady;
-        const auto counts = trace::replay_cache(accesses, {bytes, std::uint64_t{10} * capacity, &order}, belady);
-        REQUIRE(counts);
-
-        // Every set of storages that can be there, with the fewest misses that lead to it.
-        std::map<std::uint32_t, std::uint64_t> reached{{0, 0}};
-        for (const StorageId id : accesses) {
-            std::map<std::uint32_t, std::uint64_t> next;
-            const auto reach = [&](std::uint32_t set, std::uint64_t misses) {
-                const auto [found, is_new] = next.try_emplace(set, misses);
-                if (!is_new) { found->second = std::min(found->second, misses); }
-            };
-            const std::uint32_t bit = 1U << index(id);
-            for (const auto& [set, misses] : reached) {
-                if ((set & bit) != 0) {
-                    reach(set, misses);
-                } else if (static_cast<std::uint32_t>(std::popcount(set)) < capacity) {
-                    reach(set | bit, misses + 1);
-                } else {
-                    for (std::uint32_t i = 0; i < storages; ++i) {
-                        if ((set >> i & 1U) != 0) { reach((set & ~(1U << i)) | bit, misses + 1); }
-                    }
-                }
-            }
-            reached = std::move(next);
-        }
-        std::uint64_t fewest = UINT64_MAX;
-        for (const auto& [set, misses] : reached) { fewest = std::min(fewest, misses); }
-        CHECK(counts->misses == fewest);
-    }
 }

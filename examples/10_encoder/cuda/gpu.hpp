@@ -18,7 +18,7 @@ class Gpu : public examples::CudaBackend {
 public:
     template <class Operation>
     void launch(const char* name, const Operation& operation) {
-        timed(name, [&] { examples::check(encoder::launch(operation, stream()), std::string{"the kernel "} + name); });
+        timed(name, [&] { examples::check_launch(encoder::launch(operation, stream()), name); });
     }
 };
 

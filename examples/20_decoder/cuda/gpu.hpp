@@ -95,7 +95,7 @@ public:
                 }
                 multiplier_.multiply(name, operation);
             } else {
-                examples::check(decoder::launch(operation, stream()), std::string{"the kernel "} + name);
+                examples::check_launch(decoder::launch(operation, stream()), name);
             }
         });
     }

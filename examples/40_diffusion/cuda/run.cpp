@@ -13,8 +13,7 @@ namespace {
 class Gpu : public examples::CudaBackend {
 public:
     void launch(const char* name, const Product& operation) {
-        timed(name,
-              [&] { examples::check(diffusion::launch(operation, stream()), std::string{"the kernel "} + name); });
+        timed(name, [&] { examples::check_launch(diffusion::launch(operation, stream()), name); });
     }
     /// When copies run is not known here.
     [[nodiscard]] static std::string timeline() { return {}; }
