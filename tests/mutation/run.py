@@ -124,6 +124,8 @@ MISTAKES = [
     ("pieces come from the beginning of their storage", PINNED, "source.at + fetch.offset_bytes", "source.at"),
     ("a planned copy does not wait for its step", PLANNED, "(waits && after >= ended_)", "(waits && after > ended_)"),
     ("a leased chunk is given away", PLANNED, "(marks_[occupant] != epoch_ && !is_leased(occupant))", "(marks_[occupant] != epoch_)"),
+    ("a lease at rest is not counted", PLANNED, "        account(wanted, position, false);\n        return {};",
+     "        for (const StorageId id : wanted) { stage_.count_access(id, problem_.storage_bytes[index(id)]); }\n        return {};"),
     ("leases off the plan are forgotten", PLANNED, "return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();", "return false;"),
     ("a piece comes before the reader of its block is over", TOKEN_RING, "        if (!previous && wait >= use.first) { return false; }\n", ""),
     ("a call of several steps waits for its own reader", TOKEN_RING, "if (!previous && wait >= back.needed_by) { return false; }", ""),

@@ -1004,7 +1004,7 @@ auto Engine<Decider, Transport>::locate_storages(std::span<const StorageId> stor
         announced = !uses.empty();
         if (announced) { step = next != uses.end() ? *next : uses.front(); }
     }
-    for (const StorageId storage : storages) { announced = announced && reads(step, storage); }
+    for (const StorageId storage : storages.subspan(1)) { announced = announced && reads(step, storage); }
     if (!announced && settings_.strict) {
         return diverged(started ? (position_.step + 1) % n : 0, catalog_.describe(storages.front()));
     }

@@ -179,6 +179,14 @@ private:
         return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();
     }
 
+    /// Nothing is streamed, and everything is there and stays: a lease waits for nothing, and nothing waits for its end.
+    [[nodiscard]] bool is_at_rest() const noexcept {
+        return calls_ == 0 && next_resident_ == plan_.residents().size() && is_settled() && !torn_ && !lost_use_ &&
+               !capturing_;
+    }
+    /// Counts a lease that has what it needs, and what it found there.
+    void account(std::span<const StorageId> wanted, Position& position, bool in_order) noexcept;
+
     /// Steps end in order: those before the current one, once no lease of theirs is open.
     void advance() noexcept;
 
@@ -444,6 +452,11 @@ template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::ensure(std::span<const StorageId> wanted, Position& position) {
     position.is_counted = position.is_unplanned = false;
     if (wanted.empty() && !position.is_announced) { return {}; }
+    for (const StorageId id : wanted) { stage_.tenants[index(id)].missed = false; }
+    if (is_at_rest()) {
+        account(wanted, position, false);
+        return {};
+    }
     if (auto mended = mend(); !mended) { return mended; }
     if (auto settled = settle(); !settled) { return settled; }
     if (auto gone = send_home_before_use(wanted); !gone) { return gone; }
@@ -453,7 +466,6 @@ Status Planned<Pool, Transport>::ensure(std::span<const StorageId> wanted, Posit
                                                                 : stage_.catalog.describe(wanted.front())) +
                                                 " is not read at step " + std::to_string(current_ - pass_ * steps_)};
     }
-    for (const StorageId id : wanted) { stage_.tenants[index(id)].missed = false; }
     const std::uint64_t step = pass_ * steps_ + position.step;
     bool in_order = position.is_announced && step >= ended_;
     bool arrived = false;  // by the plan
@@ -475,17 +487,22 @@ Status Planned<Pool, Transport>::ensure(std::span<const StorageId> wanted, Posit
         }
         if (auto brought = bring_missing(wanted, arrived); !brought) { return brought; }
     }
+    account(wanted, position, in_order);
+    return {};
+}
+
+template <pool::PlannedPool Pool, class Transport>
+void Planned<Pool, Transport>::account(std::span<const StorageId> wanted, Position& position, bool in_order) noexcept {
+    position.absolute = pass_ * steps_ + position.step;
+    position.era = era_;
     position.is_counted = in_order;
     position.is_unplanned = !in_order;
     if (in_order) {
-        ++open_[static_cast<std::size_t>(step % window())];
+        ++open_[static_cast<std::size_t>(position.absolute % window())];
     } else {
         ++unplanned_;
     }
-    position.absolute = step;
-    position.era = era_;
     for (const StorageId id : wanted) { stage_.count_access(id, problem_.storage_bytes[index(id)]); }
-    return {};
 }
 
 template <pool::PlannedPool Pool, class Transport>
@@ -512,6 +529,7 @@ void Planned<Pool, Transport>::released(std::span<const StorageId>, const Positi
         if (position.is_whole) { current_ = (std::max)(current_, position.absolute + 1); }
     }
     if (position.is_unplanned) { --unplanned_; }
+    if (is_at_rest()) { return; }
     advance();
     try_pump();
 }
