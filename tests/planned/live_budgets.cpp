@@ -47,6 +47,36 @@ TEST_CASE("a plan: leases over a change stay where they are and count, and what 
 TEST_CASE("a plan: leases over many passes and changes; they end in any order") { change_over_many_passes<Planned>(); }
 
 TEST_CASE(
+    "a plan: a lease from when everything was resident keeps its bytes where others are streamed over their slots") {
+    int shared = 0;
+    for (std::uint32_t leased = 0; leased < 24; ++leased) {
+        CAPTURE(leased);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 24, page);
+        const Stream stream = must(device.create_stream());
+        {
+            auto weights = open<Planned>(device, model, 24);
+            for (int p = 0; p < 2; ++p) { run_pass(weights, model, stream); }
+            auto pass = must(weights.try_begin(stream));
+            auto lease = must(pass.try_acquire(weight(leased)));
+            must(pass.try_end());
+            must(weights.try_set_budget(pages(12)));
+            for (int p = 0; p < 3; ++p) {
+                run_pass(weights, model, stream);
+                verify(device, model, lease, weight(leased), stream);
+            }
+            lease.end();
+            run_pass(weights, model, stream);
+            must(weights.try_drain());
+            shared += planned::held_between_passes(weights.plan())[leased] ? 0 : 1;
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+    CHECK(shared > 0);
+}
+
+TEST_CASE(
     "an image that would have to be laid out anew under a lease: an error that names it, and the old budget stays") {
     int refused = 0, accepted = 0;
     for (std::uint64_t seed = 1; seed <= support::random_cases(150); ++seed) {

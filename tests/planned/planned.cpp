@@ -108,6 +108,51 @@ TEST_CASE("everything resident: brought once, never again, and nothing is record
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("what the schedule does not read, beside what it reads: all of it resident, and all but one chunk") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, chunk);
+    const Stream stream = must(device.create_stream());
+    for (const std::uint64_t budget : {5U, 6U}) {
+        CAPTURE(budget);
+        auto weights = make(device, model, budget * chunk, schedule_of(model, {{0}, {1}}));
+        for (int p = 0; p < 3; ++p) {
+            auto pass = must(weights.try_begin(stream));
+            for (const std::uint32_t id : {0U, 2U, 5U, 1U, 3U, 4U, 0U}) {
+                auto lease = must(pass.try_acquire(WeightId{id}));
+                verify(device, model, lease, WeightId{id}, stream);
+            }
+            must(pass.try_end());
+        }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("everything resident, and the first copies fail: the next pass brings them") {
+    for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 6, chunk);
+        const Stream stream = must(device.create_stream());
+        {
+            auto weights = make(device, model, 32 * chunk, in_order(model));
+            device.fail(Device::CallKind::copy, nth);
+            {
+                auto pass = must(weights.try_begin(stream));
+                for (std::uint32_t id = 0; id < 6; ++id) {
+                    auto lease = pass.try_acquire(WeightId{id});
+                    if (lease) { verify(device, model, *lease, WeightId{id}, stream); }
+                }
+            }
+            run_pass(weights, model, stream);
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+}
+
 TEST_CASE(
     "C24: in the steady state every access is a hit or a prefetch hit, and the plan's bytes are what is fetched") {
     CheckedDevice device;

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -179,9 +180,9 @@ private:
         return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();
     }
 
-    /// Nothing is streamed, and everything is there and stays: a lease waits for nothing, and nothing waits for its end.
+    /// Everything is there and stays: a lease waits for nothing, and nothing waits for its end.
     [[nodiscard]] bool is_at_rest() const noexcept {
-        return calls_ == 0 && next_resident_ == plan_.residents().size() && is_settled() && !torn_ && !lost_use_ &&
+        return all_stay_ && next_resident_ == plan_.residents().size() && is_settled() && !torn_ && !lost_use_ &&
                !capturing_;
     }
     /// Counts a lease that has what it needs, and what it found there.
@@ -281,9 +282,10 @@ private:
     std::uint64_t peak_held_ = 0;
 
     // By chunk of the image.
-    std::vector<std::uint32_t> slot_;         // where it lies now
-    std::vector<bool> there_;                 // its bytes are in its slot, or on their way
-    std::vector<bool> stays_;                 // it never leaves
+    std::vector<std::uint32_t> slot_;  // where it lies now
+    std::vector<bool> there_;          // its bytes are in its slot, or on their way
+    std::vector<bool> stays_;          // it never leaves
+    bool all_stay_ = false;
     std::vector<std::size_t> chunk_offsets_;  // CSR: the storages that lie on it
     std::vector<std::uint32_t> chunk_storages_;
     std::vector<std::uint64_t> marks_;      // the epoch in which it was wanted
@@ -714,6 +716,7 @@ Status Planned<Pool, Transport>::adopt(plan::Plan plan) {
             ring_slot_[slot] = !stays_[chunk];
         });
     }
+    all_stay_ = std::ranges::all_of(stays_, std::identity{});
     index_chunks();
     for (const std::uint32_t leases : open_) { unplanned_ += leases; }
     ++era_;
