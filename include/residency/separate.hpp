@@ -4,6 +4,8 @@
 
 // What one file of a program includes that is compiled with RESIDENCY_SEPARATE=1, see config.hpp.
 #include "residency/budget/definitions/budget.hpp"
+#include "residency/core/definitions/course.hpp"
+#include "residency/core/definitions/planning.hpp"
 #include "residency/device/definitions/simulated.hpp"
 #include "residency/device/definitions/simulated_memory.hpp"
 #include "residency/device/definitions/simulated_work.hpp"
@@ -20,6 +22,7 @@
 #include "residency/plan/definitions/bounds.hpp"
 #include "residency/plan/definitions/check.hpp"
 #include "residency/plan/definitions/cyclic.hpp"
+#include "residency/plan/definitions/first_pass.hpp"
 #include "residency/plan/definitions/one_shot.hpp"
 #include "residency/plan/definitions/planner.hpp"
 #include "residency/plan/definitions/problem.hpp"

@@ -76,10 +76,7 @@ inline std::vector<bool> held_between_passes(const residency::plan::Plan& plan) 
     std::vector<std::uint32_t> occupant(plan.slots_held(), residency::plan::none);
     const auto bring = [&](std::span<const residency::plan::Copy> copies) {
         for (const auto& copy : copies) {
-            for (auto c = copy.image_begin / plan.chunk_bytes(); c * plan.chunk_bytes() < copy.image_end; ++c) {
-                const auto brought = static_cast<std::uint32_t>(c);
-                occupant[plan.slot_of_chunk(brought)] = brought;
-            }
+            for (const std::uint32_t c : plan.chunks(copy)) { occupant[plan.slot_of_chunk(c)] = c; }
         }
     };
     bring(plan.residents());

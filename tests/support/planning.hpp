@@ -81,8 +81,8 @@ inline std::vector<plan::Presence> presence_of(const plan::Plan& plan) {
     std::vector<bool> taken(plan.slots_held(), false);
     const auto hold = [&](std::span<const plan::Copy> copies, plan::Presence as) {
         for (const plan::Copy& copy : copies) {
-            for (auto c = copy.image_begin / plan.chunk_bytes(); c * plan.chunk_bytes() < copy.image_end; ++c) {
-                const std::uint32_t slot = plan.slot_of_chunk(static_cast<std::uint32_t>(c));
+            for (const std::uint32_t c : plan.chunks(copy)) {
+                const std::uint32_t slot = plan.slot_of_chunk(c);
                 if (taken[slot]) { continue; }
                 presence[c] = as;
                 taken[slot] = true;

@@ -6,29 +6,13 @@
 #include <span>
 
 #include "residency/core/executor.hpp"
+#include "residency/core/position.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/tenant.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency::inline RESIDENCY_ABI::core {
-
-/// The number of a step counted across passes. Without a schedule, the number of the acquisition.
-using Moment = std::uint64_t;
-
-/// Where a pass is.
-struct Position {
-    static constexpr std::uint32_t nowhere = UINT32_MAX;
-
-    Moment moment = 0;
-    std::uint32_t step = nowhere;  ///< in the schedule; nowhere without one
-    bool is_announced = false;     ///< what is asked for is what the schedule reads at this step
-    bool is_whole = false;         ///< it is all that the step reads
-    bool is_counted = false;       ///< set by a planned decider: the lease belongs to step `absolute`
-    bool is_unplanned = false;     ///< set by a planned decider: no step accounts for the lease
-    std::uint64_t absolute = 0;    ///< counted across passes, as the decider counts them
-    std::uint64_t era = 0;         ///< of a planned decider's counts: another one once a plan has come into force
-};
 
 /// What a decider works with. The engine owns all of it and outlives the decider.
 struct Ground {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -16,15 +15,18 @@
 #include <vector>
 
 #include "residency/budget/budget.hpp"
+#include "residency/core/course.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/executor.hpp"
+#include "residency/core/lease_table.hpp"
+#include "residency/core/pass_timer.hpp"
+#include "residency/core/position.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/step_clock.hpp"
 #include "residency/core/tenant.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
-#include "residency/model/use_order.hpp"
 #include "residency/pool/memory_pool.hpp"
 
 namespace residency::inline RESIDENCY_ABI::core {
@@ -40,12 +42,6 @@ struct Settings {
     std::uint32_t outstanding = 64;
     bool learn = false;  // measure the steps of a few passes, and plan again where they are not what was planned
     double learn_threshold = 0.05;
-};
-
-/// A lease or a ticket, as the engine knows it. A generation tells a later one in the same place apart.
-struct LeaseId {
-    std::uint32_t slot = UINT32_MAX;
-    std::uint32_t generation = 0;
 };
 
 /// The state behind a Residency: residents, leases, passes and counters, around one decider and one executor. Not thread safe.
@@ -88,7 +84,7 @@ public:
         return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
     }
     [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept;
-    [[nodiscard]] bool is_open(LeaseId id) const noexcept { return record(id) != nullptr; }
+    [[nodiscard]] bool is_open(LeaseId id) const noexcept { return leases_.find(id) != nullptr; }
 
     /// A graph of one pass: `body()` acquires what the schedule says, launches its kernels, ends the pass, and returns a Status.
     template <class Body, CapturingDevice D = Device>
@@ -128,7 +124,7 @@ public:
     [[nodiscard]] Statistics statistics() const;
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
     [[nodiscard]] const Catalog& catalog() const noexcept { return catalog_; }
-    [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
+    [[nodiscard]] const Schedule& schedule() const noexcept { return course_.schedule(); }
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return budget_; }
     [[nodiscard]] Decider& decider() noexcept { return decider_; }
     [[nodiscard]] const Decider& decider() const noexcept { return decider_; }
@@ -137,24 +133,6 @@ public:
     [[nodiscard]] bool pass_is_open() const noexcept { return pass_open_; }
 
 private:
-    struct LeaseRecord {
-        std::span<const StorageId> storages;  // of the schedule, or `own`
-        std::vector<StorageId> own;
-        std::vector<ReaderId> readers;
-        Position position;
-        std::uint32_t generation = 0;
-        bool is_open = false;
-    };
-    struct Timer {
-        typename Device::Event from{}, to{};
-        bool is_set = false;
-    };
-    struct Found {
-        Position position;
-        std::uint64_t base = 0;
-        bool diverged = false;
-    };
-
     Engine(Device& device, Catalog catalog, Settings settings, Decider decider)
         : device_{&device},
           catalog_{std::move(catalog)},
@@ -164,7 +142,7 @@ private:
     [[nodiscard]] std::uint64_t held_bytes() const { return resident_held_ + decider_.held_bytes(); }
     [[nodiscard]] Status settle_change();
     [[nodiscard]] Status set_order() {
-        return decider_.set_order(order_pointer(), groups_, position_.moment, budget_.bytes - resident_held_);
+        return decider_.set_order(course_.order(), course_.groups(), course_.now(), budget_.bytes - resident_held_);
     }
     /// Ends every lease without a record: what read by it never ran.
     void revoke_leases() noexcept;
@@ -184,14 +162,12 @@ private:
     /// Uses that were not recorded end with the device only.
     [[nodiscard]] Status drain_all() { return unrecorded_uses_ ? executor_.drain_device() : executor_.drain(); }
     /// Who needs a schedule to plan and was given none reads the storages in the order of the catalog.
-    [[nodiscard]] Status adopt_schedule(Schedule schedule);
+    [[nodiscard]] Result<Schedule> schedule_to_open(Schedule schedule) const;
     [[nodiscard]] Status check_schedule(const Schedule& schedule) const;
     void note_needs();
     [[nodiscard]] static bool is_streamed(const Storage& storage) noexcept {
         return storage.placement == Placement::streamed && storage.bytes > 0;
     }
-    void adopt_order();
-    [[nodiscard]] const UseOrder* order_pointer() const noexcept { return schedule_.empty() ? nullptr : &order_; }
 
     [[nodiscard]] Status resolve_budget();
     [[nodiscard]] BudgetContext budget_context(BudgetKind kind);
@@ -200,16 +176,9 @@ private:
     [[nodiscard]] Status view_host_storages();
     [[nodiscard]] Status bring_residents();
 
-    [[nodiscard]] Result<Found> locate_step(std::uint32_t step);
-    [[nodiscard]] Result<Found> locate_storages(std::span<const StorageId> storages);
-    [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept {
-        return std::ranges::binary_search(order_.uses(storage), step);
-    }
-    [[nodiscard]] Error diverged(std::uint32_t expected, const std::string& came) const;
-
     /// All or nothing: on failure no lease is open and the position is as before.
-    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages, const Found& found,
-                                       std::optional<Stream> stream);
+    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
+                                       const Course::Found& found, std::optional<Stream> stream);
     [[nodiscard]] bool is_measuring() const noexcept { return step_clock_.is_running() && !captured_; }
     /// Whether the end of a lease on these has to be known. May change while it is open.
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept {
@@ -217,20 +186,10 @@ private:
     }
     [[nodiscard]] Status attach_reader(LeaseRecord& lease, Stream stream);
     [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader);
-    [[nodiscard]] std::uint32_t take_slot();
-    [[nodiscard]] const LeaseRecord* record(LeaseId id) const noexcept;
-    [[nodiscard]] LeaseRecord* record(LeaseId id) noexcept {
-        return const_cast<LeaseRecord*>(std::as_const(*this).record(id));
-    }
 
     void record_step(std::span<const WeightId> weights) {
         recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}});
     }
-    [[nodiscard]] Timer& timer() noexcept { return timers_[timed_ % timers_.size()]; }
-    /// Two records cost the GPU microseconds between kernels: where nothing streams, few passes are timed.
-    [[nodiscard]] Status start_timer(Stream stream);
-    [[nodiscard]] Status stop_timer(Stream stream);
-    [[nodiscard]] std::optional<std::chrono::nanoseconds> last_pass_time() const;
 
     void fail(const Error& error) {
         if (!failure_) { failure_ = error; }
@@ -240,9 +199,7 @@ private:
     Device* device_;
     Catalog catalog_;
     Settings settings_;
-    Schedule schedule_;
-    UseOrder order_;
-    std::vector<std::uint32_t> groups_;
+    Course course_;
     std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
     pool::Needs needs_;                          // spans over it
     ResolvedBudget budget_;
@@ -256,14 +213,8 @@ private:
     std::vector<std::uint64_t> weight_offset_;
     Executor<Device, Transport> executor_;
     Decider decider_;
-    std::array<Timer, 4> timers_;
-    std::uint64_t timed_ = 0;            // passes
-    std::uint64_t resident_passes_ = 0;  // in a row
-    bool is_timed_ = false;              // the pass that is open
-    std::vector<typename Device::Event> timer_events_;
-    std::vector<LeaseRecord> leases_;
-    std::vector<std::uint32_t> free_leases_;
-    std::uint64_t open_leases_ = 0;
+    PassTimer<Device> timer_;
+    LeaseTable leases_;
     std::vector<StorageId> wanted_;
     std::vector<std::uint64_t> seen_;  // by storage: the epoch in which it was wanted
     std::uint64_t epoch_ = 0;
@@ -277,8 +228,6 @@ private:
     Counters per_graph_;
     BudgetChange change_;  // the last one
     ReaderId primary_ = 0;
-    Position position_;
-    Moment base_ = 0;  // the moment of step 0 of this pass
     std::vector<StepRecord> recording_, recorded_;
     std::optional<Error> failure_;
 };
@@ -324,11 +273,11 @@ Status Engine<Decider, Transport>::begin_pass(Stream stream) {
     }
     auto primary = executor_.reader(stream);
     if (!primary) { return primary.error(); }
-    if (!schedule_.empty() && !schedule_.is_cyclic() && counters_.passes > 0) {
+    if (!schedule().empty() && !schedule().is_cyclic() && counters_.passes > 0) {
         if (auto restarted = decider_.restart(); !restarted) { return restarted; }
     }
     if (!captured_) {
-        if (auto started = start_timer(stream); !started) { return started; }
+        if (auto started = timer_.start(*device_, stream, decider_.is_streaming()); !started) { return started; }
     }
     primary_ = *primary;
     start_pass();
@@ -348,13 +297,11 @@ Status Engine<Decider, Transport>::end_pass() {
         if (auto joined = executor_.join_all(primary_, id); !joined) { status = std::move(joined); }
     }
     if (!captured_) {
-        if (auto stopped = stop_timer(executor_.stream_of(primary_)); !stopped) { status = std::move(stopped); }
+        if (auto stopped = timer_.stop(*device_, pass_stream()); !stopped) { status = std::move(stopped); }
     }
     if (auto healthy = executor_.transport_status(); !healthy) { status = std::move(healthy); }
     if (is_measuring()) {
-        if (auto marked = step_clock_.pass_ended(*device_, executor_.stream_of(primary_)); !marked) {
-            status = std::move(marked);
-        }
+        if (auto marked = step_clock_.pass_ended(*device_, pass_stream()); !marked) { status = std::move(marked); }
     }
     decider_.pass_ended();
     ++counters_.passes;
@@ -376,10 +323,10 @@ Status Engine<Decider, Transport>::wait_in_pass() {
         return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
     }
     ++counters_.host_waits;
-    if constexpr (requires { decider_.bring_guesses(position_.moment); }) {
-        const auto here = timer().to;  // recorded again at the pass's end
+    if constexpr (requires { decider_.bring_guesses(course_.now()); }) {
+        const auto here = timer_.spare_event();
         if (auto recorded = device_->record(here, pass_stream()); !recorded) { return recorded; }
-        while (decider_.bring_guesses(position_.moment)) {
+        while (decider_.bring_guesses(course_.now())) {
             const auto complete = device_->is_complete(here);
             if (!complete) { return complete.error(); }
             if (*complete) { return {}; }
@@ -390,16 +337,10 @@ Status Engine<Decider, Transport>::wait_in_pass() {
 
 template <class Decider, class Transport>
 Result<LeaseId> Engine<Decider, Transport>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
-    if (step >= schedule_.size()) {
-        return Error{ErrorKind::invalid_argument,
-                     schedule_.empty()
-                         ? "a step was asked for, and this Residency has no schedule"
-                         : "step " + std::to_string(step) + " of a schedule of " + std::to_string(schedule_.size())};
-    }
-    auto found = locate_step(step);
+    auto found = course_.find(step);
     if (!found) { return found.error(); }
-    found->position.is_announced = found->position.is_whole = true;
-    const Schedule::Step& declared = schedule_[step];
+    found->place.position.is_announced = found->place.position.is_whole = true;
+    const Schedule::Step& declared = schedule()[step];
     auto lease = hold(declared.storages, false, *found, stream);
     if (lease && settings_.record) { record_step(declared.weights); }
     return lease;
@@ -418,7 +359,7 @@ Result<LeaseId> Engine<Decider, Transport>::acquire_weights(std::span<const Weig
         const StorageId storage = weight_storage_[index(weight)];
         if (std::exchange(seen_[index(storage)], epoch_) != epoch_) { wanted_.push_back(storage); }
     }
-    auto found = locate_storages(wanted_);
+    auto found = course_.find(wanted_);
     if (!found) { return found.error(); }
     auto lease = hold(wanted_, true, *found, stream);
     if (lease && settings_.record) { record_step(weights); }
@@ -427,7 +368,7 @@ Result<LeaseId> Engine<Decider, Transport>::acquire_weights(std::span<const Weig
 
 template <class Decider, class Transport>
 Status Engine<Decider, Transport>::use_on(LeaseId id, Stream stream) {
-    LeaseRecord* const lease = record(id);
+    LeaseRecord* const lease = leases_.find(id);
     if (lease == nullptr) {
         return Error{ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
     }
@@ -436,8 +377,9 @@ Status Engine<Decider, Transport>::use_on(LeaseId id, Stream stream) {
 
 template <class Decider, class Transport>
 void Engine<Decider, Transport>::end_lease(LeaseId id) noexcept {
-    if (record(id) == nullptr) { return; }
-    LeaseRecord& lease = *record(id);
+    LeaseRecord* const found = leases_.find(id);
+    if (found == nullptr) { return; }
+    LeaseRecord& lease = *found;
     bool recorded = true;
     std::optional<Stream> measured;
     const bool may_be_measured = step_clock_.is_open() && lease.position.is_whole && !lease.readers.empty();
@@ -468,15 +410,12 @@ void Engine<Decider, Transport>::end_lease(LeaseId id) noexcept {
             fail(marked.error());
         }
     }
-    lease.is_open = false;
-    ++lease.generation;
-    free_leases_.push_back(id.slot);
-    --open_leases_;
+    leases_.close(id);
 }
 
 template <class Decider, class Transport>
 bool Engine<Decider, Transport>::covers(LeaseId id, WeightId weight) const noexcept {
-    const LeaseRecord* lease = record(id);
+    const LeaseRecord* lease = leases_.find(id);
     return lease != nullptr && catalog_.contains(weight) &&
            std::ranges::find(lease->storages, weight_storage_[index(weight)]) != lease->storages.end();
 }
@@ -484,7 +423,7 @@ bool Engine<Decider, Transport>::covers(LeaseId id, WeightId weight) const noexc
 template <class Decider, class Transport>
 template <class Body, CapturingDevice D>
 Result<typename D::Graph> Engine<Decider, Transport>::capture(Stream stream, Body&& body) {
-    if (pass_open_ || open_leases_ > 0) {
+    if (pass_open_ || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open"};
     }
     if (!Transport::capturable) {
@@ -498,14 +437,13 @@ Result<typename D::Graph> Engine<Decider, Transport>::capture(Stream stream, Bod
     arrivals.reserve(tenants_.size());
     for (Tenant& tenant : tenants_) { arrivals.push_back(std::exchange(tenant.arrival, 0)); }
     const Counters before = counters_;
-    const Position position = position_;
-    const Moment base = base_;
+    const Course::Place place = course_.place();
     Status status = executor_.begin_capture(stream);
     std::optional<Result<typename D::Graph>> graph;
     if (status) {
         status = begin_captured_pass(stream);
         if (status) { status = body(); }
-        if (status && (pass_open_ || open_leases_ > 0)) {
+        if (status && (pass_open_ || leases_.open_leases() > 0)) {
             status = Error{ErrorKind::wrong_state, "a captured pass and its leases end before the capture does"};
         }
         graph.emplace(executor_.end_capture());
@@ -517,8 +455,7 @@ Result<typename D::Graph> Engine<Decider, Transport>::capture(Stream stream, Bod
     for (std::size_t i = 0; i < tenants_.size(); ++i) { tenants_[i].arrival = arrivals[i]; }
     if (status) { per_graph_ = counters_ - before; }
     counters_ = before;
-    position_ = position;
-    base_ = base;
+    course_.go_to(place);
     if (!status) {
         if (graph && *graph) { static_cast<void>(device_->destroy_graph(**graph).has_value()); }
         return status.error();
@@ -532,7 +469,7 @@ Status Engine<Decider, Transport>::launch(const Graph& graph, std::uint64_t gene
     if (generation != decider_.generation()) {
         return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
     }
-    if (pass_open_ || open_leases_ > 0) {
+    if (pass_open_ || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
     }
     if (executor_.is_broken()) { return broken(); }
@@ -550,7 +487,7 @@ Status Engine<Decider, Transport>::launch(const Graph& graph, std::uint64_t gene
     if (auto polled = executor_.begin_pass(); !polled) { return polled; }
     auto reader = executor_.reader(stream);
     if (!reader) { return reader.error(); }
-    if (auto started = start_timer(stream); !started) { return started; }
+    if (auto started = timer_.start(*device_, stream, decider_.is_streaming()); !started) { return started; }
     if (!graph_ran_) {
         if (auto reached = decider_.before_graph(); !reached) { return reached; }
     }
@@ -566,7 +503,7 @@ Status Engine<Decider, Transport>::launch(const Graph& graph, std::uint64_t gene
         fail(point.error());
         return point.error();
     }
-    static_cast<void>(stop_timer(stream).has_value());
+    static_cast<void>(timer_.stop(*device_, stream).has_value());
     return {};
 }
 
@@ -582,7 +519,7 @@ Result<BudgetChange> Engine<Decider, Transport>::set_budget(const Budget& budget
     if (auto drained = drain(); !drained) { return drained.error(); }
     if (auto settled = settle_change(); !settled) { return settled.error(); }
     const Counters before = counters_;
-    if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, position_.moment); !changed) {
+    if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, course_.now()); !changed) {
         return changed.error();
     }
     change_ = {};
@@ -601,7 +538,7 @@ Result<BudgetChange> Engine<Decider, Transport>::set_budget(const Budget& budget
 
 template <class Decider, class Transport>
 Status Engine<Decider, Transport>::set_schedule(Schedule schedule) {
-    if (pass_open_ || open_leases_ > 0) {
+    if (pass_open_ || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
     }
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
@@ -611,27 +548,22 @@ Status Engine<Decider, Transport>::set_schedule(Schedule schedule) {
     const std::uint64_t floor = resident_held_ + decider_.floor_bytes();
     if (floor > budget_.bytes) {
         const Error error = below_floor(floor, decider_.floor_step());
-        if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
+        if (auto undone = decider_.prepare(*device_, catalog_, this->schedule(), needs_); !undone) { return undone; }
         return error;
     }
-    Schedule schedule_before = std::exchange(schedule_, std::move(schedule));
+    const Course course_before = course_;
     const std::uint64_t floor_before = std::exchange(floor_, floor);
-    const Moment base_before = base_;
-    base_ = position_.moment + 1;
-    adopt_order();
-    if (!schedule_.empty() && schedule_.is_cyclic()) { base_ = pool::round_up(base_, schedule_.size()); }
+    course_.change(std::move(schedule));
     auto ordered = set_order();
     if (!ordered) {
-        schedule_ = std::move(schedule_before);
+        course_ = course_before;
         floor_ = floor_before;
-        base_ = base_before;
-        adopt_order();
-        if (auto undone = decider_.prepare(*device_, catalog_, schedule_, needs_); !undone) { return undone; }
+        if (auto undone = decider_.prepare(*device_, catalog_, this->schedule(), needs_); !undone) { return undone; }
         static_cast<void>(set_order().has_value());
     } else if (step_clock_.is_open()) {
         // The steps to be measured are others now; without events they are not.
         step_clock_.close(*device_);
-        if (auto opened = step_clock_.open(*device_, schedule_.size()); !opened) { fail(opened.error()); }
+        if (auto opened = step_clock_.open(*device_, this->schedule().size()); !opened) { fail(opened.error()); }
     }
     return ordered;
 }
@@ -677,7 +609,7 @@ Statistics Engine<Decider, Transport>::statistics() const {
     result.resident_bytes = catalog_.resident_bytes();
     result.host_read_bytes = catalog_.bytes_placed(Placement::host);
     result.streaming = decider_.is_streaming();
-    result.pass_time = last_pass_time();
+    result.pass_time = timer_.last(*device_);
     result.bound = decider_.bound();
     return result;
 }
@@ -697,29 +629,19 @@ Status Engine<Decider, Transport>::settle_change() {
 
 template <class Decider, class Transport>
 void Engine<Decider, Transport>::revoke_leases() noexcept {
-    for (std::uint32_t slot = 0; slot < leases_.size() && open_leases_ > 0; ++slot) {
-        LeaseRecord& lease = leases_[slot];
-        if (!lease.is_open) { continue; }
+    leases_.close_all([&](const LeaseRecord& lease) {
         for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
         decider_.forget(lease.position);
-        lease.is_open = false;
-        ++lease.generation;
-        free_leases_.push_back(slot);
-        --open_leases_;
-    }
+    });
 }
 
 template <class Decider, class Transport>
 void Engine<Decider, Transport>::start_pass() {
     pass_open_ = true;
     before_ = counters_;
-    if (!schedule_.empty()) {
-        if (schedule_.is_cyclic() && counters_.passes > 0) { base_ += schedule_.size(); }
-        if (!schedule_.is_cyclic()) { position_.moment = 0; }
-    }
-    position_.step = Position::nowhere;
+    course_.begin_pass(counters_.passes == 0);
     recording_.clear();
-    decider_.pass_began(position_.moment);
+    decider_.pass_began(course_.now());
 }
 
 template <class Decider, class Transport>
@@ -736,9 +658,9 @@ Status Engine<Decider, Transport>::learn() {
         sum += seconds;
     }
     step_clock_.close(*device_);
-    auto schedule = schedule_.try_with_compute(*measured);
+    auto schedule = this->schedule().try_with_compute(*measured);
     if (!schedule) { return schedule.error(); }
-    if (open_leases_ > 0 || difference <= settings_.learn_threshold * sum) { return {}; }
+    if (leases_.open_leases() > 0 || difference <= settings_.learn_threshold * sum) { return {}; }
     return set_schedule(std::move(*schedule));
 }
 
@@ -771,7 +693,9 @@ Status Engine<Decider, Transport>::resume() {
 
 template <class Decider, class Transport>
 Status Engine<Decider, Transport>::prepare() {
-    if (auto adopted = adopt_schedule(std::exchange(settings_.schedule, {})); !adopted) { return adopted; }
+    auto schedule = schedule_to_open(std::exchange(settings_.schedule, {}));
+    if (!schedule) { return schedule.error(); }
+    course_.open(catalog_, std::move(*schedule), settings_.strict);
     const std::size_t storages = catalog_.storages().size();
     tenants_.resize(storages);
     seen_.resize(storages);
@@ -784,8 +708,9 @@ Status Engine<Decider, Transport>::prepare() {
     }
     for (std::size_t i = 0; i < storages; ++i) { tenants_[i].placement = catalog_.storages()[i].placement; }
     note_needs();
-    adopt_order();
-    if (auto prepared = decider_.prepare(*device_, catalog_, schedule_, needs_); !prepared) { return prepared; }
+    if (auto prepared = decider_.prepare(*device_, catalog_, course_.schedule(), needs_); !prepared) {
+        return prepared;
+    }
     return resolve_budget();
 }
 
@@ -799,30 +724,23 @@ Status Engine<Decider, Transport>::open(Transport transport) {
     stage.catalog = catalog_;
     stage.tenants = tenants_;
     stage.counters = &counters_;
-    stage.order = order_pointer();
-    stage.groups = groups_;
+    stage.order = course_.order();
+    stage.groups = course_.groups();
     stage.poison = settings_.poison;
     stage.device = device_;
     stage.executor = &executor_;
     if (auto opened = decider_.open(stage, needs_, budget_.bytes - resident_held_); !opened) { return opened; }
     if (auto viewed = view_host_storages(); !viewed) { return viewed; }
-    for (Timer& timer : timers_) {
-        for (auto* event : {&timer.from, &timer.to}) {
-            auto created = device_->create_event(Timing::on);
-            if (!created) { return created.error(); }
-            *event = *created;
-            timer_events_.push_back(*created);
-        }
-    }
-    if (settings_.learn && !schedule_.empty()) {
-        if (auto prepared = step_clock_.open(*device_, schedule_.size()); !prepared) { return prepared; }
+    if (auto opened = timer_.open(*device_); !opened) { return opened; }
+    if (settings_.learn && !schedule().empty()) {
+        if (auto prepared = step_clock_.open(*device_, schedule().size()); !prepared) { return prepared; }
     }
     return bring_residents();
 }
 
 template <class Decider, class Transport>
 void Engine<Decider, Transport>::close() noexcept {
-    RESIDENCY_ASSERT(open_leases_ == 0, "end every lease before the Residency");
+    RESIDENCY_ASSERT(leases_.open_leases() == 0, "end every lease before the Residency");
     RESIDENCY_ASSERT(!pass_open_, "end the pass before the Residency");
     if (executor_.is_open() && !drain_all() && !executor_.drain_device()) {
         decider_.abandon();
@@ -833,23 +751,19 @@ void Engine<Decider, Transport>::close() noexcept {
     decider_.close();
     if (arena_ != nullptr) { static_cast<void>(device_->deallocate(arena_).has_value()); }
     step_clock_.close(*device_);
-    for (const auto event : timer_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
+    timer_.close(*device_);
     executor_.close();
 }
 
 template <class Decider, class Transport>
-Status Engine<Decider, Transport>::adopt_schedule(Schedule schedule) {
-    if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
-    schedule_ = std::move(schedule);
-    if (!Decider::holds_residents || !schedule_.empty() || catalog_.weights().empty()) { return {}; }
+Result<Schedule> Engine<Decider, Transport>::schedule_to_open(Schedule schedule) const {
+    if (auto belongs = check_schedule(schedule); !belongs) { return belongs.error(); }
+    if (!Decider::holds_residents || !schedule.empty() || catalog_.weights().empty()) { return schedule; }
     ScheduleBuilder builder{catalog_};
     for (std::uint32_t i = 0; i < catalog_.storages().size(); ++i) {
         if (const auto weights = catalog_.weights_of(StorageId{i}); !weights.empty()) { builder.step(weights); }
     }
-    auto built = builder.try_build();
-    if (!built) { return built.error(); }
-    schedule_ = std::move(*built);
-    return {};
+    return builder.try_build();
 }
 
 template <class Decider, class Transport>
@@ -872,16 +786,6 @@ void Engine<Decider, Transport>::note_needs() {
     const auto largest = std::ranges::max_element(streamed_bytes_);
     needs_.step = {&*largest, 1};
     needs_.largest_storage_bytes = *largest;
-}
-
-template <class Decider, class Transport>
-void Engine<Decider, Transport>::adopt_order() {
-    order_ = schedule_.empty() ? UseOrder{} : UseOrder{schedule_};
-    groups_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
-    for (std::uint32_t i = 0; i < groups_.size(); ++i) {
-        const auto uses = order_.uses(StorageId{i});
-        groups_[i] = uses.empty() ? 0 : uses.front();
-    }
 }
 
 template <class Decider, class Transport>
@@ -909,7 +813,7 @@ BudgetContext Engine<Decider, Transport>::budget_context(BudgetKind kind) {
     context.everything_bytes = resident_held_ + decider_.ceiling_bytes();
     context.floor_bytes = floor_;
     context.floor_step = decider_.floor_step();
-    if (context.floor_step < schedule_.size()) { context.floor_step_name = schedule_[context.floor_step].name; }
+    if (context.floor_step < schedule().size()) { context.floor_step_name = schedule()[context.floor_step].name; }
     if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
         if (const auto memory = device_->memory()) { context.free_device_bytes = memory->free_bytes; }
     }
@@ -971,62 +875,8 @@ Status Engine<Decider, Transport>::bring_residents() {
 }
 
 template <class Decider, class Transport>
-auto Engine<Decider, Transport>::locate_step(std::uint32_t step) -> Result<Found> {
-    Found found{{0, step}, base_, false};
-    if (position_.step == step) {
-        found.position.moment = position_.moment;
-        return found;
-    }
-    const std::uint32_t expected = position_.step == Position::nowhere ? 0 : (position_.step + 1) % schedule_.size();
-    found.diverged = step != expected;
-    if (found.diverged && settings_.strict) { return diverged(expected, "step " + std::to_string(step)); }
-    if (schedule_.is_cyclic()) {
-        if (position_.step != Position::nowhere && step < position_.step) { found.base += schedule_.size(); }
-        found.position.moment = found.base + step;
-    } else {
-        found.position.moment = std::max<Moment>(position_.moment, step);
-    }
-    return found;
-}
-
-template <class Decider, class Transport>
-auto Engine<Decider, Transport>::locate_storages(std::span<const StorageId> storages) -> Result<Found> {
-    if (schedule_.empty()) { return Found{{position_.moment + 1, Position::nowhere}, base_, false}; }
-    if (storages.empty()) { return Found{{position_.moment, position_.step}, base_, false}; }
-    const std::uint32_t n = schedule_.size();
-    const bool started = position_.step != Position::nowhere;
-    std::uint32_t step = started ? position_.step : 0;
-    bool announced = true;
-    if (!started || !reads(step, storages.front())) {
-        const std::uint32_t from = started ? position_.step + 1 : 0;
-        const auto uses = order_.uses(storages.front());
-        const auto next = std::ranges::lower_bound(uses, from);
-        announced = !uses.empty();
-        if (announced) { step = next != uses.end() ? *next : uses.front(); }
-    }
-    for (const StorageId storage : storages.subspan(1)) { announced = announced && reads(step, storage); }
-    if (!announced && settings_.strict) {
-        return diverged(started ? (position_.step + 1) % n : 0, catalog_.describe(storages.front()));
-    }
-    auto found = locate_step(step);
-    if (found) {
-        found->diverged = found->diverged || !announced;
-        found->position.is_announced = announced;
-    }
-    return found;
-}
-
-template <class Decider, class Transport>
-Error Engine<Decider, Transport>::diverged(std::uint32_t expected, const std::string& came) const {
-    std::string name = "step " + std::to_string(expected);
-    if (!schedule_[expected].name.empty()) { name += " (" + std::string{schedule_[expected].name} + ")"; }
-    return Error{ErrorKind::divergence, "the schedule says " + name + " comes next, but " + came + " was asked for",
-                 Divergence{expected, name, came}};
-}
-
-template <class Decider, class Transport>
 Result<LeaseId> Engine<Decider, Transport>::hold(std::span<const StorageId> storages, bool copy_storages,
-                                                 const Found& found, std::optional<Stream> stream) {
+                                                 const Course::Found& found, std::optional<Stream> stream) {
     if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"}; }
     if (executor_.is_broken()) { return broken(); }
     std::optional<ReaderId> reader;
@@ -1038,7 +888,8 @@ Result<LeaseId> Engine<Decider, Transport>::hold(std::span<const StorageId> stor
     if (reader && needs_record(storages)) {
         if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
     }
-    Position position = found.position;
+    Course::Place place = found.place;
+    Position& position = place.position;
     const bool is_measured = reader && is_measuring() && position.is_whole;
     if (is_measured) {
         if (auto reached = step_clock_.reach(*device_, position.step, *stream); !reached) { fail(reached.error()); }
@@ -1046,34 +897,30 @@ Result<LeaseId> Engine<Decider, Transport>::hold(std::span<const StorageId> stor
         step_clock_.interrupt();
     }
     if (auto there = decider_.ensure(storages, position); !there) { return there.error(); }
-    const std::uint32_t slot = take_slot();
-    LeaseRecord& lease = leases_[slot];
+    const LeaseId id = leases_.open();
+    LeaseRecord& lease = *leases_.find(id);
     lease.storages = storages;
     if (copy_storages) {
         lease.own.assign(storages.begin(), storages.end());
         lease.storages = lease.own;
     }
-    lease.readers.clear();
     lease.position = position;
     for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
     if (reader) {
         if (auto waited = wait_for(lease, *reader); !waited) {
             for (const StorageId storage : storages) { --tenants_[index(storage)].leases; }
             decider_.forget(position);
-            free_leases_.push_back(slot);
+            leases_.close(id);
             return waited.error();
         }
     }
     if (is_measured) {
         if (auto started = step_clock_.start(*device_, position.step, *stream); !started) { fail(started.error()); }
     }
-    lease.is_open = true;
-    ++open_leases_;
-    base_ = found.base;
-    position_ = position;
-    counters_.divergences += found.diverged ? 1U : 0U;
+    course_.go_to(place);
+    counters_.divergences += found.has_diverged ? 1U : 0U;
     ++counters_.acquires;
-    return LeaseId{slot, lease.generation};
+    return id;
 }
 
 template <class Decider, class Transport>
@@ -1096,55 +943,6 @@ Status Engine<Decider, Transport>::wait_for(LeaseRecord& lease, ReaderId reader)
     lease.readers.push_back(reader);
     executor_.retain(reader);
     return {};
-}
-
-template <class Decider, class Transport>
-std::uint32_t Engine<Decider, Transport>::take_slot() {
-    if (free_leases_.empty()) {
-        leases_.emplace_back();
-        free_leases_.reserve(leases_.size());
-        return static_cast<std::uint32_t>(leases_.size() - 1);
-    }
-    const std::uint32_t slot = free_leases_.back();
-    free_leases_.pop_back();
-    return slot;
-}
-
-template <class Decider, class Transport>
-auto Engine<Decider, Transport>::record(LeaseId id) const noexcept -> const LeaseRecord* {
-    if (id.slot >= leases_.size() || !leases_[id.slot].is_open || leases_[id.slot].generation != id.generation) {
-        return nullptr;
-    }
-    return &leases_[id.slot];
-}
-
-template <class Decider, class Transport>
-Status Engine<Decider, Transport>::start_timer(Stream stream) {
-    resident_passes_ = decider_.is_streaming() ? 0 : resident_passes_ + 1;
-    is_timed_ = resident_passes_ <= 16 || resident_passes_ % 16 == 0;
-    timer().is_set = false;
-    return is_timed_ ? device_->record(timer().from, stream) : Status{};
-}
-
-template <class Decider, class Transport>
-Status Engine<Decider, Transport>::stop_timer(Stream stream) {
-    if (!is_timed_) { return {}; }
-    auto recorded = device_->record(timer().to, stream);
-    timer().is_set = recorded.has_value();
-    ++timed_;
-    return recorded;
-}
-
-template <class Decider, class Transport>
-std::optional<std::chrono::nanoseconds> Engine<Decider, Transport>::last_pass_time() const {
-    for (std::size_t back = 1; back <= std::min<std::size_t>(timers_.size(), timed_); ++back) {
-        const Timer& timer = timers_[(timed_ - back) % timers_.size()];
-        if (!timer.is_set) { continue; }
-        const auto done = device_->is_complete(timer.to);
-        if (!done || !*done) { continue; }
-        if (const auto elapsed = device_->elapsed(timer.from, timer.to)) { return *elapsed; }
-    }
-    return std::nullopt;
 }
 
 template <class Decider, class Transport>

@@ -32,6 +32,34 @@ struct Copy {
     friend bool operator==(const Copy&, const Copy&) = default;
 };
 
+/// Neighbouring chunks of an image: [first, last).
+struct Chunks {
+    std::uint32_t first = 0, last = 0;
+
+    class Iterator {
+    public:
+        explicit Iterator(std::uint32_t chunk) noexcept : chunk_{chunk} {}
+        [[nodiscard]] std::uint32_t operator*() const noexcept { return chunk_; }
+        Iterator& operator++() noexcept {
+            ++chunk_;
+            return *this;
+        }
+        friend bool operator==(const Iterator&, const Iterator&) = default;
+
+    private:
+        std::uint32_t chunk_;
+    };
+    [[nodiscard]] Iterator begin() const noexcept { return Iterator{first}; }
+    [[nodiscard]] Iterator end() const noexcept { return Iterator{last}; }
+    [[nodiscard]] bool contains(std::uint32_t chunk) const noexcept { return first <= chunk && chunk < last; }
+};
+
+/// The chunks that image bytes [begin, end) lie on.
+[[nodiscard]] inline Chunks chunks_of(std::uint64_t begin, std::uint64_t end, std::uint64_t chunk_bytes) noexcept {
+    return {static_cast<std::uint32_t>(begin / chunk_bytes),
+            static_cast<std::uint32_t>((end + chunk_bytes - 1) / chunk_bytes)};
+}
+
 /// Copies that start together, after one wait: one call of the driver, one latency.
 struct Call {
     std::uint32_t copies_begin = 0, copies_end = 0;  ///< of Plan::copies()

@@ -74,8 +74,8 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
                                       [](std::uint64_t x, const auto& r) { return x < r.second; });
         for (; range != filled.end() && range->first < high; ++range) {
             Copy copy{(std::max)(low, range->first), (std::min)(high, range->second), data.slots.size(), needed_by};
-            for (std::uint64_t c = copy.image_begin / g; c * g < copy.image_end; ++c) {
-                data.slots.push_back(slot_of(static_cast<std::uint32_t>(c)));
+            for (const std::uint32_t c : chunks_of(copy.image_begin, copy.image_end, g)) {
+                data.slots.push_back(slot_of(c));
             }
             to.push_back(copy);
         }

@@ -135,11 +135,21 @@ public:
     }
     /// The physical chunk of an image chunk, or none. Precondition: Layout::chunks and is_static().
     [[nodiscard]] std::uint32_t slot_of_chunk(std::uint32_t chunk) const noexcept { return data_.chunk_slot[chunk]; }
+    /// The chunks of the image that a copy brings. Precondition: Layout::chunks.
+    [[nodiscard]] Chunks chunks(const Copy& copy) const noexcept {
+        return chunks_of(copy.image_begin, copy.image_end, data_.chunk_bytes);
+    }
+    /// The chunks of the image that a storage lies on; none where it has no bytes. Precondition: Layout::chunks.
+    [[nodiscard]] Chunks chunks_of_storage(std::uint32_t storage) const noexcept {
+        const std::uint64_t begin = data_.storage_offsets[storage];
+        return data_.storage_bytes[storage] == 0
+                   ? Chunks{}
+                   : chunks_of(begin, begin + data_.storage_bytes[storage], data_.chunk_bytes);
+    }
     /// The slots of a copy's chunks, in the order of the image. Precondition: Layout::chunks.
     [[nodiscard]] std::span<const std::uint32_t> slots(const Copy& copy) const noexcept {
-        const std::uint64_t first = copy.image_begin / data_.chunk_bytes;
-        const std::uint64_t last = (copy.image_end + data_.chunk_bytes - 1) / data_.chunk_bytes;
-        return {data_.slots.data() + copy.to, static_cast<std::size_t>(last - first)};
+        const Chunks range = chunks(copy);
+        return {data_.slots.data() + copy.to, std::size_t{range.last - range.first}};
     }
 
     [[nodiscard]] std::span<const Copy> residents() const noexcept { return data_.residents; }

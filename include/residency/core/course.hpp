@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/core/position.hpp"
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/use_order.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// The schedule, and where in it the pass that runs is.
+class Course {
+public:
+    struct Place {
+        Position position;
+        Moment base = 0;  ///< the moment of step 0 of this pass
+    };
+    struct Found {
+        Place place;
+        bool has_diverged = false;
+    };
+
+    /// Precondition of what follows. `strict`: a divergence is an error.
+    void open(const Catalog& catalog, Schedule schedule, bool strict);
+    /// Another schedule, from the next pass on.
+    void change(Schedule schedule);
+
+    [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
+    /// Null: no schedule.
+    [[nodiscard]] const UseOrder* order() const noexcept { return schedule_.empty() ? nullptr : &order_; }
+    /// By storage: the first step that reads it. Empty: no schedule.
+    [[nodiscard]] std::span<const std::uint32_t> groups() const noexcept { return groups_; }
+
+    [[nodiscard]] const Place& place() const noexcept { return place_; }
+    [[nodiscard]] Moment now() const noexcept { return place_.position.moment; }
+    void go_to(const Place& place) noexcept { place_ = place; }
+    void begin_pass(bool is_first) noexcept;
+
+    /// Where the next acquisition is, of a step or of storages. Errors: invalid_argument (no such step); divergence.
+    [[nodiscard]] Result<Found> find(std::uint32_t step) const;
+    [[nodiscard]] Result<Found> find(std::span<const StorageId> storages) const;
+
+private:
+    void index_uses();
+    [[nodiscard]] bool has_started() const noexcept { return place_.position.step != Position::nowhere; }
+    /// The step that comes next.
+    [[nodiscard]] std::uint32_t expected() const noexcept {
+        return has_started() ? (place_.position.step + 1) % schedule_.size() : 0;
+    }
+    [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept;
+    [[nodiscard]] Error diverged(const std::string& came) const;
+
+    Catalog catalog_;
+    bool strict_ = false;
+    Schedule schedule_;
+    UseOrder order_;
+    std::vector<std::uint32_t> groups_;
+    Place place_;
+};
+
+}  // namespace residency::inline RESIDENCY_ABI::core
+
+#if !RESIDENCY_SEPARATE
+#include "residency/core/definitions/course.hpp"
+#endif

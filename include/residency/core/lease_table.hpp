@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/core/executor.hpp"
+#include "residency/core/position.hpp"
+#include "residency/model/ids.hpp"
+
+namespace residency::inline RESIDENCY_ABI::core {
+
+/// A lease or a ticket, as the engine knows it. A generation tells a later one in the same place apart.
+struct LeaseId {
+    std::uint32_t slot = UINT32_MAX;
+    std::uint32_t generation = 0;
+};
+
+struct LeaseRecord {
+    std::span<const StorageId> storages;  ///< of the schedule, or `own`
+    std::vector<StorageId> own;
+    std::vector<ReaderId> readers;
+    Position position;
+    std::uint32_t generation = 0;
+    bool is_open = false;
+};
+
+/// The open leases. Places are used again, and keep what their vectors have allocated.
+class LeaseTable {
+public:
+    [[nodiscard]] std::uint64_t open_leases() const noexcept { return open_; }
+
+    /// An open lease without readers. References to records end with the next call.
+    [[nodiscard]] LeaseId open();
+    /// Null where it is not open.
+    [[nodiscard]] const LeaseRecord* find(LeaseId id) const noexcept {
+        if (id.slot >= records_.size()) { return nullptr; }
+        const LeaseRecord& record = records_[id.slot];
+        return record.is_open && record.generation == id.generation ? &record : nullptr;
+    }
+    [[nodiscard]] LeaseRecord* find(LeaseId id) noexcept {
+        return const_cast<LeaseRecord*>(std::as_const(*this).find(id));
+    }
+    /// Precondition: it is open.
+    void close(LeaseId id) noexcept {
+        LeaseRecord& record = records_[id.slot];
+        record.is_open = false;
+        ++record.generation;
+        free_.push_back(id.slot);
+        --open_;
+    }
+    /// Every open one, after visit(record).
+    template <class Visit>
+    void close_all(const Visit& visit) noexcept {
+        for (std::uint32_t slot = 0; slot < records_.size() && open_ > 0; ++slot) {
+            if (!records_[slot].is_open) { continue; }
+            visit(std::as_const(records_[slot]));
+            close({slot, records_[slot].generation});
+        }
+    }
+
+private:
+    std::vector<LeaseRecord> records_;
+    std::vector<std::uint32_t> free_;
+    std::uint64_t open_ = 0;
+};
+
+inline LeaseId LeaseTable::open() {
+    if (free_.empty()) {
+        records_.emplace_back();
+        free_.reserve(records_.size());
+        free_.push_back(static_cast<std::uint32_t>(records_.size() - 1));
+    }
+    const std::uint32_t slot = free_.back();
+    free_.pop_back();
+    LeaseRecord& record = records_[slot];
+    record.readers.clear();
+    record.is_open = true;
+    ++open_;
+    return {slot, record.generation};
+}
+
+}  // namespace residency::inline RESIDENCY_ABI::core
