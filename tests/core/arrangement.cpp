@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/core/arrangement.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "residency/core/chunk_table.hpp"
+#include "residency/plan/planner.hpp"
+#include "tests/support/planning.hpp"
+
+namespace plan = residency::plan;
+using residency::core::arrange;
+using residency::core::Arrangement;
+using residency::core::ChunkTable;
+using residency::testing::Dice;
+
+namespace {
+
+/// Plans of small problems at budgets from the floor to everything.
+template <class Visit>
+void for_each_plan(const Visit& visit) {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        plan::Problem problem = residency::testing::random_problem(dice);
+        problem.budget_bytes = dice(0, 3) == 0 ? 0 : residency::testing::total_bytes(problem) * dice(20, 110) / 100;
+        const auto made = plan::make_plan(problem);
+        if (made && made->is_static()) { visit(*made, dice); }
+    }
+}
+std::vector<std::uint32_t> some_chunks(const plan::Plan& made, Dice& dice, std::uint32_t one_in) {
+    std::vector<std::uint32_t> chunks;
+    for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {
+        if (dice(1, one_in) == 1) { chunks.push_back(chunk); }
+    }
+    return chunks;
+}
+bool contains(const std::vector<std::uint32_t>& values, std::uint32_t value) {
+    return std::ranges::find(values, value) != values.end();
+}
+
+}  // namespace
+
+TEST_CASE("what is leased is kept, each on a slot of its own; what is not a guest lies where the plan says") {
+    std::size_t guests = 0, beyond = 0;
+    for_each_plan([&](const plan::Plan& made, Dice& dice) {
+        const auto leased = some_chunks(made, dice, 4);
+        std::vector<bool> there(made.chunks());
+        for (const std::uint32_t chunk : some_chunks(made, dice, 2)) { there[chunk] = true; }
+        for (const std::uint32_t chunk : leased) { there[chunk] = true; }
+        const Arrangement arrangement = arrange(made, leased, there);
+        std::set<std::uint32_t> taken;
+        for (const std::uint32_t chunk : arrangement.kept) {
+            CHECK(there[chunk]);
+            CHECK(taken.insert(arrangement.table[chunk]).second);
+        }
+        for (const std::uint32_t chunk : leased) { CHECK(contains(arrangement.kept, chunk)); }
+        for (const std::uint32_t chunk : arrangement.guests) { CHECK(contains(leased, chunk)); }
+        for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {
+            if (contains(arrangement.guests, chunk)) { continue; }
+            CHECK(arrangement.table[chunk] == made.slot_of_chunk(chunk));
+        }
+        CHECK(arrangement.slots >= made.slots_held());
+        CHECK(arrangement.slots <= made.slots_held() + arrangement.guests.size());
+        // No guest is beyond the plan while one of its slots could have taken it.
+        for (std::uint32_t slot = 0; slot < made.slots_held() && arrangement.slots > made.slots_held(); ++slot) {
+            CHECK(std::ranges::any_of(leased, [&](std::uint32_t chunk) { return arrangement.table[chunk] == slot; }));
+        }
+        guests += arrangement.guests.size();
+        beyond += arrangement.slots - made.slots_held();
+    });
+    CHECK(guests > 100);
+    CHECK(beyond > 0);
+}
+
+TEST_CASE("of what is there, the first that a pass brings to its slot is kept, and no more") {
+    for_each_plan([&](const plan::Plan& made, Dice& dice) {
+        std::vector<bool> there(made.chunks());
+        for (const std::uint32_t chunk : some_chunks(made, dice, 2)) { there[chunk] = true; }
+        const Arrangement arrangement = arrange(made, {}, there);
+        std::vector<std::uint32_t> first(made.slots_held(), plan::none);
+        for (const auto copies : {made.residents(), made.copies()}) {
+            for (const plan::Copy& copy : copies) {
+                for (const std::uint32_t chunk : made.chunks(copy)) {
+                    std::uint32_t& of = first[made.slot_of_chunk(chunk)];
+                    if (of == plan::none) { of = chunk; }
+                }
+            }
+        }
+        for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {
+            CHECK(contains(arrangement.kept, chunk) == (there[chunk] && contains(first, chunk)));
+        }
+        CHECK(arrange(made, {}, {}).kept.empty());
+    });
+}
+
+TEST_CASE("a table follows what is brought, lost and moved") {
+    for_each_plan([&](const plan::Plan& made, Dice& dice) {
+        const auto leased = some_chunks(made, dice, 6);
+        ChunkTable table{made, arrange(made, leased, {})};
+        std::vector<std::uint32_t> holds(table.slots(), plan::none);  // by slot
+        for (const std::uint32_t chunk : leased) { holds[table.slot(chunk)] = chunk; }
+        const auto check = [&] {
+            const auto all = table.all_there();
+            for (std::uint32_t chunk = 0; chunk < table.chunks(); ++chunk) {
+                const bool expected = table.slot(chunk) != plan::none && holds[table.slot(chunk)] == chunk;
+                CHECK(table.is_there(chunk) == expected);
+                CHECK(all[chunk] == expected);
+            }
+            for (std::uint32_t slot = 0; slot < table.slots(); ++slot) { CHECK(table.occupant(slot) == holds[slot]); }
+        };
+        check();
+        for (int i = 0; i < 30; ++i) {
+            const std::uint32_t chunk = dice(0, table.chunks() - 1);
+            if (table.slot(chunk) == plan::none) { continue; }
+            std::uint32_t& held = holds[table.slot(chunk)];
+            const bool leaves = held != plan::none && held != chunk;
+            switch (dice(0, 3)) {
+                case 0:
+                    CHECK(table.bring(chunk, false) == leaves);
+                    held = plan::none;
+                    break;
+                case 1:
+                    if (held == chunk) { held = plan::none; }
+                    table.lose(chunk);
+                    table.move(chunk, dice(0, table.slots() - 1));
+                    if (holds[table.slot(chunk)] == chunk) { holds[table.slot(chunk)] = plan::none; }
+                    break;
+                default: CHECK(table.bring(chunk, true) == leaves); held = chunk;
+            }
+            check();
+        }
+    });
+}
+
+TEST_CASE("chunks stay that share their slot with none; other slots of the plan are the ring") {
+    for_each_plan([&](const plan::Plan& made, Dice&) {
+        const ChunkTable table{made, arrange(made, {}, {})};
+        std::vector<std::uint32_t> lie(table.slots(), 0);
+        for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {
+            if (made.slot_of_chunk(chunk) != plan::none) { ++lie[made.slot_of_chunk(chunk)]; }
+        }
+        std::vector<bool> is_resident(made.chunks());
+        for (const plan::Copy& copy : made.residents()) {
+            for (const std::uint32_t chunk : made.chunks(copy)) { is_resident[chunk] = true; }
+        }
+        bool all = true;
+        for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {
+            const bool stays = is_resident[chunk] && lie[made.slot_of_chunk(chunk)] == 1;
+            CHECK(table.stays(chunk) == stays);
+            if (stays) { CHECK_FALSE(table.is_of_ring(table.slot(chunk))); }
+            all = all && stays;
+        }
+        CHECK(table.all_stay() == all);
+    });
+}
+
+TEST_CASE("the last slot takes the number of one that is removed") {
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    problem.storage_bytes.assign(6, 4096);
+    for (std::uint32_t s = 0; s < 6; ++s) { problem.add_step({&s, 1}); }
+    problem.budget_bytes = 3 * 4096;
+    const auto made = plan::make_plan(problem);
+    REQUIRE(made);
+    std::vector<std::uint32_t> leased;
+    for (std::uint32_t chunk = 0; chunk < 6; ++chunk) { leased.push_back(chunk); }
+    ChunkTable table{*made, arrange(*made, leased, {})};
+    REQUIRE(table.slots() == 6);
+    const auto at = [&](std::uint32_t slot) { return table.occupant(slot); };
+    const std::uint32_t leaving = at(4), last = at(5);
+    CHECK_FALSE(table.is_empty(4));
+    table.lose(leaving);
+    table.move(leaving, made->slot_of_chunk(leaving));
+    CHECK(table.is_empty(4));
+    table.remove(4);
+    CHECK(table.slots() == 5);
+    CHECK(table.slot(last) == 4);
+    CHECK(table.is_there(last));
+    CHECK(at(4) == last);
+    CHECK_FALSE(table.is_there(leaving));
+}

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/core/chunk_contents.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "residency/plan/planner.hpp"
+#include "tests/support/planning.hpp"
+
+namespace plan = residency::plan;
+using residency::StorageId;
+using residency::core::ChunkContents;
+using residency::testing::Dice;
+
+TEST_CASE("storages by chunk, chunks by storage, and the pieces of ranges and calls, as the bytes have it") {
+    std::vector<std::byte> memory(std::size_t{8} << 20);
+    for (std::uint64_t seed = 0; seed < 150; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        plan::Problem problem = residency::testing::random_problem(dice);
+        problem.budget_bytes = residency::testing::total_bytes(problem) * dice(20, 110) / 100;
+        const auto made = plan::make_plan(problem);
+        if (!made) { continue; }
+        REQUIRE(made->image_bytes() <= memory.size());
+        const ChunkContents contents{*made, memory.data()};
+        const std::uint64_t g = made->chunk_bytes();
+        const auto lies_in = [&](std::uint32_t s, std::uint64_t begin, std::uint64_t end) {
+            return made->storage_bytes(s) > 0 && made->storage_offset(s) < end &&
+                   made->storage_offset(s) + made->storage_bytes(s) > begin;
+        };
+        for (std::uint32_t chunk = 0; chunk < made->chunks(); ++chunk) {
+            std::vector<std::uint32_t> expected;
+            for (std::uint32_t s = 0; s < made->storages(); ++s) {
+                const bool lies = lies_in(s, chunk * g, (chunk + 1) * g);
+                if (lies) { expected.push_back(s); }
+                CHECK(contents.chunks(StorageId{s}).contains(chunk) == lies);
+            }
+            CHECK(std::ranges::equal(contents.storages(chunk), expected));
+        }
+        // Of a range, each storage is one piece, at its place.
+        const auto check = [&](std::span<const residency::transport::Fetch> pieces,
+                               const std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>& expected) {
+            CHECK(pieces.size() == expected.size());
+            for (const auto& piece : pieces) {
+                const std::uint32_t s = residency::index(piece.storage);
+                REQUIRE(expected.contains(s));
+                const auto [begin, end] = expected.at(s);
+                CHECK(made->storage_offset(s) + piece.offset_bytes == begin);
+                CHECK(piece.bytes == end - begin);
+                CHECK(piece.to == memory.data() + begin);
+            }
+        };
+        const auto pieces_in = [&](std::uint64_t begin, std::uint64_t end) {
+            std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> pieces;
+            for (std::uint32_t s = 0; s < made->storages(); ++s) {
+                if (!lies_in(s, begin, end)) { continue; }
+                pieces[s] = {std::max(begin, made->storage_offset(s)),
+                             std::min(end, made->storage_offset(s) + made->storage_bytes(s))};
+            }
+            return pieces;
+        };
+        std::vector<residency::transport::Fetch> pieces;
+        for (int i = 0; i < 10 && made->image_bytes() > 0; ++i) {
+            const auto last = static_cast<std::uint32_t>(made->image_bytes());
+            const std::uint64_t begin = dice(0, last - 1), end = dice(static_cast<std::uint32_t>(begin) + 1, last);
+            pieces.clear();
+            contents.append_pieces(*made, begin, end, pieces);
+            check(pieces, pieces_in(begin, end));
+        }
+        for (std::uint32_t k = 0; k < made->calls().size(); ++k) {
+            auto rest = contents.call(k);
+            for (const plan::Copy& copy : made->copies(made->calls()[k])) {
+                const auto expected = pieces_in(copy.image_begin, copy.image_end);
+                REQUIRE(rest.size() >= expected.size());
+                check(rest.first(expected.size()), expected);
+                rest = rest.subspan(expected.size());
+            }
+            CHECK(rest.empty());
+        }
+    }
+}

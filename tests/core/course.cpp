@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/core/course.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "residency/model/catalog_builder.hpp"
+#include "residency/model/schedule_builder.hpp"
+#include "tests/support/streaming.hpp"
+
+namespace {
+
+using residency::Cycle;
+using residency::ErrorKind;
+using residency::Schedule;
+using residency::StorageId;
+using residency::WeightId;
+using residency::core::Course;
+using residency::core::Moment;
+using residency::core::Position;
+using streaming::must;
+
+/// Six weights of their own storages; the steps read one each but the last, which reads weights 0 and 4. No step reads weight 5.
+struct Scene {
+    residency::Catalog catalog;
+    Course course;
+
+    Schedule schedule(std::uint32_t steps, Cycle cycle) const {
+        residency::ScheduleBuilder builder{catalog};
+        for (std::uint32_t i = 0; i < steps; ++i) {
+            const WeightId id{i};
+            builder.step(std::span{&id, 1});
+        }
+        const std::vector<WeightId> both{WeightId{0}, WeightId{4}};
+        builder.step(std::span<const WeightId>{both});
+        return must(builder.try_build(cycle));
+    }
+    explicit Scene(Cycle cycle = Cycle::cyclic, bool strict = false) {
+        residency::CatalogBuilder builder;
+        for (int i = 0; i < 6; ++i) { builder.add("w" + std::to_string(i), residency::dtype::u8, {64}); }
+        catalog = must(builder.try_build());
+        course.open(catalog, schedule(4, cycle), strict);
+        course.begin_pass(true);
+    }
+    Moment go(std::uint32_t step) {
+        const auto found = must(course.find(step));
+        course.go_to(found.place);
+        return course.now();
+    }
+    Course::Found look(std::vector<std::uint32_t> storages) const {
+        std::vector<StorageId> ids;
+        for (const std::uint32_t s : storages) { ids.push_back(StorageId{s}); }
+        return must(course.find(ids));
+    }
+};
+
+}  // namespace
+
+TEST_CASE("steps in order are no divergence, and moments go on across passes") {
+    Scene scene;
+    for (int pass = 0; pass < 3; ++pass) {
+        if (pass > 0) { scene.course.begin_pass(false); }
+        for (std::uint32_t step = 0; step < 5; ++step) {
+            CHECK_FALSE(must(scene.course.find(step)).has_diverged);
+            CHECK(scene.go(step) == static_cast<Moment>(pass) * 5 + step);
+            CHECK_FALSE(must(scene.course.find(step)).has_diverged);  // once more, beside the first
+        }
+    }
+}
+
+TEST_CASE("a step left out and a step back are divergences; time does not go back") {
+    Scene scene;
+    scene.go(0);
+    CHECK(must(scene.course.find(2)).has_diverged);
+    CHECK(scene.go(2) == 2);
+    CHECK(must(scene.course.find(1)).has_diverged);
+    CHECK(scene.go(1) == 6);
+    CHECK(scene.go(2) == 7);
+    const auto none = scene.course.find(9);
+    REQUIRE_FALSE(none);
+    CHECK(none.error().kind() == ErrorKind::invalid_argument);
+
+    Scene once{Cycle::one_shot};
+    once.go(3);
+    CHECK(once.go(1) == 3);
+    once.course.begin_pass(false);
+    CHECK(once.go(0) == 0);
+}
+
+TEST_CASE("storages are looked for at this step, then after it, then from the beginning") {
+    Scene scene;
+    CHECK(scene.look({1}).place.position.step == 1);
+    CHECK(scene.look({1}).has_diverged);
+    scene.go(0);
+    CHECK(scene.look({0}).place.position.step == 0);
+    CHECK(scene.look({1}).place.position.step == 1);
+    CHECK_FALSE(scene.look({1}).has_diverged);
+    CHECK(scene.look({1}).place.position.is_announced);
+    scene.go(2);
+    CHECK(scene.look({0}).place.position.step == 4);
+    CHECK(scene.look({0, 4}).place.position.is_announced);
+    CHECK_FALSE(scene.look({0, 1}).place.position.is_announced);
+    CHECK(scene.look({0, 1}).has_diverged);
+    scene.go(4);
+    CHECK(scene.look({1}).place.position.step == 1);
+    CHECK(scene.look({1}).place.position.moment == 6);
+    const auto unread = scene.look({5});
+    CHECK(unread.has_diverged);
+    CHECK_FALSE(unread.place.position.is_announced);
+    CHECK(scene.look({}).place.position.moment == scene.course.now());
+}
+
+TEST_CASE("where the course is strict, a divergence is an error that names what comes next") {
+    Scene scene{Cycle::cyclic, true};
+    scene.go(0);
+    const auto step = scene.course.find(3);
+    REQUIRE_FALSE(step);
+    CHECK(step.error().kind() == ErrorKind::divergence);
+    CHECK(step.error().message().find("step 1") != std::string::npos);
+    const std::vector<StorageId> unread{StorageId{5}};
+    CHECK_FALSE(scene.course.find(unread));
+    CHECK(scene.go(1) == 1);
+}
+
+TEST_CASE("another schedule begins at a moment of its own; without any, moments count acquisitions") {
+    Scene scene;
+    scene.go(3);
+    scene.course.change(scene.schedule(2, Cycle::cyclic));
+    CHECK(scene.course.place().base == 6);  // the next multiple of three
+    CHECK(scene.course.order() != nullptr);
+    CHECK(scene.course.groups()[4] == 2);
+    CHECK(scene.course.groups()[3] == 0);
+    scene.course.change({});
+    CHECK(scene.course.order() == nullptr);
+    CHECK(scene.course.groups().empty());
+    const Moment now = scene.course.now();
+    CHECK(scene.look({2}).place.position.moment == now + 1);
+    CHECK(scene.look({2}).place.position.step == Position::nowhere);
+    CHECK_FALSE(scene.course.find(std::uint32_t{0}));
+}
