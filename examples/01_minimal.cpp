@@ -29,6 +29,8 @@ int main(int argc, char** argv) try {
             const auto lease = pass.acquire(step);  // launch kernels on `stream` that read lease.data(step.weights[0])
         }
     }
+    weights.drain();
+    unwrap(device.destroy_stream(stream));
     const Statistics got = weights.statistics();
     std::cout << got.held_bytes << " bytes held, " << got.last_pass.fetched_bytes << " copied a pass\n";
 } catch (const residency::Exception& error) { return std::cerr << "minimal: " << error.what() << '\n', 2; }

@@ -403,6 +403,23 @@ TEST_CASE("the granularity rounds the budget down, the floor and the total up") 
     CHECK(check(1025)->is_clamped());
 }
 
+TEST_CASE("C10: all of the weights is everything, with what they are rounded up to") {
+    BudgetContext context = model();
+    const std::uint64_t weights = context.streamed_bytes + context.resident_bytes;
+    context.everything_bytes = weights + 500;
+    context.granularity_bytes = 64;
+    for (const std::uint64_t percent : {100U, 101U, 400U}) {
+        CAPTURE(percent);
+        const auto resolved = Budget::percent_of_weights(percent).try_resolve(context);
+        REQUIRE(resolved);
+        CHECK(resolved->bytes == resolved->total_bytes);
+        CHECK_FALSE(resolved->is_streaming());
+    }
+    CHECK(Budget::percent_of_weights(99).try_resolve(context)->is_streaming());
+    context.floor_bytes = weights + 300;
+    CHECK(Budget::percent_of_weights(100).try_resolve(context)->bytes >= context.floor_bytes);
+}
+
 TEST_CASE("sizes of 64 bits") {
     BudgetContext context;
     context.streamed_bytes = UINT64_MAX - 10;

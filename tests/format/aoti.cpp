@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/format/aoti.hpp"
 
+#include <sys/resource.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -34,6 +37,25 @@ Result<std::vector<format::AotiConstant>> table(const std::string& text) {
 template <std::size_t N>
 std::string literal(const char (&text)[N]) {
     return {text, N - 1};
+}
+/// An archive of records that are stored as they are.
+std::string archive(const std::vector<std::pair<std::string, std::string>>& records) {
+    const auto number = [](std::uint64_t value, int bytes) {
+        std::string text;
+        for (int i = 0; i < bytes; ++i) { text += static_cast<char>(value >> (8 * i)); }
+        return text;
+    };
+    std::string data, directory;
+    for (const auto& [name, content] : records) {
+        const std::string common = number(0, 2) + number(0, 2) + number(0, 4) + number(0, 4) +
+                                   number(content.size(), 4) + number(content.size(), 4) + number(name.size(), 2) +
+                                   number(0, 2);
+        directory += "PK\1\2" + number(20, 2) + number(20, 2) + common + number(0, 2) + number(0, 2) + number(0, 2) +
+                     number(0, 4) + number(data.size(), 4) + name;
+        data += "PK\3\4" + number(20, 2) + common + name + content;
+    }
+    return data + directory + "PK\5\6" + number(0, 2) + number(0, 2) + number(records.size(), 2) +
+           number(records.size(), 2) + number(directory.size(), 4) + number(data.size(), 4) + number(0, 2);
 }
 std::uint32_t storage_of(const format::ModelFile& model, const std::string& name) {
     for (const auto& weight : model.weights) {
@@ -185,6 +207,54 @@ TEST_CASE("aoti: configurations that break their form are refused") {
     CHECK(refused(payload(good, "7", R"([{"as_int":3}])"), "does not lie inside"));
     CHECK(refused(payload(good, "7", R"([{"as_expr":"s0"}])"), "not valid"));
     CHECK(refused(payload(good, "7", "[]"), "not valid"));
+}
+
+TEST_CASE("aoti: a record is a saved tensor or raw bytes, not one to one config and the other to another") {
+    const std::string raw =
+        R"({"config":{"a":{"path_name":"r","use_pickle":false,"tensor_meta":{"dtype":7,"sizes":[{"as_int":4}],)"
+        R"("strides":[{"as_int":1}],"storage_offset":{"as_int":0}}}}})";
+    const std::string saved = R"({"b":["r",[4],[1],0]})";
+    const std::pair<std::string, std::string> record{"p/data/weights/r", std::string(16, '\0')},
+        of_raw{"p/data/weights/m_weights_config.json", raw},
+        of_saved{"p/data/aotinductor/m/weights_config.json", saved};
+    CHECK(package(archive({record, of_raw})));
+    CHECK(refused(package(archive({of_raw, record, of_saved})), "raw bytes"));
+    const auto input = format::Input::try_open(fixture("aoti/saved.pt2"));
+    REQUIRE(input);
+    const auto zip = format::detail::ZipDirectory::try_read(*input, 0, input->bytes());
+    REQUIRE(zip);
+    REQUIRE(zip->find("saved/data/weights/weight_0") != nullptr);
+    const auto range = zip->try_locate(*input, *zip->find("saved/data/weights/weight_0"));
+    REQUIRE(range);
+    const std::string tensor = *input->try_text(range->offset, range->bytes);
+    CHECK(refused(package(archive({of_saved, {"p/data/weights/r", tensor}, of_raw})), "saved tensor"));
+}
+
+TEST_CASE("aoti: a folder of many records is read one file after the other") {
+    const support::TemporaryFolder folder;
+    std::string config;
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    few.rlim_cur = 64;
+    for (int i = 0; i < 200; ++i) {
+        const std::string name = "r" + std::to_string(i);
+        folder.write(name, std::string(16, 'x'));
+        config += std::string{i == 0 ? "" : ","} + "\"w" + std::to_string(i) + R"(":{"path_name":")" + name +
+                  R"(","use_pickle":false,"tensor_meta":{"dtype":7,"sizes":[{"as_int":4}],"strides":[{"as_int":1}],)"
+                  R"("storage_offset":{"as_int":0}}})";
+    }
+    const std::string path = folder.write("weights_config.json", "{\"config\":{" + config + "}}");
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    const auto model = format::try_read_aoti(path);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE(model);
+    CHECK(model->weights.size() == 200);
+    std::filesystem::remove(folder.file("r7"));
+    std::filesystem::create_directory(folder.file("r7"));
+    const auto lost = format::try_read_aoti(path);
+    REQUIRE_FALSE(lost);
+    CHECK(lost.error().message().find("not a regular file") != std::string::npos);
 }
 
 TEST_CASE("aoti: damaged archives are refused") {

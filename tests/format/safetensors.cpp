@@ -131,6 +131,7 @@ TEST_CASE("safetensors: headers that break the specification are refused with th
     CHECK(refused(read(R"({"__metadata__":{"a":{}}})", 0), "wrong kind"));
     CHECK(refused(read(R"({"__metadata__":[]})", 0), "wrong kind"));
     CHECK(refused(read(R"({"__metadata__":{},"__metadata__":{}})", 0), "given twice"));
+    CHECK(refused(read(R"({"__metadata__":{"a":"1","b":"1","a":"2"}})", 0), "metadata \"a\" is given twice"));
     CHECK(refused(read(std::string{"{"} + kOne + ',' + kOne + "}", 1), "given twice"));
     CHECK(refused(read(tensor(R"("dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1])"), 1), "given twice"));
     CHECK(refused(read(tensor(R"("shape":[1],"data_offsets":[0,1])"), 1), "lacks \"dtype\""));

@@ -82,7 +82,7 @@ public:
     constexpr Budget() noexcept = default;
 
     [[nodiscard]] static constexpr Budget bytes(std::uint64_t bytes) noexcept { return {BudgetKind::bytes, bytes}; }
-    /// Above 100 is clamped when it is resolved.
+    /// 100 and above is everything, with what it is rounded up to.
     [[nodiscard]] static constexpr Budget percent_of_weights(std::uint64_t percent) noexcept {
         return {BudgetKind::percent_of_weights, percent};
     }

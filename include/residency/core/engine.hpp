@@ -159,8 +159,6 @@ private:
     /// Stop, drain readers, drain copies, free. A device that cannot be drained is not touched.
     void close() noexcept;
 
-    /// Uses that were not recorded end with the device only.
-    [[nodiscard]] Status drain_all() { return unrecorded_uses_ ? executor_.drain_device() : executor_.drain(); }
     /// Who needs a schedule to plan and was given none reads the storages in the order of the catalog.
     [[nodiscard]] Result<Schedule> schedule_to_open(Schedule schedule) const;
     [[nodiscard]] Status check_schedule(const Schedule& schedule) const;
@@ -218,7 +216,6 @@ private:
     std::vector<StorageId> wanted_;
     std::vector<std::uint64_t> seen_;  // by storage: the epoch in which it was wanted
     std::uint64_t epoch_ = 0;
-    bool unrecorded_uses_ = false;  // of storages that never leave
     bool pass_open_ = false;
     StepClock<Device> step_clock_;
     bool captured_ = false;    // this pass is recorded, not run
@@ -262,7 +259,10 @@ Status Engine<Decider, Transport>::begin_pass(Stream stream) {
                      "none of the copies; use Residency::capture"};
     }
     captured_ = *capturing;
-    if (captured_) { decider_.captured_outside(); }
+    if (captured_) {
+        decider_.captured_outside();
+        executor_.note_foreign_graph();
+    }
     if (!captured_) {
         if (auto resumed = resume(); !resumed) { return resumed; }
         if (auto settled = settle_change(); !settled) { return settled; }
@@ -398,8 +398,7 @@ void Engine<Decider, Transport>::end_lease(LeaseId id) noexcept {
                 recorded = false;
             }
         }
-    } else if (!lease.readers.empty()) {
-        unrecorded_uses_ = true;
+    } else {
         for (const ReaderId reader : lease.readers) { executor_.note_use(reader); }
     }
     for (const ReaderId reader : lease.readers) { executor_.release(reader); }
@@ -499,7 +498,8 @@ Status Engine<Decider, Transport>::launch(const Graph& graph, std::uint64_t gene
     counters_ = counters_ + per_graph_;
     auto point = executor_.record_point(*reader);
     if (!point) {
-        unrecorded_uses_ = lost_graph_ = true;
+        lost_graph_ = true;
+        executor_.note_use(*reader);
         fail(point.error());
         return point.error();
     }
@@ -579,7 +579,7 @@ Result<Schedule> Engine<Decider, Transport>::recorded_schedule(Cycle cycle) cons
 template <class Decider, class Transport>
 Status Engine<Decider, Transport>::drain() {
     ++counters_.host_waits;
-    auto drained = drain_all();
+    auto drained = executor_.drain_all();
     return drained ? transport_status() : std::move(drained);
 }
 
@@ -589,7 +589,7 @@ Status Engine<Decider, Transport>::drain_and_settle() {
     if (auto settled = settle_change(); !settled) { return settled; }
     if (decider_.is_settled()) { return {}; }
     // What was copied within the device has arrived, too.
-    if (auto drained = drain_all(); !drained) { return drained; }
+    if (auto drained = executor_.drain_all(); !drained) { return drained; }
     return settle_change();
 }
 
@@ -742,7 +742,7 @@ template <class Decider, class Transport>
 void Engine<Decider, Transport>::close() noexcept {
     RESIDENCY_ASSERT(leases_.open_leases() == 0, "end every lease before the Residency");
     RESIDENCY_ASSERT(!pass_open_, "end the pass before the Residency");
-    if (executor_.is_open() && !drain_all() && !executor_.drain_device()) {
+    if (executor_.is_open() && !executor_.drain_all() && !executor_.drain_device()) {
         decider_.abandon();
         executor_.abandon();
         executor_.close();

@@ -64,6 +64,8 @@ public:
     /// the device has been drained.
     [[nodiscard]] Result<Point> record_use(ReaderId id, std::span<const StorageId> storages);
     [[nodiscard]] Point last_point(ReaderId id) const noexcept { return readers_[id]->timeline.last(); }
+    /// The caller captures reads, and may run them at any time from now on.
+    void note_foreign_graph() noexcept { is_in_foreign_graph_ = true; }
     /// A use that needs no record for itself: join_all() makes one of all of them.
     void note_use(ReaderId id) noexcept { readers_[id]->has_unrecorded_use = true; }
 
@@ -141,6 +143,10 @@ public:
 
     /// Blocks until all recorded uses and all copies are complete.
     [[nodiscard]] Status drain();
+    /// The same for all uses, those that were only noted included, and those of the caller's graphs: these end with the device only.
+    [[nodiscard]] Status drain_all() {
+        return is_in_foreign_graph_ || has_untold_use_ || has_unrecorded_use() ? drain_device() : drain();
+    }
     /// Blocks until the whole device is idle: what no record can tell is complete too.
     [[nodiscard]] Status drain_device();
     [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
@@ -159,6 +165,9 @@ private:
         bool has_unrecorded_use = false;
     };
 
+    [[nodiscard]] bool has_unrecorded_use() const noexcept {
+        return std::ranges::any_of(readers_, [](const auto& reader) { return reader->has_unrecorded_use; });
+    }
     [[nodiscard]] Status renew(Reader& reader, typename D::Stream stream);
     [[nodiscard]] Result<ReaderId> add_reader(typename D::Stream stream);
     [[nodiscard]] Result<Point> refuse_capture(const Reader& reader);
@@ -176,6 +185,8 @@ private:
     typename D::Stream copy_stream_{};
     bool has_stream_ = false;
     bool broken_ = false;
+    bool is_in_foreign_graph_ = false;
+    bool has_untold_use_ = false;  // unrecorded, on a stream that no reader stands for any more
     Timeline<D> copies_;
     std::optional<Transport> transport_;
     std::vector<std::unique_ptr<Reader>> readers_;
@@ -396,8 +407,10 @@ Status Executor<D, Transport>::drain_device() {
     if (auto done = device_->synchronize(); !done) { return done; }
     for (auto& reader : readers_) {
         reader->timeline.assume_complete();
+        reader->has_unrecorded_use = false;
         std::ranges::replace(reader->last_use, lost, Point{0});
     }
+    has_untold_use_ = false;
     copies_.assume_complete();
     return {};
 }
@@ -431,6 +444,7 @@ Result<ReaderId> Executor<D, Transport>::add_reader(typename D::Stream stream) {
         if (reader.pass == pass_ || reader.leases > 0) { continue; }
         if (auto polled = reader.timeline.poll(); !polled) { return polled.error(); }
         if (!reader.timeline.is_idle()) { continue; }
+        if (std::exchange(reader.has_unrecorded_use, false)) { has_untold_use_ = true; }
         reader.timeline.rebind(stream);
         reader.arrived = 0;
         reader.pass = pass_;

@@ -50,13 +50,17 @@ public:
 
     struct Config {
         plan::Options options{};
+        /// Of steps of one pass, one after the other: how many leases are open together, 2 where the next is acquired before the last
+        /// one ends. The floor is the largest sum of so many steps. More are possible, but not planned for: they wait for the device.
+        std::uint32_t leases_at_once = 1;
         std::optional<plan::Link> link{};  // unset: measured when the Residency is made
         std::optional<plan::Plan> plan{};  // instead of making one
         typename Pool::Config pool{};
     };
 
     explicit Planned(Config config)
-        : planning_{std::move(config.options), config.link, std::move(config.plan)}, pool_{config.pool} {}
+        : planning_{std::move(config.options), config.leases_at_once, config.link, std::move(config.plan)},
+          pool_{config.pool} {}
 
     /// What the plan has to solve, hence its floor. Called before open(), and again with another schedule.
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
@@ -158,6 +162,11 @@ private:
         return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();
     }
 
+    /// For as many calls as a pass has: each chunk of the ring has one among them.
+    void be_cautious() noexcept {
+        cautious_until_ = (std::max)({cautious_until_, next_call_ + calls_, (pass_ + 1) * calls_});
+    }
+
     /// Everything is there and stays: a lease waits for nothing, and nothing waits for its end.
     [[nodiscard]] bool is_at_rest() const noexcept {
         return chunks_.all_stay() && next_resident_ == plan_.residents().size() && is_settled() && !torn_ &&
@@ -223,8 +232,23 @@ private:
 
     /// Brings what is not there of these storages, over whatever is not leased. All or nothing.
     [[nodiscard]] Status bring_missing(std::span<const StorageId> wanted, bool arrived);
-    /// A place for a missing chunk that takes nothing from a lease, nor from the other chunks of this request.
+    /// A place for a missing chunk that takes nothing from a lease, nor from the other chunks of this request: its own, else one of the
+    /// ring, else that of a resident.
     [[nodiscard]] Status make_room(std::uint32_t chunk);
+    [[nodiscard]] bool is_free(std::uint32_t slot) const noexcept {
+        const std::uint32_t occupant = chunks_.occupant(slot);
+        return reserved_by_[slot] == none && (occupant == none || (marks_[occupant] != epoch_ && !is_leased(occupant)));
+    }
+    /// Whether it may leave by the catalog, whatever the plan says: what is pinned or written to may not.
+    [[nodiscard]] bool may_leave(std::uint32_t chunk) const noexcept {
+        return std::ranges::all_of(contents_.storages(chunk),
+                                   [&](std::uint32_t s) { return stage_.tenants[s].placement == Placement::streamed; });
+    }
+    /// Residents may leave: from here on what reads them is recorded, and what has is over. Blocks where it was not.
+    [[nodiscard]] Status record_all();
+    /// A free slot of the ring, else of the resident that is not needed for longest; or none.
+    [[nodiscard]] std::uint32_t find_place() const noexcept;
+    [[nodiscard]] Error no_room_for(std::uint32_t chunk) const;
 
     Planning planning_;
     Pool pool_;
@@ -240,9 +264,10 @@ private:
     std::uint64_t calls_ = 0;
     std::uint64_t generation_ = 0;
     std::uint64_t peak_held_ = 0;
-    std::uint64_t era_ = 0;           // plans that came into force
-    std::vector<bool> never_leaves_;  // by storage
-    std::vector<bool> has_lonely_;    // by call: brings a chunk to a slot of its own
+    std::uint64_t era_ = 0;                 // plans that came into force
+    std::vector<bool> never_leaves_;        // by storage
+    std::vector<bool> has_lonely_;          // by call: brings a chunk to a slot of its own
+    std::vector<std::size_t> resident_of_;  // by chunk: the copy of the plan's residents that it is of, if any
 
     std::uint64_t pass_ = 0;            // passes that ended
     std::uint64_t started_ = 0;         // of a one-shot plan: the pass that runs, plus 1; 0 between passes
@@ -580,6 +605,10 @@ void Planned<Pool, Transport>::start_anew() {
         }
         if (plan_.storage_bytes(i) > 0) { stage_.tenants[i].address = pool_.base() + plan_.storage_offset(i); }
     }
+    resident_of_.assign(chunks_.chunks(), plan_.residents().size());
+    for (std::size_t i = 0; i < plan_.residents().size(); ++i) {
+        for (const std::uint32_t chunk : plan_.chunks(plan_.residents()[i])) { resident_of_[chunk] = i; }
+    }
     marks_.assign(chunks_.chunks(), 0);
     epoch_ = reserved_epoch_ = 0;
     fetches_.reserve(chunks_.chunks());
@@ -886,14 +915,14 @@ Status Planned<Pool, Transport>::bring_missing(std::span<const StorageId> wanted
     bool touches_ring = false;
     for (const StorageId id : wanted) {
         for (const std::uint32_t chunk : contents_.chunks(id)) {
-            touches_ring = touches_ring || !chunks_.stays(chunk);
+            touches_ring = touches_ring || !chunks_.stays(chunk) || chunks_.slot(chunk) != plan_.slot_of_chunk(chunk);
             if (std::exchange(marks_[chunk], epoch_) == epoch_) { continue; }
             if (!chunks_.is_there(chunk)) { missing_.push_back(chunk); }
         }
     }
     if (touches_ring && !(arrived && missing_.empty())) {
         // The calls of this pass may lag behind: those for this very step must not overwrite what it already reads.
-        cautious_until_ = (std::max)({cautious_until_, next_call_ + calls_, (pass_ + 1) * calls_});
+        be_cautious();
     }
     if (missing_.empty()) { return {}; }
     if (std::ranges::any_of(guests_, [&](std::uint32_t chunk) { return !is_leased(chunk); })) {
@@ -933,30 +962,66 @@ Status Planned<Pool, Transport>::make_room(std::uint32_t chunk) {
         reserved_by_.assign(chunks_.slots(), none);
         reserved_epoch_ = epoch_;
     }
-    const auto is_free = [&](std::uint32_t slot) {
-        const std::uint32_t occupant = chunks_.occupant(slot);
-        return reserved_by_[slot] == none && (occupant == none || (marks_[occupant] != epoch_ && !is_leased(occupant)));
-    };
-    if (is_free(chunks_.slot(chunk))) { return {}; }
-    for (std::uint32_t slot = 0; slot < chunks_.slots(); ++slot) {
-        if (!chunks_.is_of_ring(slot) || !is_free(slot)) { continue; }
+    if (!is_free(chunks_.slot(chunk))) {
+        const std::uint32_t place = find_place();
+        if (place == none) { return no_room_for(chunk); }
+        if (!chunks_.is_of_ring(place) || chunks_.stays(chunk)) {
+            if (auto recording = record_all(); !recording) { return recording; }
+        }
         const bool was_at_its_place = chunks_.slot(chunk) == plan_.slot_of_chunk(chunk);
-        if (auto moved = move_chunk(chunk, slot); !moved) { return moved; }
+        if (auto moved = move_chunk(chunk, place); !moved) { return moved; }
+        be_cautious();
         if (was_at_its_place) { displaced_.push_back(chunk); }
-        if (slot == plan_.slot_of_chunk(chunk)) { std::erase(displaced_, chunk); }
-        return {};
+        if (place == plan_.slot_of_chunk(chunk)) { std::erase(displaced_, chunk); }
     }
+    const std::uint32_t resident = chunks_.occupant(chunks_.slot(chunk));
+    if (resident == none || !chunks_.stays(resident)) { return {}; }
+    // It is brought again once the slot is free.
+    next_resident_ = (std::min)(next_resident_, resident_of_[resident]);
+    return {};
+}
+
+template <pool::PlannedPool Pool, class Transport>
+Status Planned<Pool, Transport>::record_all() {
+    if (records_all_) { return {}; }
+    ++stage_.counters->host_waits;
+    if (auto drained = stage_.executor->drain_all(); !drained) { return drained; }
+    records_all_ = true;
+    return {};
+}
+
+template <pool::PlannedPool Pool, class Transport>
+std::uint32_t Planned<Pool, Transport>::find_place() const noexcept {
+    for (std::uint32_t slot = 0; slot < chunks_.slots(); ++slot) {
+        if (chunks_.is_of_ring(slot) && is_free(slot)) { return slot; }
+    }
+    if (!plan_.is_cyclic()) { return none; }  // what is there at the start of one pass is not brought again in it
+    // Those that come round last: of the steps before this one, the nearest first.
+    const auto residents = plan_.residents();
+    const auto step = static_cast<std::uint32_t>(progress_.current() % steps_);
+    const auto next = static_cast<std::size_t>(std::ranges::lower_bound(residents, step, {}, &plan::Copy::needed_by) -
+                                               residents.begin());
+    for (std::size_t back = 1; back <= residents.size(); ++back) {
+        for (const std::uint32_t chunk : plan_.chunks(residents[(next + residents.size() - back) % residents.size()])) {
+            const std::uint32_t slot = plan_.slot_of_chunk(chunk);
+            if (chunks_.stays(chunk) && is_free(slot) && may_leave(chunk)) { return slot; }
+        }
+    }
+    return none;
+}
+
+template <pool::PlannedPool Pool, class Transport>
+Error Planned<Pool, Transport>::no_room_for(std::uint32_t chunk) const {
     std::uint64_t leased = 0;
     for (const std::uint32_t occupant : chunks_.occupants()) {
-        if (occupant != none && !chunks_.stays(occupant) && is_leased(occupant)) { leased += plan_.chunk_bytes(); }
+        if (occupant != none && is_leased(occupant)) { leased += plan_.chunk_bytes(); }
     }
     const std::uint64_t asked = missing_.size() * plan_.chunk_bytes();
     return Error{ErrorKind::budget,
                  "no room for " + stage_.catalog.describe(StorageId{contents_.storages(chunk).front()}) + ": " +
-                     std::to_string(asked) + " bytes are missing, " + std::to_string(leased) +
-                     " of the ring are leased; end leases before, or raise the "
-                     "budget of " +
-                     std::to_string(plan_.budget_bytes()) + " by what is leased at once",
+                     std::to_string(asked) + " bytes are missing, and of the budget of " +
+                     std::to_string(plan_.budget_bytes()) + " are " + std::to_string(leased) +
+                     " leased; end leases before, or raise it by what is leased at once",
                  BudgetNumbers{asked, plan_.budget_bytes(), leased, plan_.floor_bytes(), UINT32_MAX}};
 }
 

@@ -30,9 +30,11 @@ struct InForce {
 /// Makes the plans for one catalog: what there is to plan, its floor, and a plan for each budget.
 class Planning {
 public:
-    /// `link`: unset until set_link(). `given`: instead of making one.
-    Planning(plan::Options options, std::optional<plan::Link> link, std::optional<plan::Plan> given)
-        : options_{std::move(options)}, link_{link}, given_{std::move(given)} {}
+    /// `leases_at_once`: steps whose bytes have to be there together, at least 1. `link`: unset until set_link(). `given`: instead of
+    /// making one.
+    Planning(plan::Options options, std::uint32_t leases_at_once, std::optional<plan::Link> link,
+             std::optional<plan::Plan> given)
+        : options_{std::move(options)}, leases_at_once_{leases_at_once}, link_{link}, given_{std::move(given)} {}
 
     /// What a schedule asks for; `in_force` is null while there is no plan.
     [[nodiscard]] Status prepare(const Catalog& catalog, const Schedule& schedule, std::uint64_t chunk_bytes,
@@ -58,6 +60,7 @@ private:
                                                        const plan::Options& options, const InForce& in_force) const;
 
     plan::Options options_;
+    std::uint32_t leases_at_once_;
     std::optional<plan::Link> link_;
     std::optional<plan::Plan> given_;
     plan::Problem problem_;

@@ -15,7 +15,6 @@ namespace residency::inline RESIDENCY_ABI::detail {
 /// Whether a code means that the device's context is broken for the rest of the process: every later call fails too.
 [[nodiscard]] constexpr bool is_lost_device(int code) noexcept {
     switch (code) {
-        case 46:   // cudaErrorDevicesUnavailable
         case 53:   // cudaErrorPriorLaunchFailure
         case 214:  // cudaErrorECCUncorrectable
         case 220:  // cudaErrorNvlinkUncorrectable
@@ -30,6 +29,9 @@ namespace residency::inline RESIDENCY_ABI::detail {
         case 717:  // cudaErrorInvalidAddressSpace
         case 718:  // cudaErrorInvalidPc
         case 719:  // cudaErrorLaunchFailure
+        case 721:  // cudaErrorTensorMemoryLeak
+        case 810:  // cudaErrorMpsClientTerminated
+        case 911:  // cudaErrorExternalDevice
         case 999:  // cudaErrorUnknown
             return true;
         default: return false;
@@ -38,12 +40,15 @@ namespace residency::inline RESIDENCY_ABI::detail {
 
 /// What to do about a code; empty where the code's own name says it.
 [[nodiscard]] constexpr const char* cuda_advice(int code) noexcept {
-    if (is_lost_device(code)) {
-        return "the device is lost for this process: run under compute-sanitizer to find the kernel at fault, and "
-               "restart";
-    }
     switch (code) {
         case 2: return "free memory, or ask for less";
+        case 46: return "another process holds the GPU for itself, or its compute mode forbids more: see nvidia-smi";
+        case 214:
+        case 220:
+        case 226: return "the GPU's own memory or links failed: see nvidia-smi -q and dmesg, and restart";
+        case 810: return "the MPS server or another client of it failed: restart it, and this process";
+        case 911: return "a device beside this one failed: see dmesg, and restart";
+        case 999: return "the driver failed: see dmesg; its kernel module may have to be loaded again";
         case 4: return "the process is ending: destroy what uses the device before that";
         case 35: return "install a newer NVIDIA driver, or build with the CUDA toolkit that this one supports";
         case 36: return "install a newer NVIDIA driver";
@@ -58,8 +63,11 @@ namespace residency::inline RESIDENCY_ABI::detail {
         case 905: return "the event was recorded outside of the capture";
         case 907: return "the event was recorded in a capture and means nothing outside of it";
         case 908: return "end the capture in the thread that began it";
-        default: return "";
+        default: break;
     }
+    return is_lost_device(code) ? "the device is lost for this process: run under compute-sanitizer to find the kernel "
+                                  "at fault, and restart"
+                                : "";
 }
 
 [[nodiscard]] constexpr ErrorKind cuda_error_kind(int code) noexcept {

@@ -31,6 +31,10 @@ namespace residency::inline RESIDENCY_ABI::format {
 /// shrinks gives an error and no signal. Movable; closes the file.
 class Input {
 public:
+    /// False only where there is nothing of that name: what cannot be looked at may be there. Blocks on the file system.
+    [[nodiscard]] static bool exists(const std::string& path) noexcept {
+        return ::access(path.c_str(), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+    }
     /// Opens a regular file. Blocks on the file system.
     [[nodiscard]] static Result<Input> try_open(const std::string& path) {
         if (path.find('\0') != std::string::npos) {

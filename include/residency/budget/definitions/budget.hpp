@@ -100,7 +100,11 @@ RESIDENCY_DETAIL_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetC
     }
     switch (kind_) {
         case BudgetKind::bytes: resolved.asked_bytes = amount_; break;
-        case BudgetKind::percent_of_weights: resolved.asked_bytes = share(weights, amount_); break;
+        case BudgetKind::percent_of_weights:
+            resolved.asked_bytes = share(weights, amount_);
+            // All of the weights, with what they are rounded up to.
+            if (amount_ >= 100) { resolved.asked_bytes = (std::max)(resolved.asked_bytes, resolved.total_bytes); }
+            break;
         case BudgetKind::percent_of_free: resolved.asked_bytes = share(*context.free_device_bytes, amount_); break;
         case BudgetKind::automatic: {
             const std::uint64_t free = *context.free_device_bytes;

@@ -27,9 +27,9 @@ namespace residency::inline RESIDENCY_ABI::core {
 namespace detail {
 
 // What there is to plan, as plain data: residents are pinned, storages that kernels read from the host have no bytes. Compute
-// times only where every step has one.
+// times only where every step has one. While a step runs, what the next leases_at_once - 1 of them read has to be there too.
 inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedule, const plan::Link& link,
-                                  std::uint64_t chunk_bytes) {
+                                  std::uint64_t chunk_bytes, std::uint32_t leases_at_once) {
     plan::Problem problem;
     problem.link = link;
     problem.chunk_bytes = chunk_bytes;
@@ -41,12 +41,16 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
         if (storage.placement == Placement::resident) { problem.pinned.push_back(i); }
     }
     bool timed = true;
-    std::vector<std::uint32_t> reads;
-    for (const Schedule::Step& step : schedule) {
+    std::vector<std::uint32_t> reads, seen(catalog.storages().size(), UINT32_MAX);  // the step that it was seen at
+    for (std::uint32_t i = 0; i < schedule.size(); ++i) {
         reads.clear();
-        for (const StorageId id : step.storages) { reads.push_back(index(id)); }
+        for (std::uint32_t k = 0; k < leases_at_once && i + k < schedule.size(); ++k) {
+            for (const StorageId id : schedule[i + k].storages) {
+                if (std::exchange(seen[index(id)], i) != i) { reads.push_back(index(id)); }
+            }
+        }
         problem.add_step(reads);
-        timed = timed && step.compute.has_value();
+        timed = timed && schedule[i].compute.has_value();
     }
     if (schedule.empty()) { problem.add_step({}); }
     if (timed && !schedule.empty()) {
@@ -61,7 +65,8 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
 
 RESIDENCY_DETAIL_INLINE Status Planning::prepare(const Catalog& catalog, const Schedule& schedule,
                                                  std::uint64_t chunk_bytes, const plan::Plan* in_force) {
-    plan::Problem problem = detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes);
+    plan::Problem problem =
+        detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
     const bool is_written =
         std::ranges::any_of(catalog.storages(), [](const Storage& storage) { return storage.is_mutable; });
     // What kernels have written cannot be brought again: the image stays as it is, from the beginning as for the smallest budget.

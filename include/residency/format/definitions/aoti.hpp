@@ -239,7 +239,7 @@ struct LocatedTensor {
     return LocatedTensor{std::move(*tensor), *data};
 }
 
-/// What a package's records are read from: an archive, or a folder into which one was unpacked.
+/// What a package's records are read from: an archive, or a folder into which one was unpacked, with a file for each.
 class AotiRecords {
 public:
     struct Record {
@@ -250,8 +250,10 @@ public:
     AotiRecords(const Input& archive, const ZipDirectory& zip) noexcept : archive_{&archive}, zip_{&zip} {}
     explicit AotiRecords(std::vector<std::string> folders) noexcept : folders_{std::move(folders)} {}
 
-    /// The record of that path in the archive, or of that file name in one of the folders.
-    [[nodiscard]] Result<Record> try_find(ModelFile& model, const std::string& path, const std::string& asked_by) {
+    /// The record of that path in the archive, or of that file name in one of the folders. `look(input, record)` returns a Status.
+    template <class Look>
+    [[nodiscard]] Result<Record> try_find(ModelFile& model, const std::string& path, const std::string& asked_by,
+                                          const Look& look) {
         if (archive_ != nullptr) {
             const auto* entry = zip_->find(path);
             if (entry == nullptr) {
@@ -261,28 +263,28 @@ public:
             const auto range = zip_->try_locate(*archive_, *entry);
             if (!range) { return range.error(); }
             if (model.files.empty()) { model.files.push_back(archive_->source()); }
-            return Record{0, range->offset, range->bytes};
+            const Record record{0, range->offset, range->bytes};
+            if (Status looked = look(*archive_, record); !looked) { return looked.error(); }
+            return record;
         }
         const std::string name = path.substr(path.rfind('/') + 1);
         for (const std::string& folder : folders_) {
-            auto input = Input::try_open(folder + name);
-            if (!input) { continue; }
+            const std::string file = folder + name;
+            if (!Input::exists(file)) { continue; }
+            const auto input = Input::try_open(file);
+            if (!input) { return input.error(); }
             const Record record{static_cast<std::uint32_t>(model.files.size()), 0, input->bytes()};
+            if (Status looked = look(*input, record); !looked) { return looked.error(); }
             model.files.push_back(input->source());
-            inputs_.push_back(std::move(*input));
             return record;
         }
         return malformed(asked_by, 0, "names " + shown(name) + ", which is not there");
-    }
-    [[nodiscard]] const Input& input(const Record& record) const noexcept {
-        return archive_ != nullptr ? *archive_ : inputs_[record.file];
     }
 
 private:
     const Input* archive_ = nullptr;
     const ZipDirectory* zip_ = nullptr;
     std::vector<std::string> folders_;
-    std::vector<Input> inputs_;
 };
 
 [[nodiscard]] inline bool is_record_name(std::string_view name) noexcept {
@@ -327,16 +329,22 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         const std::string path = root + "data/weights/" + std::string{*record_name};
         auto known = storages.find(path);
         if (known == storages.end()) {
-            const auto record = records.try_find(model, path, source);
+            std::optional<LocatedTensor> located;
+            const auto record = records.try_find(
+                model, path, source, [&](const Input& input, const AotiRecords::Record& found) -> Status {
+                    auto tensor = locate_torch_tensor(input, found.offset, found.bytes);
+                    if (!tensor) { return tensor.error().in("weight " + shown(weight.name)); }
+                    located = std::move(*tensor);
+                    return {};
+                });
             if (!record) { return record.error(); }
-            const auto located = locate_torch_tensor(records.input(*record), record->offset, record->bytes);
-            if (!located) { return located.error().in("weight " + shown(weight.name)); }
             known = storages
                         .emplace(path, std::pair{static_cast<std::uint32_t>(model.storages.size()),
                                                  std::optional{located->tensor.dtype}})
                         .first;
             model.storages.push_back({record->file, located->data.offset, located->data.bytes, false});
         }
+        if (!known->second.second) { return broken("its record is raw bytes to another config of this package"); }
         const TorchDType& dtype = *known->second.second;
         const auto from = residency::detail::checked_multiply(*offset, dtype.type.block_bits() / 8);
         if (!from) { return broken("its offset does not fit in 64 bits"); }
@@ -387,7 +395,8 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         const std::string path = root + "data/weights/" + std::string{*record_name};
         auto known = storages.find(path);
         if (known == storages.end()) {
-            const auto record = records.try_find(model, path, source);
+            const auto record = records.try_find(model, path, source,
+                                                 [](const Input&, const AotiRecords::Record&) { return Status{}; });
             if (!record) { return record.error(); }
             known = storages
                         .emplace(path, std::pair{static_cast<std::uint32_t>(model.storages.size()),
@@ -395,6 +404,7 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
                         .first;
             model.storages.push_back({record->file, record->offset, record->bytes, false});
         }
+        if (known->second.second) { return broken("its record is a saved tensor to another config of this package"); }
         const auto from = residency::detail::checked_multiply(*offset, dtype->type.block_bits() / 8);
         if (!from) { return broken("its offset does not fit in 64 bits"); }
         weight.dtype = dtype->name;

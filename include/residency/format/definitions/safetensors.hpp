@@ -6,10 +6,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -106,6 +108,7 @@ public:
                 state_ = State::tensor;
                 return true;
             case State::metadata_key:
+                if (!metadata_keys_.insert(name).second) { return fail("metadata " + shown(name) + " is given twice"); }
                 metadata.push_back({std::move(name), {}});
                 state_ = State::metadata_text;
                 return true;
@@ -225,6 +228,7 @@ private:
     std::array<bool, 3> fields_{};
     std::uint8_t offsets_ = 0;
     bool has_metadata_ = false;
+    std::unordered_set<std::string> metadata_keys_;
     std::size_t depth_ = 0;
 };
 
@@ -339,14 +343,19 @@ private:
         }
     }
     // The files of one model mostly say the same.
-    const std::size_t known = model.metadata.size();
-    for (auto& entry : header.metadata) {
-        const auto last = model.metadata.begin() + static_cast<std::ptrdiff_t>(known);
-        const bool repeated = std::any_of(model.metadata.begin(), last, [&](const auto& other) {
-            return other.key == entry.key && other.value == entry.value;
-        });
-        if (!repeated) { model.metadata.push_back(std::move(entry)); }
+    std::unordered_multimap<std::string_view, std::size_t> known;
+    for (std::size_t i = 0; i < model.metadata.size() && !header.metadata.empty(); ++i) {
+        known.emplace(model.metadata[i].key, i);
     }
+    std::vector<ModelFile::Metadata> fresh;
+    for (auto& entry : header.metadata) {
+        const auto [first, last] = known.equal_range(entry.key);
+        const bool repeated = std::any_of(
+            first, last, [&](const auto& other) { return model.metadata[other.second].value == entry.value; });
+        if (!repeated) { fresh.push_back(std::move(entry)); }
+    }
+    model.metadata.insert(model.metadata.end(), std::make_move_iterator(fresh.begin()),
+                          std::make_move_iterator(fresh.end()));
     return {};
 }
 
