@@ -574,6 +574,32 @@ void capture_conformance() {
         must(device.destroy_event(other));
         must(device.destroy_graph(graph));
     }
+    SUBCASE(
+        "D6: waiting for the device is refused in a thread that captures; another thread waits for the capture too") {
+        must(device.begin_capture(bench.a));
+        std::atomic<bool> has_begun{false}, is_done{false};
+        bool succeeded = false;
+        std::thread other{[&] {
+            has_begun = true;
+            succeeded = device.synchronize().has_value();
+            is_done = true;
+        }};
+        while (!has_begun) { std::this_thread::yield(); }
+        must(device.fill(bench.sum, std::byte{7}, 8, bench.a));
+        CHECK_FALSE(is_done);
+        const auto graph = must(device.end_capture(bench.a));
+        other.join();
+        CHECK(succeeded);
+        must(device.launch(graph, bench.a));
+        bench.copy(bench.sum_back, bench.sum, 8, bench.a);
+        must(device.synchronize());
+        CHECK(bench.summed() == 0x0707070707070707U);
+        must(device.destroy_graph(graph));
+        must(device.begin_capture(bench.a));
+        CHECK_FALSE(device.synchronize());
+        if (const auto ended = device.end_capture(bench.a)) { must(device.destroy_graph(*ended)); }
+        must(device.synchronize());
+    }
     SUBCASE("D7: a pool refuses in a capture, and the capture goes on") {
         const auto pool = must(device.create_pool(device.pool_granularity()));
         must(device.begin_capture(bench.a));
@@ -696,7 +722,20 @@ void virtual_memory_conformance() {
             CHECK_FALSE(device.map({&more, 1}, chunk_bytes));
             CHECK_FALSE(device.unmap(range, chunk_bytes));
             bench.harness.launch_pattern(range, chunk_bytes, 63, bench.a);
+            // Another thread's wait until it has ended.
+            std::atomic<bool> has_begun{false}, is_done{false};
+            bool succeeded = false;
+            std::thread other{[&] {
+                has_begun = true;
+                succeeded = device.map({&more, 1}, chunk_bytes).has_value();
+                is_done = true;
+                succeeded = succeeded && device.unmap(range + chunk_bytes, chunk_bytes).has_value();
+            }};
+            while (!has_begun) { std::this_thread::yield(); }
+            CHECK_FALSE(is_done);
             const auto graph = must(device.end_capture(bench.a));
+            other.join();
+            CHECK(succeeded);
             must(device.launch(graph, bench.a));
             CHECK(bench.sum_of(range, chunk_bytes, bench.a) == bench.pattern_sum(chunk_bytes, 63));
             must(device.destroy_graph(graph));

@@ -32,8 +32,9 @@ namespace residency::inline RESIDENCY_ABI {
 ///     }                                       // the lease ends: its last use is recorded on the stream
 ///
 /// Thread rule: one pass at a time on one Residency, and one thread at a time in it and in its passes, leases and tickets.
-/// Several Residencies, in several threads, may share host bytes and a device. The device outlives the Residency; leases and
-/// tickets end before it.
+/// Several Residencies, in several threads, may share host bytes and a device. While one captures, what another thread makes,
+/// drains, ends or changes the budget of waits until that is over (so that the body of a capture must not wait for such a thread).
+/// The device outlives the Residency; leases and tickets end before it.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
 class Residency {
     using Composition = core::Composition<Evictor, Prefetcher, Pool, Transport>;

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/device/capture_gate.hpp"
 #include "residency/device/cuda_driver.hpp"
 #include "residency/device/cuda_error.hpp"
 #include "residency/device/cuda_host_memory.hpp"
@@ -213,7 +214,7 @@ private:
         std::uint64_t total_bytes = 0;
         bool has_pools = false, has_virtual_memory = false, has_host_registration = false, has_batches = false;
         std::atomic<bool> lost{false};
-        std::atomic<std::uint32_t> captures{0};
+        CaptureGate captures;
 
         std::mutex events_mutex;
         EventStore events[2];
@@ -268,7 +269,7 @@ private:
         return checked(code, call);
     }
     [[nodiscard]] Status refuse_in_capture(Stream stream, const char* what);
-    [[nodiscard]] Status refuse_in_any_capture(const char* what) const;
+    [[nodiscard]] static Error refused_in_capture(const char* what);
     [[nodiscard]] Error unsupported(const char* what, const char* instead) const {
         return {ErrorKind::unsupported,
                 state_->name + " (device " + std::to_string(state_->ordinal) + ") " + what + "; " + instead,
@@ -424,16 +425,12 @@ inline Status CudaDevice::refuse_in_capture(Stream stream, const char* what) {
     const Result<bool> capturing = is_capturing(stream);
     if (!capturing) { return capturing.error(); }
     if (!*capturing) [[likely]] { return {}; }
-    return Error{ErrorKind::wrong_state,
-                 std::string{what} + " is not possible in a capture: do it before begin_capture",
-                 DeviceFailure{cudaErrorStreamCaptureUnsupported, what, 0}};
+    return refused_in_capture(what);
 }
 
-inline Status CudaDevice::refuse_in_any_capture(const char* what) const {
-    if (state_->captures.load(std::memory_order_relaxed) == 0) [[likely]] { return {}; }
-    return Error{ErrorKind::wrong_state,
-                 std::string{what} + " is not possible while a stream of this device captures: end the capture first",
-                 DeviceFailure{cudaErrorStreamCaptureUnsupported, what, 0}};
+inline Error CudaDevice::refused_in_capture(const char* what) {
+    return {ErrorKind::wrong_state, std::string{what} + " is not possible in a capture: do it before begin_capture",
+            DeviceFailure{cudaErrorStreamCaptureUnsupported, what, 0}};
 }
 
 inline Result<CudaDevice::Stream> CudaDevice::create_stream() {
@@ -456,7 +453,8 @@ inline Status CudaDevice::synchronize(Stream stream) {
 }
 
 inline Status CudaDevice::synchronize() {
-    if (Status refused = refuse_in_any_capture("waiting for the device"); !refused) { return refused; }
+    const CaptureGate::Call call{state_->captures};
+    if (call.is_refused()) { return refused_in_capture("waiting for the device"); }
     const RelaxedScope scope{*state_};
     return checked(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
@@ -465,7 +463,7 @@ inline Result<CudaDevice::Event> CudaDevice::create_event(Timing timing) {
     const RelaxedScope scope{*state_};
     cudaEvent_t event = nullptr;
     // To query an event of a capture that still runs would end it.
-    if (state_->captures.load(std::memory_order_relaxed) == 0) {
+    if (!state_->captures.is_capturing()) {
         const std::lock_guard lock{state_->events_mutex};
         EventStore& store = state_->events[timing == Timing::on ? 1 : 0];
         while (event == nullptr && !store.is_empty()) {
@@ -832,7 +830,8 @@ inline Status CudaDevice::map(std::span<const Mapping<Chunk>> mappings, std::uin
     State& s = *state_;
     if (!s.has_virtual_memory) { return without_virtual_memory(); }
     if (Status fits = check_granularity("map", bytes); !fits) { return fits; }
-    if (Status refused = refuse_in_any_capture("mapping memory"); !refused) { return refused; }
+    const CaptureGate::Call call{s.captures};
+    if (call.is_refused()) { return refused_in_capture("mapping memory"); }
     const auto address = [](const Mapping<Chunk>& mapping) { return reinterpret_cast<CUdeviceptr>(mapping.at); };
     const RelaxedScope scope{s};
     const std::lock_guard lock{s.mappings_mutex};
@@ -870,7 +869,8 @@ inline Status CudaDevice::map(std::span<const Mapping<Chunk>> mappings, std::uin
 inline Status CudaDevice::unmap(void* at, std::uint64_t bytes) {
     State& s = *state_;
     if (!s.has_virtual_memory) { return without_virtual_memory(); }
-    if (Status refused = refuse_in_any_capture("unmapping memory"); !refused) { return refused; }
+    const CaptureGate::Call call{s.captures};
+    if (call.is_refused()) { return refused_in_capture("unmapping memory"); }
     const auto first = reinterpret_cast<CUdeviceptr>(at);
     const RelaxedScope scope{s};
     const std::lock_guard lock{s.mappings_mutex};
@@ -907,9 +907,10 @@ inline Status CudaDevice::begin_capture(Stream stream) {
                      "the legacy default stream cannot be captured: pass a stream of your own"};
     }
     const Scope scope{*state_};
+    state_->captures.enter();
     Status begun =
         checked(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    if (begun) { state_->captures.fetch_add(1, std::memory_order_relaxed); }
+    if (!begun) { state_->captures.leave(); }
     return begun;
 }
 
@@ -920,10 +921,7 @@ inline Result<CudaDevice::Graph> CudaDevice::end_capture(Stream stream) {
     // These leave the stream as it was.
     if (code != cudaErrorStreamCaptureWrongThread && code != cudaErrorIllegalState && code != cudaErrorInvalidValue &&
         code != cudaErrorStreamCaptureUnmatched) {
-        std::uint32_t running = state_->captures.load(std::memory_order_relaxed);
-        // A capture that the caller began by the runtime was never counted.
-        while (running != 0 &&
-               !state_->captures.compare_exchange_weak(running, running - 1, std::memory_order_relaxed)) {}
+        state_->captures.leave();
     }
     if (code != cudaSuccess) { return runtime_failure(code, "cudaStreamEndCapture"); }
     Graph graph;

@@ -67,7 +67,8 @@ enum class Timing : bool { off, on };
 ///  D3  is_complete and every allocation are safe while another stream captures: they neither fail nor harm it.
 ///  D4  copy() works in a capture too (as single copies) and checks every code; a copy of zero bytes never reaches the device.
 ///  D5  A copy call costs its latency beside its bytes. Both directions of the link are independent.
-///  D6  unmap does not wait for running work: the caller has waited. Mapping and unmapping during a capture are refused.
+///  D6  unmap does not wait for running work: the caller has waited. Mapping, unmapping and waiting for the device are refused in a
+///      thread that captures; in another one they wait until no thread captures, and a capture begins after them.
 ///  D7  Allocation rounding and caps are the driver's: a pool's cap is rounded up to pool_granularity(); create_pool therefore
 ///      refuses a cap that is not a multiple of it. In a capture an allocation from a pool is refused.
 ///  D8  Translation units with per-thread default streams see another program: the inline namespace carries the mode.

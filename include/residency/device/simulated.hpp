@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/device/capture_gate.hpp"
 #include "residency/device/device.hpp"
 #include "residency/device/link.hpp"
 #include "residency/device/simulation/address_map.hpp"
@@ -49,7 +50,7 @@ namespace residency::inline RESIDENCY_ABI {
 /// are declared: host_read, host_write.
 ///
 /// Threads: every call may come from any thread; one mutex guards all of it. Calls that block let others in only while a
-/// stream waits for a flag. Kernel bodies, the observer and the report handler run inside a call and must make none.
+/// stream waits for a flag, or another thread captures (D6). Kernel bodies, the observer and the report handler run inside a call and must make none.
 /// The addresses of destroyed things are recognised: a dead handle or address is a report and an error.
 class SimulatedDevice {
 public:
@@ -323,6 +324,8 @@ private:
     void forget_chunk(Chunk handle, ChunkState& chunk);
 
     // Captures.
+    /// No other thread is in a call that captures forbid.
+    [[nodiscard]] Status begin_capture_alone(Stream stream);
     [[nodiscard]] CaptureState* capture_of(std::uint32_t number);
     [[nodiscard]] CaptureState* find_capture(std::uint32_t capture);
     static void invalidate(CaptureState& capture, std::string why);
@@ -331,6 +334,7 @@ private:
     Command& add_work(CaptureState& capture, std::uint32_t number, OperationKind kind, std::uint32_t label);
 
     Config config_;
+    CaptureGate gate_;  // before mutex_, where a call takes both
     mutable std::mutex mutex_;
     std::condition_variable changed_;  ///< a flag was raised, or the device lost
 

@@ -392,6 +392,7 @@ RESIDENCY_DETAIL_INLINE Status SimulatedDevice::synchronize(Stream stream) {
 }
 
 RESIDENCY_DETAIL_INLINE Status SimulatedDevice::synchronize() {
+    const CaptureGate::Call call{gate_};
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_device); !entered) { return entered; }
     if (!captures_.empty()) {

@@ -427,6 +427,7 @@ RESIDENCY_DETAIL_INLINE Status SimulatedDevice::destroy_chunk(Chunk chunk) {
 }
 
 RESIDENCY_DETAIL_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> mappings, std::uint64_t bytes) {
+    const CaptureGate::Call call{gate_};
     const Lock lock = guard();
     if (Status entered = enter(CallKind::map); !entered) { return entered; }
     if (!captures_.empty()) {
@@ -474,6 +475,7 @@ RESIDENCY_DETAIL_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chun
 }
 
 RESIDENCY_DETAIL_INLINE Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
+    const CaptureGate::Call call{gate_};
     const Lock lock = guard();
     if (Status entered = enter(CallKind::unmap); !entered) { return entered; }
     if (!captures_.empty()) {

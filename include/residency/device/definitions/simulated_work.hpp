@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "residency/device/simulated.hpp"
 
@@ -280,6 +281,13 @@ RESIDENCY_DETAIL_INLINE Result<bool> SimulatedDevice::is_capturing(Stream stream
 }
 
 RESIDENCY_DETAIL_INLINE Status SimulatedDevice::begin_capture(Stream stream) {
+    gate_.enter();
+    Status begun = begin_capture_alone(stream);
+    if (!begun) { gate_.leave(); }
+    return begun;
+}
+
+RESIDENCY_DETAIL_INLINE Status SimulatedDevice::begin_capture_alone(Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::begin_capture); !entered) { return entered; }
     const std::uint32_t number = find(stream);
@@ -292,6 +300,7 @@ RESIDENCY_DETAIL_INLINE Status SimulatedDevice::begin_capture(Stream stream) {
     }
     captures_.push_back(std::make_unique<CaptureState>());
     captures_.back()->number = ++captures_made_;
+    captures_.back()->owner = std::this_thread::get_id();
     join_capture(*captures_.back(), number);
     return {};
 }
@@ -315,6 +324,7 @@ RESIDENCY_DETAIL_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capt
         std::find_if(captures_.begin(), captures_.end(), [&](const auto& state) { return state.get() == capture; });
     const std::unique_ptr<CaptureState> ended = std::move(*found);
     captures_.erase(found);
+    gate_.leave(ended->owner);
     if (!ended->invalid.empty()) {
         return failure(ErrorKind::wrong_state, CallKind::end_capture, "the capture is invalid: " + ended->invalid);
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "residency/device/simulation/operation.hpp"
@@ -33,6 +34,7 @@ struct CaptureState {
         VectorClock before;  ///< of lanes, in work commands
     };
     std::uint32_t number = 0;
+    std::thread::id owner;  ///< that began it
     std::vector<std::uint32_t> streams;
     std::vector<VectorClock> clocks;       ///< of the lanes
     std::vector<std::uint64_t> positions;  ///< work commands of the lanes

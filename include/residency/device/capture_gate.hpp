@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "residency/config.hpp"
+
+namespace residency::inline RESIDENCY_ABI {
+
+/// Keeps the captures of one device apart from the calls of other threads that would harm them (D6): those of one sort may overlap, and
+/// wait for those of the other. A thread that captures does not wait for itself. Thread safe.
+class CaptureGate {
+public:
+    /// Before a capture begins. Blocks while other threads are in such calls.
+    void enter();
+    /// After it has ended, or failed to begin. `owner`: the thread that entered; nothing where it did not.
+    void leave(std::thread::id owner = std::this_thread::get_id()) noexcept;
+    [[nodiscard]] bool is_capturing() const noexcept { return count_.load(std::memory_order_relaxed) > 0; }
+
+    /// For as long as a call that harms captures. Blocks while other threads capture.
+    class Call {
+    public:
+        explicit Call(CaptureGate& gate);
+        Call(const Call&) = delete;
+        Call& operator=(const Call&) = delete;
+        ~Call();
+        /// This thread captures: the call must not be made.
+        [[nodiscard]] bool is_refused() const noexcept { return is_refused_; }
+
+    private:
+        CaptureGate& gate_;
+        bool is_refused_ = false;
+    };
+
+private:
+    [[nodiscard]] bool captures(std::thread::id thread) const noexcept {
+        return std::ranges::find(capturing_, thread) != capturing_.end();
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<std::thread::id> capturing_;  // one entry a capture
+    std::size_t calls_ = 0;
+    std::atomic<std::size_t> count_{0};  // of capturing_
+};
+
+inline void CaptureGate::enter() {
+    std::unique_lock lock{mutex_};
+    const auto self = std::this_thread::get_id();
+    changed_.wait(lock, [&] { return calls_ == 0 || captures(self); });
+    capturing_.push_back(self);
+    count_.store(capturing_.size(), std::memory_order_relaxed);
+}
+
+inline void CaptureGate::leave(std::thread::id owner) noexcept {
+    const std::lock_guard lock{mutex_};
+    const auto own = std::ranges::find(capturing_, owner);
+    if (own == capturing_.end()) { return; }
+    capturing_.erase(own);
+    count_.store(capturing_.size(), std::memory_order_relaxed);
+    changed_.notify_all();
+}
+
+inline CaptureGate::Call::Call(CaptureGate& gate) : gate_{gate} {
+    std::unique_lock lock{gate_.mutex_};
+    is_refused_ = gate_.captures(std::this_thread::get_id());
+    if (is_refused_) { return; }
+    gate_.changed_.wait(lock, [&] { return gate_.capturing_.empty(); });
+    ++gate_.calls_;
+}
+
+inline CaptureGate::Call::~Call() {
+    if (is_refused_) { return; }
+    const std::lock_guard lock{gate_.mutex_};
+    --gate_.calls_;
+    gate_.changed_.notify_all();
+}
+
+}  // namespace residency::inline RESIDENCY_ABI
