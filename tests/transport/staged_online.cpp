@@ -9,6 +9,7 @@
 #include "residency/prefetch/lookahead.hpp"
 #include "tests/transport/staged_streaming.hpp"
 
+using streaming::must;
 using OnDemand = residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<2>,
                                       residency::pool::StreamOrdered<streaming::Device>, staged_streaming::Staged>;
 
@@ -18,6 +19,30 @@ TEST_CASE("staged, decided online: passes from a file") {
 
 TEST_CASE("staged, decided online: a file that is truncated fails the pass, and the object can be destroyed") {
     staged_streaming::change_while_streaming<OnDemand>(6 * 20480, 20000);
+}
+
+TEST_CASE("C20: staged, on a device that is lost: nothing that it may still read is given back") {
+    using residency::simulation::CallKind;
+    streaming::CheckedDevice device;
+    device.leaks_expected = true;
+    const auto model = streaming::uniform_model(device, 8, 20000);
+    const staged_streaming::InFile file{model};
+    const auto stream = must(device.create_stream());
+    {
+        auto weights =
+            must(OnDemand::try_create(device, file.catalog, staged_streaming::options<OnDemand>(model, 6 * 20480)));
+        auto pass = must(weights.try_begin(stream));
+        auto lease = must(pass.try_acquire({streaming::weight(0)}));
+        device.lose_device();
+        lease.end();
+        CHECK_FALSE(pass.try_end());
+        const auto statistics = device.statistics();
+        CHECK(statistics.of(CallKind::deallocate_host) == 0);
+    }
+    const auto statistics = device.statistics();
+    CHECK(statistics.of(CallKind::deallocate_host) == 0);
+    CHECK(statistics.of(CallKind::destroy_flag) == 0);
+    CHECK(statistics.of(CallKind::destroy_event) == 0);
 }
 
 TEST_CASE("staged, decided online: whichever read fails, nothing wrong is used unnoticed") {

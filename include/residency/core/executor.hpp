@@ -232,6 +232,9 @@ template <Device D, class Transport>
 void Executor<D, Transport>::abandon() noexcept {
     for (auto& reader : readers_) { reader->timeline.abandon(); }
     copies_.abandon();
+    if constexpr (requires { transport_->abandon(); }) {
+        if (transport_) { transport_->abandon(); }
+    }
     has_stream_ = false;
 }
 

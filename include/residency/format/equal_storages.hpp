@@ -21,6 +21,7 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/host/thread_group.hpp"
 
 namespace residency::inline RESIDENCY_ABI::format {
 
@@ -121,10 +122,12 @@ private:
         };
         const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
         const std::size_t wanted = options.threads != 0 ? options.threads : (std::min)(8U, machine);
-        std::vector<std::thread> threads;
-        for (std::size_t i = 1; i < (std::min)(wanted, count); ++i) { threads.emplace_back(loop); }
+        host::ThreadGroup others;
+        // Without them this one does it all.
+        static_cast<void>(
+            others.try_start_some((std::max<std::size_t>)((std::min)(wanted, count), 1) - 1, loop).has_value());
         loop();
-        for (std::thread& thread : threads) { thread.join(); }
+        others.join();
     };
 
     std::vector<std::uint64_t> hashes(candidates.size());

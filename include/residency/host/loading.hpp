@@ -13,7 +13,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +21,7 @@
 #include "residency/error.hpp"
 #include "residency/host/memory_limits.hpp"
 #include "residency/host/region.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/host/tier.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
@@ -83,7 +83,7 @@ public:
     Loading& operator=(const Loading&) = delete;
     ~Loading() {
         cancel();
-        join();
+        threads_.join();
     }
 
     /// Starts, and returns at once. The device pins and unpins: it has to outlive every catalog with the bytes. Errors: io and
@@ -197,10 +197,6 @@ private:
     void pin(Block& block);
     /// Runs once, in the thread that is done last.
     void finish();
-    void join() {
-        for (std::thread& thread : threads_) { thread.join(); }
-        threads_.clear();
-    }
 
     LoadOptions options_;
     std::function<Status(void*, std::uint64_t)> pin_;
@@ -230,7 +226,7 @@ private:
     unsigned working_ = 0;
     bool finished_ = false;
 
-    std::vector<std::thread> threads_;
+    ThreadGroup threads_;
 };
 
 /// A model in host memory.

@@ -25,6 +25,7 @@
 #include "residency/error.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/host/memory_limits.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/host/tier.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
@@ -94,6 +95,9 @@ public:
         if (core_) { core_->forget_ahead(); }
     }
     void close() noexcept { core_.reset(); }
+    void abandon() noexcept {
+        if (core_) { core_->abandon(); }
+    }
 
     /// The first failure of a worker. Any thread.
     [[nodiscard]] Status status() const { return core_ ? core_->status() : Status{}; }
@@ -109,6 +113,10 @@ private:
         ~Core() { close(); }
 
         [[nodiscard]] Status open(const Catalog& catalog);
+        /// The caller has drained the streams, so no worker waits for one.
+        void close() noexcept;
+        /// Leaves to the device what it may still read, wait for or record.
+        void abandon() noexcept;
 
         [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
         [[nodiscard]] bool read_ahead(std::span<const Fetch> fetches);
@@ -243,8 +251,7 @@ private:
         [[nodiscard]] Status fill(const Segment& segment, std::span<const Part> parts, std::byte* to);
         void fail(const Error& error);
 
-        /// The caller has drained the streams, so no worker waits for one.
-        void close() noexcept;
+        void stop() noexcept;
 
         D& device_;
         Config config_;
@@ -283,7 +290,7 @@ private:
         std::optional<Error> error_;
         bool stopping_ = false;
 
-        std::vector<std::thread> threads_;
+        host::ThreadGroup threads_;
     };
 
     Config config_;
@@ -323,11 +330,7 @@ Status Staged<D>::Core::open(const Catalog& catalog) {
     }
     const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
     const unsigned threads = config_.threads != 0 ? config_.threads : (std::min)(8U, machine);
-    threads_.reserve(threads);
-    for (unsigned i = 0; i < threads; ++i) {
-        threads_.emplace_back([this] { work(); });
-    }
-    return {};
+    return threads_.try_start_some(threads, [this] { work(); });
 }
 
 template <FlagDevice D>
@@ -772,15 +775,27 @@ void Staged<D>::Core::fail(const Error& error) {
 }
 
 template <FlagDevice D>
-void Staged<D>::Core::close() noexcept {
+void Staged<D>::Core::stop() noexcept {
     forget_ahead();
     {
         const std::lock_guard lock{mutex_};
         stopping_ = true;
     }
     ready_.notify_all();
-    for (std::thread& thread : threads_) { thread.join(); }
-    threads_.clear();
+    threads_.join();
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::abandon() noexcept {
+    stop();
+    free_events_.clear();
+    slots_.clear();
+    ring_ = nullptr;
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::close() noexcept {
+    stop();
     for (const auto& event : free_events_) { static_cast<void>(device_.destroy_event(event).has_value()); }
     for (const Slot& slot : slots_) {
         if (slot.copied) { static_cast<void>(device_.destroy_event(*slot.copied).has_value()); }

@@ -37,6 +37,8 @@ struct Fetch {
 ///  6. `t.read_ahead(fetches)`, `t.forget_ahead()`    optional: exactly what the next calls of enqueue will bring, one call at a
 ///                                    time (false: not now), and that this will not come. Neither blocks
 ///  7. `t.status()`                   optional, const: what threads of its own failed at. A pass neither begins nor ends well after
+///  8. `t.abandon()`                  optional, noexcept, before close() where s could not be drained: what the device may still use is
+///                                    never given back
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  T1 After a failed enqueue nothing more of it reaches the device, and what did is ordered on s.

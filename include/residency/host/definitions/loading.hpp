@@ -91,17 +91,19 @@ RESIDENCY_DETAIL_INLINE Status Loading::start(const Catalog& catalog, LoadOption
     const std::uint64_t wanted = options_.threads != 0 ? options_.threads : (std::min)(8U, machine);
     const auto threads =
         static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, pieces_.size())));
-    report_.threads = threads;
     const bool pins = report_.tier == Tier::pinned && options_.pinning == Pinning::as_loaded;
-    working_ = threads + (pins ? 1 : 0);
-    threads_.reserve(working_);
-    for (unsigned i = 0; i < threads; ++i) {
-        threads_.emplace_back([this] { work(); });
+    Status started;
+    {
+        const std::lock_guard lock{mutex_};  // nobody leaves before all are counted
+        started = threads_.try_start_some(threads, [this] { work(); });
+        report_.threads = static_cast<unsigned>(threads_.size());
+        if (started && pins) {
+            started = threads_.try_start([this] { pin_as_loaded(); });
+        }
+        working_ = static_cast<unsigned>(threads_.size());
     }
-    if (pins) {
-        threads_.emplace_back([this] { pin_as_loaded(); });
-    }
-    return {};
+    if (!started) { cancel(); }
+    return started;
 }
 
 RESIDENCY_DETAIL_INLINE std::vector<std::uint64_t> Loading::ranks() const {
