@@ -3,7 +3,7 @@
 #pragma once
 
 // Everything that needs the standard library only. Beside it: residency/device/cuda.hpp (the CUDA runtime), residency/format/…
-// (model files) and residency/interop/….
+// (model files), residency/host/loading.hpp and residency/transport/staged.hpp (from files, by POSIX) and residency/interop/….
 
 #include "residency/broker/broker.hpp"
 #include "residency/budget/budget.hpp"

@@ -44,6 +44,17 @@ std::uint64_t pass_bytes(const Model& model, const Weights& weights) {
 
 TEST_SUITE_BEGIN("planned capture");
 
+TEST_CASE("where nothing was captured there is nothing to launch") {
+    CheckedDevice device;
+    const Stream stream = must(device.create_stream());
+    decltype(must(std::declval<Weights&>().try_capture(stream, [](auto&) {}))) none;
+    CHECK(none.is_stale());
+    const auto launched = none.try_launch(stream);
+    REQUIRE_FALSE(launched);
+    CHECK(launched.error().kind() == ErrorKind::wrong_state);
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE(
     "C23: a graph is a pass: replayed back to back, between eager passes, on other streams, beside another graph") {
     for (const std::uint64_t chunks : {4U, 7U, 12U, 24U, 40U, 100U}) {

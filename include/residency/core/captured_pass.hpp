@@ -37,9 +37,11 @@ public:
     ~CapturedPass() { destroy(); }
 
     /// One pass on a stream, after everything that this Residency did before. Does not block. Errors: stale, wrong_state (a pass is
-    /// open), unsupported (the stream is being captured), or the device's own.
+    /// open, or none was captured), unsupported (the stream is being captured), or the device's own.
     [[nodiscard]] Status try_launch(Stream stream) {
-        RESIDENCY_ASSERT(engine_ != nullptr, "launch a graph that was captured");
+        if (engine_ == nullptr) {
+            return Error{ErrorKind::wrong_state, "no pass was captured: there is nothing to launch"};
+        }
         return engine_->launch(graph_, generation_, stream);
     }
 #if RESIDENCY_EXCEPTIONS
