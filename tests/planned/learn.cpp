@@ -205,4 +205,31 @@ TEST_CASE("a pass that leaves steps out, and waits that are nobody's, do not cou
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("a step that two streams lease at once is not measured, and the passes go on") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, chunk);
+    const Stream first = must(device.create_stream()), second = must(device.create_stream());
+    {
+        auto chosen = options(4 * chunk, in_order(model));
+        chosen.learn = true;
+        auto weights = must(Weights::try_create(device, model.catalog, std::move(chosen)));
+        for (int p = 0; p < 10; ++p) {
+            auto pass = must(weights.try_begin(first));
+            for (const auto& step : weights.schedule()) {
+                auto one = must(pass.try_acquire(step));
+                verify(device, model, one, weight(step.position), first);
+                auto other = must(pass.try_acquire(step, second));
+                verify(device, model, other, weight(step.position), second, std::chrono::microseconds{50});
+                one.end();
+            }
+            must(pass.try_end());
+            must(weights.try_drain());
+        }
+        CHECK_FALSE(weights.failure().has_value());
+    }
+    CHECK(*model.wrong == 0);
+    must(device.destroy_stream(first));
+    must(device.destroy_stream(second));
+}
+
 TEST_SUITE_END();

@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/core/live_budgets.hpp"
 #include "tests/planned/support.hpp"
@@ -127,6 +131,54 @@ TEST_CASE(
     }
     CHECK(refused > 0);
     CHECK(accepted > 0);
+}
+
+TEST_CASE(
+    "C6: what kernels have written stays through a change of the budget under leases, and can be leased meanwhile") {
+    for (const std::uint32_t leased : {1U, 2U, 3U, 4U, 5U, 6U}) {
+        for (const std::uint64_t to : {2U, 3U, 4U}) {
+            CAPTURE(leased);
+            CAPTURE(to);
+            using planned::chunk;
+            CheckedDevice device;
+            std::vector<Spec> specs(7, Spec{chunk});
+            specs[0].is_mutable = true;
+            const Model model = make_model(device, specs);
+            const Stream stream = must(device.create_stream());
+            {
+                auto weights = planned::make(device, model, 7 * chunk, in_order(model));
+                const auto launch = [&](bool is_write) {
+                    std::uint64_t right = 0;
+                    auto pass = must(weights.try_begin(stream));
+                    auto lease = must(pass.try_acquire(weight(0)));
+                    auto* const at = lease.writable<unsigned char>(weight(0));
+                    Device::Kernel kernel;
+                    kernel.name = is_write ? "write" : "read";
+                    (is_write ? kernel.writes : kernel.reads) = {{at, chunk}};
+                    kernel.body = [at, is_write, &right] {
+                        if (is_write) { std::memset(at, 7, chunk); }
+                        right = static_cast<std::uint64_t>(std::count(at, at + chunk, 7));
+                    };
+                    must(device.launch(stream, std::move(kernel)));
+                    must(device.synchronize(stream));
+                    return right;
+                };
+                CHECK(launch(true) == chunk);
+                std::vector<Planned::Lease> kept;
+                {
+                    auto pass = must(weights.try_begin(stream));
+                    for (std::uint32_t i = 1; i <= leased; ++i) { kept.push_back(must(pass.try_acquire(weight(i)))); }
+                }
+                must(weights.try_set_budget(Budget::bytes(to * chunk)));
+                CHECK(launch(false) == chunk);
+                kept.clear();
+                CHECK(launch(false) == chunk);
+                must(weights.try_drain());
+                CHECK(weights.statistics().held_bytes <= to * chunk);
+            }
+            must(device.destroy_stream(stream));
+        }
+    }
 }
 
 TEST_SUITE_END();

@@ -54,7 +54,6 @@ std::uint64_t read_budget(const std::string& text, const plan::Problem& problem)
     }
     residency::BudgetContext context;
     for (const std::uint64_t b : problem.storage_bytes) { context.streamed_bytes += b; }
-    context.everything_bytes = UINT64_MAX;  // the plan tells what everything takes
     const auto resolved = budget->try_resolve(context);
     if (!resolved) { throw Refused{resolved.error().message()}; }
     // A share that rounds to nothing is not the zero that asks for the floor.

@@ -12,8 +12,9 @@
 
 namespace residency::inline RESIDENCY_ABI::core {
 
-/// Where the chunks of an image come to lie when a plan comes into force. What is leased keeps its bytes and its address. Leased chunks
-/// that cannot all have their places in the plan are *guests* on other slots: of the ring where they can, else any, else further ones.
+/// Where the chunks of an image come to lie when a plan comes into force. Pinned chunks, leased or never to leave, keep their bytes and
+/// their addresses. Those that cannot all have their places in the plan are *guests* on other slots: of the ring where they can, else
+/// any, else further ones.
 struct Arrangement {
     std::vector<std::uint32_t> table;   ///< by chunk: its slot, or none
     std::uint32_t slots = 0;            ///< those of the plan, and beyond them what guests need
@@ -32,16 +33,16 @@ struct Arrangement {
     return counts;
 }
 
-/// Beside what is leased, what is there is kept where it is the first that a pass of the plan brings to its slot. `there`: by chunk of
+/// Beside what is pinned, what is there is kept where it is the first that a pass of the plan brings to its slot. `there`: by chunk of
 /// the plan's image; empty where memory holds nothing of that image.
-[[nodiscard]] inline Arrangement arrange(const plan::Plan& plan, std::span<const std::uint32_t> leased,
+[[nodiscard]] inline Arrangement arrange(const plan::Plan& plan, std::span<const std::uint32_t> pinned,
                                          const std::vector<bool>& there) {
     Arrangement result;
     result.table = plan.data().chunk_slot;
-    result.kept.assign(leased.begin(), leased.end());
+    result.kept.assign(pinned.begin(), pinned.end());
     const std::vector<std::uint32_t> sharers = count_chunks(result.table);
     std::vector<bool> taken(plan.slots_held(), false);
-    for (const std::uint32_t chunk : leased) {
+    for (const std::uint32_t chunk : pinned) {
         const std::uint32_t slot = result.table[chunk];
         if (slot == plan::none || taken[slot]) {
             result.guests.push_back(chunk);
@@ -66,7 +67,7 @@ struct Arrangement {
     result.slots = static_cast<std::uint32_t>(taken.size());
     if (there.empty()) { return result; }
     std::vector<bool> is_kept(result.table.size(), false);
-    for (const std::uint32_t chunk : leased) { is_kept[chunk] = true; }
+    for (const std::uint32_t chunk : pinned) { is_kept[chunk] = true; }
     for (const std::span<const plan::Copy> copies : {plan.residents(), plan.copies()}) {
         for (const plan::Copy& copy : copies) {
             for (const std::uint32_t chunk : plan.chunks(copy)) {

@@ -659,7 +659,10 @@ Status Engine<Decider, Transport>::learn() {
     }
     step_clock_.close(*device_);
     auto schedule = this->schedule().try_with_compute(*measured);
-    if (!schedule) { return schedule.error(); }
+    if (!schedule) {
+        fail(schedule.error());
+        return {};
+    }
     if (leases_.open_leases() > 0 || difference <= settings_.learn_threshold * sum) { return {}; }
     return set_schedule(std::move(*schedule));
 }

@@ -528,11 +528,11 @@ template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::adopt(plan::Plan plan) {
     const bool is_same_image = is_open_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
                                plan.image_bytes() == plan_.image_bytes();
-    std::vector<std::uint32_t> leased;
+    std::vector<std::uint32_t> pinned;
     for (std::uint32_t chunk = 0; is_same_image && chunk < chunks_.chunks(); ++chunk) {
-        if (is_leased(chunk)) { leased.push_back(chunk); }
+        if (is_leased(chunk) || (chunks_.is_there(chunk) && !may_leave(chunk))) { pinned.push_back(chunk); }
     }
-    Arrangement arrangement = arrange(plan, leased, is_same_image ? chunks_.all_there() : std::vector<bool>{});
+    Arrangement arrangement = arrange(plan, pinned, is_same_image ? chunks_.all_there() : std::vector<bool>{});
     let_go(arrangement.kept);
     torn_ = true;
     ++generation_;

@@ -40,7 +40,7 @@ public:
     }
     /// Before anything is enqueued for a step.
     [[nodiscard]] Status reach(D& device, std::uint32_t step, typename D::Stream stream);
-    /// After its wait. Precondition: it was reached.
+    /// After its wait. A step that is leased while it is leased is not measured. Precondition: it was reached.
     [[nodiscard]] Status start(D& device, std::uint32_t step, typename D::Stream stream);
     /// The end of its lease, where no event can be recorded.
     void drop(std::uint32_t step) noexcept { open_ -= std::exchange(marks_[step].is_started, false) ? 1U : 0U; }
@@ -136,8 +136,11 @@ Status StepClock<D>::reach(D& device, std::uint32_t step, typename D::Stream str
 
 template <Device D>
 Status StepClock<D>::start(D& device, std::uint32_t step, typename D::Stream stream) {
-    drop(step);
     Mark& mark = marks_[step];
+    if (mark.is_started) {  // leased twice at once, maybe on two streams: neither lease tells what the step takes
+        drop(step);
+        return {};
+    }
     auto done = device.record(mark.from, stream);
     mark.is_started = static_cast<bool>(done);
     open_ += mark.is_started ? 1U : 0U;

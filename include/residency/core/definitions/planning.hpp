@@ -129,6 +129,13 @@ RESIDENCY_DETAIL_INLINE Result<plan::Plan> Planning::check_given(const Catalog& 
                                               ", the chunks of this pool are " + std::to_string(problem_.chunk_bytes)};
     }
     if (auto fits = plan::check(given, problem_); !fits) { return fits.error(); }
+    for (std::uint32_t s = 0; s < given.storages(); ++s) {
+        for (const std::uint32_t chunk : given.chunks_of_storage(s)) {
+            if (given.slot_of_chunk(chunk) != plan::none) { continue; }
+            return Error{ErrorKind::mismatch, "the plan has no place for " + catalog.describe(StorageId{s}) +
+                                                  ", which no step reads: let it keep that resident"};
+        }
+    }
     return given;
 }
 
