@@ -245,7 +245,7 @@ TEST_CASE("random models and allocations, changes in flight: the device's own pe
                             continue;
                         }
                         verify(device, tenant.model, *lease, step.weights[0], tenant.stream);
-                        if (below(12) == 0) { tenant.kept.emplace_back(std::move(*lease), step.weights[0]); }
+                        if (below(5) == 0) { tenant.kept.emplace_back(std::move(*lease), step.weights[0]); }
                     }
                 }
                 ++passes;
