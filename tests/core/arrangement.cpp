@@ -161,12 +161,7 @@ TEST_CASE("chunks stay that share their slot with none; other slots of the plan 
 }
 
 TEST_CASE("the last slot takes the number of one that is removed") {
-    plan::Problem problem;
-    problem.chunk_bytes = 4096;
-    problem.storage_bytes.assign(6, 4096);
-    for (std::uint32_t s = 0; s < 6; ++s) { problem.add_step({&s, 1}); }
-    problem.budget_bytes = 3 * 4096;
-    const auto made = plan::make_plan(problem);
+    const auto made = plan::make_plan(residency::testing::one_chunk_each(6, 3 * 4096));
     REQUIRE(made);
     std::vector<std::uint32_t> leased;
     for (std::uint32_t chunk = 0; chunk < 6; ++chunk) { leased.push_back(chunk); }

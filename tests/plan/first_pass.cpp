@@ -100,12 +100,10 @@ TEST_CASE("the first pass brings more residents ahead where that makes it faster
 }
 
 TEST_CASE("what is there already takes no time") {
-    Dice dice{5};
-    plan::Problem problem = residency::testing::random_problem(dice);
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
         CAPTURE(seed);
-        Dice other{seed};
-        problem = residency::testing::random_problem(other);
+        Dice dice{seed};
+        plan::Problem problem = residency::testing::random_problem(dice);
         problem.budget_bytes = 0;
         const auto made = plan::make_plan(problem);
         REQUIRE(made);
@@ -114,11 +112,7 @@ TEST_CASE("what is there already takes no time") {
 }
 
 TEST_CASE("nothing to order: everything resident, one pass only, or step times of a shorter schedule") {
-    plan::Problem problem;
-    problem.chunk_bytes = 4096;
-    problem.storage_bytes.assign(8, 4096);
-    for (std::uint32_t s = 0; s < 8; ++s) { problem.add_step({&s, 1}); }
-    problem.budget_bytes = 8 * 4096;
+    plan::Problem problem = residency::testing::one_chunk_each(8, 8 * 4096);
     const auto resident = plan::make_plan(problem);
     REQUIRE(resident);
     CHECK(order_of(*resident, problem, std::vector<bool>(8)).empty());

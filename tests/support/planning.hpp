@@ -69,6 +69,16 @@ inline plan::Problem random_problem(Dice& dice) {
     return problem;
 }
 
+/// `count` storages of one chunk of 4 KiB each, and a step for each. No compute times.
+inline plan::Problem one_chunk_each(std::uint32_t count, std::uint64_t budget_bytes) {
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    problem.storage_bytes.assign(count, problem.chunk_bytes);
+    for (std::uint32_t s = 0; s < count; ++s) { problem.add_step({&s, 1}); }
+    problem.budget_bytes = budget_bytes;
+    return problem;
+}
+
 inline std::uint64_t total_bytes(const plan::Problem& problem) {
     std::uint64_t sum = 0;
     for (const std::uint64_t b : problem.storage_bytes) { sum += b; }

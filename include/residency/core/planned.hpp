@@ -134,7 +134,7 @@ private:
     [[nodiscard]] InForce in_force() const;
     /// A new plan comes into force: the image is arranged for it. On failure the mapping is torn.
     [[nodiscard]] Status adopt(plan::Plan plan);
-    /// What leaves for an arrangement of the same image, or of another one, which keeps nothing.
+    /// Everything but `kept` leaves, and is counted. Of another image nothing is kept.
     void let_go(const std::vector<std::uint32_t>& kept);
     /// Passes are counted anew: nothing waits for what happened before, as it is complete.
     void start_anew();

@@ -50,8 +50,8 @@ namespace residency::inline RESIDENCY_ABI {
 /// are declared: host_read, host_write.
 ///
 /// Threads: every call may come from any thread; one mutex guards all of it. Calls that block let others in only while a
-/// stream waits for a flag, or another thread captures (D6). Kernel bodies, the observer and the report handler run inside a call and must make none.
-/// The addresses of destroyed things are recognised: a dead handle or address is a report and an error.
+/// stream waits for a flag, or another thread captures (D6). Kernel bodies, the observer and the report handler run inside
+/// a call and must make none. The addresses of destroyed things are recognised: a dead handle or address is a report and an error.
 class SimulatedDevice {
 public:
     struct Config {
