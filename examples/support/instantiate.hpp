@@ -36,3 +36,10 @@
     EXTERN template class residency::Lease<residency::core::Engine<__VA_ARGS__, TRANSPORT>>;                           \
     EXTERN template class residency::Ticket<residency::core::Engine<__VA_ARGS__, TRANSPORT>>;                          \
     EXTERN template class residency::Pass<residency::core::Engine<__VA_ARGS__, TRANSPORT>>
+
+// The preset that most programs use, residency::Planned<D>.
+#define PLANNED_DECIDER(EXTERN, D)                                                                                     \
+    INSTANTIATE_PLANNED_DECIDER(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>)
+#define PLANNED_ENGINE(EXTERN, D)                                                                                      \
+    INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>);                           \
+    INSTANTIATE_PLANNED_ENGINE(EXTERN, residency::pool::Virtual<D>, residency::transport::Pinned<D>)

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// As planned.hpp, for the programs with CUDA.
+// As planned_simulated.hpp, for files that use the GPU.
 
-#include "examples/support/planned.hpp"
+#include "examples/support/instantiate.hpp"
 #include "residency/device/cuda.hpp"
 
 PLANNED_DECIDER(extern, residency::CudaDevice);
