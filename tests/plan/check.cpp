@@ -189,6 +189,38 @@ TEST_CASE("plans that do not hold together are refused before anybody replays th
     CHECK(refused([](plan::PlanData& d) { d.bound_seconds = std::nan(""); }));
 }
 
+TEST_CASE("a plan that streams what must stay is refused, cyclic or one-shot") {
+    for (const bool cyclic : {true, false}) {
+        CAPTURE(cyclic);
+        std::uint32_t streams = 0;
+        for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+            CAPTURE(seed);
+            Dice dice{seed};
+            plan::Problem problem = random_problem(dice);
+            problem.cyclic = cyclic;
+            problem.pinned.clear();
+            const auto floor = plan::make_plan(problem, {.effort = plan::Effort::quick});
+            REQUIRE(floor.has_value());
+            problem.budget_bytes = floor->floor_bytes();
+            const auto made = plan::make_plan(problem, {.effort = plan::Effort::quick});
+            REQUIRE(made.has_value());
+            CHECK(plan::check(*made, problem).has_value());
+            if (made->calls().empty()) { continue; }
+            ++streams;
+            const plan::Copy& copy = made->copies(made->calls().back())[0];
+            for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+                const std::uint64_t begin = made->storage_offset(s), end = begin + problem.storage_bytes[s];
+                if (begin >= copy.image_end || end <= copy.image_begin) { continue; }
+                problem.pinned = {s};
+                const auto checked = plan::check(*made, problem);
+                REQUIRE_FALSE(checked.has_value());
+                CHECK(checked.error().message().find("pinned storage " + std::to_string(s) + " streams") != std::string::npos);
+            }
+        }
+        CHECK(streams > 10);
+    }
+}
+
 TEST_CASE("a plan is refused for another problem") {
     plan::Problem problem;
     plan::PlanData data;

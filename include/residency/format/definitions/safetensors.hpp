@@ -349,9 +349,9 @@ private:
     }
     std::vector<ModelFile::Metadata> fresh;
     for (auto& entry : header.metadata) {
-        const auto [first, last] = known.equal_range(entry.key);
+        const auto [begin, end] = known.equal_range(entry.key);
         const bool repeated = std::any_of(
-            first, last, [&](const auto& other) { return model.metadata[other.second].value == entry.value; });
+            begin, end, [&](const auto& other) { return model.metadata[other.second].value == entry.value; });
         if (!repeated) { fresh.push_back(std::move(entry)); }
     }
     model.metadata.insert(model.metadata.end(), std::make_move_iterator(fresh.begin()),

@@ -241,6 +241,13 @@ RESIDENCY_DETAIL_INLINE Status check(const Plan& plan, const Problem& problem) {
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
         return a.storage != b.storage ? a.storage < b.storage : a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
+    std::vector<bool> pinned(problem.storages(), false);
+    for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
+    for (const Piece& piece : pieces) {
+        if (piece.call != none && pinned[piece.storage]) {
+            return wrong("pinned storage " + number(piece.storage) + " streams");
+        }
+    }
     if (d.cyclic) {
         std::size_t p = 0;
         for (std::uint32_t s = 0; s < problem.storages(); ++s) {
@@ -253,13 +260,6 @@ RESIDENCY_DETAIL_INLINE Status check(const Plan& plan, const Problem& problem) {
             }
             if (at != d.storage_bytes[s]) {
                 return wrong("storage " + number(s) + " is not covered at byte " + number(at));
-            }
-        }
-        for (const std::uint32_t s : problem.pinned) {
-            for (const Piece& piece : pieces) {
-                if (piece.storage == s && piece.call != none) {
-                    return wrong("pinned storage " + number(s) + " streams");
-                }
             }
         }
     }
