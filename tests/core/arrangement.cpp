@@ -86,7 +86,7 @@ TEST_CASE("of what is there, the first that a pass brings to its slot is kept, a
         std::vector<std::uint32_t> first(made.slots_held(), plan::none);
         for (const auto copies : {made.residents(), made.copies()}) {
             for (const plan::Copy& copy : copies) {
-                for (const std::uint32_t chunk : made.chunks(copy)) {
+                for (const std::uint32_t chunk : made.chunks_of_copy(copy)) {
                     std::uint32_t& of = first[made.slot_of_chunk(chunk)];
                     if (of == plan::none) { of = chunk; }
                 }
@@ -147,7 +147,7 @@ TEST_CASE("chunks stay that share their slot with none; other slots of the plan 
         }
         std::vector<bool> is_resident(made.chunks());
         for (const plan::Copy& copy : made.residents()) {
-            for (const std::uint32_t chunk : made.chunks(copy)) { is_resident[chunk] = true; }
+            for (const std::uint32_t chunk : made.chunks_of_copy(copy)) { is_resident[chunk] = true; }
         }
         bool all = true;
         for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {

@@ -30,7 +30,7 @@ double first_pass_seconds(const plan::Plan& made, const plan::Problem& problem, 
     double link = 0;
     const auto bring = [&](const plan::Copy& copy, bool& is_first) {
         std::uint64_t bytes = 0;
-        for (const std::uint32_t chunk : made.chunks(copy)) { bytes += there[chunk] ? 0 : made.chunk_bytes(); }
+        for (const std::uint32_t chunk : made.chunks_of_copy(copy)) { bytes += there[chunk] ? 0 : made.chunk_bytes(); }
         if (bytes == 0) { return; }
         link += static_cast<double>(bytes) / problem.link.bytes_per_second;
         if (std::exchange(is_first, false)) { link += problem.link.latency_seconds; }

@@ -76,7 +76,7 @@ inline std::vector<bool> held_between_passes(const residency::plan::Plan& plan) 
     std::vector<std::uint32_t> occupant(plan.slots_held(), residency::plan::none);
     const auto bring = [&](std::span<const residency::plan::Copy> copies) {
         for (const auto& copy : copies) {
-            for (const std::uint32_t c : plan.chunks(copy)) { occupant[plan.slot_of_chunk(c)] = c; }
+            for (const std::uint32_t c : plan.chunks_of_copy(copy)) { occupant[plan.slot_of_chunk(c)] = c; }
         }
     };
     bring(plan.residents());

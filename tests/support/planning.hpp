@@ -91,7 +91,7 @@ inline std::vector<plan::Presence> presence_of(const plan::Plan& plan) {
     std::vector<bool> taken(plan.slots_held(), false);
     const auto hold = [&](std::span<const plan::Copy> copies, plan::Presence as) {
         for (const plan::Copy& copy : copies) {
-            for (const std::uint32_t c : plan.chunks(copy)) {
+            for (const std::uint32_t c : plan.chunks_of_copy(copy)) {
                 const std::uint32_t slot = plan.slot_of_chunk(c);
                 if (taken[slot]) { continue; }
                 presence[c] = as;

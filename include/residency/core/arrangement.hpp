@@ -70,7 +70,7 @@ struct Arrangement {
     for (const std::uint32_t chunk : pinned) { is_kept[chunk] = true; }
     for (const std::span<const plan::Copy> copies : {plan.residents(), plan.copies()}) {
         for (const plan::Copy& copy : copies) {
-            for (const std::uint32_t chunk : plan.chunks(copy)) {
+            for (const std::uint32_t chunk : plan.chunks_of_copy(copy)) {
                 const std::uint32_t slot = result.table[chunk];
                 if (is_kept[chunk] || taken[slot]) { continue; }
                 taken[slot] = true;

@@ -81,7 +81,7 @@ inline ChunkTable::ChunkTable(const plan::Plan& plan, Arrangement arrangement)
     std::fill_n(is_of_ring_.begin(), plan.slots_held(), true);
     const std::vector<std::uint32_t> sharers = count_chunks(plan.data().chunk_slot);
     for (const plan::Copy& resident : plan.residents()) {
-        for (const std::uint32_t chunk : plan.chunks(resident)) {
+        for (const std::uint32_t chunk : plan.chunks_of_copy(resident)) {
             const std::uint32_t slot = plan.slot_of_chunk(chunk);
             stays_[chunk] = sharers[slot] == 1;
             is_of_ring_[slot] = !stays_[chunk];

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "residency/core/arrangement.hpp"
+#include "residency/core/call_progress.hpp"
 #include "residency/core/chunk_contents.hpp"
 #include "residency/core/chunk_table.hpp"
 #include "residency/core/decider.hpp"
@@ -104,7 +105,7 @@ public:
     void pass_ended() noexcept;
 
     [[nodiscard]] bool never_leaves(StorageId id) const noexcept { return never_leaves_[index(id)] && !records_all_; }
-    [[nodiscard]] bool is_streaming() const noexcept { return calls_ > 0; }
+    [[nodiscard]] bool is_streaming() const noexcept { return calls_.calls() > 0; }
     void captured_outside() noexcept {}  // where nothing is streamed, nothing leaves before the budget changes
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return is_open_ ? pool_.held_bytes() : 0; }
     [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return held_bytes(); }
@@ -136,6 +137,8 @@ private:
     [[nodiscard]] Status adopt(plan::Plan plan);
     /// Everything but `kept` leaves, and is counted. Of another image nothing is kept.
     void let_go(const std::vector<std::uint32_t>& kept);
+    /// What is looked up of the plan in force: by call, by chunk, by storage.
+    void index_plan();
     /// Passes are counted anew: nothing waits for what happened before, as it is complete.
     void start_anew();
 
@@ -153,24 +156,24 @@ private:
 
     /// What a capture changes, and none of which happens.
     struct State {
-        std::uint64_t pass = 0, current = 0, ended = 0, next_call = 0;
+        CallProgress calls;
+        std::uint64_t current_step = 0, ended_steps = 0;
         std::vector<std::uint32_t> occupants;
     };
 
+    /// Of the steps, numbered across passes.
+    [[nodiscard]] std::uint64_t first_step(std::uint64_t pass) const noexcept { return pass * plan_.steps(); }
+    [[nodiscard]] std::uint64_t first_step() const noexcept { return first_step(calls_.pass()); }
+
     /// Whether calls have to look at what is leased, instead of at the plan alone.
     [[nodiscard]] bool is_cautious() const noexcept {
-        return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();
-    }
-
-    /// For as many calls as a pass has: each chunk of the ring has one among them.
-    void be_cautious() noexcept {
-        cautious_until_ = (std::max)({cautious_until_, next_call_ + calls_, (pass_ + 1) * calls_});
+        return calls_.is_cautious() || unplanned_ > 0 || !guests_.empty();
     }
 
     /// Everything is there and stays: a lease waits for nothing, and nothing waits for its end.
     [[nodiscard]] bool is_at_rest() const noexcept {
         return chunks_.all_stay() && next_resident_ == plan_.residents().size() && is_settled() && !torn_ &&
-               !lost_use_ && !capturing_;
+               !lost_use_ && !calls_.is_capturing();
     }
     /// Counts a lease that has what it needs, and what it found there.
     void account(std::span<const StorageId> wanted, Position& position, bool in_order) noexcept;
@@ -179,7 +182,7 @@ private:
     [[nodiscard]] Status await_lost_uses();
     /// What fails here is tried again when the next lease is acquired; a capture fails.
     void try_pump() noexcept {
-        if (auto pumped = pump(); !pumped && capturing_) { trouble_ = pumped.error(); }
+        if (auto pumped = pump(); !pumped && calls_.is_capturing()) { trouble_ = pumped.error(); }
     }
     /// Enqueues every call whose step has ended. Stops, without an error, at the first whose step has not; what comes from there
     /// on the transport may read already.
@@ -256,12 +259,11 @@ private:
     plan::Plan plan_;
     ChunkTable chunks_;
     ChunkContents contents_;
-    StepProgress progress_;
+    StepProgress steps_;
+    CallProgress calls_;
     std::uint64_t cap_bytes_ = 0;
     bool is_open_ = false;
     bool torn_ = false;  // parts of the image may be unmapped: a call failed
-    std::uint64_t steps_ = 0;
-    std::uint64_t calls_ = 0;
     std::uint64_t generation_ = 0;
     std::uint64_t peak_held_ = 0;
     std::uint64_t era_ = 0;                 // plans that came into force
@@ -269,18 +271,12 @@ private:
     std::vector<bool> has_lonely_;          // by call: brings a chunk to a slot of its own
     std::vector<std::size_t> resident_of_;  // by chunk: the copy of the plan's residents that it is of, if any
 
-    std::uint64_t pass_ = 0;            // passes that ended
-    std::uint64_t started_ = 0;         // of a one-shot plan: the pass that runs, plus 1; 0 between passes
-    std::uint64_t next_call_ = 0;       // counted across passes
-    std::uint64_t announced_ = 0;       // calls up to this one are known to the transport
-    std::uint64_t cautious_until_ = 0;  // a call
-    std::uint64_t unplanned_ = 0;       // open leases that no step accounts for
+    std::uint64_t announced_ = 0;  // calls before this one are known to the transport
+    std::uint64_t unplanned_ = 0;  // open leases that no step accounts for
     std::size_t next_resident_ = 0;
     std::vector<std::size_t> residents_before_;  // by call of the first pass
     bool lost_use_ = false;                      // a use could not be recorded
 
-    bool capturing_ = false;
-    std::uint64_t captured_pass_ = 0;
     State outside_;                           // before the capture
     std::vector<std::uint32_t> after_graph_;  // what a graph leaves in the slots
     std::optional<Error> trouble_;            // what failed in a capture
@@ -323,7 +319,7 @@ Status Planned<Pool, Transport>::set_order(const UseOrder* order, std::span<cons
 
 template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::settle() {
-    if (is_settled() || torn_ || capturing_) { return {}; }
+    if (is_settled() || torn_ || calls_.is_capturing()) { return {}; }
     if (auto polled = stage_.executor->poll(); !polled) { return polled; }
     if (auto sent = send_home(); !sent) { return sent; }
     records_all_ = !guests_.empty() || !displaced_.empty() || next_resident_ < plan_.residents().size();
@@ -345,12 +341,12 @@ Status Planned<Pool, Transport>::set_cap(std::uint64_t cap_bytes, Moment) {
 template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::begin_capture() {
     if (auto mended = mend(); !mended) { return mended; }
-    if (calls_ > 0 && !plan_.is_cyclic()) {
+    if (is_streaming() && !plan_.is_cyclic()) {
         return Error{ErrorKind::unsupported,
                      "a one-shot schedule streams other bytes in each pass: a graph is captured of a cyclic one, "
                      "or where everything is resident"};
     }
-    if (!plan_.is_captured() && calls_ > 0) {
+    if (!plan_.is_captured() && is_streaming()) {
         if (planning_.is_given()) {
             return Error{ErrorKind::unsupported,
                          "the plan that was given is not one for captured passes: make it with "
@@ -363,37 +359,34 @@ Status Planned<Pool, Transport>::begin_capture() {
         }
     }
     if (auto reached = reach_cut(); !reached) { return reached; }
-    outside_ = {pass_, progress_.current(), progress_.ended(), next_call_, chunks_.occupants()};
-    progress_.forget_readers();
-    capturing_ = true;
+    outside_ = {calls_, steps_.current(), steps_.ended(), chunks_.occupants()};
+    steps_.forget_readers();
+    calls_.begin_capture();
     trouble_.reset();
-    captured_pass_ = pass_;
     return {};
 }
 
 template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::end_capture(bool is_recorded) {
     Status whole;
-    const bool complete = !lost_use_ && next_call_ == (calls_ > 0 ? (captured_pass_ + 1) * calls_ + plan_.cut() : 0);
+    const bool complete = !lost_use_ && calls_.is_capture_whole();
     if (is_recorded && !complete) {
         whole = trouble_.value_or(Error{ErrorKind::wrong_state, "not everything that the pass needs was captured"});
     }
     if (is_recorded && complete) { after_graph_ = chunks_.occupants(); }
-    capturing_ = lost_use_ = false;
+    lost_use_ = false;
     trouble_.reset();
-    pass_ = outside_.pass;
-    progress_.go_to(outside_.current, outside_.ended);
-    progress_.forget_readers();
-    next_call_ = outside_.next_call;
+    calls_ = outside_.calls;
+    steps_.go_to(outside_.current_step, outside_.ended_steps);
+    steps_.forget_readers();
     chunks_.set_occupants(outside_.occupants);
     return whole;
 }
 
 template <pool::PlannedPool Pool, class Transport>
 void Planned<Pool, Transport>::graph_launched() {
-    ++pass_;
-    progress_.go_to(pass_ * steps_, pass_ * steps_);
-    next_call_ = pass_ * calls_ + plan_.cut();
+    calls_.launched_graph();
+    steps_.go_to(first_step(), first_step());
     chunks_.set_occupants(after_graph_);
 }
 
@@ -409,27 +402,27 @@ Status Planned<Pool, Transport>::ensure(std::span<const StorageId> wanted, Posit
     if (auto mended = mend(); !mended) { return mended; }
     if (auto settled = settle(); !settled) { return settled; }
     if (auto gone = send_home_before_use(wanted); !gone) { return gone; }
-    if (capturing_ && (!position.is_announced || pass_ * steps_ + position.step < progress_.current())) {
+    const std::uint64_t step = first_step() + position.step;
+    if (calls_.is_capturing() && (!position.is_announced || step < steps_.current())) {
         return Error{
             ErrorKind::divergence,
             "a captured pass follows its schedule: " +
                 (wanted.empty() ? "step " + std::to_string(position.step) : stage_.catalog.describe(wanted.front())) +
-                " is not read at step " + std::to_string(progress_.current() - pass_ * steps_)};
+                " is not read at step " + std::to_string(steps_.current() - first_step())};
     }
-    const std::uint64_t step = pass_ * steps_ + position.step;
-    bool in_order = position.is_announced && step >= progress_.ended();
+    bool in_order = position.is_announced && step >= steps_.ended();
     bool arrived = false;  // by the plan
     if (in_order) {
-        progress_.reach(step);
-        progress_.advance(*stage_.executor);
+        steps_.reach(step);
+        steps_.advance(*stage_.executor);
         if (auto pumped = pump(); !pumped) { return pumped; }
         if (auto brought = bring_residents(position.step); !brought) { return brought; }
-        in_order = step < progress_.ended() + progress_.window();
-        arrived = in_order && next_call_ >= pass_ * calls_ + plan_.step_calls(position.step) &&
-                  are_residents_there(position.step);
+        in_order = step < steps_.ended() + steps_.window();
+        arrived =
+            in_order && calls_.has_enqueued(plan_.step_calls(position.step)) && are_residents_there(position.step);
     }
     if (!arrived || is_cautious()) {
-        if (capturing_) {
+        if (calls_.is_capturing()) {
             if (trouble_) { return *trouble_; }
             return Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " +
                                                      std::to_string(position.step) +
@@ -443,12 +436,12 @@ Status Planned<Pool, Transport>::ensure(std::span<const StorageId> wanted, Posit
 
 template <pool::PlannedPool Pool, class Transport>
 void Planned<Pool, Transport>::account(std::span<const StorageId> wanted, Position& position, bool in_order) noexcept {
-    position.absolute = pass_ * steps_ + position.step;
+    position.absolute = first_step() + position.step;
     position.era = era_;
     position.is_counted = in_order;
     position.is_unplanned = !in_order;
     if (in_order) {
-        progress_.open_lease(position.absolute);
+        steps_.open_lease(position.absolute);
     } else {
         ++unplanned_;
     }
@@ -461,7 +454,7 @@ void Planned<Pool, Transport>::forget(const Position& position) noexcept {
         if (position.is_counted || position.is_unplanned) { --unplanned_; }
         return;
     }
-    if (position.is_counted) { progress_.close_lease(position.absolute); }
+    if (position.is_counted) { steps_.close_lease(position.absolute); }
     if (position.is_unplanned) { --unplanned_; }
 }
 
@@ -474,35 +467,27 @@ void Planned<Pool, Transport>::released(std::span<const StorageId>, const Positi
         return;
     }
     if (position.is_counted) {
-        progress_.close_lease(position.absolute);
-        if (position.is_whole) { progress_.reach(position.absolute + 1); }
+        steps_.close_lease(position.absolute);
+        if (position.is_whole) { steps_.reach(position.absolute + 1); }
     }
     if (position.is_unplanned) { --unplanned_; }
     if (is_at_rest()) { return; }
-    progress_.advance(*stage_.executor);
+    steps_.advance(*stage_.executor);
     try_pump();
 }
 
 template <pool::PlannedPool Pool, class Transport>
 void Planned<Pool, Transport>::pass_began(Moment) noexcept {
-    progress_.reach(pass_ * steps_);
-    if (!plan_.is_cyclic()) {
-        started_ = pass_ + 1;
-        if (pass_ > 0) {
-            next_call_ = pass_ * calls_;
-            cautious_until_ = next_call_ + calls_;
-            next_resident_ = 0;
-        }
-    }
+    steps_.reach(first_step());
+    if (calls_.begin_pass()) { next_resident_ = 0; }
     try_pump();
 }
 
 template <pool::PlannedPool Pool, class Transport>
 void Planned<Pool, Transport>::pass_ended() noexcept {
-    ++pass_;
-    started_ = 0;
-    progress_.reach(pass_ * steps_);
-    progress_.advance(*stage_.executor);
+    calls_.end_pass();
+    steps_.reach(first_step());
+    steps_.advance(*stage_.executor);
     try_pump();
 }
 
@@ -557,6 +542,7 @@ Status Planned<Pool, Transport>::adopt(plan::Plan plan) {
     displaced_.clear();
     chunks_ = ChunkTable{plan_, std::move(arrangement)};
     contents_ = ChunkContents{plan_, pool_.base()};
+    index_plan();
     start_anew();
     return {};
 }
@@ -576,27 +562,39 @@ void Planned<Pool, Transport>::let_go(const std::vector<std::uint32_t>& kept) {
 
 template <pool::PlannedPool Pool, class Transport>
 void Planned<Pool, Transport>::start_anew() {
-    steps_ = plan_.steps();
-    calls_ = plan_.calls().size();
     ++era_;
     // Leases of steps of the plan before belong to no step of this one.
-    unplanned_ += progress_.open_leases();
-    progress_ = StepProgress{plan_.steps(), stage_.executor->readers()};
-    pass_ = started_ = next_call_ = next_resident_ = 0;
+    unplanned_ += steps_.open_leases();
+    steps_ = StepProgress{plan_.steps(), stage_.executor->readers()};
+    calls_ = CallProgress{plan_};
+    next_resident_ = 0;
     const plan::Problem& problem = planning_.problem();
     residents_before_ = plan::order_first_pass(plan_, problem.link, problem.compute_seconds, chunks_.all_there());
-
-    const std::vector<std::uint32_t> sharers = count_chunks(chunks_.all_slots());
-    has_lonely_.assign(static_cast<std::size_t>(calls_), false);
-    cautious_until_ = unplanned_ > 0 ? calls_ : 0;
-    for (std::uint32_t k = 0; k < calls_; ++k) {
+    if (unplanned_ > 0) { calls_.be_cautious(); }
+    // The first calls leave out what is there.
+    for (std::uint32_t k = 0; k < calls_.calls(); ++k) {
         for (const plan::Copy& copy : plan_.copies(plan_.calls()[k])) {
-            for (const std::uint32_t chunk : plan_.chunks(copy)) {
-                if (sharers[chunks_.slot(chunk)] == 1) { has_lonely_[k] = true; }
-                // The first calls leave out what is there.
-                if (chunks_.is_there(chunk)) { cautious_until_ = (std::max)(cautious_until_, k + std::uint64_t{1}); }
+            for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) {
+                if (chunks_.is_there(chunk)) { calls_.be_cautious_before(k + std::uint64_t{1}); }
             }
         }
+    }
+}
+
+template <pool::PlannedPool Pool, class Transport>
+void Planned<Pool, Transport>::index_plan() {
+    const std::vector<std::uint32_t> sharers = count_chunks(chunks_.all_slots());
+    has_lonely_.assign(plan_.calls().size(), false);
+    for (std::size_t k = 0; k < has_lonely_.size(); ++k) {
+        for (const plan::Copy& copy : plan_.copies(plan_.calls()[k])) {
+            for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) {
+                if (sharers[chunks_.slot(chunk)] == 1) { has_lonely_[k] = true; }
+            }
+        }
+    }
+    resident_of_.assign(chunks_.chunks(), plan_.residents().size());
+    for (std::size_t i = 0; i < plan_.residents().size(); ++i) {
+        for (const std::uint32_t chunk : plan_.chunks_of_copy(plan_.residents()[i])) { resident_of_[chunk] = i; }
     }
     never_leaves_.assign(stage_.tenants.size(), true);
     for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
@@ -604,10 +602,6 @@ void Planned<Pool, Transport>::start_anew() {
             if (!chunks_.stays(chunk)) { never_leaves_[i] = false; }
         }
         if (plan_.storage_bytes(i) > 0) { stage_.tenants[i].address = pool_.base() + plan_.storage_offset(i); }
-    }
-    resident_of_.assign(chunks_.chunks(), plan_.residents().size());
-    for (std::size_t i = 0; i < plan_.residents().size(); ++i) {
-        for (const std::uint32_t chunk : plan_.chunks(plan_.residents()[i])) { resident_of_[chunk] = i; }
     }
     marks_.assign(chunks_.chunks(), 0);
     epoch_ = reserved_epoch_ = 0;
@@ -659,7 +653,7 @@ Status Planned<Pool, Transport>::mend() {
 template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::await_lost_uses() {
     if (!lost_use_) { return {}; }
-    if (capturing_) { return Error{ErrorKind::device, "the end of a lease could not be captured"}; }
+    if (calls_.is_capturing()) { return Error{ErrorKind::device, "the end of a lease could not be captured"}; }
     if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
     lost_use_ = false;
     return {};
@@ -676,39 +670,34 @@ Status Planned<Pool, Transport>::pump() {
 template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::enqueue_calls() {
     if (auto awaited = await_lost_uses(); !awaited) { return awaited; }
-    if (next_call_ >= calls_ && (plan_.is_cyclic() || pass_ < started_)) {
+    if (calls_.is_past_first_pass()) {
         if (auto brought = bring_residents(none); !brought) { return brought; }
     }
-    while (calls_ > 0) {
-        const std::uint64_t pass = next_call_ / calls_;
-        if (capturing_ ? next_call_ >= (captured_pass_ + 1) * calls_ + plan_.cut()
-                       : pass >= started_ && !plan_.is_cyclic()) {
-            return {};
-        }
-        const auto k = static_cast<std::uint32_t>(next_call_ % calls_);
+    while (calls_.may_enqueue()) {
+        const std::uint64_t pass = calls_.pass_of_next();
+        const std::uint32_t k = calls_.next_in_plan();
         const plan::Call& call = plan_.calls()[k];
-        // A graph runs after the one before.
-        const bool waits = call.wait.exists() && (call.wait.pass == 0 || pass > (capturing_ ? captured_pass_ : 0));
+        const bool waits = call.wait.exists() && (call.wait.pass == 0 || pass > calls_.first_pass());
         const std::uint64_t after =
-            waits ? (pass + static_cast<std::uint64_t>(std::int64_t{call.wait.pass})) * steps_ + call.wait.step : 0;
+            waits ? first_step(pass + static_cast<std::uint64_t>(std::int64_t{call.wait.pass})) + call.wait.step : 0;
         if (auto brought = bring_residents(call.needed_by); !brought) { return brought; }
-        if (next_call_ < residents_before_.size()) {
+        if (calls_.next() < residents_before_.size()) {
             if (auto brought = bring_residents_before(residents_before_[k]); !brought) { return brought; }
         }
-        if (!are_residents_there(call.needed_by) || (waits && after >= progress_.ended())) { return {}; }
+        if (!are_residents_there(call.needed_by) || (waits && after >= steps_.ended())) { return {}; }
         if (is_cautious()) {
             const auto brought = bring_around_leases(plan_.copies(call));
             if (!brought) { return brought.error(); }
             if (!*brought) { return {}; }
         } else {
             // A chunk that comes back to a slot of its own may be leased out of order.
-            if (has_lonely_[k] && !capturing_ && is_any_leased(plan_.copies(call))) { return {}; }
+            if (has_lonely_[k] && !calls_.is_capturing() && is_any_leased(plan_.copies(call))) { return {}; }
             if (waits) {
-                if (auto followed = progress_.follow_end(*stage_.executor, after); !followed) { return followed; }
+                if (auto followed = steps_.follow_end(*stage_.executor, after); !followed) { return followed; }
             }
             if (auto sent = send_call(k); !sent) { return sent; }
         }
-        ++next_call_;
+        calls_.enqueued();
     }
     return {};
 }
@@ -716,16 +705,15 @@ Status Planned<Pool, Transport>::enqueue_calls() {
 template <pool::PlannedPool Pool, class Transport>
 void Planned<Pool, Transport>::read_ahead() {
     if constexpr (reads_ahead) {
-        if (calls_ == 0 || capturing_ || unplanned_ > 0) { return; }
+        if (!is_streaming() || calls_.is_capturing() || unplanned_ > 0) { return; }
         if (is_cautious()) {
             forget_ahead();
             return;
         }
-        announced_ = (std::max)(announced_, next_call_);
-        const std::uint64_t end = plan_.is_cyclic() ? next_call_ + calls_ : started_ * calls_;
+        announced_ = (std::max)(announced_, calls_.next());
         Transport& transport = stage_.executor->transport();
-        while (announced_ < end &&
-               transport.read_ahead(contents_.call(static_cast<std::uint32_t>(announced_ % calls_)))) {
+        while (announced_ < calls_.known_end() &&
+               transport.read_ahead(contents_.call(static_cast<std::uint32_t>(announced_ % calls_.calls())))) {
             ++announced_;
         }
     }
@@ -744,13 +732,12 @@ Status Planned<Pool, Transport>::reach_cut() {
     for (std::uint32_t k = 0; k < plan_.cut(); ++k) {
         bool there = true;
         for (const plan::Copy& copy : plan_.copies(plan_.calls()[k])) {
-            for (const std::uint32_t chunk : plan_.chunks(copy)) { there = there && chunks_.is_there(chunk); }
+            for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) { there = there && chunks_.is_there(chunk); }
         }
         if (there) { continue; }
         if (auto sent = send_call(k); !sent) { return sent; }
     }
-    cautious_until_ = 0;
-    next_call_ = pass_ * calls_ + plan_.cut();
+    calls_.reach_cut();
     return {};
 }
 
@@ -758,7 +745,7 @@ template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::send_call(std::uint32_t k) {
     auto sent = send(contents_.call(k));
     for (const plan::Copy& copy : plan_.copies(plan_.calls()[k])) {
-        for (const std::uint32_t chunk : plan_.chunks(copy)) { occupy(chunk, sent); }
+        for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) { occupy(chunk, sent); }
     }
     return sent;
 }
@@ -822,7 +809,7 @@ template <pool::PlannedPool Pool, class Transport>
 Result<bool> Planned<Pool, Transport>::bring_around_leases(std::span<const plan::Copy> copies) {
     bool is_blocked = false, overwrites = false, is_displaced = false;
     for (const plan::Copy& copy : copies) {
-        for (const std::uint32_t chunk : plan_.chunks(copy)) {
+        for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) {
             const std::uint32_t slot = plan_.slot_of_chunk(chunk);
             if (chunks_.is_there(chunk) && chunks_.slot(chunk) == slot) { continue; }
             const std::uint32_t occupant = chunks_.occupant(slot);
@@ -846,7 +833,7 @@ Result<bool> Planned<Pool, Transport>::bring_around_leases(std::span<const plan:
     }
     const Status sent = send(fetches_);
     for (const plan::Copy& copy : copies) {
-        for (const std::uint32_t chunk : plan_.chunks(copy)) {
+        for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) {
             if (!chunks_.is_there(chunk)) { occupy(chunk, sent); }
         }
     }
@@ -857,7 +844,7 @@ Result<bool> Planned<Pool, Transport>::bring_around_leases(std::span<const plan:
 template <pool::PlannedPool Pool, class Transport>
 void Planned<Pool, Transport>::append_absent(const plan::Copy& copy) {
     const std::uint64_t chunk_bytes = plan_.chunk_bytes();
-    const plan::Chunks range = plan_.chunks(copy);
+    const plan::Chunks range = plan_.chunks_of_copy(copy);
     for (std::uint32_t first = range.first; first < range.last;) {
         std::uint32_t last = first;
         while (last < range.last && !chunks_.is_there(last)) { ++last; }
@@ -873,14 +860,14 @@ template <pool::PlannedPool Pool, class Transport>
 bool Planned<Pool, Transport>::is_any_leased(std::span<const plan::Copy> copies) const noexcept {
     bool is_any = false;
     for (const plan::Copy& copy : copies) {
-        for (const std::uint32_t chunk : plan_.chunks(copy)) { is_any = is_any || is_leased(chunk); }
+        for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) { is_any = is_any || is_leased(chunk); }
     }
     return is_any;
 }
 
 template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::restore(const plan::Copy& copy) {
-    for (const std::uint32_t chunk : plan_.chunks(copy)) {
+    for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) {
         if (chunks_.slot(chunk) == plan_.slot_of_chunk(chunk)) { continue; }
         if (auto moved = move_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
         std::erase(displaced_, chunk);
@@ -922,7 +909,7 @@ Status Planned<Pool, Transport>::bring_missing(std::span<const StorageId> wanted
     }
     if (touches_ring && !(arrived && missing_.empty())) {
         // The calls of this pass may lag behind: those for this very step must not overwrite what it already reads.
-        be_cautious();
+        calls_.be_cautious();
     }
     if (missing_.empty()) { return {}; }
     if (std::ranges::any_of(guests_, [&](std::uint32_t chunk) { return !is_leased(chunk); })) {
@@ -970,7 +957,7 @@ Status Planned<Pool, Transport>::make_room(std::uint32_t chunk) {
         }
         const bool was_at_its_place = chunks_.slot(chunk) == plan_.slot_of_chunk(chunk);
         if (auto moved = move_chunk(chunk, place); !moved) { return moved; }
-        be_cautious();
+        calls_.be_cautious();
         if (was_at_its_place) { displaced_.push_back(chunk); }
         if (place == plan_.slot_of_chunk(chunk)) { std::erase(displaced_, chunk); }
     }
@@ -998,11 +985,12 @@ std::uint32_t Planned<Pool, Transport>::find_place() const noexcept {
     if (!plan_.is_cyclic()) { return none; }  // what is there at the start of one pass is not brought again in it
     // Those that come round last: of the steps before this one, the nearest first.
     const auto residents = plan_.residents();
-    const auto step = static_cast<std::uint32_t>(progress_.current() % steps_);
+    const auto step = static_cast<std::uint32_t>(steps_.current() % plan_.steps());
     const auto next = static_cast<std::size_t>(std::ranges::lower_bound(residents, step, {}, &plan::Copy::needed_by) -
                                                residents.begin());
     for (std::size_t back = 1; back <= residents.size(); ++back) {
-        for (const std::uint32_t chunk : plan_.chunks(residents[(next + residents.size() - back) % residents.size()])) {
+        for (const std::uint32_t chunk :
+             plan_.chunks_of_copy(residents[(next + residents.size() - back) % residents.size()])) {
             const std::uint32_t slot = plan_.slot_of_chunk(chunk);
             if (chunks_.stays(chunk) && is_free(slot) && may_leave(chunk)) { return slot; }
         }

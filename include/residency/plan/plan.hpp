@@ -136,7 +136,7 @@ public:
     /// The physical chunk of an image chunk, or none. Precondition: Layout::chunks and is_static().
     [[nodiscard]] std::uint32_t slot_of_chunk(std::uint32_t chunk) const noexcept { return data_.chunk_slot[chunk]; }
     /// The chunks of the image that a copy brings. Precondition: Layout::chunks.
-    [[nodiscard]] Chunks chunks(const Copy& copy) const noexcept {
+    [[nodiscard]] Chunks chunks_of_copy(const Copy& copy) const noexcept {
         return chunks_of(copy.image_begin, copy.image_end, data_.chunk_bytes);
     }
     /// The chunks of the image that a storage lies on; none where it has no bytes. Precondition: Layout::chunks.
@@ -148,7 +148,7 @@ public:
     }
     /// The slots of a copy's chunks, in the order of the image. Precondition: Layout::chunks.
     [[nodiscard]] std::span<const std::uint32_t> slots(const Copy& copy) const noexcept {
-        const Chunks range = chunks(copy);
+        const Chunks range = chunks_of_copy(copy);
         return {data_.slots.data() + copy.to, std::size_t{range.last - range.first}};
     }
 
