@@ -84,7 +84,9 @@ struct State {
 [[nodiscard]] inline std::array<std::uint32_t, experts_a_layer> ranked(const float* scores) {
     std::array<std::uint32_t, experts_a_layer> order{};
     std::iota(order.begin(), order.end(), 0U);
-    std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) { return scores[a] > scores[b]; });
+    std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+        return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+    });
     return order;
 }
 

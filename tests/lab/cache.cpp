@@ -152,7 +152,7 @@ TEST_CASE("on a router's choices every evictor is its reference") {
     std::uint64_t requested = 0;
     for (const StorageId id : trace->accesses) { requested += trace->bytes[index(id)]; }
     CHECK(requested == 112947314688);
-    for (const std::uint64_t mebibytes : {900, 1900}) {
+    for (const std::uint64_t mebibytes : {900U, 1900U}) {
         check_all_against_references(beginning(*trace, support::is_sanitized ? 9000 : SIZE_MAX), mebibytes << 20);
     }
 }

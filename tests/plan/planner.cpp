@@ -287,7 +287,7 @@ TEST_CASE("where few storages are wide, their layout by whole chunks is looked a
     }
     const auto copied = static_cast<double>(total_bytes(problem) - 124 * problem.chunk_bytes);
     problem.compute_seconds.assign(6, 1.6 * copied / problem.link.bytes_per_second / 6);
-    for (const std::uint64_t chunks : {123, 124, 125}) {
+    for (const std::uint64_t chunks : {123U, 124U, 125U}) {
         CAPTURE(chunks);
         problem.budget_bytes = chunks * problem.chunk_bytes;
         const auto made = plan::make_plan(problem);

@@ -100,7 +100,7 @@ TEST_CASE("staged: neighbours in a file are one read, as far as a slot goes") {
     constexpr std::uint64_t bytes = 1000;
     constexpr std::uint32_t count = 64;
     for (const auto access : {host::FileAccess::cached, host::FileAccess::direct}) {
-        for (const std::uint64_t gap : {0, 24, 64, 65, 4096, 4097}) {
+        for (const std::uint64_t gap : {0U, 24U, 64U, 65U, 4096U, 4097U}) {
             Simulated device{};
             std::mt19937 random{3};
             std::string contents(count * (bytes + gap) + 123, ' ');

@@ -55,13 +55,13 @@ public:
         std::uint64_t slot_bytes = std::uint64_t{4} << 20;    ///< of one copy at most
         unsigned threads = 0;                                 ///< 0: as many as the machine has, at most 8
         /// How files are read; none: through the page cache where all of them fit into free memory, past it otherwise.
-        std::optional<host::FileAccess> file_access;
+        std::optional<host::FileAccess> file_access{};
         /// What is still loading the catalog: storages are waited for, and go straight once they are pinned.
-        std::shared_ptr<host::Loading> loading;
+        std::shared_ptr<host::Loading> loading{};
         /// Called before bytes [offset, offset + bytes) of a storage are brought into the ring, by any thread, several at once.
         /// An error is taken as that of the read, which may be one with that of neighbours. Must not throw.
-        std::function<Status(StorageId, std::uint64_t offset, std::uint64_t bytes)> before_read;
-        std::optional<host::MemoryLimits> limits;  ///< instead of those of this process
+        std::function<Status(StorageId, std::uint64_t offset, std::uint64_t bytes)> before_read{};
+        std::optional<host::MemoryLimits> limits{};  ///< instead of those of this process
     };
     struct Statistics {
         host::Tier tier = host::Tier::pinned;  ///< of the slowest source of the catalog
