@@ -21,7 +21,7 @@ CallProgress progress_of(std::uint32_t calls, bool cyclic, std::uint32_t cut = 0
 /// How many calls may be enqueued, which they are then, up to a limit.
 std::uint64_t enqueue_all(CallProgress& progress, std::uint64_t limit = 100) {
     std::uint64_t count = 0;
-    for (; count < limit && progress.may_enqueue(); ++count) { progress.enqueued(); }
+    for (; count < limit && progress.may_enqueue(); ++count) { progress.advance(); }
     return count;
 }
 
@@ -32,14 +32,14 @@ TEST_CASE("calls of a cyclic plan go on across passes, whichever pass runs") {
     CHECK_FALSE(progress.begin_pass());
     CHECK(progress.has_enqueued(0));
     CHECK_FALSE(progress.has_enqueued(1));
-    CHECK_FALSE(progress.is_past_first_pass());
+    CHECK_FALSE(progress.may_bring_rest());
     CHECK(progress.known_end() == 3);
     CHECK(enqueue_all(progress, 4) == 4);
     CHECK(progress.next() == 4);
     CHECK(progress.next_in_plan() == 1);
     CHECK(progress.pass_of_next() == 1);
     CHECK(progress.has_enqueued(3));
-    CHECK(progress.is_past_first_pass());
+    CHECK(progress.may_bring_rest());
     CHECK(progress.known_end() == 7);
     progress.end_pass();
     CHECK(progress.pass() == 1);
@@ -57,10 +57,10 @@ TEST_CASE("calls of a one-shot plan come while their pass runs, and begin anew w
     CHECK_FALSE(progress.begin_pass());
     CHECK(progress.known_end() == 3);
     CHECK(enqueue_all(progress) == 3);
-    CHECK(progress.is_past_first_pass());
+    CHECK(progress.may_bring_rest());
     progress.end_pass();
     CHECK_FALSE(progress.may_enqueue());
-    CHECK_FALSE(progress.is_past_first_pass());
+    CHECK_FALSE(progress.may_bring_rest());
     CHECK(progress.begin_pass());
     CHECK(progress.is_cautious());
     CHECK(enqueue_all(progress, 2) == 2);
@@ -102,7 +102,7 @@ TEST_CASE("a capture has the calls from the cut to the cut of the next pass") {
     progress.reach_cut();
     CHECK(progress.next() == 1);
     CHECK_FALSE(progress.is_cautious());
-    progress.launched_graph();
+    progress.advance_by_graph();
     CHECK(progress.pass() == 1);
     CHECK(progress.next() == 5);
 
@@ -124,10 +124,10 @@ TEST_CASE("a capture has the calls from the cut to the cut of the next pass") {
 TEST_CASE("without calls nothing comes, and a capture is whole") {
     for (const bool cyclic : {true, false}) {
         CallProgress progress = progress_of(0, cyclic);
-        CHECK_FALSE(progress.is_past_first_pass() != cyclic);
+        CHECK(progress.may_bring_rest() == cyclic);
         progress.begin_pass();
         CHECK_FALSE(progress.may_enqueue());
-        CHECK(progress.is_past_first_pass());
+        CHECK(progress.may_bring_rest());
         CHECK(progress.has_enqueued(0));
         progress.begin_capture();
         progress.end_pass();

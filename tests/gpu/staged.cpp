@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// What the threads of a transport call, while the host waits for the whole device inside the driver.
+// What the threads of a transport call, while the host is in a call of the driver that may wait for the device.
 #include "residency/transport/staged.hpp"
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@
 using namespace residency;
 using gpu::KiB, gpu::MiB, gpu::must, gpu::must_cuda;
 
-TEST_CASE("calls that wait for the whole device do not keep threads from filling what it waits for") {
+TEST_CASE("calls that may wait for the device do not keep threads from filling what it waits for") {
     CudaDevice device{0};
     const std::vector<std::byte> bytes = gpu::pattern(16 * MiB, 7);
     CatalogBuilder builder;
@@ -54,8 +54,7 @@ TEST_CASE("calls that wait for the whole device do not keep threads from filling
              return both(cudaHostRegister(pageable.data(), pageable.size(), cudaHostRegisterDefault),
                          [&] { return cudaHostUnregister(pageable.data()); });
          }},
-        {"cudaMemcpy",
-         [&] { return cudaMemcpy(pageable.data(), target, pageable.size(), cudaMemcpyDeviceToHost); }},
+        {"cudaMemcpy", [&] { return cudaMemcpy(pageable.data(), target, pageable.size(), cudaMemcpyDeviceToHost); }},
         {"cudaStreamCreate, cudaStreamDestroy",
          [&] {
              cudaStream_t other = nullptr;

@@ -24,6 +24,7 @@ TIMELINE = "core/timeline.hpp"
 ONLINE = "core/online.hpp"
 ENGINE = "core/engine.hpp"
 PLANNED = "core/planned.hpp"
+CALL_PROGRESS = "core/call_progress.hpp"
 SLAB = "pool/slab.hpp"
 ORDERED = "pool/stream_ordered.hpp"
 PINNED = "transport/pinned.hpp"
@@ -122,11 +123,14 @@ MISTAKES = [
     ("neighbours on the host are taken for neighbours on the device", JOINED,
      "== from &&\n                static_cast<std::byte*>(last.to) + last.bytes == fetch.to) {", "== from) {"),
     ("pieces come from the beginning of their storage", PINNED, "source.at + fetch.offset_bytes", "source.at"),
-    ("a planned copy does not wait for its step", PLANNED, "(waits && after >= progress_.ended())", "(waits && after > progress_.ended())"),
+    ("a planned copy does not wait for its step", PLANNED, "(waits && after >= steps_.ended())", "(waits && after > steps_.ended())"),
     ("a leased chunk is given away", PLANNED, "(marks_[occupant] != epoch_ && !is_leased(occupant))", "(marks_[occupant] != epoch_)"),
     ("a lease at rest is not counted", PLANNED, "        account(wanted, position, false);\n        return {};",
      "        for (const StorageId id : wanted) { stage_.count_access(id, plan_.storage_bytes(index(id))); }\n        return {};"),
-    ("leases off the plan are forgotten", PLANNED, "return next_call_ < cautious_until_ || unplanned_ > 0 || !guests_.empty();", "return false;"),
+    ("leases off the plan are forgotten", PLANNED, "return calls_.is_cautious() || unplanned_ > 0 || !guests_.empty();", "return false;"),
+    ("a graph has a call too many", CALL_PROGRESS, "next_ < end_of_capture()", "next_ <= end_of_capture()"),
+    ("calls come for a pass that has not begun", CALL_PROGRESS, "pass_of_next() < begun_", "pass_of_next() <= begun_"),
+    ("a one-shot plan that begins anew trusts what is there", CALL_PROGRESS, "        cautious_until_ = next_ + calls_;\n", ""),
     ("a piece comes before the reader of its block is over", TOKEN_RING, "        if (!previous && wait >= use.first) { return false; }\n", ""),
     ("a call of several steps waits for its own reader", TOKEN_RING, "if (!previous && wait >= back.needed_by) { return false; }", ""),
     ("a call of several pieces waits for the first only", TOKEN_RING,

@@ -10,7 +10,7 @@
 
 namespace residency::inline RESIDENCY_ABI::core {
 
-/// How far the calls of a plan are enqueued, numbered across passes, and in which pass that is.
+/// How far the calls of a plan are enqueued, numbered across passes, and which pass runs. Calls of a cyclic plan run ahead of it.
 ///
 /// A one-shot plan begins anew with each pass; its calls come once their pass has begun. A graph has calls [cut, calls) of its pass and
 /// [0, cut) of the next.
@@ -20,13 +20,12 @@ public:
     explicit CallProgress(const plan::Plan& plan)
         : calls_{plan.calls().size()}, cut_{plan.cut()}, is_cyclic_{plan.is_cyclic()} {}
 
-    /// Of a pass.
-    [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
+    [[nodiscard]] std::uint64_t calls_a_pass() const noexcept { return calls_; }
     /// The pass that runs, or is to begin: so many have ended.
     [[nodiscard]] std::uint64_t pass() const noexcept { return pass_; }
     /// The call that is enqueued next.
     [[nodiscard]] std::uint64_t next() const noexcept { return next_; }
-    /// Its number in the plan, and the pass that it is of. Precondition: calls() > 0.
+    /// Its number in the plan, and the pass that it is of. Precondition: there are calls.
     [[nodiscard]] std::uint32_t next_in_plan() const noexcept { return static_cast<std::uint32_t>(next_ % calls_); }
     [[nodiscard]] std::uint64_t pass_of_next() const noexcept { return next_ / calls_; }
     /// Whether as many calls of the pass are enqueued.
@@ -38,12 +37,12 @@ public:
     }
     /// What is known to come: calls before this one.
     [[nodiscard]] std::uint64_t known_end() const noexcept { return is_cyclic_ ? next_ + calls_ : begun_ * calls_; }
-    /// Whether what no call brings may come too: those of the first pass are before it.
-    [[nodiscard]] bool is_past_first_pass() const noexcept { return next_ >= calls_ && (is_cyclic_ || pass_ < begun_); }
+    /// Whether the residents that no call needs may come: after the calls of the first pass, and for a pass that has begun.
+    [[nodiscard]] bool may_bring_rest() const noexcept { return next_ >= calls_ && (is_cyclic_ || pass_ < begun_); }
     /// The first pass of which steps are waited for: a graph runs after the one before.
     [[nodiscard]] std::uint64_t first_pass() const noexcept { return is_capturing_ ? captured_pass_ : 0; }
 
-    void enqueued() noexcept { ++next_; }
+    void advance() noexcept { ++next_; }
     /// Whether the plan begins anew, from what the pass before left.
     bool begin_pass() noexcept {
         if (is_cyclic_) { return false; }
@@ -61,7 +60,7 @@ public:
     /// Whether the next call has to look at what is there.
     [[nodiscard]] bool is_cautious() const noexcept { return next_ < cautious_until_; }
     void be_cautious_before(std::uint64_t call) noexcept { cautious_until_ = (std::max)(cautious_until_, call); }
-    /// For as many calls as a pass has, and to the end of this one.
+    /// For as many calls as a pass has, so that each chunk of the ring is among what they bring, and to the end of this one.
     void be_cautious() noexcept { be_cautious_before((std::max)(next_ + calls_, (pass_ + 1) * calls_)); }
 
     /// The calls before the cut are enqueued, and all is in its place.
@@ -75,7 +74,7 @@ public:
     }
     [[nodiscard]] bool is_capturing() const noexcept { return is_capturing_; }
     [[nodiscard]] bool is_capture_whole() const noexcept { return next_ == (calls_ > 0 ? end_of_capture() : 0); }
-    void launched_graph() noexcept {
+    void advance_by_graph() noexcept {
         ++pass_;
         next_ = pass_ * calls_ + cut_;
     }

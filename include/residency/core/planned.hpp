@@ -105,7 +105,7 @@ public:
     void pass_ended() noexcept;
 
     [[nodiscard]] bool never_leaves(StorageId id) const noexcept { return never_leaves_[index(id)] && !records_all_; }
-    [[nodiscard]] bool is_streaming() const noexcept { return calls_.calls() > 0; }
+    [[nodiscard]] bool is_streaming() const noexcept { return calls_.calls_a_pass() > 0; }
     void captured_outside() noexcept {}  // where nothing is streamed, nothing leaves before the budget changes
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return is_open_ ? pool_.held_bytes() : 0; }
     [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return held_bytes(); }
@@ -161,7 +161,7 @@ private:
         std::vector<std::uint32_t> occupants;
     };
 
-    /// Of the steps, numbered across passes.
+    /// The first step of a pass, of the one that runs, numbered across passes.
     [[nodiscard]] std::uint64_t first_step(std::uint64_t pass) const noexcept { return pass * plan_.steps(); }
     [[nodiscard]] std::uint64_t first_step() const noexcept { return first_step(calls_.pass()); }
 
@@ -385,7 +385,7 @@ Status Planned<Pool, Transport>::end_capture(bool is_recorded) {
 
 template <pool::PlannedPool Pool, class Transport>
 void Planned<Pool, Transport>::graph_launched() {
-    calls_.launched_graph();
+    calls_.advance_by_graph();
     steps_.go_to(first_step(), first_step());
     chunks_.set_occupants(after_graph_);
 }
@@ -572,7 +572,7 @@ void Planned<Pool, Transport>::start_anew() {
     residents_before_ = plan::order_first_pass(plan_, problem.link, problem.compute_seconds, chunks_.all_there());
     if (unplanned_ > 0) { calls_.be_cautious(); }
     // The first calls leave out what is there.
-    for (std::uint32_t k = 0; k < calls_.calls(); ++k) {
+    for (std::uint32_t k = 0; k < calls_.calls_a_pass(); ++k) {
         for (const plan::Copy& copy : plan_.copies(plan_.calls()[k])) {
             for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) {
                 if (chunks_.is_there(chunk)) { calls_.be_cautious_before(k + std::uint64_t{1}); }
@@ -670,7 +670,7 @@ Status Planned<Pool, Transport>::pump() {
 template <pool::PlannedPool Pool, class Transport>
 Status Planned<Pool, Transport>::enqueue_calls() {
     if (auto awaited = await_lost_uses(); !awaited) { return awaited; }
-    if (calls_.is_past_first_pass()) {
+    if (calls_.may_bring_rest()) {
         if (auto brought = bring_residents(none); !brought) { return brought; }
     }
     while (calls_.may_enqueue()) {
@@ -697,7 +697,7 @@ Status Planned<Pool, Transport>::enqueue_calls() {
             }
             if (auto sent = send_call(k); !sent) { return sent; }
         }
-        calls_.enqueued();
+        calls_.advance();
     }
     return {};
 }
@@ -713,7 +713,7 @@ void Planned<Pool, Transport>::read_ahead() {
         announced_ = (std::max)(announced_, calls_.next());
         Transport& transport = stage_.executor->transport();
         while (announced_ < calls_.known_end() &&
-               transport.read_ahead(contents_.call(static_cast<std::uint32_t>(announced_ % calls_.calls())))) {
+               transport.read_ahead(contents_.call(static_cast<std::uint32_t>(announced_ % calls_.calls_a_pass())))) {
             ++announced_;
         }
     }

@@ -16,7 +16,8 @@ RESIDENCY_DETAIL_INLINE Status check_shape(const Plan& plan);
 
 /// Verifies a plan against its problem, from the bytes alone and without the planner's own ideas of how it was made: its shape;
 /// residents and copies cover every storage (exactly once where the plan is cyclic); a step's bytes are where it looks for them,
-/// brought by a call that it waits for, and no later call of any pass overwrites them before the step has ended.
+/// brought by a call that it waits for, and no later call of any pass overwrites them before the step has ended; what is pinned
+/// does not stream.
 /// O((copies + reads) log) in ranges of device bytes. The error names the place.
 RESIDENCY_DETAIL_INLINE Status check(const Plan& plan, const Problem& problem);
 
