@@ -129,7 +129,6 @@ MISTAKES = [
      "        for (const StorageId id : wanted) { stage_.count_access(id, plan_.storage_bytes(index(id))); }\n        return {};"),
     ("leases off the plan are forgotten", PLANNED, "return calls_.is_cautious() || unplanned_ > 0 || !guests_.empty();", "return false;"),
     ("a graph has a call too many", CALL_PROGRESS, "next_ < end_of_capture()", "next_ <= end_of_capture()"),
-    ("calls come for a pass that has not begun", CALL_PROGRESS, "pass_of_next() < begun_", "pass_of_next() <= begun_"),
     ("a one-shot plan that begins anew trusts what is there", CALL_PROGRESS, "        cautious_until_ = next_ + calls_;\n", ""),
     ("a piece comes before the reader of its block is over", TOKEN_RING, "        if (!previous && wait >= use.first) { return false; }\n", ""),
     ("a call of several steps waits for its own reader", TOKEN_RING, "if (!previous && wait >= back.needed_by) { return false; }", ""),
@@ -180,11 +179,12 @@ def compiler(folder, cxx):
 def build_and_run(folder, cxx, *flags):
     """None: it does not compile. True: the programs pass. Otherwise what they say."""
     program = folder / "program"
-    of_plan = "PLAN" in flags  # nothing is compiled beforehand of the planner itself
-    source = ["plan_program.cpp"] if of_plan else [*flags, "-include", folder / "common.hpp", "program.cpp"]
-    source[-1] = ROOT / "tests/mutation" / source[-1]
-    if not of_plan:
-        source.append(folder / "run.o")
+    if "PLAN" in flags:  # nothing is compiled beforehand of the planner itself
+        source = [ROOT / "tests/mutation/plan_program.cpp"]
+    elif "GRAPHS" in flags:  # programs that capture passes too
+        source = [ROOT / "tests/main.cpp", ROOT / "tests/planned/random.cpp"]
+    else:
+        source = [*flags, "-include", folder / "common.hpp", ROOT / "tests/mutation/program.cpp", folder / "run.o"]
     built = subprocess.run([*compiler(folder, cxx), *source, "-o", program], capture_output=True, text=True)
     if built.returncode != 0:
         return None, built.stderr
@@ -193,7 +193,17 @@ def build_and_run(folder, cxx, *flags):
     except subprocess.TimeoutExpired:
         return False, "it does not end"
     lines = (done.stdout + done.stderr).strip().splitlines()
-    return done.returncode == 0, lines[0] if lines else f"exit status {done.returncode}"
+    said = [line for line in lines if "ERROR" in line] or lines or [f"exit status {done.returncode}"]
+    return done.returncode == 0, said[0]
+
+
+def programs_for(header):
+    """What has to notice a mistake in a header."""
+    if header.startswith("plan/"):
+        return "PLAN"
+    if header == CALL_PROGRESS:
+        return "GRAPHS"
+    return "-DONLY_PLANNED" if header in (PLANNED, PINNED) else "-DONLY_ONLINE"
 
 
 def main():
@@ -221,9 +231,8 @@ def main():
             prepare(folder, arguments.cxx)
             folders.put(folder)
         folder = folders.get()
-        programs = {() if not each[1].startswith("plan/") else ("PLAN",) for each in chosen}
-        for flags in sorted(programs):
-            passes, text = build_and_run(folder, arguments.cxx, *flags)
+        for flags in sorted({programs_for(each[1]) for each in chosen}):
+            passes, text = build_and_run(folder, arguments.cxx, flags)
             if not passes:
                 print(f"without a mistake: {text}")
                 return 1
@@ -236,9 +245,7 @@ def main():
             right = path.read_text()
             try:
                 path.write_text(right.replace(old, new))
-                return mistake, *build_and_run(
-                    folder, arguments.cxx,
-                    "PLAN" if header.startswith("plan/") else "-DONLY_PLANNED" if header in (PLANNED, PINNED) else "-DONLY_ONLINE")
+                return mistake, *build_and_run(folder, arguments.cxx, programs_for(header))
             finally:
                 path.write_text(right)
                 folders.put(folder)
