@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "residency/device/cuda.hpp"
@@ -33,7 +34,7 @@ TEST_CASE("calls that may wait for the device do not keep threads from filling w
     std::vector<std::byte> pageable(MiB);
 
     struct Call {
-        const char* name;
+        std::string name;
         std::function<cudaError_t()> make;
     };
     const auto both = [](cudaError_t first, auto second) { return first == cudaSuccess ? second() : first; };

@@ -34,13 +34,13 @@ using namespace residency;
 namespace {
 
 /// A file of the recorded traces; empty, with a message, where it is not there.
-std::string recorded(const char* name) {
+std::string recorded(const std::string& name) {
     const char* folder = std::getenv("RESIDENCY_TRACES");
     if (folder == nullptr) {
         MESSAGE("SKIPPED: needs " << name << "; set RESIDENCY_TRACES to a folder of recorded traces");
         return {};
     }
-    const std::string path = std::string{folder} + "/" + name;
+    const std::string path = folder + ("/" + name);
     if (std::filesystem::exists(path)) { return path; }
     MESSAGE("SKIPPED: there is no " << path << " in RESIDENCY_TRACES");
     return {};

@@ -25,7 +25,7 @@ TEST_CASE("a residency trace is the same from its file, from a compressed one an
     const std::string others =
         "cd '" + folder.path("") + "' && gzip -c small.trace > small.gz && mkfifo pipe && { cat small.trace > pipe & }";
     REQUIRE(std::system(others.c_str()) == 0);
-    for (const char* name : {"pipe", "small.trace", "small.gz"}) {
+    for (const std::string name : {"pipe", "small.trace", "small.gz"}) {
         CAPTURE(name);
         const auto read = lab::read_trace(folder.path(name), "residency");
         REQUIRE_MESSAGE(read, read.error().message());

@@ -96,7 +96,7 @@ TEST_CASE("the hash is that of the contents, the same on every platform") {
 
 TEST_CASE("everything that a plan depends on changes the hash") {
     std::set<std::uint64_t> hashes;
-    const auto add = [&](const char* name, DType type, Shape shape, std::uint64_t storage_bytes,
+    const auto add = [&](const std::string& name, DType type, Shape shape, std::uint64_t storage_bytes,
                          std::uint64_t offset = 0, std::optional<Strides> strides = std::nullopt,
                          bool is_mutable = false, std::uint64_t alignment = 256) {
         CatalogBuilder builder;

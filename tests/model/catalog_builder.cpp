@@ -131,7 +131,7 @@ TEST_CASE("C5: scalars and weights of no bytes") {
 TEST_CASE("C3: what does not add up is refused, naming the weight") {
     constexpr std::uint64_t huge = std::uint64_t{1} << 40;
     struct Row {
-        const char* what;
+        std::string what;
         DType dtype;
         Shape shape;
         std::uint64_t storage_bytes, offset_bytes;
@@ -264,7 +264,7 @@ TEST_CASE("strided views") {
 
 TEST_CASE("strided views are checked") {
     struct Row {
-        const char* what;
+        std::string what;
         DType dtype;
         Shape shape;
         Strides strides;

@@ -180,7 +180,7 @@ TEST_CASE("a wrong frame under a right checksum is refused with its place") {
     const auto good = sample();
     constexpr std::size_t second_entry = 40 + 24;
     struct Row {
-        const char* what;
+        std::string what;
         std::uint64_t place;
         void (*change)(std::vector<std::byte>&);
     };

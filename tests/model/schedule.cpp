@@ -292,7 +292,7 @@ TEST_CASE("C7: each rule of the contents is checked, with the place") {
     const Catalog catalog = model();
     REQUIRE(Schedule::try_load(Raw{}.bytes(catalog.hash()), catalog).has_value());
     struct Row {
-        const char* what;
+        std::string what;
         Raw raw;
         std::string_view message;
     };
