@@ -201,9 +201,9 @@ def programs_for(header):
     """What has to notice a mistake in a header."""
     if header.startswith("plan/"):
         return "PLAN"
-    if header == CALL_PROGRESS:
+    if header in (PLANNED, CALL_PROGRESS):
         return "GRAPHS"
-    return "-DONLY_PLANNED" if header in (PLANNED, PINNED) else "-DONLY_ONLINE"
+    return "-DONLY_PLANNED" if header == PINNED else "-DONLY_ONLINE"
 
 
 def main():
