@@ -202,7 +202,7 @@ TEST_CASE("C8: the driver's roundings are inside the budget") {
     const Model model = make_model(
         device, {{5000}, {5000}, {5000}, {5000}, {5000}, {5000}, {5000}, {5000}, {5000}, {9000, Placement::resident}});
     const Stream stream = must(device.create_stream());
-    for (const std::uint64_t budget : {49152U, 49152U + 20000U, 49152U + 32767U}) {
+    for (const std::uint64_t budget : {16384U + 32768U, 16384U + 32768U + 20000U, 16384U + 32768U + 32767U}) {
         auto weights = make<OnDemand>(device, model, budget, in_order(model));
         run_pass(weights, model, stream);
         CHECK(weights.statistics().streaming);

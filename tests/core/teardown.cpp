@@ -23,8 +23,7 @@ TEST_CASE_TEMPLATE("C20: torn down with kernels and copies in flight, it waits f
     const Model model = uniform_model(device, 6, 4096);
     const Stream stream = must(device.create_stream());
     const std::uint64_t before = must(device.memory()).free_bytes;
-    for (const std::uint64_t budget :
-         {std::uint64_t{3} * 4096, std::uint64_t{1} << 20}) {  // streaming, and everything resident
+    for (const std::uint64_t budget : {3U * 4096U, 1U << 20}) {  // streaming, and everything resident
         *model.verified = 0;
         {
             auto weights = make<Weights>(device, model, budget, in_order(model));

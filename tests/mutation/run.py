@@ -176,15 +176,15 @@ def compiler(folder, cxx):
     return [cxx, "-std=c++20", "-O0", "-w", "-DRESIDENCY_TEST_COMPOSITIONS_HERE", f"-I{folder / 'include'}", f"-I{ROOT}"]
 
 
-def build_and_run(folder, cxx, *flags):
+def build_and_run(folder, cxx, programs):
     """None: it does not compile. True: the programs pass. Otherwise what they say."""
     program = folder / "program"
-    if "PLAN" in flags:  # nothing is compiled beforehand of the planner itself
+    if programs == "PLAN":  # nothing is compiled beforehand of the planner itself
         source = [ROOT / "tests/mutation/plan_program.cpp"]
-    elif "GRAPHS" in flags:  # programs that capture passes too
+    elif programs == "GRAPHS":  # programs that capture passes too
         source = [ROOT / "tests/main.cpp", ROOT / "tests/planned/random.cpp"]
     else:
-        source = [*flags, "-include", folder / "common.hpp", ROOT / "tests/mutation/program.cpp", folder / "run.o"]
+        source = [programs, "-include", folder / "common.hpp", ROOT / "tests/mutation/program.cpp", folder / "run.o"]
     built = subprocess.run([*compiler(folder, cxx), *source, "-o", program], capture_output=True, text=True)
     if built.returncode != 0:
         return None, built.stderr
@@ -198,7 +198,7 @@ def build_and_run(folder, cxx, *flags):
 
 
 def programs_for(header):
-    """What has to notice a mistake in a header."""
+    """The random programs that have to notice a mistake in a header: PLAN, GRAPHS, or what tells program.cpp which of its own."""
     if header.startswith("plan/"):
         return "PLAN"
     if header in (PLANNED, CALL_PROGRESS):
@@ -231,8 +231,8 @@ def main():
             prepare(folder, arguments.cxx)
             folders.put(folder)
         folder = folders.get()
-        for flags in sorted({programs_for(each[1]) for each in chosen}):
-            passes, text = build_and_run(folder, arguments.cxx, flags)
+        for programs in sorted({programs_for(each[1]) for each in chosen}):
+            passes, text = build_and_run(folder, arguments.cxx, programs)
             if not passes:
                 print(f"without a mistake: {text}")
                 return 1
