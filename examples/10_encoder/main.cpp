@@ -20,8 +20,7 @@
 #include "residency/error.hpp"
 #include "tokenizer.hpp"
 
-namespace encoder {
-namespace {
+namespace encoder { namespace {
 
 using examples::Checks;
 using examples::Table;
@@ -142,8 +141,7 @@ int encode(const Settings& settings) {
     return checks.failed() == 0 ? 0 : 1;
 }
 
-}  // namespace
-}  // namespace encoder
+}}  // namespace encoder
 
 int main(int argc, char** argv) {
     encoder::Settings settings;

@@ -26,8 +26,7 @@
 #include "residency/error.hpp"
 #include "residency/model/file.hpp"
 
-namespace decoder {
-namespace {
+namespace decoder { namespace {
 
 using examples::Checks;
 using examples::text_of;
@@ -249,8 +248,7 @@ int decode(const Settings& settings) {
     return checks.failed() == 0 ? 0 : 1;
 }
 
-}  // namespace
-}  // namespace decoder
+}}  // namespace decoder
 
 int main(int argc, char** argv) {
     decoder::Settings settings;

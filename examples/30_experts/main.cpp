@@ -18,8 +18,7 @@
 #include "examples/support/terminal.hpp"
 #include "mixture.hpp"
 
-namespace experts {
-namespace {
+namespace experts { namespace {
 
 using examples::mib;
 
@@ -85,8 +84,7 @@ int run(const examples::CommonSettings& settings) {
     return right && hints_helped ? 0 : 1;
 }
 
-}  // namespace
-}  // namespace experts
+}}  // namespace experts
 
 int main(int argc, char** argv) {
     CLI::App app{"A mixture of experts of which half fits, with a router's hints and without", "experts"};

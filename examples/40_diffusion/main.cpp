@@ -12,8 +12,7 @@
 #include "examples/support/command_line.hpp"
 #include "examples/support/terminal.hpp"
 
-namespace diffusion {
-namespace {
+namespace diffusion { namespace {
 
 using examples::mib;
 
@@ -53,8 +52,7 @@ int run(const examples::CommonSettings& settings) {
     return right ? 0 : 1;
 }
 
-}  // namespace
-}  // namespace diffusion
+}}  // namespace diffusion
 
 int main(int argc, char** argv) {
     CLI::App app{"Denoises an image while a part of the blocks fits", "diffusion"};

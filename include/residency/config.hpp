@@ -27,16 +27,15 @@
 #endif
 #endif
 
-// RESIDENCY_SEPARATE: 1 where the simulated device, the planner, budgets, loading and the readers of model files are compiled once a
-// program: in one file that includes "residency/separate.hpp" (and "residency/format/separate.hpp" for the readers); the others see
-// declarations alone, and compile sooner. Defaults to 0: all of it is inline.
-#ifndef RESIDENCY_SEPARATE
-#define RESIDENCY_SEPARATE 0
+// RESIDENCY_HEADER_ONLY: 0 where the program links residency::compiled: the non-template code and the presets are compiled once, in
+// that library, and a header has declarations only. Defaults to 1: a header includes its definitions (impl/*.ipp), all of them inline.
+#ifndef RESIDENCY_HEADER_ONLY
+#define RESIDENCY_HEADER_ONLY 1
 #endif
-#if RESIDENCY_SEPARATE
-#define RESIDENCY_DETAIL_INLINE
+#if RESIDENCY_HEADER_ONLY
+#define RESIDENCY_INLINE inline
 #else
-#define RESIDENCY_DETAIL_INLINE inline
+#define RESIDENCY_INLINE
 #endif
 
 // [[nodiscard]] for a type. nvcc's front end takes even the reference that an assignment returns for a discarded value.
@@ -65,15 +64,15 @@
 #else
 #define RESIDENCY_DETAIL_ABI_STREAMS
 #endif
-#if RESIDENCY_SEPARATE
-#define RESIDENCY_DETAIL_ABI_SEPARATE _separate
+#if RESIDENCY_HEADER_ONLY
+#define RESIDENCY_DETAIL_ABI_COMPILED
 #else
-#define RESIDENCY_DETAIL_ABI_SEPARATE
+#define RESIDENCY_DETAIL_ABI_COMPILED _compiled
 #endif
 #define RESIDENCY_ABI                                                                                                  \
     RESIDENCY_DETAIL_PASTE_EXPANDED(v, RESIDENCY_VERSION_MAJOR, RESIDENCY_VERSION_MINOR,                               \
                                     RESIDENCY_DETAIL_ABI_ASSERTIONS, RESIDENCY_DETAIL_ABI_EXCEPTIONS,                  \
-                                    RESIDENCY_DETAIL_ABI_STREAMS, RESIDENCY_DETAIL_ABI_SEPARATE)
+                                    RESIDENCY_DETAIL_ABI_STREAMS, RESIDENCY_DETAIL_ABI_COMPILED)
 
 // RESIDENCY_ASSERT(condition, message): a precondition of the caller. `message` is a string literal that says what to do.
 #if RESIDENCY_ASSERTIONS
@@ -84,7 +83,7 @@
 #define RESIDENCY_ASSERT(condition, message) static_cast<void>(0)
 #endif
 
-namespace residency::inline RESIDENCY_ABI::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 [[noreturn]] inline void assertion_failed(const char* condition, const char* message, const char* file,
                                           int line) noexcept {
@@ -92,4 +91,4 @@ namespace residency::inline RESIDENCY_ABI::detail {
     std::abort();
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::detail
+}}}  // namespace residency::RESIDENCY_ABI::detail

@@ -16,7 +16,7 @@
 #include <stdexcept>
 #endif
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What went wrong, as a caller would branch on it.
 enum class ErrorKind : std::uint8_t {
@@ -241,4 +241,4 @@ T unwrap(Result<T> result) {
 
 #endif  // RESIDENCY_EXCEPTIONS
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

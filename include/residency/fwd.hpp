@@ -9,7 +9,7 @@
 
 // Forward declarations, default template arguments, and the presets: compositions that have proven themselves.
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 namespace evict {
 class ExpectedUse;
@@ -61,4 +61,4 @@ using Cached = Residency<evict::Lru, prefetch::Lookahead<4>, pool::StreamOrdered
 template <VirtualMemoryDevice D>
 using Experts = Residency<evict::ExpectedUse, prefetch::Hinted, pool::Slab<D>>;
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -9,8 +9,7 @@
 #include "residency/pool/slab.hpp"
 #include "residency/prefetch/scheduled.hpp"
 
-namespace core {
-namespace {
+namespace core { namespace {
 
 using Ahead =
     residency::Residency<residency::evict::Scheduled, residency::prefetch::Scheduled, residency::pool::Slab<Device>>;
@@ -30,5 +29,4 @@ void ahead(benchmark::State& state) {
 }
 BENCHMARK(ahead)->Arg(100)->Arg(10000)->Arg(100000);
 
-}  // namespace
-}  // namespace core
+}}  // namespace core

@@ -9,8 +9,7 @@
 #include "residency/pool/slab.hpp"
 #include "residency/prefetch/none.hpp"
 
-namespace core {
-namespace {
+namespace core { namespace {
 
 using Cached = residency::Residency<residency::evict::Lru, residency::prefetch::None, residency::pool::Slab<Device>>;
 
@@ -62,5 +61,4 @@ void miss(benchmark::State& state) {
 }
 BENCHMARK(miss)->Arg(100)->Arg(10000)->Arg(100000);
 
-}  // namespace
-}  // namespace core
+}}  // namespace core

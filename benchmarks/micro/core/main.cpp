@@ -6,8 +6,7 @@
 
 #include <benchmark/benchmark.h>
 
-namespace core {
-namespace {
+namespace core { namespace {
 
 /// The device calls of one acquire + end.
 void device_calls(benchmark::State& state) {
@@ -20,7 +19,6 @@ void device_calls(benchmark::State& state) {
 }
 BENCHMARK(device_calls);
 
-}  // namespace
-}  // namespace core
+}}  // namespace core
 
 BENCHMARK_MAIN();

@@ -19,7 +19,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// One total of device bytes, shared by several models and by the user's own memory:
 ///
@@ -162,4 +162,4 @@ private:
     std::shared_ptr<broker::Ledger> ledger_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -16,7 +16,7 @@
 #include "residency/error.hpp"
 #include "residency/model/checked.hpp"
 
-namespace residency::inline RESIDENCY_ABI::broker {
+namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 enum class ClientKind : std::uint8_t {
     model,   ///< changes between passes, by its owner
@@ -407,4 +407,4 @@ private:
     std::uint64_t moved_bytes_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::broker
+}}}  // namespace residency::RESIDENCY_ABI::broker

@@ -9,7 +9,7 @@
 #include "residency/broker/ledger.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::broker {
+namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 /// The user's own memory in a BudgetBroker's total: a KV cache, activations. It allocates nothing: what is taken may be allocated,
 /// what was freed is given back. interop/memory_resource.hpp does both. Thread safe. At its end everything counts as given back.
@@ -53,4 +53,4 @@ private:
     Ledger::Id id_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::broker
+}}}  // namespace residency::RESIDENCY_ABI::broker

@@ -12,7 +12,7 @@
 #include "residency/core/statistics.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::broker {
+namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 /// What a model client changes: every Residency, or anything that keeps a cap as one does.
 ///  1. `m.try_set_budget(budget)`   a cap in bytes; holds no more than the larger of the two at any instant of the change. On
@@ -127,4 +127,4 @@ private:
     Ledger::Id id_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::broker
+}}}  // namespace residency::RESIDENCY_ABI::broker

@@ -12,7 +12,7 @@
 #include "residency/error.hpp"
 #include "residency/model/checked.hpp"
 
-namespace residency::inline RESIDENCY_ABI::broker {
+namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 namespace detail {
 
@@ -102,4 +102,4 @@ namespace detail {
                  BudgetNumbers{floors, total_bytes, 0, floors, UINT32_MAX}};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::broker
+}}}  // namespace residency::RESIDENCY_ABI::broker

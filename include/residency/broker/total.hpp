@@ -10,7 +10,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::broker {
+namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 /// A total of device bytes for all clients of a broker, and how it came about.
 struct ResolvedTotal {
@@ -65,4 +65,4 @@ struct ResolvedTotal {
     return resolved;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::broker
+}}}  // namespace residency::RESIDENCY_ABI::broker

@@ -13,7 +13,7 @@
 #include "residency/error.hpp"
 #include "residency/model/checked.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What a budget is a number of.
 enum class BudgetKind : std::uint8_t {
@@ -169,8 +169,8 @@ struct BudgetSources {
 #endif
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 
-#if !RESIDENCY_SEPARATE
-#include "residency/budget/definitions/budget.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/budget/impl/budget.ipp"
 #endif

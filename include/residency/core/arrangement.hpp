@@ -10,7 +10,7 @@
 
 #include "residency/plan/plan.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Where the chunks of an image come to lie when a plan comes into force. Pinned chunks, leased or never to leave, keep their bytes and
 /// their addresses. Those that cannot all have their places in the plan are *guests* on other slots: of the ring where they can, else
@@ -81,4 +81,4 @@ struct Arrangement {
     return result;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -8,7 +8,7 @@
 #include "residency/config.hpp"
 #include "residency/plan/plan.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// How far the calls of a plan are enqueued, numbered across passes, and which pass runs. Calls of a cyclic plan run ahead of it.
 ///
@@ -92,4 +92,4 @@ private:
     std::uint64_t captured_pass_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

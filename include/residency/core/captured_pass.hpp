@@ -13,7 +13,7 @@
 #include <exception>
 #endif
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// A pass as a graph, copies included: launching it runs the kernels that were recorded, over the same weights. Made by
 /// Residency::capture; ends before its Residency does. After a change of budget or of the mapping it is stale and refused.
@@ -107,4 +107,4 @@ private:
 
 }  // namespace detail
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

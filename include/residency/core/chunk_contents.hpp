@@ -13,7 +13,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/transport/transport_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Which storages lie on which chunks of an image at `base`, in copies of ranges of it, and in the calls of a plan.
 class ChunkContents {
@@ -84,4 +84,4 @@ inline void ChunkContents::append_pieces(const plan::Plan& plan, std::uint64_t b
     }
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -11,7 +11,7 @@
 #include "residency/core/arrangement.hpp"
 #include "residency/plan/plan.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// What memory holds of an image: on which slot each chunk lies, and the bytes of which chunk each slot has or is about to have.
 class ChunkTable {
@@ -106,4 +106,4 @@ inline void ChunkTable::remove(std::uint32_t slot) {
     is_of_ring_.pop_back();
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -14,7 +14,7 @@
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/transport/transport_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Which decider four policies come to, or the reason why they do not go together.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
@@ -49,4 +49,4 @@ struct Composition<evict::Planned, prefetch::Planned, Pool, Transport> {
     using Decider = Planned<Pool, Transport>;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

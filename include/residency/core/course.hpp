@@ -14,7 +14,7 @@
 #include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The schedule, and where in it the pass that runs is.
 class Course {
@@ -66,8 +66,8 @@ private:
     Place place_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core
 
-#if !RESIDENCY_SEPARATE
-#include "residency/core/definitions/course.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/core/impl/course.ipp"
 #endif

@@ -12,7 +12,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/use_order.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// What a decider works with. The engine owns all of it and outlives the decider.
 struct Ground {
@@ -49,4 +49,4 @@ struct Stage : Ground {
     Executor<D, Transport>* executor = nullptr;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -29,7 +29,7 @@
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/memory_pool.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// What a Residency is made with, beside its policies.
 struct Settings {
@@ -954,4 +954,4 @@ Error Engine<Decider, Transport>::broken() const {
                     : Error{ErrorKind::device, "the device could not be drained after a failed call; it is left alone"};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -15,7 +15,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/transport/transport_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// A stream that reads weights, as an index of the executor.
 using ReaderId = std::uint32_t;
@@ -486,4 +486,4 @@ Status Executor<D, Transport>::join_capture(typename D::Stream stream) {
     return joined;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

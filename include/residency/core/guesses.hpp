@@ -11,7 +11,7 @@
 #include "residency/evict/linked_lists.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// What became of guesses, and so which of them leave first and whether the next piece of one is worth sending.
 ///
@@ -118,4 +118,4 @@ private:
     bool tries_ = false;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -11,7 +11,7 @@
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The right to read weights on a stream. While it lives their bytes do not leave and do not move; work enqueued on its streams
 /// before its end may read them. Its end records the use, without blocking. Leases move, nest, and end in any order; they end
@@ -142,4 +142,4 @@ private:
     core::LeaseId id_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -11,7 +11,7 @@
 #include "residency/core/position.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// A lease or a ticket, as the engine knows it. A generation tells a later one in the same place apart.
 struct LeaseId {
@@ -83,4 +83,4 @@ inline LeaseId LeaseTable::open() {
     return {slot, record.generation};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

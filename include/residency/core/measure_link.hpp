@@ -13,7 +13,7 @@
 #include "residency/error.hpp"
 #include "residency/plan/link.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The rate and the latency of copies to the device, as a plan counts them: two sizes of call, the medians of some repeats, a line
 /// through both. Uses at most `device_bytes` of device memory for the time of the call, and as much pinned host memory; 32 MiB
@@ -109,4 +109,4 @@ template <Device D>
 }
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

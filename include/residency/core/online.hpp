@@ -21,7 +21,7 @@
 #include "residency/pool/memory_pool.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Decides as accesses come: asks the evictor who leaves, the prefetcher what comes next, and the pool for an address. Works on
 /// whole storages.
@@ -873,4 +873,4 @@ bool Online<Evictor, Prefetcher, Pool, Transport>::next_guess(Moment now) noexce
     return partial_.storage != no_storage;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -15,7 +15,7 @@
 #include "residency/error.hpp"
 #include "residency/model/schedule.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What a pass can be asked for: a step of the schedule, one weight, or weights that must be there together.
 template <class T>
@@ -131,4 +131,4 @@ private:
     Engine* engine_ = nullptr;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

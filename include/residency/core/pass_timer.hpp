@@ -13,7 +13,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// How long passes take on the device, from the first to the last operation on their stream. Two records cost the GPU microseconds
 /// between kernels: where nothing streams, few passes are timed.
@@ -94,4 +94,4 @@ std::optional<std::chrono::nanoseconds> PassTimer<D>::last(D& device) const {
     return std::nullopt;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

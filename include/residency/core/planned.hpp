@@ -30,7 +30,7 @@
 #include "residency/plan/problem.hpp"
 #include "residency/pool/virtual.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Decides beforehand: replays a plan over the chunks of the image. Calls are enqueued in plan order, each as soon as the end of
 /// the step that it waits for is recorded, across the end of a pass into the next.
@@ -1013,4 +1013,4 @@ Error Planned<Pool, Transport>::no_room_for(std::uint32_t chunk) const {
                  BudgetNumbers{asked, plan_.budget_bytes(), leased, plan_.floor_bytes(), UINT32_MAX}};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

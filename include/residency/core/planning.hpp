@@ -16,7 +16,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// What another plan follows.
 struct InForce {
@@ -67,8 +67,8 @@ private:
     plan::ChunkFloor sizes_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core
 
-#if !RESIDENCY_SEPARATE
-#include "residency/core/definitions/planning.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/core/impl/planning.ipp"
 #endif

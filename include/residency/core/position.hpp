@@ -6,7 +6,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The number of a step counted across passes. Without a schedule, the number of the acquisition.
 using Moment = std::uint64_t;
@@ -25,4 +25,4 @@ struct Position {
     std::uint64_t era = 0;         ///< of a planned decider's counts: another one once a plan has come into force
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

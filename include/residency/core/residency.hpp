@@ -19,7 +19,7 @@
 #include "residency/model/schedule.hpp"
 #include "residency/transport/pinned.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Weights of one catalog on one device, inside a hard budget of device bytes:
 ///
@@ -213,4 +213,4 @@ private:
     std::unique_ptr<Engine> engine_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -8,7 +8,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What has happened, counted from construction or over one pass. Accesses are counted by storage; one in host memory is a hit
 /// of no bytes.
@@ -108,4 +108,4 @@ struct Statistics {
     }
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

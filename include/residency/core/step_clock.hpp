@@ -14,7 +14,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Measures the steps of a pass on the device: between a step's wait for its bytes and the end of its lease, and between the end of
 /// one step and the beginning of the next, which counts to that; after the last step to the last. What the device waits for
@@ -209,4 +209,4 @@ Status StepClock<D>::begin_gap(D& device, typename D::Event event, typename D::S
     return done;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -10,7 +10,7 @@
 
 #include "residency/core/executor.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// How far the steps of all passes are, numbered across passes. Steps end in order: those before the current one, once no lease of
 /// theirs is open; of the last two passes it is known at which point of every reader.
@@ -73,4 +73,4 @@ private:
     std::vector<std::vector<Point>> points_;  // by reader, by step of the window: its end
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

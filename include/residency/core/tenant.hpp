@@ -8,7 +8,7 @@
 #include "residency/config.hpp"
 #include "residency/model/storage.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// What is known of one storage while the program runs.
 struct Tenant {
@@ -22,4 +22,4 @@ struct Tenant {
     bool missed = false;  ///< this access has to bring it
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

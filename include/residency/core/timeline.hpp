@@ -9,7 +9,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::core {
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The recorded points of one stream, numbered 1, 2, 3, … in the order of the stream, over a ring of reused events. Point 0 is
 /// the beginning: always complete. As points are ordered, waiting for one waits for all before it.
@@ -175,4 +175,4 @@ Status Timeline<D>::grow(std::size_t more) {
     return {};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::core
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -12,7 +12,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Keeps the captures of one device apart from the calls of other threads that would harm them (D6): those of one sort may overlap, and
 /// wait for those of the other. A thread that captures does not wait for itself. Thread safe.
@@ -83,4 +83,4 @@ inline CaptureGate::Call::~Call() {
     gate_.changed_.notify_all();
 }
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -31,7 +31,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// One NVIDIA GPU through the CUDA runtime, from plain C++; nothing links against libcuda. Every call leaves the calling
 /// thread's current device as it was and clears the CUDA error that it reports. Values that it gives out (streams, events,
@@ -997,4 +997,4 @@ static_assert(VirtualMemoryDevice<CudaDevice>);
 static_assert(CapturingDevice<CudaDevice>);
 static_assert(FlagDevice<CudaDevice>);
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -15,7 +15,7 @@
 #error "residency needs the CUDA toolkit 12.5 or later (12.8 for batched copies)"
 #endif
 
-namespace residency::inline RESIDENCY_ABI::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 /// The driver's entry points that the runtime does not offer, found at run time: nothing links against libcuda.
 /// Those after `stream_wait_value` may be null where the driver has no such call.
@@ -117,4 +117,4 @@ private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::detail
+}}}  // namespace residency::RESIDENCY_ABI::detail

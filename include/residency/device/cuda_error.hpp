@@ -10,7 +10,7 @@
 
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 /// Whether a code means that the device's context is broken for the rest of the process: every later call fails too.
 [[nodiscard]] constexpr bool is_lost_device(int code) noexcept {
@@ -102,4 +102,4 @@ namespace residency::inline RESIDENCY_ABI::detail {
     return {cuda_error_kind(code), std::move(message), DeviceFailure{code, call, bytes}};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::detail
+}}}  // namespace residency::RESIDENCY_ABI::detail

@@ -20,7 +20,7 @@
 
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
 
@@ -140,4 +140,4 @@ inline void touch_host(void* at, std::uint64_t bytes, unsigned threads) {
            ")";
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::detail
+}}}  // namespace residency::RESIDENCY_ABI::detail

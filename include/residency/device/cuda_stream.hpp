@@ -10,7 +10,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// A cudaStream_t that is not owned. Converts from and to cudaStream_t, and to every stream reference that is made from
 /// one and gives it back by get(), such as cuda::stream_ref. A default one is the default stream of this translation
@@ -61,4 +61,4 @@ private:
     cudaStream_t stream_ = nullptr;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -12,7 +12,7 @@
 
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// One transfer of `bytes` bytes. The addresses say in which direction.
 struct Copy {
@@ -173,4 +173,4 @@ concept FlagDevice = Device<D> && requires(D d, typename D::Stream s, typename D
     { d.raise_flag(f, value) } -> std::same_as<Status>;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

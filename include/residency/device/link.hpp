@@ -8,7 +8,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The way between host and device memory. A call of b bytes occupies one direction for latency + b / rate, in order.
 struct LinkModel {
@@ -61,4 +61,4 @@ inline constexpr std::array all{pcie3, pcie4, pcie5, gh200, h200_measured};
 
 }  // namespace links
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -31,7 +31,7 @@
 #include "residency/device/simulation/report.hpp"
 #include "residency/device/simulation/slots.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// A GPU in software: a deterministic discrete-event model with a virtual clock, real bytes and a happens-before checker.
 ///
@@ -371,19 +371,19 @@ private:
     Statistics statistics_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 
-#if !RESIDENCY_SEPARATE
-#include "residency/device/definitions/simulated.hpp"
-#include "residency/device/definitions/simulated_memory.hpp"
-#include "residency/device/definitions/simulated_work.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/device/impl/simulated.ipp"
+#include "residency/device/impl/simulated_memory.ipp"
+#include "residency/device/impl/simulated_work.ipp"
 #endif
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 static_assert(Device<SimulatedDevice>);
 static_assert(VirtualMemoryDevice<SimulatedDevice>);
 static_assert(CapturingDevice<SimulatedDevice>);
 static_assert(FlagDevice<SimulatedDevice>);
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -12,7 +12,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/use_order.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// The oracle (Belady 1966): the furthest next use in what is going to happen leaves, whatever its size. With equal sizes nothing
 /// has fewer misses; with uneven ones it is a yardstick, not a bound. For comparison: a real run does not know its whole trace.
@@ -59,4 +59,4 @@ private:
 };
 static_assert(EvictionPolicy<Belady>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

@@ -13,7 +13,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/use_order.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// The number of a step counted across passes: pass · steps + position. For a plain trace, the number of the access.
 using Moment = std::uint64_t;
@@ -61,4 +61,4 @@ concept EvictionPolicy = std::default_initializable<E> && std::is_nothrow_move_c
                              { e.victim(now, may_leave) } noexcept -> std::same_as<std::optional<StorageId>>;
                          };
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

@@ -19,7 +19,7 @@
 #include "residency/evict/ranked_heap.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// For orders known only in part, such as a router's: the layers come round in turn, which of a layer's storages are used does
 /// not. The largest expected time to the next use leaves, in rounds of all layers:
@@ -278,4 +278,4 @@ private:
 };
 static_assert(EvictionPolicy<ExpectedUse>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

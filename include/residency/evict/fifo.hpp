@@ -10,7 +10,7 @@
 #include "residency/evict/linked_lists.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// The one that came first leaves.
 class Fifo {
@@ -35,4 +35,4 @@ private:
 };
 static_assert(EvictionPolicy<Fifo>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

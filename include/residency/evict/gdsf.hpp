@@ -13,7 +13,7 @@
 #include "residency/evict/ranked_heap.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// Greedy dual size frequency (Cherkasova 1998): the lowest priority leaves, clock + uses · cost / bytes, with cost = 1, so that
 /// it aims at few misses. The clock is the priority of the last victim; uses count since the storage came. Among equals the
@@ -81,4 +81,4 @@ private:
 };
 static_assert(EvictionPolicy<Gdsf>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

@@ -11,7 +11,7 @@
 #include "residency/evict/linked_lists.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// The one with the fewest uses since it came leaves; among equals the least recently used. Counts are forgotten when a storage
 /// leaves. The use that a storage came for counts as its first, one brought ahead ranks as if it had it. O(1): a list for each
@@ -89,4 +89,4 @@ private:
 };
 static_assert(EvictionPolicy<Lfu>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

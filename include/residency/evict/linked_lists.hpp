@@ -8,7 +8,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// Doubly linked lists over the items 0 … items − 1, each in one list or in none: two 32-bit links an item, every operation
 /// O(1), nothing allocated after attach. A list's end is a value that stands before its front and after its back.
@@ -67,4 +67,4 @@ private:
     std::vector<Node> nodes_;  // the items, then the ends
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

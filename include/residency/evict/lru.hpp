@@ -10,7 +10,7 @@
 #include "residency/evict/linked_lists.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// The least recently used leaves. On a cycle that does not fit it has no hits at all.
 class Lru {
@@ -37,4 +37,4 @@ private:
 };
 static_assert(EvictionPolicy<Lru>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

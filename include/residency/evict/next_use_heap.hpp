@@ -12,7 +12,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/use_order.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// Storages by their next use in an order, the furthest first; among equals, such as those never used again, the least recently
 /// touched first. Without an order nothing has a next use. A use that the order announced and that did not come is replaced by
@@ -71,4 +71,4 @@ private:
     std::uint64_t touches_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

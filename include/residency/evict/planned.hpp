@@ -4,9 +4,9 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// Who leaves is read from a plan. Goes with prefetch::Planned and pool::Virtual.
 struct Planned {};
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

@@ -11,7 +11,7 @@
 #include "residency/config.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// Storages by a key, the one that leaves first at the root. `LeavesBefore(a, b)` is a strict total order of keys. Changes are
 /// O(log n), nothing is allocated after attach.
@@ -123,4 +123,4 @@ private:
     std::vector<std::uint32_t> position_;  // by storage
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

@@ -12,7 +12,7 @@
 #include "residency/evict/linked_lists.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// S3-FIFO (Yang, Zhang, Qiu, Yue & Rashmi, SOSP 2023), with sizes: three queues. What comes for the first time goes to a small
 /// one, a tenth of the bytes; from its end to the main one if it was used twice more there, and out otherwise. What left the
@@ -141,4 +141,4 @@ private:
 };
 static_assert(EvictionPolicy<S3Fifo>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

@@ -10,7 +10,7 @@
 #include "residency/evict/next_use_heap.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// The one whose next use is furthest in the declared or recorded schedule leaves: what a real run can know of Belady's choice.
 /// What the schedule does not name leaves first, the least recently used of it; without a schedule that is everything. A run that
@@ -40,4 +40,4 @@ private:
 };
 static_assert(EvictionPolicy<Scheduled>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

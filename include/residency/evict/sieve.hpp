@@ -11,7 +11,7 @@
 #include "residency/evict/linked_lists.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// SIEVE (Zhang, Yang, Yue, Vigfusson & Rashmi, NSDI 2024), with sizes: a hand goes from the oldest to the newest, spares once
 /// what was used again since it came or since the hand was there, and takes the first other. Nothing moves on a hit. What may
@@ -68,4 +68,4 @@ private:
 };
 static_assert(EvictionPolicy<Sieve>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

@@ -16,7 +16,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/use_order.hpp"
 
-namespace residency::inline RESIDENCY_ABI::evict {
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 /// A part of the storages stays, chosen once; the rest share what is left, the least recently used leaving. What stays leaves
 /// only if nothing else may. Without an order the storages count in the order of their ids, each used once.
@@ -152,4 +152,4 @@ private:
 };
 static_assert(EvictionPolicy<StaticSplit>);
 
-}  // namespace residency::inline RESIDENCY_ABI::evict
+}}}  // namespace residency::RESIDENCY_ABI::evict

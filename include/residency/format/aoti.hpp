@@ -12,7 +12,7 @@
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// One constant of a model that AOTInductor compiled, as its generated code describes it.
 struct AotiConstant {
@@ -34,24 +34,24 @@ enum class AotiLayout : std::uint8_t {
 
 /// Reads a weights blob by itself (AOTInductor's <model>_weights.blob), given the constants in the order of the blob. Each has
 /// a storage of its own. Errors: malformed where the sizes do not add up to the blob's.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_aoti_blob(const Input& input,
-                                                                           std::span<const AotiConstant> constants,
-                                                                           AotiLayout layout = AotiLayout::automatic);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_blob(const Input& input,
+                                                                    std::span<const AotiConstant> constants,
+                                                                    AotiLayout layout = AotiLayout::automatic);
 
 /// The constants in the C++ file that AOTInductor generates beside a blob, without those that it folds at run time.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<std::vector<AotiConstant>> try_read_aoti_constants(const Input& input);
+[[nodiscard]] RESIDENCY_INLINE Result<std::vector<AotiConstant>> try_read_aoti_constants(const Input& input);
 
 /// Reads a package (.pt2): every model's weights, whether as saved tensors listed by weights_config.json, as a blob with the
 /// generated code beside it, or as the raw records of an exported program. Weights in one record share a storage. Where there
 /// are several models, their names come before their weights': "model/weight". Weights inside a shared library are not read.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_aoti_package(const Input& input);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_package(const Input& input);
 
 /// Reads the weights_config.json of an unpacked package, of either kind. Its records lie beside it, or where the package has
 /// them: in ../../weights of data/aotinductor/<model>.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_aoti_config(const Input& input);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_config(const Input& input);
 
 /// The same for a path: a configuration where it ends in ".json", a package otherwise.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_aoti(const std::string& path);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti(const std::string& path);
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_aoti(const std::string& path) { return unwrap(try_read_aoti(path)); }
 #endif
@@ -61,12 +61,12 @@ namespace detail {
 class ZipDirectory;
 
 /// The package with that directory.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> read_aoti_package(const Input& input, const ZipDirectory& zip);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> read_aoti_package(const Input& input, const ZipDirectory& zip);
 
 }  // namespace detail
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/aoti.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/aoti.ipp"
 #endif

@@ -23,7 +23,7 @@
 #include "residency/format/model_file.hpp"
 #include "residency/host/thread_group.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 struct EqualStoragesOptions {
     unsigned threads = 0;  ///< that read; 0: as many as the machine has, at most 8
@@ -207,4 +207,4 @@ private:
     return merged;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format

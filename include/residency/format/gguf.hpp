@@ -13,7 +13,7 @@
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// What one GGUF file says beside its tensors.
 struct GgufHeader {
@@ -38,17 +38,17 @@ struct GgufFile {
 /// Reads one GGUF file of version 2 or 3, little-endian, from a file or from memory; see the format's specification. Tensors
 /// are listed in the order of their data, shapes outermost extent first; quantised data are passed through. The last tensor's
 /// padding may be missing. Errors: malformed with a Place; io. Blocks.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<GgufFile> try_read_gguf(const Input& input);
+[[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const Input& input);
 
 /// The same for a path. One of a split model's files stands for all of them: the others are name-00001-of-0000N.gguf beside it.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<GgufFile> try_read_gguf(const std::string& path);
+[[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const std::string& path);
 
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline GgufFile read_gguf(const std::string& path) { return unwrap(try_read_gguf(path)); }
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/gguf.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/gguf.ipp"
 #endif

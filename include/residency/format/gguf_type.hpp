@@ -8,7 +8,7 @@
 
 #include "residency/model/dtype.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// A type of ggml: its number in files, and its blocks.
 struct GgmlType {
@@ -62,4 +62,4 @@ inline constexpr std::array ggml_types{
     return std::nullopt;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format

@@ -12,7 +12,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// The kinds of metadata values, with their numbers in files.
 enum class GgufKind : std::uint32_t {
@@ -68,4 +68,4 @@ struct GgufValue {
 /// A key and its value, in the order of the file.
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format

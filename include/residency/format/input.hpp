@@ -25,7 +25,7 @@
 #include "residency/model/file_identity.hpp"
 #include "residency/model/storage.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// Random access to the bytes of one file, or to bytes in memory that stand for one. Never maps a file, so that one which
 /// shrinks gives an error and no signal. Movable; closes the file.
@@ -164,4 +164,4 @@ private:
     std::optional<FileIdentity> identity_;  // none of bytes in memory
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format

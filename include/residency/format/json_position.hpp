@@ -13,7 +13,7 @@
 #include "residency/error.hpp"
 #include "residency/format/text.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// An iterator over characters that tells how many have been taken, so that a handler of parser events knows where it is.
 class CountingIterator {
@@ -105,4 +105,4 @@ private:
     Status status_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::format::detail
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail

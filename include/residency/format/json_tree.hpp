@@ -14,7 +14,7 @@
 #include "residency/format/input.hpp"
 #include "residency/format/text.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// A JSON text as a flat tree that knows the place of every value. Refuses duplicate keys, deep nesting and floods of values.
 class JsonTree {
@@ -113,8 +113,8 @@ private:
     std::string texts_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::format::detail
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/json_tree.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/json_tree.ipp"
 #endif

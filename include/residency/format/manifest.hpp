@@ -9,7 +9,7 @@
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// Reads a manifest: JSON text that describes weights in files of raw bytes, such as a weights blob of AOTInductor, by itself.
 ///
@@ -23,14 +23,14 @@ namespace residency::inline RESIDENCY_ABI::format {
 /// storage without an offset follows the one before it in the same file, padded to the alignment. strides, mutable, a
 /// weight's offset_bytes (0) and bytes may be missing; bytes is checked where it is there. dtype is a name of PyTorch,
 /// safetensors or ggml. Other members are ignored. Storages may overlap only where they are the same range.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_manifest(const Input& input);
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_manifest(const std::string& path);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_manifest(const Input& input);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_manifest(const std::string& path);
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_manifest(const std::string& path) { return unwrap(try_read_manifest(path)); }
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/manifest.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/manifest.ipp"
 #endif

@@ -18,7 +18,7 @@
 #include "residency/format/text.hpp"
 #include "residency/model/catalog_builder.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// What a model file says, as it says it: the common result of every reader, checked against the sizes of its files.
 struct ModelFile {
@@ -135,4 +135,4 @@ namespace detail {
 
 }  // namespace detail
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format

@@ -8,17 +8,17 @@
 #include "residency/error.hpp"
 #include "residency/format/model_file.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// Reads a model file of any known format, told by its first bytes and its name. Errors: as the readers; unsupported where it
 /// looks like none of them. Blocks.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_model(const std::string& path);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path);
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_model(const std::string& path) { return unwrap(try_read_model(path)); }
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/open.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/open.ipp"
 #endif

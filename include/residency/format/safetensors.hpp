@@ -10,7 +10,7 @@
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// How safetensors files are read.
 struct SafetensorsOptions {
@@ -24,17 +24,17 @@ inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
 /// Reads one safetensors file's header, from a file or from memory; see the format's specification. Weights are listed in the
 /// order of their data, each with a storage of its own. Errors: malformed with a Place; io. Blocks.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_safetensors(const Input& input,
-                                                                             const SafetensorsOptions& options = {});
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const Input& input,
+                                                                      const SafetensorsOptions& options = {});
 
 /// Reads a sharded model by its index (model.safetensors.index.json) and the headers of all its files, which lie in or below
 /// the index's folder. Every tensor is in the file that the index names and in no other, and none is left out.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_safetensors_index(
-    const Input& input, const SafetensorsOptions& options = {});
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_safetensors_index(const Input& input,
+                                                                            const SafetensorsOptions& options = {});
 
 /// The same for a path: an index where it ends in ".json", one file otherwise.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_safetensors(const std::string& path,
-                                                                             const SafetensorsOptions& options = {});
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const std::string& path,
+                                                                      const SafetensorsOptions& options = {});
 
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_safetensors(const std::string& path, const SafetensorsOptions& options = {}) {
@@ -42,8 +42,8 @@ inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 }
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/safetensors.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/safetensors.ipp"
 #endif

@@ -8,7 +8,7 @@
 
 #include "residency/model/dtype.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// A type as safetensors spells it.
 struct SafetensorsDType {
@@ -56,4 +56,4 @@ inline constexpr std::array safetensors_dtypes{
     return {};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format

@@ -23,7 +23,7 @@
 #include "residency/format/safetensors.hpp"
 #include "residency/format/text.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// A tensor to be written.
 struct SafetensorsTensor {
@@ -146,8 +146,8 @@ private:
     std::uint64_t left_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/safetensors_writer.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/safetensors_writer.ipp"
 #endif

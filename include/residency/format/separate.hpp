@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What one file of a program includes that is compiled with RESIDENCY_SEPARATE=1 and reads model files, see config.hpp.
-#include "residency/format/definitions/aoti.hpp"
-#include "residency/format/definitions/gguf.hpp"
-#include "residency/format/definitions/json_tree.hpp"
-#include "residency/format/definitions/manifest.hpp"
-#include "residency/format/definitions/open.hpp"
-#include "residency/format/definitions/safetensors.hpp"
-#include "residency/format/definitions/safetensors_writer.hpp"
-#include "residency/format/definitions/shard_index.hpp"
-#include "residency/format/definitions/torch.hpp"
-#include "residency/format/definitions/torch_archive.hpp"
-#include "residency/format/definitions/torch_pickle.hpp"
-#include "residency/format/definitions/zip.hpp"
+// What one file of a program includes that is compiled with RESIDENCY_HEADER_ONLY=0 and reads model files, see config.hpp.
+#include "residency/format/impl/aoti.ipp"
+#include "residency/format/impl/gguf.ipp"
+#include "residency/format/impl/json_tree.ipp"
+#include "residency/format/impl/manifest.ipp"
+#include "residency/format/impl/open.ipp"
+#include "residency/format/impl/safetensors.ipp"
+#include "residency/format/impl/safetensors_writer.ipp"
+#include "residency/format/impl/shard_index.ipp"
+#include "residency/format/impl/torch.ipp"
+#include "residency/format/impl/torch_archive.ipp"
+#include "residency/format/impl/torch_pickle.ipp"
+#include "residency/format/impl/zip.ipp"

@@ -9,15 +9,15 @@
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// Appends the files of an index, which lie beside it, each by `append(input)`: a Status. Errors: malformed where the index
 /// and the files do not have the same tensors.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Status append_shards(ModelFile& model, const Input& input,
-                                                           const std::function<Status(const Input&)>& append);
+[[nodiscard]] RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input,
+                                                    const std::function<Status(const Input&)>& append);
 
-}  // namespace residency::inline RESIDENCY_ABI::format::detail
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/shard_index.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/shard_index.ipp"
 #endif

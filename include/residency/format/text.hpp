@@ -11,7 +11,7 @@
 #include "residency/error.hpp"
 #include "residency/model/quoted.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7): no overlong forms, no surrogates, nothing above U+10FFFF.
 [[nodiscard]] constexpr bool is_utf8(std::string_view text) noexcept {
@@ -88,4 +88,4 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
     return slash == std::string::npos ? std::string{} : path.substr(0, slash + 1);
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::format::detail
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail

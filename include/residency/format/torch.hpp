@@ -11,18 +11,18 @@
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// Reads what torch.save wrote of a state_dict(), in PyTorch 1.6 and later: a ZIP archive with a pickle of which nothing is
 /// carried out, and a record for each storage. Tensors that are views of one storage share it here. Errors: malformed;
 /// unsupported where it is older, or holds more than tensors by name. Blocks.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_torch(const Input& input);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input);
 
 /// Reads the index of a model in several such files, as Hugging Face writes it: pytorch_model.bin.index.json.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_torch_index(const Input& input);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch_index(const Input& input);
 
 /// The same for a path: an index where it ends in ".json".
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> try_read_torch(const std::string& path);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch(const std::string& path);
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_torch(const std::string& path) { return unwrap(try_read_torch(path)); }
 #endif
@@ -39,12 +39,12 @@ inline constexpr std::size_t torch_magic_end = 23;
 }
 
 /// The archive with that directory.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Result<ModelFile> read_torch(const Input& input, const ZipDirectory& zip);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> read_torch(const Input& input, const ZipDirectory& zip);
 
 }  // namespace detail
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/torch.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/torch.ipp"
 #endif

@@ -15,7 +15,7 @@
 #include "residency/format/zip.hpp"
 #include "residency/model/checked.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// A ZIP archive of torch.save: a folder with data.pkl, and a record data/KEY for each storage. The input and the directory
 /// have to outlive it.
@@ -49,8 +49,8 @@ private:
     std::uint64_t pickle_offset_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::format::detail
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/torch_archive.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/torch_archive.ipp"
 #endif

@@ -9,7 +9,7 @@
 
 #include "residency/model/dtype.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// A type of PyTorch: its name, the class of its typed storages, and its number in exported programs (0: none).
 struct TorchDType {
@@ -67,4 +67,4 @@ inline constexpr std::array torch_dtypes{
     return std::nullopt;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::format
+}}}  // namespace residency::RESIDENCY_ABI::format

@@ -16,7 +16,7 @@
 #include "residency/format/text.hpp"
 #include "residency/format/torch_dtype.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// What the pickle of one saved tensor says.
 struct PickledTensor {
@@ -133,8 +133,8 @@ private:
     bool is_known_ = true;  // the last operation
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::format::detail
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/torch_pickle.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/torch_pickle.ipp"
 #endif

@@ -13,7 +13,7 @@
 #include "residency/format/text.hpp"
 #include "residency/model/checked.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// Whether strides say no more than the shape: row-major without gaps, or no elements at all.
 [[nodiscard]] inline bool is_dense(const Shape& shape, const Strides& strides) noexcept {
@@ -79,4 +79,4 @@ namespace residency::inline RESIDENCY_ABI::format::detail {
     return {};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::format::detail
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail

@@ -15,7 +15,7 @@
 #include "residency/format/text.hpp"
 #include "residency/model/checked.hpp"
 
-namespace residency::inline RESIDENCY_ABI::format::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// The directory of a ZIP archive (PKWARE APPNOTE 6.3, also ZIP64) that lies in a part of a file. Its entries are used where
 /// they are, so only those stored without compression and encryption can be located; they do not overlap.
@@ -58,8 +58,8 @@ private:
     std::unordered_map<std::string, std::size_t> by_name_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::format::detail
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail
 
-#if !RESIDENCY_SEPARATE
-#include "residency/format/definitions/zip.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/zip.ipp"
 #endif

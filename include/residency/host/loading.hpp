@@ -28,7 +28,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
 
-namespace residency::inline RESIDENCY_ABI::host {
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
 /// How far a load is.
 struct LoadProgress {
@@ -250,8 +250,8 @@ template <Device D>
 }
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI::host
+}}}  // namespace residency::RESIDENCY_ABI::host
 
-#if !RESIDENCY_SEPARATE
-#include "residency/host/definitions/loading.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/host/impl/loading.ipp"
 #endif

@@ -10,7 +10,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::host {
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
 /// How much host memory this process may take, and lock.
 struct MemoryLimits {
@@ -32,18 +32,18 @@ struct MemoryLimits {
 namespace detail {
 
 /// A small text file of the system; empty where it cannot be read.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE std::string read_system_file(const std::string& path);
+[[nodiscard]] RESIDENCY_INLINE std::string read_system_file(const std::string& path);
 /// The number after `key` at the start of a line.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE std::optional<std::uint64_t> number_after(std::string_view text,
-                                                                                std::string_view key) noexcept;
+[[nodiscard]] RESIDENCY_INLINE std::optional<std::uint64_t> number_after(std::string_view text,
+                                                                         std::string_view key) noexcept;
 
 }  // namespace detail
 
 /// Reads the limits of this process. `root` stands before /proc and /sys. What cannot be read does not bind.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE MemoryLimits read_memory_limits(const std::string& root = "");
+[[nodiscard]] RESIDENCY_INLINE MemoryLimits read_memory_limits(const std::string& root = "");
 
-}  // namespace residency::inline RESIDENCY_ABI::host
+}}}  // namespace residency::RESIDENCY_ABI::host
 
-#if !RESIDENCY_SEPARATE
-#include "residency/host/definitions/memory_limits.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/host/impl/memory_limits.ipp"
 #endif

@@ -14,7 +14,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::host {
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
 /// Anonymous memory of its own, aligned to 2 MiB, in whole pages, untouched: the first touch makes each page, huge where the
 /// system allows. An inaccessible page follows, so that no copy is ever joined with one of the next region. Unpins and unmaps
@@ -50,8 +50,8 @@ private:
     std::function<Status(void*)> unpin_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::host
+}}}  // namespace residency::RESIDENCY_ABI::host
 
-#if !RESIDENCY_SEPARATE
-#include "residency/host/definitions/region.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/host/impl/region.ipp"
 #endif

@@ -13,7 +13,7 @@
 
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::host {
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
 /// Threads that are joined together. Unlike std::thread, one that cannot be started is a Result, also without exceptions.
 class ThreadGroup {
@@ -63,4 +63,4 @@ private:
     std::vector<pthread_t> threads_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::host
+}}}  // namespace residency::RESIDENCY_ABI::host

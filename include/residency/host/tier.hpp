@@ -6,7 +6,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::host {
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
 /// Where the bytes of a model wait for their turn on the device.
 enum class Tier : std::uint8_t {
@@ -26,4 +26,4 @@ enum class Tier : std::uint8_t {
     return "?";
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::host
+}}}  // namespace residency::RESIDENCY_ABI::host

@@ -15,7 +15,7 @@
 #include "residency/model/file_identity.hpp"
 #include "residency/model/storage.hpp"
 
-namespace residency::inline RESIDENCY_ABI::host {
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
 /// How a file is read.
 enum class FileAccess : std::uint8_t {
@@ -83,8 +83,8 @@ private:
     bool drops_cache_ = false;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::host
+}}}  // namespace residency::RESIDENCY_ABI::host
 
-#if !RESIDENCY_SEPARATE
-#include "residency/host/definitions/weight_file.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/host/impl/weight_file.ipp"
 #endif

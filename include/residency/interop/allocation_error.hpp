@@ -7,7 +7,7 @@
 
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 #if RESIDENCY_EXCEPTIONS
 /// What allocators throw where there is no room, with the numbers.
@@ -22,4 +22,4 @@ private:
 };
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -14,12 +14,12 @@
 #if CCCL_VERSION >= 3001000 || defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
 #include <cuda/memory_resource>
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Kernels can read and write what it allocates.
 template <Device D>
 constexpr void get_property(const MemoryResource<D>&, ::cuda::mr::device_accessible) noexcept {}
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 #endif
 #endif

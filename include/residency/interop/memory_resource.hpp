@@ -15,7 +15,7 @@
 #include "residency/error.hpp"
 #include "residency/interop/allocation_error.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Allocates device memory for a client of a BudgetBroker, in stream order, from one capped pool. What the pool holds of the device
 /// is what the client has taken: no allocation brings the sum of all clients above the broker's total, and one for which there is no
@@ -275,4 +275,4 @@ private:
     std::shared_ptr<Shared> shared_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

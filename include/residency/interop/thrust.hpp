@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The memory of thrust::device_vector<T, thrust::mr::allocator<T, ThrustResource<CudaDevice>>>, and the temporary memory of
 /// algorithms under thrust::cuda::par(&resource). An allocation blocks until the device has it; a deallocation waits for the device.
@@ -35,5 +35,5 @@ private:
     MemoryResource<D> resource_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 #endif

@@ -19,7 +19,7 @@
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The immutable table of the weights and storages of one model, and the owner of their host bytes: a handle that is
 /// cheap to copy; copies share the table. Any number of threads may read it. Made by CatalogBuilder; a
@@ -141,12 +141,12 @@ private:
 namespace detail {
 
 /// An error without context where [offset, offset + bytes) does not lie inside the source.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE Status check_source(const StorageSource& source, std::uint64_t bytes);
+[[nodiscard]] RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t bytes);
 
 }  // namespace detail
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 
-#if !RESIDENCY_SEPARATE
-#include "residency/model/definitions/catalog.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/model/impl/catalog.ipp"
 #endif

@@ -21,7 +21,7 @@
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What add_storage may be told.
 struct StorageOptions {
@@ -99,8 +99,8 @@ private:
     Status status_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 
-#if !RESIDENCY_SEPARATE
-#include "residency/model/definitions/catalog_builder.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/model/impl/catalog_builder.ipp"
 #endif

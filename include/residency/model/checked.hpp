@@ -7,7 +7,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 [[nodiscard]] constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
     if (a > UINT64_MAX - b) { return std::nullopt; }
@@ -29,4 +29,4 @@ namespace residency::inline RESIDENCY_ABI::detail {
     return offset <= whole && bytes <= whole - offset;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::detail
+}}}  // namespace residency::RESIDENCY_ABI::detail

@@ -7,7 +7,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The binary container in which schedules, plans and traces are saved. Integers are little-endian, offsets in bytes
 /// from the start, and there is one way to write given contents:
@@ -68,4 +68,4 @@ inline constexpr std::uint64_t container_checksum_bytes = 8;
 
 }  // namespace detail
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

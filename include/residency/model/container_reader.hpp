@@ -18,7 +18,7 @@
 #include "residency/model/container.hpp"
 #include "residency/model/container_writer.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 namespace detail {
 
@@ -164,8 +164,8 @@ private:
     std::vector<Section> sections_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 
-#if !RESIDENCY_SEPARATE
-#include "residency/model/definitions/container_reader.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/model/impl/container_reader.ipp"
 #endif

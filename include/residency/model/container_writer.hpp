@@ -15,7 +15,7 @@
 #include "residency/config.hpp"
 #include "residency/model/container.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What an array in a container may hold: integers, enumerations and floating-point numbers of 1, 2, 4 or 8 bytes.
 template <class T>
@@ -105,8 +105,8 @@ private:
     std::deque<SectionWriter> sections_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 
-#if !RESIDENCY_SEPARATE
-#include "residency/model/definitions/container_writer.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/model/impl/container_writer.ipp"
 #endif

@@ -13,7 +13,7 @@
 #include "residency/model/checked.hpp"
 #include "residency/model/quoted.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The type of a weight's elements: a name, and how many bits a block of so many elements takes. A regular value
 /// without dynamic storage; two are equal if all of that is. Plain types have blocks of one element.
@@ -146,4 +146,4 @@ inline constexpr std::array all{f64,     f32,     f16,     bf16, f8_e4m3, f8_e4m
 
 }  // namespace dtype
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

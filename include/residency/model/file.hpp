@@ -15,7 +15,7 @@
 #include "residency/error.hpp"
 #include "residency/model/quoted.hpp"
 
-namespace residency::inline RESIDENCY_ABI::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 struct FileCloser {
     void operator()(std::FILE* file) const noexcept { static_cast<void>(std::fclose(file)); }
@@ -63,4 +63,4 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
     return {};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::detail
+}}}  // namespace residency::RESIDENCY_ABI::detail

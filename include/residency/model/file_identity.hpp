@@ -9,7 +9,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What tells a file, and a state of it, from any other: that of an open file, taken before its first byte is read. A writer
 /// that sets the time of the last change back, or writes twice within one tick of the file system's clock, goes unnoticed.
@@ -38,4 +38,4 @@ namespace detail {
 
 }  // namespace detail
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -14,7 +14,7 @@
 
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// How the operating system holds host memory.
 enum class HostMemory : std::uint8_t {
@@ -100,4 +100,4 @@ inline Result<HostAllocation> HostBytes::try_allocate(std::uint64_t bytes, std::
     return HostAllocation{std::move(held), {first, static_cast<std::size_t>(bytes)}};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

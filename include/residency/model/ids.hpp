@@ -6,7 +6,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// A weight of one catalog: dense, 0 … weights − 1.
 enum class WeightId : std::uint32_t {};
@@ -21,4 +21,4 @@ inline constexpr StorageId no_storage{UINT32_MAX};
 [[nodiscard]] constexpr std::uint32_t index(WeightId id) noexcept { return static_cast<std::uint32_t>(id); }
 [[nodiscard]] constexpr std::uint32_t index(StorageId id) noexcept { return static_cast<std::uint32_t>(id); }
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

@@ -8,7 +8,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 /// `text` in double quotes for a message: control bytes, quotes and backslashes escaped, the middle of long text left
 /// out.
@@ -41,4 +41,4 @@ namespace residency::inline RESIDENCY_ABI::detail {
     return out;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::detail
+}}}  // namespace residency::RESIDENCY_ABI::detail

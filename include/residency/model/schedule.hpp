@@ -19,7 +19,7 @@
 #include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What follows the last step of a schedule.
 enum class Cycle : std::uint8_t {
@@ -182,8 +182,8 @@ private:
     std::shared_ptr<const Data> data_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 
-#if !RESIDENCY_SEPARATE
-#include "residency/model/definitions/schedule.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/model/impl/schedule.ipp"
 #endif

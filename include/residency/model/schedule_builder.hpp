@@ -18,7 +18,7 @@
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Declares a schedule step by step:
 ///
@@ -136,4 +136,4 @@ inline Result<Schedule> Schedule::try_recorded(const Catalog& catalog, std::span
     return builder.try_build(cycle);
 }
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

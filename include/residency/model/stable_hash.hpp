@@ -9,7 +9,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo): the same on every platform; integers enter as little-endian bytes. Any change of
 /// one byte changes the value. Not for adversaries.
@@ -36,4 +36,4 @@ private:
     std::uint64_t state_ = 0xcbf29ce484222325U;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

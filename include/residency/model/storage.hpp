@@ -11,7 +11,7 @@
 #include "residency/model/file_identity.hpp"
 #include "residency/model/host_bytes.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Where the kernels read a storage.
 enum class Placement : std::uint8_t {
@@ -57,4 +57,4 @@ struct Storage {
     StorageSource source{};
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

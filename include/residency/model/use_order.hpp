@@ -14,7 +14,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// For every storage, the steps that read it: what tells when it is needed next. Steps are counted across passes: step
 /// i of pass p of a cyclic order of n steps is p · n + i. An immutable handle that is cheap to copy.
@@ -90,8 +90,8 @@ private:
     std::shared_ptr<const Data> data_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI
 
-#if !RESIDENCY_SEPARATE
-#include "residency/model/definitions/use_order.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/model/impl/use_order.ipp"
 #endif

@@ -10,7 +10,7 @@
 #include "residency/model/dtype.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI {
+namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Extents, slowest first; empty for a scalar.
 using Shape = std::vector<std::uint64_t>;
@@ -44,4 +44,4 @@ struct Weight {
     }
 };
 
-}  // namespace residency::inline RESIDENCY_ABI
+}}  // namespace residency::RESIDENCY_ABI

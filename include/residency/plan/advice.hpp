@@ -15,7 +15,7 @@
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// What streaming comes to at a budget.
 enum class Verdict : std::uint8_t {
@@ -182,4 +182,4 @@ namespace detail {
     return advice;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

@@ -14,7 +14,7 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// The general planner, for any known order: Aggressive (Cao, Felten, Karlin and Li 1995) over chunks. When the link is free it
 /// loads what is missing and used next, in place of what is used last (Belady 1966), but only where that is used later than what
@@ -349,4 +349,4 @@ private:
     std::vector<double> step_end_, arrival_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

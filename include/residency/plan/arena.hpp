@@ -17,7 +17,7 @@
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/timeline.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// Plans for devices without virtual memory: whole storages at fixed offsets of one arena. Residents lie behind a contiguous ring,
 /// which the streamed storages pass through in the order of use, from its beginning again where the next one does not fit.
@@ -290,4 +290,4 @@ private:
     TimelineSolver solver_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

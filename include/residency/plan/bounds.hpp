@@ -9,7 +9,7 @@
 #include "residency/config.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 inline double total_compute(const Problem& problem) {
     double sum = 0;
@@ -46,32 +46,32 @@ inline double latency_floor(const Problem& problem, std::uint64_t budget_bytes, 
 /// behind is held for its next reader, or becomes free, carries a fetch (P · c_i bytes beside step i, any number beside a stall at
 /// one stalled byte each) and waits for its reader. Minimum cost for a flow of B bytes across the end of the pass. Seconds, rounded
 /// down to a byte a step; negative where there are more than `most_steps` steps, for which this takes too long.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_bytes,
-                                                        std::uint32_t most_steps = 2000);
+[[nodiscard]] RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_bytes,
+                                                 std::uint32_t most_steps = 2000);
 
 /// The exact bound of a cyclic schedule that reads each storage in one step only; of any other, a bound: each storage counts at
 /// its first reader alone. Seconds. O(steps) times some tens.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE double single_use_bound(const Problem& problem, std::uint64_t budget_bytes);
+[[nodiscard]] RESIDENCY_INLINE double single_use_bound(const Problem& problem, std::uint64_t budget_bytes);
 
 /// The exact bound of one pass of any schedule when what is there at the start may be chosen, by a flow of memory from the start
 /// to the end (see flow_bound). Seconds, rounded down to a byte a step; negative where there are more than `most_steps` steps.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE double one_shot_flow_bound(const Problem& problem, std::uint64_t budget_bytes,
-                                                                 std::uint32_t most_steps = 2000);
+[[nodiscard]] RESIDENCY_INLINE double one_shot_flow_bound(const Problem& problem, std::uint64_t budget_bytes,
+                                                          std::uint32_t most_steps = 2000);
 
 /// Whether some storage is read by more than one step.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE bool reads_repeatedly(const Problem& problem);
+[[nodiscard]] RESIDENCY_INLINE bool reads_repeatedly(const Problem& problem);
 
 /// The exact bound of one pass of a schedule that reads each storage in one step only, when what is there at the start may be
 /// chosen: the bytes that are used first. Of any other schedule, a bound: each storage counts at its first reader alone. Seconds.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE double one_shot_bound(const Problem& problem, std::uint64_t budget_bytes);
+[[nodiscard]] RESIDENCY_INLINE double one_shot_bound(const Problem& problem, std::uint64_t budget_bytes);
 
 /// The exact bound: what no plan of copies goes below at L = 0, whatever it keeps and whenever it copies. Where storages are read
 /// repeatedly and there are more than `most_steps` steps: a bound, not the exact one. Seconds.
-[[nodiscard]] RESIDENCY_DETAIL_INLINE double exact_bound(const Problem& problem, std::uint64_t budget_bytes,
-                                                         std::uint32_t most_steps = 2000);
+[[nodiscard]] RESIDENCY_INLINE double exact_bound(const Problem& problem, std::uint64_t budget_bytes,
+                                                  std::uint32_t most_steps = 2000);
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan
 
-#if !RESIDENCY_SEPARATE
-#include "residency/plan/definitions/bounds.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/plan/impl/bounds.ipp"
 #endif

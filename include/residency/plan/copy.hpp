@@ -6,7 +6,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// No step, no slot, no chunk.
 inline constexpr std::uint32_t none = UINT32_MAX;
@@ -69,4 +69,4 @@ struct Call {
     friend bool operator==(const Call&, const Call&) = default;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

@@ -10,19 +10,15 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
-
-namespace detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
 // The best cyclic plan over the chunks of one image. `budget` and `floor` in chunks; nothing goes below `target_seconds`, so that
 // the search ends there. Precondition: budget >= floor = floor_chunks(image).
-RESIDENCY_DETAIL_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                             std::uint64_t floor, const Options& options, double target_seconds);
+RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
+                                      std::uint64_t floor, const Options& options, double target_seconds);
 
-}  // namespace detail
+}}}}  // namespace residency::RESIDENCY_ABI::plan::detail
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
-
-#if !RESIDENCY_SEPARATE
-#include "residency/plan/definitions/cyclic.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/plan/impl/cyclic.ipp"
 #endif

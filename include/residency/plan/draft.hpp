@@ -13,7 +13,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// What a planner of chunks decides; assemble() turns it into a plan.
 struct Draft {
@@ -216,4 +216,4 @@ inline PlanData assemble(const Problem& problem, const Image& image, const Draft
     return data;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

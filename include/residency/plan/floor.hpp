@@ -10,7 +10,7 @@
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// The ends of the range of budgets, in whole chunks.
 struct ChunkFloor {
@@ -34,4 +34,4 @@ inline Result<ChunkFloor> chunk_floor(const Problem& problem) {
     return floor;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

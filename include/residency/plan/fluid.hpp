@@ -10,7 +10,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// The relaxation without latency or granularity: how many bytes of each step to stream through a ring of ρ bytes.
 class Fluid {
@@ -107,4 +107,4 @@ private:
     std::vector<double> stream_, slack_, mean_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

@@ -11,7 +11,7 @@
 #include "residency/plan/copy.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// How storages follow each other in an image that the planner lays out.
 enum class ImageOrder : std::uint8_t {
@@ -181,4 +181,4 @@ inline FloorChunks floor_chunks(const Image& image, std::uint32_t steps) {
     return floor;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

@@ -13,7 +13,7 @@
 #include "residency/plan/draft.hpp"
 #include "residency/plan/image.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// What always works: every cell that is not held streams once a pass, from before its first reader to after its last, through
 /// `slots` chunk slots; a cell takes the slots that were released first. Intervals of steps make an interval graph, so this
@@ -90,4 +90,4 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
     return true;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

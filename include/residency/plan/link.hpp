@@ -4,7 +4,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// The way from the host to the device: one call of b bytes occupies it for latency + b / rate, in order.
 struct Link {
@@ -15,4 +15,4 @@ struct Link {
     friend bool operator==(const Link&, const Link&) = default;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

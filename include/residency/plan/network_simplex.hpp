@@ -10,7 +10,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// Minimum-cost flow by the primal network simplex method with strongly feasible bases (Cunningham 1976), whole numbers. Costs may
 /// change between solves; the basis is kept.
@@ -215,4 +215,4 @@ private:
     std::vector<std::int64_t> potential_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

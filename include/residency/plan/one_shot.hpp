@@ -11,21 +11,17 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
-
-namespace detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
 // Most chunks that one step reads, with those that stay: the floor of one pass whose chunks may come back anywhere.
-RESIDENCY_DETAIL_INLINE FloorChunks one_shot_floor(const Problem& problem, const Image& image);
+RESIDENCY_INLINE FloorChunks one_shot_floor(const Problem& problem, const Image& image);
 
 // One pass in the order that is known, from what is there at the start. `budget` in chunks; refuses one below the floor.
-RESIDENCY_DETAIL_INLINE Result<PlanData> one_shot_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                                       const Options& options);
+RESIDENCY_INLINE Result<PlanData> one_shot_plan(const Problem& problem, const Image& image, std::uint64_t budget,
+                                                const Options& options);
 
-}  // namespace detail
+}}}}  // namespace residency::RESIDENCY_ABI::plan::detail
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
-
-#if !RESIDENCY_SEPARATE
-#include "residency/plan/definitions/one_shot.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/plan/impl/one_shot.ipp"
 #endif

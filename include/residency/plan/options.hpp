@@ -9,7 +9,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 enum class Effort : std::uint8_t {
     quick,  ///< few options, a few milliseconds
@@ -31,4 +31,4 @@ struct Options {
     std::vector<std::uint64_t> present_offsets{};
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

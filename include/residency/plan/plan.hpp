@@ -10,7 +10,7 @@
 #include "residency/config.hpp"
 #include "residency/plan/copy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// How device bytes are named.
 enum class Layout : std::uint8_t {
@@ -167,4 +167,4 @@ private:
     PlanData data_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

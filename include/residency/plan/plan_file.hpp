@@ -17,7 +17,7 @@
 #include "residency/plan/check.hpp"
 #include "residency/plan/plan.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// The bytes of a plan, a container of kind plan, version 1 (model/container.hpp). The same plan gives the same bytes.
 ///
@@ -178,4 +178,4 @@ struct Expected {
     return plan;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

@@ -10,7 +10,7 @@
 #include "residency/error.hpp"
 #include "residency/plan/link.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// What memory holds of a chunk when a plan comes into force.
 enum class Presence : std::uint8_t {
@@ -55,10 +55,10 @@ struct Problem {
 };
 
 /// Whether a problem is well formed; the error names what is not.
-RESIDENCY_DETAIL_INLINE Status validate(const Problem& problem);
+RESIDENCY_INLINE Status validate(const Problem& problem);
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan
 
-#if !RESIDENCY_SEPARATE
-#include "residency/plan/definitions/problem.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/plan/impl/problem.ipp"
 #endif

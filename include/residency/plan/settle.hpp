@@ -11,9 +11,7 @@
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/timeline.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
-
-namespace detail {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
 // The cut of a captured plan, and what the plan takes.
 inline void settle(PlanData& data, const Problem& problem) {
@@ -41,6 +39,4 @@ inline bool is_better(const PlanData& a, const PlanData& b) {
     return a.bytes_per_pass < b.bytes_per_pass;
 }
 
-}  // namespace detail
-
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}}  // namespace residency::RESIDENCY_ABI::plan::detail

@@ -10,7 +10,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/timeline.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// The times of a plan: latency once a call (of a copy node where it is captured), `compute` seconds, one a step.
 inline Timeline timeline(const PlanData& plan, const Link& link, std::span<const double> compute) {
@@ -37,4 +37,4 @@ inline double simulate(const PlanData& plan, const Link& link, std::span<const d
     return plan.captured ? solver.captured(line, plan.cut) : solver.period(line, 1e-12);
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

@@ -10,7 +10,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// The relaxation at L = 0 and byte granularity for steps whose storages no other step reads.
 ///
@@ -175,4 +175,4 @@ private:
     double budget_ = 0, deficit_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

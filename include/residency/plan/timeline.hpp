@@ -10,7 +10,7 @@
 #include "residency/config.hpp"
 #include "residency/plan/copy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// A plan reduced to its times: a max-plus system. Calls are in copy-stream order, needed_by never decreases.
 struct Timeline {
@@ -236,4 +236,4 @@ private:
     std::uint64_t nodes_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan

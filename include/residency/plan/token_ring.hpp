@@ -15,7 +15,7 @@
 #include "residency/plan/problem.hpp"
 #include "residency/plan/timeline.hpp"
 
-namespace residency::inline RESIDENCY_ABI::plan {
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// Chunks that one step reads first; a plan streams some or all of them.
 struct RingPart {
@@ -159,8 +159,8 @@ private:
     std::vector<Choice> done_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::plan
+}}}  // namespace residency::RESIDENCY_ABI::plan
 
-#if !RESIDENCY_SEPARATE
-#include "residency/plan/definitions/token_ring.hpp"
+#if RESIDENCY_HEADER_ONLY
+#include "residency/plan/impl/token_ring.ipp"
 #endif

@@ -10,7 +10,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::pool {
+namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
 /// What the streamed storages ask of a pool, bytes as the storages have them.
 struct Needs {
@@ -93,4 +93,4 @@ concept MemoryPool = Device<typename P::Device> && std::default_initializable<ty
     return bytes / multiple * multiple;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::pool
+}}}  // namespace residency::RESIDENCY_ABI::pool

@@ -13,7 +13,7 @@
 #include "residency/error.hpp"
 #include "residency/pool/memory_pool.hpp"
 
-namespace residency::inline RESIDENCY_ABI::pool {
+namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
 /// Equal slots, each as large as the largest streamed storage, in one address range. Nothing fragments and the floor is exact;
 /// smaller storages waste the rest of their slot, so it suits storages of one size (layers, experts).
@@ -327,4 +327,4 @@ Status Slab<D>::take(const std::vector<bool>& wanted) {
     return {};
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::pool
+}}}  // namespace residency::RESIDENCY_ABI::pool

@@ -13,7 +13,7 @@
 
 #include "residency/pool/memory_pool.hpp"
 
-namespace residency::inline RESIDENCY_ABI::pool {
+namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
 /// The driver's stream-ordered pool with a hard cap. Any sizes, no host wait. The driver grows a pool by segments of whole
 /// granules (32 MiB on CUDA), and no allocation spans two: floor and ceiling count what that leaves unused at worst. Once storages
@@ -351,4 +351,4 @@ std::size_t StreamOrdered<D>::part_of(const void* at) const noexcept {
     return static_cast<std::size_t>(std::ranges::find(parts_, number, &Part::number) - parts_.begin());
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::pool
+}}}  // namespace residency::RESIDENCY_ABI::pool

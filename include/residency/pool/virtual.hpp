@@ -15,7 +15,7 @@
 #include "residency/error.hpp"
 #include "residency/pool/memory_pool.hpp"
 
-namespace residency::inline RESIDENCY_ABI::pool {
+namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
 /// What a plan needs of a pool: one address range for the image, and a table that says on which physical chunk each part lies.
 template <class P>
@@ -289,4 +289,4 @@ std::vector<std::uint32_t> Virtual<D>::keep(std::uint32_t slots, std::span<const
     return kept;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::pool
+}}}  // namespace residency::RESIDENCY_ABI::pool

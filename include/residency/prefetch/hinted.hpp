@@ -14,7 +14,7 @@
 #include "residency/model/use_order.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::prefetch {
+namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
 /// A storage that is likely to be needed.
 struct Hint {
@@ -106,4 +106,4 @@ private:
 };
 static_assert(PrefetchPolicy<Hinted>);
 
-}  // namespace residency::inline RESIDENCY_ABI::prefetch
+}}}  // namespace residency::RESIDENCY_ABI::prefetch

@@ -9,7 +9,7 @@
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/upcoming.hpp"
 
-namespace residency::inline RESIDENCY_ABI::prefetch {
+namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
 /// What the next `steps` steps of the schedule read, the nearest first. Without a schedule it proposes nothing.
 template <std::uint32_t steps>
@@ -29,4 +29,4 @@ private:
 };
 static_assert(PrefetchPolicy<Lookahead<1>>);
 
-}  // namespace residency::inline RESIDENCY_ABI::prefetch
+}}}  // namespace residency::RESIDENCY_ABI::prefetch

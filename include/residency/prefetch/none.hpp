@@ -5,7 +5,7 @@
 #include "residency/error.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::prefetch {
+namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
 /// Nothing comes before it is asked for.
 class None {
@@ -18,4 +18,4 @@ public:
 };
 static_assert(PrefetchPolicy<None>);
 
-}  // namespace residency::inline RESIDENCY_ABI::prefetch
+}}}  // namespace residency::RESIDENCY_ABI::prefetch

@@ -4,9 +4,9 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::prefetch {
+namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
 /// What comes next is read from a plan. Goes with evict::Planned and pool::Virtual.
 struct Planned {};
 
-}  // namespace residency::inline RESIDENCY_ABI::prefetch
+}}}  // namespace residency::RESIDENCY_ABI::prefetch

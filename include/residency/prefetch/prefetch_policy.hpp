@@ -12,7 +12,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/use_order.hpp"
 
-namespace residency::inline RESIDENCY_ABI::prefetch {
+namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
 /// The number of a step counted across passes: pass · steps + position.
 using Moment = std::uint64_t;
@@ -52,4 +52,4 @@ concept PrefetchPolicy = std::default_initializable<P> && std::is_nothrow_move_c
                              { std::bool_constant<P::interruptible>{} };
                          };
 
-}  // namespace residency::inline RESIDENCY_ABI::prefetch
+}}}  // namespace residency::RESIDENCY_ABI::prefetch

@@ -9,7 +9,7 @@
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/upcoming.hpp"
 
-namespace residency::inline RESIDENCY_ABI::prefetch {
+namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
 /// What the schedule reads next, as far ahead as there is room, but not further than some steps: the core refuses what would need
 /// something to leave that is used sooner, and the next call goes on there. Further ahead is not better: decisions are made
@@ -50,4 +50,4 @@ private:
 };
 static_assert(PrefetchPolicy<Scheduled>);
 
-}  // namespace residency::inline RESIDENCY_ABI::prefetch
+}}}  // namespace residency::RESIDENCY_ABI::prefetch

@@ -10,7 +10,7 @@
 #include "residency/model/use_order.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::prefetch {
+namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
 /// Offers what the steps after the present one read, each storage once, at the first of them. Without an order it offers nothing.
 class Upcoming {
@@ -47,4 +47,4 @@ private:
     const UseOrder* order_ = nullptr;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::prefetch
+}}}  // namespace residency::RESIDENCY_ABI::prefetch

@@ -17,7 +17,7 @@
 #include "residency/trace/text_lines.hpp"
 #include "residency/trace/trace.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// Which column holds what, counted from 1, as libCacheSim counts them.
 struct CsvColumns {
@@ -81,4 +81,4 @@ namespace detail {
     return trace;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

@@ -8,7 +8,7 @@
 #include "residency/config.hpp"
 #include "residency/model/container.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// The file of a trace, written and read in blocks, so that neither side holds all of it: containers (model/container.hpp) of
 /// kind trace one after the other, each with the same catalog hash and a checksum of its own.
@@ -31,4 +31,4 @@ inline constexpr std::size_t accesses_in_block = std::size_t{1} << 16;
 
 }  // namespace detail
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

@@ -11,7 +11,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/trace/trace.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// Gives the objects of a foreign trace dense ids. An object that comes with another size is another storage from then on.
 template <class Key>
@@ -36,4 +36,4 @@ private:
     std::unordered_map<std::pair<Key, std::uint64_t>, StorageId, Hash> ids_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

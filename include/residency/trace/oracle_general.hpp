@@ -13,7 +13,7 @@
 #include "residency/trace/object_table.hpp"
 #include "residency/trace/trace.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// A libCacheSim trace in its format oracleGeneral, uncompressed: little-endian records of 24 bytes, u32 time, u64 object, u32
 /// bytes, i64 number of the object's next request, counted from 1 (−1: none). Each request becomes a step. Times and next numbers
@@ -40,4 +40,4 @@ namespace residency::inline RESIDENCY_ABI::trace {
     return trace;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

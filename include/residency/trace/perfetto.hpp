@@ -16,7 +16,7 @@
 #include "residency/error.hpp"
 #include "residency/model/file.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// A picture of what ran when, as JSON in Chrome's trace event format, which ui.perfetto.dev and chrome://tracing open. Times count
 /// from any common zero; they may be a simulation's.
@@ -109,4 +109,4 @@ private:
     std::map<std::string, std::uint32_t, std::less<>> tracks_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

@@ -19,7 +19,7 @@
 #include "residency/trace/format.hpp"
 #include "residency/trace/trace.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// Reads a trace block by block; holds one block of steps at a time. Every call may block on the file.
 class Reader {
@@ -191,4 +191,4 @@ private:
 [[nodiscard]] inline Trace load(const std::string& path) { return unwrap(try_load(path)); }
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

@@ -14,7 +14,7 @@
 #include "residency/model/schedule.hpp"
 #include "residency/trace/trace.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// Keeps what a run uses, step by step:
 ///
@@ -63,4 +63,4 @@ private:
     std::uint64_t steps_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

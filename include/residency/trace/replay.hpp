@@ -13,7 +13,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/trace/trace.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// What demand caching alone makes of a sequence of accesses. Each access is one request.
 struct CacheCounts {
@@ -115,4 +115,4 @@ template <evict::EvictionPolicy E>
     return counts;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

@@ -18,7 +18,7 @@
 #include "residency/trace/text_lines.hpp"
 #include "residency/trace/trace.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 namespace detail {
 
@@ -140,4 +140,4 @@ struct RouteBatch {
     return trace;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

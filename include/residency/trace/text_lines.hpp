@@ -15,7 +15,7 @@
 
 #include "residency/error.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// The lines of a text, with what a reader of comma-separated values needs to say where one is wrong.
 class TextLines {
@@ -86,4 +86,4 @@ private:
     std::size_t consumed_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

@@ -19,7 +19,7 @@
 #include "residency/trace/format.hpp"
 #include "residency/trace/trace.hpp"
 
-namespace residency::inline RESIDENCY_ABI::trace {
+namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
 
 /// Writes a trace to a file while it happens. Every call blocks while the file is written. A writer that is not finished leaves a
 /// file that its reader knows to be cut off.
@@ -124,4 +124,4 @@ private:
 inline void save(const Trace& trace, const std::string& path) { unwrap(try_save(trace, path)); }
 #endif
 
-}  // namespace residency::inline RESIDENCY_ABI::trace
+}}}  // namespace residency::RESIDENCY_ABI::trace

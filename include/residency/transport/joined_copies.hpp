@@ -10,7 +10,7 @@
 #include "residency/model/host_bytes.hpp"
 #include "residency/transport/transport_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::transport {
+namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
 /// The copies of one call, or of one slot of a ring. Fetches that are neighbours on both sides, and in one allocation on each
 /// (D11), become one copy.
@@ -38,4 +38,4 @@ private:
     const HostBytes* memory_ = nullptr;  // of the last one
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::transport
+}}}  // namespace residency::RESIDENCY_ABI::transport

@@ -13,7 +13,7 @@
 #include "residency/transport/joined_copies.hpp"
 #include "residency/transport/transport_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::transport {
+namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
 /// Straight from host memory, one call for all pieces that start together. Meant for pinned bytes: pageable ones are correct,
 /// but the driver copies them at a fifth of the speed and may block.
@@ -82,4 +82,4 @@ void Pinned<D>::close() noexcept {
     device_ = nullptr;
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::transport
+}}}  // namespace residency::RESIDENCY_ABI::transport

@@ -32,7 +32,7 @@
 #include "residency/transport/joined_copies.hpp"
 #include "residency/transport/transport_policy.hpp"
 
-namespace residency::inline RESIDENCY_ABI::transport {
+namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
 /// Through a ring of pinned slots that worker threads fill from pageable memory or from files. A copy is enqueued at once, behind
 /// a flag that the worker raises when the slot is full; a slot is filled again once its copy is over. Bytes that are pinned
@@ -804,4 +804,4 @@ void Staged<D>::Core::close() noexcept {
     if (ring_ != nullptr) { static_cast<void>(device_.deallocate_host(ring_).has_value()); }
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::transport
+}}}  // namespace residency::RESIDENCY_ABI::transport

@@ -12,7 +12,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 
-namespace residency::inline RESIDENCY_ABI::transport {
+namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
 /// Bytes [offset, offset + bytes) of a storage, to an address on the device. bytes > 0.
 struct Fetch {
@@ -53,4 +53,4 @@ concept TransportPolicy =
         { t.close() } noexcept;
     };
 
-}  // namespace residency::inline RESIDENCY_ABI::transport
+}}}  // namespace residency::RESIDENCY_ABI::transport

@@ -9,7 +9,7 @@
 #include "residency/device/simulation/operation_kind.hpp"
 #include "residency/device/simulation/vector_clock.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// An operation that touches memory, small enough to be kept for every range of bytes.
 struct Access {
@@ -96,4 +96,4 @@ private:
     List free_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -9,7 +9,7 @@
 
 #include "residency/device/simulation/access.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// Which physical memory lies under which addresses. Ranges do not overlap. Lookups take O(log n), mostly O(1).
 class AddressMap {
@@ -97,4 +97,4 @@ private:
     std::uint64_t generation_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -14,7 +14,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// Addresses of this process that belong to the simulated device, and memory under them (Linux: mmap, memfd_create).
 /// A range that is given back stays inaccessible and is not handed out again before 4096 later ones, so that a stray access
@@ -131,4 +131,4 @@ private:
     std::uint64_t file_bytes_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -9,7 +9,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// Every call of the simulated device that can fail, for counting and for fault injection.
 enum class CallKind : std::uint8_t {
@@ -111,4 +111,4 @@ inline constexpr std::size_t call_kinds = static_cast<std::size_t>(CallKind::any
     return names[static_cast<std::size_t>(kind)];
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

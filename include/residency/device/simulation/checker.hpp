@@ -14,7 +14,7 @@
 #include "residency/device/simulation/report.hpp"
 #include "residency/device/simulation/shadow.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// Happens-before, on physical bytes. Checks in the order of the calls: every ordering of the real device comes from an
 /// earlier call, so a missing one is found whatever the timing.
@@ -237,4 +237,4 @@ private:
     std::uint64_t count_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -20,7 +20,7 @@
 #include "residency/device/simulation/node_pool.hpp"
 #include "residency/device/simulation/operation.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// A queue of operations, and what is known to lie before the next one.
 struct StreamState {
@@ -313,4 +313,4 @@ private:
     std::uint64_t random_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -11,7 +11,7 @@
 
 #include "residency/device/simulation/operation.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// One call of a capture, to be made again at each launch.
 struct Command {
@@ -52,4 +52,4 @@ struct GraphState {
     std::uint64_t generation = 0;        ///< of the address map when the ranges were last found there
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

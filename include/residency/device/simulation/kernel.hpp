@@ -18,7 +18,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// Bytes of device memory, or of pinned host memory.
 struct ByteRange {
@@ -122,4 +122,4 @@ struct Kernel {
     KernelFunction body;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

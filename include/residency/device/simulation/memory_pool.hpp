@@ -9,7 +9,7 @@
 
 #include "residency/device/simulation/operation.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// The blocks of a capped, stream-ordered pool: best fit in segments that are multiples of the pool granularity. Blocks do
 /// not move and segments do not join, so that a pool fragments as the driver's does.
@@ -137,4 +137,4 @@ public:
     }
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

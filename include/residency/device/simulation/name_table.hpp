@@ -10,7 +10,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// Names as dense numbers. Entries stay for the life of the table.
 class NameTable {
@@ -29,4 +29,4 @@ private:
     std::unordered_map<std::string_view, std::uint32_t> numbers_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

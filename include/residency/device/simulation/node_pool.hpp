@@ -7,7 +7,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// Objects that are used again instead of destroyed, so that their buffers stay; addresses are stable.
 template <class T>
@@ -27,4 +27,4 @@ private:
     std::vector<T*> free_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

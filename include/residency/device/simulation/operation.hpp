@@ -13,7 +13,7 @@
 #include "residency/device/simulation/operation_kind.hpp"
 #include "residency/device/simulation/vector_clock.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// A point in a stream that others can wait for. Counted by those who hold it: events, pending operations, blocked hosts.
 struct Marker {
@@ -66,4 +66,4 @@ struct ExecutedOperation {
     std::uint64_t bytes = 0;  ///< moved, filled, or declared by a kernel
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -9,7 +9,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// What a stream executes, and what the host does to memory.
 enum class OperationKind : std::uint8_t {
@@ -38,4 +38,4 @@ enum class OperationKind : std::uint8_t {
     return names[static_cast<std::size_t>(kind)];
 }
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

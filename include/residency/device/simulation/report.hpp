@@ -7,7 +7,7 @@
 
 #include "residency/device/simulation/operation_kind.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 enum class ReportKind : std::uint8_t {
     unordered,      ///< two accesses of the same bytes, at least one of them a write, that nothing orders
@@ -34,4 +34,4 @@ struct Report {
     std::string text;  ///< all of it in words, with the missing wait
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

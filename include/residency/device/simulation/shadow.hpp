@@ -9,7 +9,7 @@
 
 #include "residency/device/simulation/access.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 enum class Content : std::uint8_t { uninitialised, written, freed };
 
@@ -183,4 +183,4 @@ private:
     std::size_t hint_ = 0;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -8,7 +8,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// A name for something of the simulated device; a default one names nothing. Tag keeps the types apart.
 template <class Tag>
@@ -71,4 +71,4 @@ private:
     std::vector<std::uint32_t> free_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

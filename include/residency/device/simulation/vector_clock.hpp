@@ -9,7 +9,7 @@
 
 #include "residency/config.hpp"
 
-namespace residency::inline RESIDENCY_ABI::simulation {
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// For each actor (0 is the host, then the streams) the last sequence number that is known to lie before.
 class VectorClock {
@@ -34,4 +34,4 @@ private:
     std::vector<std::uint64_t> last_;
 };
 
-}  // namespace residency::inline RESIDENCY_ABI::simulation
+}}}  // namespace residency::RESIDENCY_ABI::simulation

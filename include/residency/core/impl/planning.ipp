@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/core/planning.hpp"
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/plan/check.hpp"
+#include "residency/plan/floor.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/planner.hpp"
+#include "residency/plan/problem.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+namespace detail {
+
+// What there is to plan, as plain data: residents are pinned, storages that kernels read from the host have no bytes. Compute
+// times only where every step has one. While a step runs, what the next leases_at_once - 1 of them read has to be there too.
+inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedule, const plan::Link& link,
+                                  std::uint64_t chunk_bytes, std::uint32_t leases_at_once) {
+    plan::Problem problem;
+    problem.link = link;
+    problem.chunk_bytes = chunk_bytes;
+    problem.cyclic = schedule.is_cyclic();
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+        const Storage& storage = catalog.storages()[i];
+        problem.storage_bytes.push_back(storage.placement == Placement::host ? 0 : storage.bytes);
+        problem.alignment_bytes = (std::max)(problem.alignment_bytes, storage.alignment_bytes);
+        if (storage.placement == Placement::resident) { problem.pinned.push_back(i); }
+    }
+    bool timed = true;
+    std::vector<std::uint32_t> reads, seen(catalog.storages().size(), UINT32_MAX);  // the step that it was seen at
+    for (std::uint32_t i = 0; i < schedule.size(); ++i) {
+        reads.clear();
+        for (std::uint32_t k = 0; k < leases_at_once && i + k < schedule.size(); ++k) {
+            for (const StorageId id : schedule[i + k].storages) {
+                if (std::exchange(seen[index(id)], i) != i) { reads.push_back(index(id)); }
+            }
+        }
+        problem.add_step(reads);
+        timed = timed && schedule[i].compute.has_value();
+    }
+    if (schedule.empty()) { problem.add_step({}); }
+    if (timed && !schedule.empty()) {
+        for (const Schedule::Step& step : schedule) {
+            problem.compute_seconds.push_back(std::chrono::duration<double>(*step.compute).count());
+        }
+    }
+    return problem;
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Status Planning::prepare(const Catalog& catalog, const Schedule& schedule, std::uint64_t chunk_bytes,
+                                          const plan::Plan* in_force) {
+    plan::Problem problem =
+        detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
+    const bool is_written =
+        std::ranges::any_of(catalog.storages(), [](const Storage& storage) { return storage.is_mutable; });
+    // What kernels have written cannot be brought again: the image stays as it is, from the beginning as for the smallest budget.
+    if (in_force != nullptr && is_written) { problem.image_offsets = in_force->data().storage_offsets; }
+    auto sizes = plan::chunk_floor(problem);
+    if (!sizes) { return sizes.error(); }
+    if (in_force == nullptr && is_written && !given_) {
+        const plan::Image aligned = plan::lay_out(problem, plan::ImageOrder::aligned);
+        const plan::Image grouped = plan::lay_out(problem, plan::ImageOrder::grouped);
+        const auto floor = [&](const plan::Image& image) { return plan::floor_chunks(image, problem.steps()).chunks; };
+        problem.image_offsets = floor(aligned) < floor(grouped) ? aligned.offsets : grouped.offsets;
+        sizes = plan::chunk_floor(problem);
+        if (!sizes) { return sizes.error(); }
+    }
+    problem_ = std::move(problem);
+    sizes_ = *sizes;
+    return {};
+}
+
+RESIDENCY_INLINE Result<plan::Plan> Planning::make(const Catalog& catalog, std::uint64_t budget_bytes,
+                                                   const InForce& in_force) const {
+    if (given_) { return check_given(catalog, budget_bytes); }
+    plan::Problem problem = problem_;
+    problem.budget_bytes = budget_bytes;
+    plan::Options options = options_;
+    options.catalog_hash = catalog.hash();
+    if (in_force.plan != nullptr && in_force.plan->is_cyclic()) {
+        options.present_offsets = in_force.plan->data().storage_offsets;
+        options.present = in_force.present;
+    }
+    if (in_force.leased != no_storage) { return make_under_leases(catalog, std::move(problem), options, in_force); }
+    auto best = plan::make_plan(problem, options);
+    if (!best || in_force.plan == nullptr || !problem.image_offsets.empty() ||
+        best->data().storage_offsets == in_force.plan->data().storage_offsets) {
+        return best;
+    }
+    // The image stays as it is where that is as good: what is at its place need not move.
+    problem.image_offsets = in_force.plan->data().storage_offsets;
+    const auto sizes = plan::chunk_floor(problem);
+    if (!sizes || sizes->floor_bytes > budget_bytes) { return best; }
+    auto same = plan::make_plan(problem, options);
+    const bool is_as_good = same && same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
+                            same->predicted_seconds() <= best->predicted_seconds() * 1.02;
+    return is_as_good ? same : best;
+}
+
+RESIDENCY_INLINE Result<plan::Plan> Planning::check_given(const Catalog& catalog, std::uint64_t budget_bytes) const {
+    const plan::Plan& given = *given_;
+    if (given.catalog_hash() != catalog.hash()) {
+        return Error{ErrorKind::mismatch, "the plan was made for another catalog: its hash is " +
+                                              std::to_string(given.catalog_hash()) + ", this catalog's is " +
+                                              std::to_string(catalog.hash())};
+    }
+    if (given.held_bytes() > budget_bytes || given.chunk_bytes() != problem_.chunk_bytes || !given.is_static() ||
+        given.layout() != plan::Layout::chunks) {
+        return Error{ErrorKind::mismatch, "the plan holds " + std::to_string(given.held_bytes()) +
+                                              " bytes in chunks of " + std::to_string(given.chunk_bytes()) +
+                                              "; the budget is " + std::to_string(budget_bytes) +
+                                              ", the chunks of this pool are " + std::to_string(problem_.chunk_bytes)};
+    }
+    if (auto fits = plan::check(given, problem_); !fits) { return fits.error(); }
+    for (std::uint32_t s = 0; s < given.storages(); ++s) {
+        for (const std::uint32_t chunk : given.chunks_of_storage(s)) {
+            if (given.slot_of_chunk(chunk) != plan::none) { continue; }
+            return Error{ErrorKind::mismatch, "the plan has no place for " + catalog.describe(StorageId{s}) +
+                                                  ", which no step reads: let it keep that resident"};
+        }
+    }
+    return given;
+}
+
+RESIDENCY_INLINE Result<plan::Plan> Planning::make_under_leases(const Catalog& catalog, plan::Problem problem,
+                                                                const plan::Options& options,
+                                                                const InForce& in_force) const {
+    problem.image_offsets = in_force.plan->data().storage_offsets;
+    const auto sizes = plan::chunk_floor(problem);
+    if (!sizes) { return sizes.error(); }
+    if (sizes->floor_bytes > problem.budget_bytes) {
+        return Error{ErrorKind::wrong_state,
+                     "a lease of " + catalog.describe(in_force.leased) + " (" +
+                         std::to_string(problem.storage_bytes[index(in_force.leased)]) +
+                         " bytes) is open, so that the image stays as it is laid out, and that takes " +
+                         std::to_string(sizes->floor_bytes) + " bytes at least: end the lease, or give more than " +
+                         std::to_string(problem.budget_bytes),
+                     BudgetNumbers{problem.budget_bytes, in_force.budget_bytes, in_force.held_bytes, sizes->floor_bytes,
+                                   sizes->step}};
+    }
+    return plan::make_plan(problem, options);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,574 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// SimulatedDevice: every call; streams, events and flags; what only a simulated device has.
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <thread>
+
+#include "residency/device/simulated.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config) : config_{std::move(config)} {
+    RESIDENCY_ASSERT(
+        std::has_single_bit(config_.allocation_granularity) && std::has_single_bit(config_.pool_granularity) &&
+            std::has_single_bit(config_.pool_block_bytes) && std::has_single_bit(config_.chunk_granularity),
+        "granularities are powers of two");
+    RESIDENCY_ASSERT(config_.chunk_granularity % AddressSpace::page_bytes() == 0,
+                     "chunk_granularity is a multiple of the page");
+    for (std::size_t kind = 0; kind <= static_cast<std::size_t>(OperationKind::mapping); ++kind) {
+        kind_labels_[kind] = names_.number(simulation::name(static_cast<OperationKind>(kind)));
+    }
+    engine_.concurrent_kernels = config_.concurrent_kernels;
+    engine_.real_bytes = config_.real_bytes;
+    engine_.jitter = config_.jitter;
+    engine_.seed(config_.seed);
+    checker_.on = config_.checker;
+    checker_.max_reports = config_.max_reports;
+    engine_.stream(engine_.add_stream()).label = names_.number("host");
+    StreamState& stream = engine_.stream(engine_.add_stream());
+    stream.label = names_.number("default stream");
+    stream.alive = true;
+}
+
+// ---- Every call
+
+RESIDENCY_INLINE SimulatedDevice::Lock SimulatedDevice::guard() const {
+    RESIDENCY_ASSERT(engine_.body_thread.load(std::memory_order_relaxed) != std::this_thread::get_id(),
+                     "the body of a kernel must not call the device");
+    return Lock{mutex_};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::enter(CallKind kind, std::chrono::nanoseconds more) {
+    ++statistics_.calls[static_cast<std::size_t>(kind)];
+    if (lost_) { return failure(ErrorKind::device, kind, "the device is lost"); }
+    for (std::size_t i = 0; i < failures_.size(); ++i) {
+        Failure& planned = failures_[i];
+        if (planned.kind != kind && planned.kind != CallKind::any) { continue; }
+        if (--planned.remaining == 0) {
+            const ErrorKind error = planned.error;
+            failures_.erase(failures_.begin() + static_cast<std::ptrdiff_t>(i));
+            return failure(error, kind, "made to fail");
+        }
+    }
+    host_now_ += (config_.call_cost + more).count();
+    engine_.advance_to(host_now_);
+    return {};
+}
+
+RESIDENCY_INLINE Error SimulatedDevice::failure(ErrorKind kind, CallKind call, const std::string& text,
+                                                std::uint64_t bytes) {
+    const std::string name{simulation::name(call)};
+    return {kind, "simulated device: " + name + ": " + text, DeviceFailure{static_cast<int>(kind) + 1, name, bytes}};
+}
+
+RESIDENCY_INLINE Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at,
+                                               std::uint64_t bytes) {
+    const Access access{++sequence_, host, engine_.stream(host).label, names_.number(simulation::name(call)),
+                        OperationKind::host_memory};
+    checker_.misuse(access, std::string{simulation::name(call)} + ": " + text, at, bytes);
+    return failure(kind, call, text, bytes);
+}
+
+RESIDENCY_INLINE Error SimulatedDevice::out_of_memory(CallKind call, std::uint64_t bytes) const {
+    return failure(ErrorKind::out_of_memory, call,
+                   std::to_string(bytes) + " bytes asked for, " + std::to_string(config_.memory_bytes - used_bytes_) +
+                       " of " + std::to_string(config_.memory_bytes) + " free",
+                   bytes);
+}
+
+RESIDENCY_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, OperationKind kind,
+                                                 std::uint32_t label, const void* at, std::uint64_t bytes) {
+    const Access access{++sequence_, number, engine_.stream(number).label, label, kind};
+    const char* why = where(at, bytes) == Where::pageable
+                          ? "this is neither device memory nor pinned host memory"
+                          : "not all of it lies in one living allocation, in pageable memory or in mapped addresses";
+    checker_.dead(access, at, bytes, why);
+    return failure(ErrorKind::invalid_argument, call, why, bytes);
+}
+
+// ---- Streams and order
+
+RESIDENCY_INLINE std::uint32_t SimulatedDevice::find(Stream stream) noexcept {
+    if (stream.number >= engine_.stream_count() - first_stream) { return 0; }
+    const std::uint32_t number = stream.number + first_stream;
+    const StreamState& state = engine_.stream(number);
+    return state.alive && state.generation == stream.generation ? number : 0;
+}
+
+RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name) {
+    // A number is used again once the host knows that all its work is done: what was not waited for stays unordered.
+    const auto reusable = std::find_if(retired_streams_.begin(), retired_streams_.end(), [&](std::uint32_t number) {
+        const StreamState& state = engine_.stream(number);
+        return state.first == nullptr && host_clock_.covers(number, state.sequence);
+    });
+    std::uint32_t number = 0;
+    if (reusable != retired_streams_.end()) {
+        number = *reusable;
+        retired_streams_.erase(reusable);
+    } else {
+        number = engine_.add_stream();
+    }
+    StreamState& state = engine_.stream(number);
+    state.alive = true;
+    state.clock.clear();
+    state.host_version = 0;
+    state.capture = 0;
+    state.internal = false;
+    state.label = names_.number(name);
+    return number;
+}
+
+RESIDENCY_INLINE void SimulatedDevice::retire_stream(std::uint32_t number) {
+    StreamState& state = engine_.stream(number);
+    state.alive = false;
+    ++state.generation;
+    retired_streams_.push_back(number);
+}
+
+RESIDENCY_INLINE SimulatedDevice::Access SimulatedDevice::host_acts(OperationKind kind, std::string_view label) {
+    const std::uint64_t sequence = ++sequence_;
+    host_clock_.set(host, sequence);
+    ++host_version_;
+    return {sequence, host, engine_.stream(host).label, names_.number(label), kind};
+}
+
+RESIDENCY_INLINE void SimulatedDevice::join_host(StreamState& stream) {
+    if (stream.host_version == host_version_) { return; }
+    stream.clock.join(host_clock_);
+    stream.host_version = host_version_;
+}
+
+RESIDENCY_INLINE SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, OperationKind kind,
+                                                                    std::uint32_t label) {
+    StreamState& stream = engine_.stream(number);
+    join_host(stream);
+    Operation* operation = engine_.make();
+    operation->kind = kind;
+    operation->stream = number;
+    operation->label = label;
+    operation->sequence = ++sequence_;
+    stream.sequence = operation->sequence;
+    stream.clock.set(number, operation->sequence);
+    return operation;
+}
+
+RESIDENCY_INLINE SimulatedDevice::Access SimulatedDevice::access_of(const Operation& operation) {
+    return {operation.sequence, operation.stream, engine_.stream(operation.stream).label, operation.label,
+            operation.kind};
+}
+
+RESIDENCY_INLINE SimulatedDevice::Marker* SimulatedDevice::mark(std::uint32_t number) {
+    Operation* operation = begin(number, OperationKind::record, label_of(OperationKind::record));
+    Marker* marker = engine_.make_marker();
+    engine_.hold(marker);
+    marker->stream = number;
+    marker->sequence = operation->sequence;
+    marker->clock = engine_.stream(number).clock;
+    operation->marker = marker;
+    engine_.append(operation);
+    return marker;
+}
+
+RESIDENCY_INLINE void SimulatedDevice::append_wait(std::uint32_t number, Marker* marker, bool learn) {
+    StreamState& stream = engine_.stream(number);
+    if (learn && !stream.clock.covers(marker->stream, marker->sequence)) { stream.clock.join(marker->clock); }
+    if (marker->done) { return; }
+    Operation* operation = begin(number, OperationKind::wait, label_of(OperationKind::wait));
+    engine_.hold(marker);
+    operation->marker = marker;
+    engine_.append(operation);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::host_learns(const Marker& marker) {
+    if (host_clock_.covers(marker.stream, marker.sequence)) { return; }
+    host_clock_.join(marker.clock);
+    ++host_version_;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind call) {
+    while (!marker->done) {
+        if (lost_) { return failure(ErrorKind::device, call, "the device is lost"); }
+        if (engine_.step()) {
+            host_now_ = (std::max)(host_now_, engine_.now());
+        } else {
+            changed_.wait(lock);  // only a flag can let the work go on
+        }
+    }
+    host_learns(*marker);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::drain(Lock& lock, CallKind call) {
+    std::vector<Marker*> pending;
+    for (std::uint32_t number = first_stream; number < engine_.stream_count(); ++number) {
+        if (engine_.stream(number).first != nullptr) {
+            pending.push_back(mark(number));
+        } else {
+            host_clock_.join(engine_.stream(number).clock);
+        }
+    }
+    ++host_version_;
+    Status status;
+    for (Marker* marker : pending) {
+        if (status) { status = block_until(lock, marker, call); }
+        engine_.release(marker);
+    }
+    return status;
+}
+
+RESIDENCY_INLINE Result<SimulatedDevice::Stream> SimulatedDevice::create_stream(std::string_view name) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::create_stream); !entered) { return entered.error(); }
+    ++streams_made_;
+    const std::uint32_t number =
+        add_stream(name.empty() ? "stream " + std::to_string(streams_made_) : std::string{name});
+    return Stream{number - first_stream, engine_.stream(number).generation};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::destroy_stream(Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::destroy_stream); !entered) { return entered; }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::destroy_stream, "stream"); }
+    if (number == first_stream) {
+        return misuse(ErrorKind::invalid_argument, CallKind::destroy_stream, "the default stream cannot be destroyed");
+    }
+    if (engine_.stream(number).capture != 0) {
+        return misuse(ErrorKind::wrong_state, CallKind::destroy_stream,
+                      "the stream is capturing: end the capture first");
+    }
+    retire_stream(number);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::name_stream(Stream stream, std::string_view name) {
+    const Lock lock = guard();
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::create_stream, "stream"); }
+    engine_.stream(number).label = names_.number(name);
+    return {};
+}
+
+RESIDENCY_INLINE Result<SimulatedDevice::Event> SimulatedDevice::create_event(Timing timing) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::create_event); !entered) { return entered.error(); }
+    const Event event = events_.add();
+    events_.find(event)->timing = timing == Timing::on;
+    return event;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::destroy_event(Event event) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::destroy_event); !entered) { return entered; }
+    EventState* state = events_.find(event);
+    if (state == nullptr) { return dead_handle(CallKind::destroy_event, "event"); }
+    engine_.release(state->marker);
+    events_.remove(event);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::record(Event event, Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::record); !entered) { return entered; }
+    EventState* state = events_.find(event);
+    if (state == nullptr) { return dead_handle(CallKind::record, "event"); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::record, "stream"); }
+    if (CaptureState* capture = capture_of(number); capture != nullptr) {
+        if (Status valid = check_valid(*capture, CallKind::record); !valid) { return valid; }
+        const std::uint32_t lane = engine_.stream(number).lane;
+        Command command;
+        command.kind = OperationKind::record;
+        command.lane = lane;
+        command.mark = static_cast<std::uint32_t>(capture->marks.size());
+        capture->marks.push_back({capture->clocks[lane]});
+        engine_.release(std::exchange(state->marker, nullptr));
+        state->capture = capture->number;
+        state->mark = command.mark;
+        capture->commands.push_back(std::move(command));
+        return {};
+    }
+    engine_.release(state->marker);
+    state->marker = mark(number);
+    state->capture = 0;
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::wait); !entered) { return entered; }
+    EventState* state = events_.find(event);
+    if (state == nullptr) { return dead_handle(CallKind::wait, "event"); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::wait, "stream"); }
+    CaptureState* capture = capture_of(number);
+    if (capture != nullptr) {
+        if (Status valid = check_valid(*capture, CallKind::wait); !valid) { return valid; }
+    }
+    if (state->marker == nullptr && state->capture == 0) { return {}; }
+    if (state->capture != 0) {
+        CaptureState* origin = find_capture(state->capture);
+        if (origin == nullptr || (capture != nullptr && capture != origin)) {
+            if (capture != nullptr) { invalidate(*capture, "a wait on an event recorded in another capture"); }
+            return misuse(ErrorKind::wrong_state, CallKind::wait,
+                          "the event was recorded in a capture that this stream is not in");
+        }
+        if (capture == nullptr) {
+            if (Status valid = check_valid(*origin, CallKind::wait); !valid) { return valid; }
+            if (number == first_stream) {
+                invalidate(*origin, "the default stream was drawn into it");
+                return misuse(ErrorKind::wrong_state, CallKind::wait,
+                              "the default stream cannot take part in a capture");
+            }
+            join_capture(*origin, number);
+        }
+        const std::uint32_t lane = engine_.stream(number).lane;
+        origin->clocks[lane].join(origin->marks[state->mark].before);
+        Command command;
+        command.kind = OperationKind::wait;
+        command.lane = lane;
+        command.mark = state->mark;
+        origin->commands.push_back(std::move(command));
+        return {};
+    }
+    if (capture != nullptr) {
+        invalidate(*capture, "a wait on an event recorded outside of it");
+        return failure(ErrorKind::wrong_state, CallKind::wait,
+                       "the event was recorded outside of the capture, which is now invalid");
+    }
+    append_wait(number, state->marker, true);
+    return {};
+}
+
+RESIDENCY_INLINE Result<bool> SimulatedDevice::is_complete(Event event) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::is_complete); !entered) { return entered.error(); }
+    EventState* state = events_.find(event);
+    if (state == nullptr) { return dead_handle(CallKind::is_complete, "event"); }
+    if (state->capture != 0) {
+        return failure(ErrorKind::wrong_state, CallKind::is_complete, "the event was recorded in a capture");
+    }
+    if (state->marker == nullptr) { return true; }
+    if (!state->marker->done) { return false; }
+    host_learns(*state->marker);
+    return true;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::synchronize(Event event) {
+    Lock lock = guard();
+    if (Status entered = enter(CallKind::synchronize_event); !entered) { return entered; }
+    EventState* state = events_.find(event);
+    if (state == nullptr) { return dead_handle(CallKind::synchronize_event, "event"); }
+    if (state->capture != 0) {
+        return failure(ErrorKind::wrong_state, CallKind::synchronize_event, "the event was recorded in a capture");
+    }
+    if (state->marker == nullptr) { return {}; }
+    Marker* marker = state->marker;
+    engine_.hold(marker);
+    Status status = block_until(lock, marker, CallKind::synchronize_event);
+    engine_.release(marker);
+    return status;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::synchronize(Stream stream) {
+    Lock lock = guard();
+    if (Status entered = enter(CallKind::synchronize_stream); !entered) { return entered; }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::synchronize_stream, "stream"); }
+    if (CaptureState* capture = capture_of(number); capture != nullptr) {
+        invalidate(*capture, "a synchronisation with a stream of it");
+        return failure(ErrorKind::wrong_state, CallKind::synchronize_stream,
+                       "the stream is capturing; the capture is now invalid");
+    }
+    Marker* marker = mark(number);
+    Status status = block_until(lock, marker, CallKind::synchronize_stream);
+    engine_.release(marker);
+    return status;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::synchronize() {
+    const CaptureGate::Call call{gate_};
+    Lock lock = guard();
+    if (Status entered = enter(CallKind::synchronize_device); !entered) { return entered; }
+    if (!captures_.empty()) {
+        for (const auto& capture : captures_) { invalidate(*capture, "a synchronisation with the device"); }
+        return failure(ErrorKind::wrong_state, CallKind::synchronize_device,
+                       "a stream is capturing; the capture is now invalid");
+    }
+    return drain(lock, CallKind::synchronize_device);
+}
+
+RESIDENCY_INLINE Result<std::chrono::nanoseconds> SimulatedDevice::elapsed(Event from, Event to) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::elapsed); !entered) { return entered.error(); }
+    const EventState* begin = events_.find(from);
+    const EventState* end = events_.find(to);
+    if (begin == nullptr || end == nullptr) { return dead_handle(CallKind::elapsed, "event"); }
+    if (!begin->timing || !end->timing) {
+        return failure(ErrorKind::invalid_argument, CallKind::elapsed, "both events must be made with Timing::on");
+    }
+    if (begin->marker == nullptr || end->marker == nullptr || !begin->marker->done || !end->marker->done) {
+        return failure(ErrorKind::wrong_state, CallKind::elapsed, "both events must be recorded and complete");
+    }
+    return std::chrono::nanoseconds{end->marker->time - begin->marker->time};
+}
+
+RESIDENCY_INLINE std::chrono::nanoseconds SimulatedDevice::host_time() const {
+    const Lock lock = guard();
+    return std::chrono::nanoseconds{host_now_};
+}
+
+RESIDENCY_INLINE void SimulatedDevice::spend(std::chrono::nanoseconds duration) {
+    const Lock lock = guard();
+    host_now_ += duration.count();
+    engine_.advance_to(host_now_);
+}
+
+// ---- Flags
+
+RESIDENCY_INLINE Result<SimulatedDevice::Flag> SimulatedDevice::create_flag() {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::create_flag); !entered) { return entered.error(); }
+    return flags_.add();
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::destroy_flag(Flag flag) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::destroy_flag); !entered) { return entered; }
+    const simulation::FlagState* state = flags_.find(flag);
+    if (state == nullptr) { return dead_handle(CallKind::destroy_flag, "flag"); }
+    if (state->pending != 0) {
+        return misuse(ErrorKind::wrong_state, CallKind::destroy_flag, "a stream has yet to wait for this flag");
+    }
+    flags_.remove(flag);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std::uint32_t value) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::wait_flag); !entered) { return entered; }
+    simulation::FlagState* state = flags_.find(flag);
+    if (state == nullptr) { return dead_handle(CallKind::wait_flag, "flag"); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::wait_flag, "stream"); }
+    if (engine_.stream(number).capture != 0) {
+        return failure(ErrorKind::wrong_state, CallKind::wait_flag, "refused in a capture");
+    }
+    Operation* operation = begin(number, OperationKind::wait_flag, label_of(OperationKind::wait_flag));
+    operation->flag = state;
+    operation->flag_value = value;
+    ++state->pending;
+    engine_.append(operation);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t value) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::raise_flag); !entered) { return entered; }
+    simulation::FlagState* state = flags_.find(flag);
+    if (state == nullptr) { return dead_handle(CallKind::raise_flag, "flag"); }
+    if (value <= state->value) { return {}; }
+    state->value = value;
+    engine_.wake(*state);
+    changed_.notify_all();
+    return {};
+}
+
+// ---- What only a simulated device has
+
+RESIDENCY_INLINE std::vector<SimulatedDevice::Report> SimulatedDevice::reports() const {
+    const Lock lock = guard();
+    return checker_.reports();
+}
+
+RESIDENCY_INLINE std::uint64_t SimulatedDevice::report_count() const {
+    const Lock lock = guard();
+    return checker_.count();
+}
+
+RESIDENCY_INLINE void SimulatedDevice::clear_reports() {
+    const Lock lock = guard();
+    checker_.clear_reports();
+}
+
+RESIDENCY_INLINE void SimulatedDevice::on_report(std::function<void(const Report&)> handler) {
+    const Lock lock = guard();
+    checker_.on_report = std::move(handler);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::observe(std::function<void(const ExecutedOperation&)> observer) {
+    const Lock lock = guard();
+    engine_.observer = std::move(observer);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::fail(CallKind kind, std::uint64_t nth, ErrorKind error) {
+    RESIDENCY_ASSERT(nth > 0, "the next call is number 1");
+    const Lock lock = guard();
+    failures_.push_back({kind, nth, error});
+}
+
+RESIDENCY_INLINE void SimulatedDevice::clear_failures() {
+    const Lock lock = guard();
+    failures_.clear();
+}
+
+RESIDENCY_INLINE void SimulatedDevice::lose_device() {
+    const Lock lock = guard();
+    lost_ = true;
+    changed_.notify_all();
+}
+
+RESIDENCY_INLINE SimulatedDevice::Statistics SimulatedDevice::statistics() const {
+    const Lock lock = guard();
+    Statistics result = statistics_;
+    result.operations = engine_.executed();
+    return result;
+}
+
+RESIDENCY_INLINE std::uint64_t SimulatedDevice::peak_used_bytes() const {
+    const Lock lock = guard();
+    return peak_bytes_;
+}
+
+RESIDENCY_INLINE std::uint64_t SimulatedDevice::peak_held_bytes(Pool pool) const {
+    const Lock lock = guard();
+    const MemoryPool* state = pools_.find(pool);
+    return state == nullptr ? 0 : state->peak_bytes;
+}
+
+RESIDENCY_INLINE std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() const {
+    const Lock lock = guard();
+    std::vector<Leak> result;
+    for (std::uint32_t number = first_stream + 1; number < engine_.stream_count(); ++number) {
+        const StreamState& stream = engine_.stream(number);
+        if (stream.alive && !stream.internal) { result.push_back({"stream '" + names_.name(stream.label) + "'", 0}); }
+    }
+    events_.for_each([&](const EventState&) { result.push_back({"event", 0}); });
+    for (const Allocation& allocation : allocations_) { result.push_back({"allocation", allocation.bytes}); }
+    pools_.for_each([&](const MemoryPool& pool) {
+        if (!pool.destroyed) { result.push_back({"pool", pool.held_bytes}); }
+        for (const MemoryPool::Segment& segment : pool.segments) {
+            for (const MemoryPool::Block& block : segment.blocks) {
+                if (block.used) { result.push_back({"allocation of a pool", block.bytes}); }
+            }
+        }
+    });
+    for (const Allocation& allocation : pinned_) {
+        result.push_back({allocation.pinned_only ? "pinned range" : "host allocation", allocation.bytes});
+    }
+    chunks_.for_each([&](const ChunkState& chunk) { result.push_back({"chunk", chunk.bytes}); });
+    for (const Allocation& range : reservations_) { result.push_back({"reserved range", range.bytes}); }
+    graphs_.for_each([&](const simulation::GraphState&) { result.push_back({"graph", 0}); });
+    flags_.for_each([&](const simulation::FlagState&) { result.push_back({"flag", 0}); });
+    for (const auto& capture : captures_) {
+        result.push_back({"capture of stream '" + names_.name(engine_.stream(capture->streams[0]).label) + "'", 0});
+    }
+    return result;
+}
+
+}}  // namespace residency::RESIDENCY_ABI

@@ -1,0 +1,510 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// SimulatedDevice: memory, pools, pinned memory, and virtual memory.
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "residency/device/simulated.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+// ---- Memory
+
+RESIDENCY_INLINE bool SimulatedDevice::take_bytes(std::uint64_t bytes) {
+    reap_pools();
+    if (bytes > config_.memory_bytes - used_bytes_) { return false; }
+    used_bytes_ += bytes;
+    peak_bytes_ = (std::max)(peak_bytes_, used_bytes_);
+    return true;
+}
+
+RESIDENCY_INLINE std::byte* SimulatedDevice::new_memory(std::uint64_t bytes, Content content, const Access& access,
+                                                        std::uint32_t& region) {
+    std::byte* at = device_space_.reserve(bytes, AddressSpace::page_bytes());
+    if (at == nullptr) { return nullptr; }
+    if (config_.real_bytes) {
+        if (!AddressSpace::commit(at, bytes)) {
+            device_space_.give_back(at, bytes);
+            return nullptr;
+        }
+        std::memset(at, std::to_integer<int>(fresh), bytes);
+    }
+    region = checker_.add_region(bytes, content, access);
+    const auto begin = reinterpret_cast<std::uintptr_t>(at);
+    map_.insert({begin, begin + bytes, region, 0, true, false, 0});
+    return at;
+}
+
+RESIDENCY_INLINE void SimulatedDevice::drop_memory(std::byte* at, std::uint64_t bytes, std::uint32_t region) {
+    map_.erase(at, bytes);
+    checker_.remove_region(region);
+    device_space_.give_back(at, bytes);
+}
+
+RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(std::uint64_t bytes) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::allocate); !entered) { return entered.error(); }
+    if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::allocate, "zero bytes"); }
+    if (bytes > config_.memory_bytes) { return out_of_memory(CallKind::allocate, bytes); }
+    const std::uint64_t taken = AddressSpace::round_up(bytes, config_.allocation_granularity);
+    if (!take_bytes(taken)) { return out_of_memory(CallKind::allocate, bytes); }
+    std::uint32_t region = 0;
+    const Access access = host_acts(OperationKind::allocate, simulation::name(OperationKind::allocate));
+    std::byte* at = new_memory(bytes, Content::uninitialised, access, region);
+    if (at == nullptr) {
+        used_bytes_ -= taken;
+        return failure(ErrorKind::out_of_memory, CallKind::allocate, "the process has no memory left", bytes);
+    }
+    allocations_.push_back({at, bytes, taken, region, false});
+    return static_cast<void*>(at);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::deallocate(void* at) {
+    Lock lock = guard();
+    if (Status entered = enter(CallKind::deallocate); !entered) { return entered; }
+    if (at == nullptr) { return {}; }
+    const auto is_it = [&](const Allocation& allocation) { return allocation.at == at; };
+    if (std::none_of(allocations_.begin(), allocations_.end(), is_it)) {
+        return misuse(ErrorKind::invalid_argument, CallKind::deallocate, "not the start of an allocation that is alive",
+                      at);
+    }
+    if (Status drained = drain(lock, CallKind::deallocate); !drained) { return drained; }
+    const auto found = std::find_if(allocations_.begin(), allocations_.end(), is_it);
+    if (found == allocations_.end()) {
+        return misuse(ErrorKind::invalid_argument, CallKind::deallocate, "another thread has freed it meanwhile", at);
+    }
+    used_bytes_ -= found->taken_bytes;
+    drop_memory(found->at, found->bytes, found->region);
+    allocations_.erase(found);
+    return {};
+}
+
+RESIDENCY_INLINE SimulatedDevice::MemoryPool* SimulatedDevice::find(Pool pool) noexcept {
+    MemoryPool* state = pools_.find(pool);
+    return state != nullptr && !state->destroyed ? state : nullptr;
+}
+
+RESIDENCY_INLINE void SimulatedDevice::settle(MemoryPool& pool) {
+    pool.settle([&](Marker* marker) { engine_.release(marker); });
+}
+
+RESIDENCY_INLINE void SimulatedDevice::trim_settled(MemoryPool& pool) {
+    std::erase_if(pool.segments, [&](const MemoryPool::Segment& segment) {
+        if (!MemoryPool::is_unused(segment)) { return false; }
+        pool.held_bytes -= segment.bytes;
+        used_bytes_ -= segment.bytes;
+        drop_memory(segment.at, segment.bytes, segment.region);
+        return true;
+    });
+}
+
+RESIDENCY_INLINE void SimulatedDevice::reap_pools() {
+    if (dying_pools_ == 0) { return; }
+    std::vector<Pool> empty;
+    pools_.for_each_handle([&](Pool handle, MemoryPool& pool) {
+        if (!pool.destroyed) { return; }
+        settle(pool);
+        trim_settled(pool);
+        if (pool.segments.empty()) { empty.push_back(handle); }
+    });
+    for (const Pool handle : empty) {
+        pools_.remove(handle);
+        --dying_pools_;
+    }
+}
+
+RESIDENCY_INLINE bool SimulatedDevice::grow(MemoryPool& pool, std::uint64_t bytes) {
+    const std::uint64_t segment_bytes = AddressSpace::round_up(bytes, config_.pool_granularity);
+    if (segment_bytes > pool.cap_bytes - pool.held_bytes || !take_bytes(segment_bytes)) { return false; }
+    MemoryPool::Segment segment;
+    segment.bytes = segment_bytes;
+    segment.at = new_memory(segment_bytes, Content::freed, Access{}, segment.region);
+    if (segment.at == nullptr) {
+        used_bytes_ -= segment_bytes;
+        return false;
+    }
+    segment.blocks.push_back({0, segment_bytes, false, nullptr});
+    pool.segments.push_back(std::move(segment));
+    pool.held_bytes += segment_bytes;
+    pool.peak_bytes = (std::max)(pool.peak_bytes, pool.held_bytes);
+    return true;
+}
+
+RESIDENCY_INLINE Result<SimulatedDevice::Pool> SimulatedDevice::create_pool(std::uint64_t cap_bytes) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::create_pool); !entered) { return entered.error(); }
+    if (cap_bytes == 0 || cap_bytes % config_.pool_granularity != 0) {
+        return failure(ErrorKind::invalid_argument, CallKind::create_pool,
+                       "a cap of " + std::to_string(cap_bytes) +
+                           " bytes; the driver would round it up to a multiple of " +
+                           std::to_string(config_.pool_granularity),
+                       cap_bytes);
+    }
+    const Pool pool = pools_.add();
+    pools_.find(pool)->cap_bytes = cap_bytes;
+    return pool;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::destroy_pool(Pool pool) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::destroy_pool); !entered) { return entered; }
+    MemoryPool* state = find(pool);
+    if (state == nullptr) { return dead_handle(CallKind::destroy_pool, "pool"); }
+    if (const std::uint64_t bytes = state->used_bytes(); bytes != 0) {
+        return misuse(ErrorKind::wrong_state, CallKind::destroy_pool,
+                      std::to_string(bytes) + " bytes of the pool have not been deallocated", nullptr, bytes);
+    }
+    state->destroyed = true;
+    ++dying_pools_;
+    reap_pools();
+    return {};
+}
+
+RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_t bytes, Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::pool_allocate); !entered) { return entered.error(); }
+    MemoryPool* state = find(pool);
+    if (state == nullptr) { return dead_handle(CallKind::pool_allocate, "pool"); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::pool_allocate, "stream"); }
+    if (engine_.stream(number).capture != 0) {
+        return failure(ErrorKind::wrong_state, CallKind::pool_allocate, "refused in a capture: the cap would not hold",
+                       bytes);
+    }
+    if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::pool_allocate, "zero bytes"); }
+    const auto exhausted = [&] {
+        return failure(ErrorKind::out_of_memory, CallKind::pool_allocate,
+                       std::to_string(bytes) + " bytes asked for; the pool holds " + std::to_string(state->held_bytes) +
+                           " of at most " + std::to_string(state->cap_bytes) + " bytes, " +
+                           std::to_string(state->used_bytes()) + " of them in use, and no hole is large enough",
+                       bytes);
+    };
+    if (bytes > state->cap_bytes) { return exhausted(); }
+    const std::uint64_t block_bytes = AddressSpace::round_up(bytes, config_.pool_block_bytes);
+    StreamState& queue = engine_.stream(number);
+    join_host(queue);
+    settle(*state);
+    // As the driver does: what this stream knows to be free, then more memory, then a dependency on another stream.
+    const auto known = [&](const Marker& freed) { return queue.clock.covers(freed.stream, freed.sequence); };
+    MemoryPool::Fit fit = state->find(block_bytes, known);
+    if (fit.segment == nullptr && grow(*state, block_bytes)) { fit = state->find(block_bytes, known); }
+    if (fit.segment == nullptr) {
+        trim_settled(*state);
+        if (grow(*state, block_bytes)) { fit = state->find(block_bytes, known); }
+    }
+    if (fit.segment == nullptr) {
+        fit = state->find(block_bytes, [](const Marker&) { return true; });
+    }
+    if (fit.segment == nullptr) { return exhausted(); }
+    std::byte* at = state->take(fit, block_bytes, [&](Marker* freed, bool whole) {
+        append_wait(number, freed, false);
+        if (whole) { engine_.release(freed); }
+    });
+    Operation* operation = begin(number, OperationKind::allocate, label_of(OperationKind::allocate));
+    operation->fill_at = at;
+    operation->fill_value = fresh;
+    operation->bytes = block_bytes;
+    checker_.assign(at, block_bytes, access_of(*operation), Content::uninitialised);
+    engine_.append(operation);
+    return static_cast<void*>(at);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::deallocate(Pool pool, void* at, Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::pool_deallocate); !entered) { return entered; }
+    MemoryPool* state = find(pool);
+    if (state == nullptr) { return dead_handle(CallKind::pool_deallocate, "pool"); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::pool_deallocate, "stream"); }
+    if (engine_.stream(number).capture != 0) {
+        return failure(ErrorKind::wrong_state, CallKind::pool_deallocate, "refused in a capture");
+    }
+    MemoryPool::Segment* segment = state->segment_of(at);
+    MemoryPool::Block* block = segment != nullptr ? MemoryPool::block_of(*segment, at) : nullptr;
+    if (block == nullptr || !block->used) {
+        return misuse(ErrorKind::invalid_argument, CallKind::pool_deallocate,
+                      "not the start of an allocation of this pool that is alive", at);
+    }
+    Operation* operation = begin(number, OperationKind::deallocate, label_of(OperationKind::deallocate));
+    operation->fill_at = static_cast<std::byte*>(at);
+    operation->fill_value = stale;
+    operation->bytes = block->bytes;
+    checker_.write(at, block->bytes, access_of(*operation), engine_.stream(number).clock, false, Content::freed,
+                   [](const Access&) noexcept { return false; });
+    Marker* freed = engine_.make_marker();
+    engine_.hold(freed);
+    freed->stream = number;
+    freed->sequence = operation->sequence;
+    operation->marker = freed;
+    block->used = false;
+    block->freed = freed;
+    engine_.append(operation);
+    return {};
+}
+
+RESIDENCY_INLINE Result<std::uint64_t> SimulatedDevice::held_bytes(Pool pool) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::held_bytes); !entered) { return entered.error(); }
+    const MemoryPool* state = find(pool);
+    if (state == nullptr) { return dead_handle(CallKind::held_bytes, "pool"); }
+    return state->held_bytes;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::trim(Pool pool) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::trim); !entered) { return entered; }
+    MemoryPool* state = find(pool);
+    if (state == nullptr) { return dead_handle(CallKind::trim, "pool"); }
+    settle(*state);
+    trim_settled(*state);
+    return {};
+}
+
+RESIDENCY_INLINE Result<MemoryInfo> SimulatedDevice::memory() {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::memory); !entered) { return entered.error(); }
+    reap_pools();
+    return MemoryInfo{config_.memory_bytes - used_bytes_, config_.memory_bytes};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only) {
+    const Access access = host_acts(OperationKind::host_memory, simulation::name(OperationKind::host_memory));
+    const std::uint32_t region = checker_.add_region(bytes, Content::written, access);
+    const auto begin = reinterpret_cast<std::uintptr_t>(at);
+    map_.insert({begin, begin + bytes, region, 0, false, false, 0});
+    pinned_.push_back({at, bytes, 0, region, pinned_only});
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::release_pinned(void* at, bool pinned_only, CallKind call) {
+    const auto found = std::find_if(pinned_.begin(), pinned_.end(), [&](const Allocation& allocation) {
+        return allocation.at == at && allocation.pinned_only == pinned_only;
+    });
+    if (found == pinned_.end()) {
+        return misuse(ErrorKind::invalid_argument, call,
+                      pinned_only ? "not the start of a range that is pinned"
+                                  : "not the start of a host allocation that is alive",
+                      at);
+    }
+    const Access access = host_acts(OperationKind::host_memory, simulation::name(call));
+    if (checker_.check_unused(at, found->bytes, access, host_clock_) != 0) {
+        return failure(ErrorKind::wrong_state, call, "work that the host has not synchronised with uses this memory",
+                       found->bytes);
+    }
+    map_.erase(found->at, found->bytes);
+    checker_.remove_region(found->region);
+    if (!pinned_only) { host_space_.give_back(found->at, found->bytes); }
+    pinned_.erase(found);
+    return {};
+}
+
+RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate_host(std::uint64_t bytes) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::allocate_host); !entered) { return entered.error(); }
+    if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::allocate_host, "zero bytes"); }
+    std::byte* at = bytes > PTRDIFF_MAX / 2 ? nullptr : host_space_.reserve(bytes, AddressSpace::page_bytes());
+    if (at != nullptr && !AddressSpace::commit(at, bytes)) {
+        host_space_.give_back(at, bytes);
+        at = nullptr;
+    }
+    if (at == nullptr) {
+        return failure(ErrorKind::out_of_memory, CallKind::allocate_host, "the process has no memory left", bytes);
+    }
+    if (Status added = add_pinned(at, bytes, false); !added) { return added.error(); }
+    return static_cast<void*>(at);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::deallocate_host(void* at) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::deallocate_host); !entered) { return entered; }
+    if (at == nullptr) { return {}; }
+    return release_pinned(at, false, CallKind::deallocate_host);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::pin(void* at, std::uint64_t bytes) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::pin); !entered) { return entered; }
+    if (at == nullptr || bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::pin, "no bytes to pin"); }
+    if (map_.touches(at, bytes) || device_space_.owns(at) || host_space_.owns(at)) {
+        return misuse(ErrorKind::invalid_argument, CallKind::pin,
+                      "a part of the range is pinned, or is the device's own", at, bytes);
+    }
+    return add_pinned(static_cast<std::byte*>(at), bytes, true);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::unpin(void* at) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::unpin); !entered) { return entered; }
+    return release_pinned(at, true, CallKind::unpin);
+}
+
+RESIDENCY_INLINE Result<const void*> SimulatedDevice::device_view(const void* at) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::device_view); !entered) { return entered.error(); }
+    const AddressMap::Entry* entry = map_.find(at);
+    if (entry == nullptr || entry->on_device) {
+        return failure(ErrorKind::invalid_argument, CallKind::device_view, "this is not pinned host memory");
+    }
+    return at;
+}
+
+// ---- Virtual memory
+
+RESIDENCY_INLINE SimulatedDevice::ChunkState* SimulatedDevice::find(Chunk chunk) noexcept {
+    ChunkState* state = chunks_.find(chunk);
+    return state != nullptr && !state->destroyed ? state : nullptr;
+}
+
+RESIDENCY_INLINE Result<void*> SimulatedDevice::reserve(std::uint64_t bytes) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::reserve); !entered) { return entered.error(); }
+    if (bytes == 0 || bytes % config_.chunk_granularity != 0) {
+        return failure(ErrorKind::invalid_argument, CallKind::reserve, "not a multiple of the chunk granularity",
+                       bytes);
+    }
+    std::byte* at = bytes > PTRDIFF_MAX / 2 ? nullptr : device_space_.reserve(bytes, config_.chunk_granularity);
+    if (at == nullptr) {
+        return failure(ErrorKind::out_of_memory, CallKind::reserve, "the process has no addresses left", bytes);
+    }
+    reservations_.push_back({at, bytes, 0, 0, false});
+    return static_cast<void*>(at);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::release(void* at, std::uint64_t bytes) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::release); !entered) { return entered; }
+    const auto found = std::find_if(reservations_.begin(), reservations_.end(),
+                                    [&](const Allocation& range) { return range.at == at && range.bytes == bytes; });
+    if (found == reservations_.end()) {
+        return misuse(ErrorKind::invalid_argument, CallKind::release, "not a reserved range", at, bytes);
+    }
+    if (map_.touches(at, bytes)) {
+        return misuse(ErrorKind::wrong_state, CallKind::release, "chunks are still mapped in the range", at, bytes);
+    }
+    device_space_.give_back(found->at, found->bytes);
+    reservations_.erase(found);
+    return {};
+}
+
+RESIDENCY_INLINE Result<SimulatedDevice::Chunk> SimulatedDevice::create_chunk(std::uint64_t bytes) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::create_chunk); !entered) { return entered.error(); }
+    if (bytes == 0 || bytes % config_.chunk_granularity != 0) {
+        return failure(ErrorKind::invalid_argument, CallKind::create_chunk, "not a multiple of the chunk granularity",
+                       bytes);
+    }
+    if (!take_bytes(bytes)) { return out_of_memory(CallKind::create_chunk, bytes); }
+    std::uint64_t offset = 0;
+    if (config_.real_bytes && !device_space_.create(bytes, offset, fresh)) {
+        used_bytes_ -= bytes;
+        return failure(ErrorKind::out_of_memory, CallKind::create_chunk, "the process has no memory left", bytes);
+    }
+    const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::create_chunk));
+    const Chunk chunk = chunks_.add();
+    *chunks_.find(chunk) = {offset, bytes, checker_.add_region(bytes, Content::uninitialised, access), 0, false};
+    return chunk;
+}
+
+RESIDENCY_INLINE void SimulatedDevice::forget_chunk(Chunk handle, ChunkState& chunk) {
+    checker_.remove_region(chunk.region);
+    if (config_.real_bytes) { device_space_.destroy(chunk.offset, chunk.bytes); }
+    used_bytes_ -= chunk.bytes;
+    chunks_.remove(handle);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::destroy_chunk(Chunk chunk) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::destroy_chunk); !entered) { return entered; }
+    ChunkState* state = find(chunk);
+    if (state == nullptr) { return dead_handle(CallKind::destroy_chunk, "chunk"); }
+    state->destroyed = true;
+    if (state->mapped == 0) { forget_chunk(chunk, *state); }
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> mappings, std::uint64_t bytes) {
+    const CaptureGate::Call call{gate_};
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::map); !entered) { return entered; }
+    if (!captures_.empty()) {
+        return failure(ErrorKind::wrong_state, CallKind::map, "refused while a stream captures");
+    }
+    const auto by_address = [](const MappedChunk& mapped, const std::byte* at) { return mapped.at < at; };
+    const auto place = [&](const Mapping<Chunk>& mapping) -> Status {
+        auto* at = static_cast<std::byte*>(mapping.at);
+        ChunkState* chunk = find(mapping.chunk);
+        if (chunk == nullptr) { return dead_handle(CallKind::map, "chunk"); }
+        if (chunk->bytes != bytes || reinterpret_cast<std::uintptr_t>(at) % config_.chunk_granularity != 0) {
+            return misuse(ErrorKind::invalid_argument, CallKind::map,
+                          "a chunk of another size, or an address that is not aligned", at, bytes);
+        }
+        const bool reserved = std::any_of(reservations_.begin(), reservations_.end(), [&](const Allocation& range) {
+            return at >= range.at && at < range.at + range.bytes &&
+                   bytes <= static_cast<std::uint64_t>(range.at + range.bytes - at);
+        });
+        if (!reserved || map_.touches(at, bytes)) {
+            return misuse(ErrorKind::invalid_argument, CallKind::map,
+                          "the range is not reserved, or something is mapped there", at, bytes);
+        }
+        if (config_.real_bytes && !device_space_.map(at, chunk->offset, bytes)) {
+            return failure(ErrorKind::out_of_memory, CallKind::map, "the process has no mappings left", bytes);
+        }
+        const auto begin = reinterpret_cast<std::uintptr_t>(at);
+        map_.insert({begin, begin + bytes, chunk->region, 0, true, true, 0});
+        mapped_.insert(std::lower_bound(mapped_.begin(), mapped_.end(), at, by_address), {at, mapping.chunk});
+        ++chunk->mapped;
+        return {};
+    };
+    for (std::size_t i = 0; i < mappings.size(); ++i) {
+        Status placed = place(mappings[i]);
+        if (placed) { continue; }
+        while (i-- > 0) {
+            auto* at = static_cast<std::byte*>(mappings[i].at);
+            if (config_.real_bytes) { AddressSpace::revoke(at, bytes); }
+            map_.erase(at, bytes);
+            mapped_.erase(std::lower_bound(mapped_.begin(), mapped_.end(), at, by_address));
+            --find(mappings[i].chunk)->mapped;
+        }
+        return placed;
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
+    const CaptureGate::Call call{gate_};
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::unmap); !entered) { return entered; }
+    if (!captures_.empty()) {
+        return failure(ErrorKind::wrong_state, CallKind::unmap, "refused while a stream captures");
+    }
+    const auto first =
+        std::lower_bound(mapped_.begin(), mapped_.end(), static_cast<std::byte*>(at),
+                         [](const MappedChunk& mapped, const std::byte* value) { return mapped.at < value; });
+    const auto end_of = [&](const MappedChunk& mapped) { return mapped.at + chunks_.find(mapped.chunk)->bytes; };
+    const std::byte* end = static_cast<std::byte*>(at) + bytes;
+    auto last = first;
+    while (last != mapped_.end() && last->at < end) { ++last; }
+    const bool cut = (first != mapped_.begin() && end_of(first[-1]) > at) || (first != last && end_of(last[-1]) > end);
+    if (first == last || cut) {
+        return misuse(ErrorKind::invalid_argument, CallKind::unmap,
+                      "the range must hold whole mapped chunks, at least one", at, bytes);
+    }
+    // Unmapping does not wait: work that still uses the range loses it, which is a report.
+    const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::unmap));
+    for (auto mapped = first; mapped != last; ++mapped) {
+        ChunkState& chunk = *chunks_.find(mapped->chunk);
+        checker_.check_unused(mapped->at, chunk.bytes, access, host_clock_);
+        checker_.forget_uses(mapped->at, chunk.bytes);
+        if (config_.real_bytes) { AddressSpace::revoke(mapped->at, chunk.bytes); }
+        map_.erase(mapped->at, chunk.bytes);
+        if (--chunk.mapped == 0 && chunk.destroyed) { forget_chunk(mapped->chunk, chunk); }
+    }
+    mapped_.erase(first, last);
+    return {};
+}
+
+}}  // namespace residency::RESIDENCY_ABI

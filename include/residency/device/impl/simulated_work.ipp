@@ -1,0 +1,441 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// SimulatedDevice: copies, kernels, and captures of them.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "residency/device/simulated.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+// ---- Work
+
+RESIDENCY_INLINE SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64_t bytes) {
+    if (const AddressMap::Entry* entry = map_.find(at); entry != nullptr) {
+        const bool inside = bytes <= entry->end - reinterpret_cast<std::uintptr_t>(at);
+        if (!inside && !map_.is_one_range(at, bytes)) { return Where::dead; }
+        return entry->on_device ? Where::device : Where::pinned;
+    }
+    const bool is_foreign = !device_space_.owns(at) && !host_space_.owns(at) && !map_.touches(at, bytes);
+    return is_foreign ? Where::pageable : Where::dead;
+}
+
+RESIDENCY_INLINE std::int64_t SimulatedDevice::copy_duration(OperationKind kind, bool pageable, std::uint64_t bytes,
+                                                             bool node) const {
+    const LinkModel& link = config_.link;
+    double rate = link.on_device_bytes_per_second;
+    if (kind == OperationKind::copy_to_device) { rate = link.to_device_bytes_per_second; }
+    if (kind == OperationKind::copy_to_host) { rate = link.to_host_bytes_per_second; }
+    if (pageable || kind == OperationKind::copy_on_host) { rate = link.pageable_bytes_per_second; }
+    return (node ? link.node_latency : link.call_latency).count() +
+           std::llround(static_cast<double>(bytes) / rate * 1e9);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::enqueue_copies(std::uint32_t number, OperationKind kind, std::int64_t duration,
+                                                      std::span<const Copy> copies) {
+    Operation* operation = begin(number, kind, label_of(kind));
+    operation->copies.assign(copies.begin(), copies.end());
+    operation->duration = duration;
+    for (const Copy& copy : copies) { operation->bytes += copy.bytes; }
+    if (checker_.on) {
+        const Access access = access_of(*operation);
+        const simulation::VectorClock& clock = engine_.stream(number).clock;
+        const auto never = [](const Access&) noexcept { return false; };
+        for (const Copy& copy : copies) { checker_.read(copy.from, copy.bytes, access, clock, true, never); }
+        for (const Copy& copy : copies) {
+            checker_.write(copy.to, copy.bytes, access, clock, true, Content::written, never);
+        }
+    }
+    statistics_.copies += copies.size();
+    if (kind == OperationKind::copy_to_device) { statistics_.bytes_to_device += operation->bytes; }
+    if (kind == OperationKind::copy_to_host) { statistics_.bytes_to_host += operation->bytes; }
+    engine_.append(operation);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::enqueue_fill(std::uint32_t number, std::byte* at, std::byte value,
+                                                    std::uint64_t bytes, std::int64_t duration) {
+    Operation* operation = begin(number, OperationKind::fill, label_of(OperationKind::fill));
+    operation->fill_at = at;
+    operation->fill_value = value;
+    operation->bytes = bytes;
+    operation->duration = duration;
+    checker_.write(at, bytes, access_of(*operation), engine_.stream(number).clock, false, Content::written,
+                   [](const Access&) noexcept { return false; });
+    engine_.append(operation);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::enqueue_kernel(Operation* operation) {
+    const Access access = access_of(*operation);
+    const simulation::VectorClock& clock = engine_.stream(operation->stream).clock;
+    const auto never = [](const Access&) noexcept { return false; };
+    for (const simulation::ByteRange& range : operation->reads.view()) {
+        operation->bytes += range.bytes;
+        checker_.read(range.at, range.bytes, access, clock, false, never);
+    }
+    for (const simulation::ByteRange& range : operation->writes.view()) {
+        operation->bytes += range.bytes;
+        checker_.write(range.at, range.bytes, access, clock, false, Content::written, never);
+    }
+    engine_.append(operation);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream) {
+    Lock lock = guard();
+    if (Status entered = enter(CallKind::copy,
+                               config_.copy_cost + config_.copy_piece_cost * static_cast<std::int64_t>(copies.size()));
+        !entered) {
+        return entered;
+    }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::copy, "stream"); }
+    CaptureState* capture = capture_of(number);
+    if (capture != nullptr) {
+        if (Status valid = check_valid(*capture, CallKind::copy); !valid) { return valid; }
+    }
+    for (CopyGroup& group : groups_) {
+        group.copies.clear();
+        group.bytes = 0;
+    }
+    for (const Copy& copy : copies) {
+        if (copy.bytes == 0) { continue; }
+        if (copy.to == nullptr || copy.from == nullptr) {
+            return misuse(ErrorKind::invalid_argument, CallKind::copy, "a piece of a copy has a null address");
+        }
+        const Where to = where(copy.to, copy.bytes);
+        const Where from = where(copy.from, copy.bytes);
+        const auto kind = to == Where::device
+                              ? (from == Where::device ? OperationKind::copy_on_device : OperationKind::copy_to_device)
+                              : (from == Where::device ? OperationKind::copy_to_host : OperationKind::copy_on_host);
+        if (to == Where::dead) { return unusable(CallKind::copy, number, kind, label_of(kind), copy.to, copy.bytes); }
+        if (from == Where::dead) {
+            return unusable(CallKind::copy, number, kind, label_of(kind), copy.from, copy.bytes);
+        }
+        const bool pageable = to == Where::pageable || from == Where::pageable;
+        const std::size_t index =
+            (static_cast<std::size_t>(kind) - static_cast<std::size_t>(OperationKind::copy_to_device)) * 2;
+        CopyGroup& group = groups_[index + (pageable ? 1 : 0)];
+        group.kind = kind;
+        group.pageable = pageable;
+        group.bytes += copy.bytes;
+        group.copies.push_back(copy);
+    }
+    bool blocks = false;
+    for (const CopyGroup& group : groups_) {
+        if (group.copies.empty()) { continue; }
+        if (capture != nullptr) {
+            for (const Copy& copy : group.copies) {
+                Command& command = add_work(*capture, number, group.kind, label_of(group.kind));
+                command.copy = copy;
+                command.duration = copy_duration(group.kind, group.pageable, copy.bytes, true);
+            }
+            continue;
+        }
+        enqueue_copies(number, group.kind, copy_duration(group.kind, group.pageable, group.bytes, false), group.copies);
+        blocks = blocks || group.pageable;
+    }
+    if (!blocks) { return {}; }
+    Marker* marker = mark(number);
+    Status status = block_until(lock, marker, CallKind::copy);
+    engine_.release(marker);
+    return status;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::fill(void* at, std::byte value, std::uint64_t bytes, Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::fill, config_.copy_cost); !entered) { return entered; }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::fill, "stream"); }
+    CaptureState* capture = capture_of(number);
+    if (capture != nullptr) {
+        if (Status valid = check_valid(*capture, CallKind::fill); !valid) { return valid; }
+    }
+    if (bytes == 0) { return {}; }
+    const std::uint32_t label = label_of(OperationKind::fill);
+    if (const Where place = where(at, bytes); place != Where::device && place != Where::pinned) {
+        return unusable(CallKind::fill, number, OperationKind::fill, label, at, bytes);
+    }
+    const std::int64_t duration = copy_duration(OperationKind::fill, false, bytes, false);
+    if (capture != nullptr) {
+        Command& command = add_work(*capture, number, OperationKind::fill, label);
+        command.fill_at = static_cast<std::byte*>(at);
+        command.fill_value = value;
+        command.bytes = bytes;
+        command.duration = duration;
+        return {};
+    }
+    enqueue_fill(number, static_cast<std::byte*>(at), value, bytes, duration);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::launch_kernel, config_.launch_cost); !entered) { return entered; }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::launch_kernel, "stream"); }
+    CaptureState* capture = capture_of(number);
+    if (capture != nullptr) {
+        if (Status valid = check_valid(*capture, CallKind::launch_kernel); !valid) { return valid; }
+    }
+    const std::uint32_t label = names_.number(kernel.name);
+    for (const auto* ranges : {&kernel.reads, &kernel.writes}) {
+        for (const simulation::ByteRange& range : ranges->view()) {
+            if (range.bytes == 0) { continue; }
+            if (const Where place = where(range.at, range.bytes); place != Where::device && place != Where::pinned) {
+                return unusable(CallKind::launch_kernel, number, OperationKind::kernel, label, range.at, range.bytes);
+            }
+        }
+    }
+    if (capture != nullptr) {
+        Command& command = add_work(*capture, number, OperationKind::kernel, label);
+        command.duration = kernel.duration.count();
+        command.reads = std::move(kernel.reads);
+        command.writes = std::move(kernel.writes);
+        if (kernel.body) { command.body = std::make_shared<simulation::KernelFunction>(std::move(kernel.body)); }
+        return {};
+    }
+    Operation* operation = begin(number, OperationKind::kernel, label);
+    operation->duration = kernel.duration.count();
+    operation->reads = std::move(kernel.reads);
+    operation->writes = std::move(kernel.writes);
+    operation->body = std::move(kernel.body);
+    enqueue_kernel(operation);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::host_access(const void* at, std::uint64_t bytes, bool write) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::host_access); !entered) { return entered; }
+    if (bytes == 0) { return {}; }
+    const Access access = host_acts(write ? OperationKind::host_write : OperationKind::host_read,
+                                    simulation::name(write ? OperationKind::host_write : OperationKind::host_read));
+    if (where(at, bytes) != Where::pinned) {
+        checker_.dead(access, at, bytes, "this is not pinned host memory");
+        return failure(ErrorKind::invalid_argument, CallKind::host_access, "this is not pinned host memory", bytes);
+    }
+    // What still waits for a flag runs after the host's access: the host has yet to raise it.
+    const auto later = [&](const Access& earlier) {
+        return earlier.actor != host && engine_.held_by_flag(earlier.actor, earlier.sequence);
+    };
+    if (write) {
+        checker_.write(at, bytes, access, host_clock_, false, Content::written, later);
+    } else {
+        checker_.read(at, bytes, access, host_clock_, false, later);
+    }
+    return {};
+}
+
+// ---- Captures
+
+RESIDENCY_INLINE SimulatedDevice::CaptureState* SimulatedDevice::find_capture(std::uint32_t capture) {
+    for (const auto& state : captures_) {
+        if (state->number == capture) { return state.get(); }
+    }
+    return nullptr;
+}
+
+RESIDENCY_INLINE SimulatedDevice::CaptureState* SimulatedDevice::capture_of(std::uint32_t number) {
+    const std::uint32_t capture = engine_.stream(number).capture;
+    return capture == 0 ? nullptr : find_capture(capture);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::invalidate(CaptureState& capture, std::string why) {
+    if (capture.invalid.empty()) { capture.invalid = std::move(why); }
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::check_valid(const CaptureState& capture, CallKind call) const {
+    if (capture.invalid.empty()) { return {}; }
+    return failure(ErrorKind::wrong_state, call, "the capture is invalid: " + capture.invalid);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::join_capture(CaptureState& capture, std::uint32_t number) {
+    StreamState& stream = engine_.stream(number);
+    stream.capture = capture.number;
+    stream.lane = static_cast<std::uint32_t>(capture.streams.size());
+    capture.streams.push_back(number);
+    capture.clocks.emplace_back();
+    capture.positions.push_back(0);
+}
+
+RESIDENCY_INLINE SimulatedDevice::Command& SimulatedDevice::add_work(CaptureState& capture, std::uint32_t number,
+                                                                     OperationKind kind, std::uint32_t label) {
+    const std::uint32_t lane = engine_.stream(number).lane;
+    capture.clocks[lane].set(lane, ++capture.positions[lane]);
+    Command& command = capture.commands.emplace_back();
+    command.kind = kind;
+    command.lane = lane;
+    command.label = label;
+    return command;
+}
+
+RESIDENCY_INLINE Result<bool> SimulatedDevice::is_capturing(Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::is_capturing); !entered) { return entered.error(); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::is_capturing, "stream"); }
+    return engine_.stream(number).capture != 0;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::begin_capture(Stream stream) {
+    gate_.enter();
+    Status begun = begin_capture_alone(stream);
+    if (!begun) { gate_.leave(); }
+    return begun;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::begin_capture_alone(Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::begin_capture); !entered) { return entered; }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::begin_capture, "stream"); }
+    if (number == first_stream) {
+        return misuse(ErrorKind::invalid_argument, CallKind::begin_capture, "the default stream cannot be captured");
+    }
+    if (engine_.stream(number).capture != 0) {
+        return misuse(ErrorKind::wrong_state, CallKind::begin_capture, "the stream is capturing already");
+    }
+    captures_.push_back(std::make_unique<CaptureState>());
+    captures_.back()->number = ++captures_made_;
+    captures_.back()->owner = std::this_thread::get_id();
+    join_capture(*captures_.back(), number);
+    return {};
+}
+
+RESIDENCY_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::end_capture); !entered) { return entered.error(); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::end_capture, "stream"); }
+    CaptureState* capture = capture_of(number);
+    if (capture == nullptr) {
+        return misuse(ErrorKind::wrong_state, CallKind::end_capture, "the stream is not capturing");
+    }
+    if (engine_.stream(number).lane != 0) {
+        invalidate(*capture, "it was ended on a stream that did not begin it");
+        return misuse(ErrorKind::wrong_state, CallKind::end_capture,
+                      "the capture ends on the stream that began it; it is now invalid");
+    }
+    for (const std::uint32_t member : capture->streams) { engine_.stream(member).capture = 0; }
+    const auto found =
+        std::find_if(captures_.begin(), captures_.end(), [&](const auto& state) { return state.get() == capture; });
+    const std::unique_ptr<CaptureState> ended = std::move(*found);
+    captures_.erase(found);
+    gate_.leave(ended->owner);
+    if (!ended->invalid.empty()) {
+        return failure(ErrorKind::wrong_state, CallKind::end_capture, "the capture is invalid: " + ended->invalid);
+    }
+    for (std::uint32_t lane = 1; lane < ended->streams.size(); ++lane) {
+        if (!ended->clocks[0].covers(lane, ended->positions[lane])) {
+            return misuse(ErrorKind::wrong_state, CallKind::end_capture,
+                          "stream '" + names_.name(engine_.stream(ended->streams[lane]).label) +
+                              "' was forked into the capture and not joined: let '" +
+                              names_.name(engine_.stream(number).label) +
+                              "' wait for an event recorded there after its last work");
+        }
+    }
+    const Graph graph = graphs_.add();
+    simulation::GraphState& state = *graphs_.find(graph);
+    state.commands = std::move(ended->commands);
+    state.marks.resize(ended->marks.size());
+    state.generation = map_.generation();
+    state.streams.push_back(number);
+    for (std::uint32_t lane = 1; lane < ended->streams.size(); ++lane) {
+        state.streams.push_back(add_stream(names_.name(engine_.stream(ended->streams[lane]).label)));
+        engine_.stream(state.streams.back()).internal = true;
+    }
+    return graph;
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::check_ranges(const simulation::GraphState& graph, std::uint32_t number) {
+    for (const Command& command : graph.commands) {
+        const auto check = [&](const void* at, std::uint64_t bytes, bool pageable_too) -> Status {
+            if (bytes == 0) { return {}; }
+            const Where place = where(at, bytes);
+            if (place == Where::device || place == Where::pinned || (pageable_too && place == Where::pageable)) {
+                return {};
+            }
+            return unusable(CallKind::launch_graph, number, command.kind, command.label, at, bytes);
+        };
+        if (Status there = check(command.copy.to, command.copy.bytes, true); !there) { return there; }
+        if (Status there = check(command.copy.from, command.copy.bytes, true); !there) { return there; }
+        if (Status there = check(command.fill_at, command.bytes, false); !there) { return there; }
+        for (const auto* ranges : {&command.reads, &command.writes}) {
+            for (const simulation::ByteRange& range : ranges->view()) {
+                if (Status there = check(range.at, range.bytes, false); !there) { return there; }
+            }
+        }
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::launch_graph, config_.launch_cost); !entered) { return entered; }
+    simulation::GraphState* state = graphs_.find(graph);
+    if (state == nullptr) { return dead_handle(CallKind::launch_graph, "graph"); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::launch_graph, "stream"); }
+    if (engine_.stream(number).capture != 0) {
+        return failure(ErrorKind::unsupported, CallKind::launch_graph, "a graph inside of a capture");
+    }
+    if (state->generation != map_.generation()) {
+        if (Status there = check_ranges(*state, number); !there) { return there; }
+        state->generation = map_.generation();
+    }
+    // A launch follows the one before, on whatever stream that was.
+    const auto lanes = static_cast<std::uint32_t>(state->streams.size());
+    if (state->last != nullptr) {
+        append_wait(number, state->last, true);
+        engine_.release(std::exchange(state->last, nullptr));
+    }
+    if (lanes > 1) {
+        Marker* start = mark(number);
+        for (std::uint32_t lane = 1; lane < lanes; ++lane) { append_wait(state->streams[lane], start, true); }
+        engine_.release(start);
+    }
+    for (const Command& command : state->commands) {
+        const std::uint32_t target = command.lane == 0 ? number : state->streams[command.lane];
+        switch (command.kind) {
+            case OperationKind::record: state->marks[command.mark] = mark(target); break;
+            case OperationKind::wait: append_wait(target, state->marks[command.mark], true); break;
+            case OperationKind::fill:
+                enqueue_fill(target, command.fill_at, command.fill_value, command.bytes, command.duration);
+                break;
+            case OperationKind::kernel: {
+                Operation* operation = begin(target, OperationKind::kernel, command.label);
+                operation->duration = command.duration;
+                operation->reads = command.reads;
+                operation->writes = command.writes;
+                operation->shared_body = command.body;
+                enqueue_kernel(operation);
+                break;
+            }
+            default: enqueue_copies(target, command.kind, command.duration, {&command.copy, 1}); break;
+        }
+    }
+    for (Marker*& point : state->marks) { engine_.release(std::exchange(point, nullptr)); }
+    for (std::uint32_t lane = 1; lane < lanes; ++lane) {
+        Marker* end = mark(state->streams[lane]);
+        append_wait(number, end, true);
+        engine_.release(end);
+    }
+    state->last = mark(number);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::destroy_graph(Graph graph) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::destroy_graph); !entered) { return entered; }
+    simulation::GraphState* state = graphs_.find(graph);
+    if (state == nullptr) { return dead_handle(CallKind::destroy_graph, "graph"); }
+    engine_.release(state->last);
+    for (std::size_t lane = 1; lane < state->streams.size(); ++lane) { retire_stream(state->streams[lane]); }
+    graphs_.remove(graph);
+    return {};
+}
+
+}}  // namespace residency::RESIDENCY_ABI

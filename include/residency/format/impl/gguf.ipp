@@ -1,0 +1,518 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/gguf.hpp"
+#include "residency/format/gguf_type.hpp"
+#include "residency/format/gguf_value.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/model_file.hpp"
+#include "residency/format/text.hpp"
+#include "residency/model/checked.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
+
+namespace detail {
+
+/// Reads little-endian values front to back through a window, and keeps the first error: after one everything reads as zero,
+/// so that callers check only where they loop or allocate.
+class GgufCursor {
+public:
+    explicit GgufCursor(const Input& input) : input_{input} {}
+
+    [[nodiscard]] bool ok() const noexcept { return status_.has_value(); }
+    [[nodiscard]] const Error& error() const noexcept { return status_.error(); }
+    [[nodiscard]] std::uint64_t place() const noexcept { return place_; }
+    [[nodiscard]] std::uint64_t left_bytes() const noexcept { return input_.bytes() - place_; }
+
+    void fail(const std::string& what, std::string found = {}, std::string expected = {}) {
+        if (ok()) { status_ = malformed(input_.path(), place_, what, std::move(found), std::move(expected)); }
+    }
+    /// The error at another place.
+    void fail_at(std::uint64_t place, const std::string& what, std::string found = {}, std::string expected = {}) {
+        if (ok()) { status_ = malformed(input_.path(), place, what, std::move(found), std::move(expected)); }
+    }
+
+    template <class T>
+    [[nodiscard]] T number() {
+        std::array<std::byte, sizeof(T)> raw{};
+        take(raw);
+        std::uint64_t bits = 0;
+        for (std::size_t i = raw.size(); i-- > 0;) { bits = bits << 8 | std::to_integer<std::uint64_t>(raw[i]); }
+        if constexpr (std::is_same_v<T, float>) {
+            return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+        } else if constexpr (std::is_same_v<T, double>) {
+            return std::bit_cast<double>(bits);
+        } else {
+            return static_cast<T>(bits);
+        }
+    }
+    /// A length of 64 bits and that many bytes of UTF-8.
+    [[nodiscard]] std::string text(const char* what, std::uint64_t longest) {
+        const std::uint64_t start = place_;
+        const auto length = number<std::uint64_t>();
+        if (!ok()) { return {}; }
+        if (length > (std::min)(longest, left_bytes())) {
+            fail_at(start, std::string{what} + " is too long", std::to_string(length) + " bytes",
+                    "at most " + std::to_string((std::min)(longest, left_bytes())));
+            return {};
+        }
+        std::string value(static_cast<std::size_t>(length), '\0');
+        take(std::as_writable_bytes(std::span{value}));
+        if (ok() && !is_utf8(value)) { fail_at(start + 8, std::string{what} + " is not UTF-8", shown(value)); }
+        return value;
+    }
+    /// Whether `count` things of at least `each` bytes fit into what is left.
+    [[nodiscard]] bool fits(std::uint64_t count, std::uint64_t each, const char* what) {
+        if (ok() && count > left_bytes() / each) {
+            fail(std::string{"more "} + what + " than the file can hold", std::to_string(count),
+                 "at most " + std::to_string(left_bytes() / each));
+        }
+        return ok();
+    }
+
+private:
+    void take(std::span<std::byte> out) {
+        if (!ok()) { return; }
+        if (out.size() > left_bytes()) {
+            fail("the file ends too early", std::to_string(left_bytes()) + " bytes", std::to_string(out.size()));
+            return;
+        }
+        while (!out.empty()) {
+            const std::uint64_t inside = place_ - window_start_;
+            if (inside >= window_.size()) {
+                window_start_ = place_;
+                window_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(window_bytes, left_bytes())));
+                if (Status read = input_.try_read(place_, window_); !read) {
+                    status_ = std::move(read);
+                    return;
+                }
+                continue;
+            }
+            const auto from = std::span<const std::byte>{window_}.subspan(static_cast<std::size_t>(inside));
+            const std::size_t count = (std::min)(from.size(), out.size());
+            std::copy_n(from.begin(), count, out.begin());
+            out = out.subspan(count);
+            place_ += count;
+        }
+    }
+
+    static constexpr std::uint64_t window_bytes = std::uint64_t{1} << 16;
+
+    const Input& input_;
+    std::uint64_t place_ = 0;
+    std::uint64_t window_start_ = 0;
+    std::vector<std::byte> window_;
+    Status status_;
+};
+
+/// Bytes that a value takes at least.
+[[nodiscard]] constexpr std::uint64_t gguf_least_bytes(GgufKind kind) noexcept {
+    switch (kind) {
+        case GgufKind::uint8:
+        case GgufKind::int8:
+        case GgufKind::boolean: return 1;
+        case GgufKind::uint16:
+        case GgufKind::int16: return 2;
+        case GgufKind::uint32:
+        case GgufKind::int32:
+        case GgufKind::float32: return 4;
+        case GgufKind::uint64:
+        case GgufKind::int64:
+        case GgufKind::float64:
+        case GgufKind::string: return 8;
+        case GgufKind::array: return 12;
+    }
+    return 0;
+}
+
+[[nodiscard]] inline std::uint64_t read_gguf_unsigned(GgufCursor& cursor, GgufKind kind) {
+    switch (kind) {
+        case GgufKind::uint8: return cursor.number<std::uint8_t>();
+        case GgufKind::uint16: return cursor.number<std::uint16_t>();
+        case GgufKind::uint32: return cursor.number<std::uint32_t>();
+        case GgufKind::boolean: {
+            const std::uint64_t place = cursor.place();
+            const auto value = cursor.number<std::uint8_t>();
+            if (value > 1) { cursor.fail_at(place, "a boolean is neither 0 nor 1", std::to_string(value)); }
+            return value;
+        }
+        default: return cursor.number<std::uint64_t>();
+    }
+}
+[[nodiscard]] inline std::int64_t read_gguf_signed(GgufCursor& cursor, GgufKind kind) {
+    switch (kind) {
+        case GgufKind::int8: return cursor.number<std::int8_t>();
+        case GgufKind::int16: return cursor.number<std::int16_t>();
+        case GgufKind::int32: return cursor.number<std::int32_t>();
+        default: return cursor.number<std::int64_t>();
+    }
+}
+
+inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uint32_t>::max)();
+
+/// `depth`: how many arrays are around this one.
+[[nodiscard]] inline GgufArray read_gguf_array(GgufCursor& cursor, unsigned depth) {
+    constexpr unsigned deepest = 8;
+    const std::uint64_t start = cursor.place();
+    GgufArray array;
+    const auto number = cursor.number<std::uint32_t>();
+    const auto count = cursor.number<std::uint64_t>();
+    array.kind = static_cast<GgufKind>(number);
+    const std::uint64_t least = gguf_least_bytes(array.kind);
+    if (cursor.ok() && least == 0) {
+        cursor.fail_at(start, "an unknown kind of array elements", std::to_string(number));
+    }
+    if (cursor.ok() && depth >= deepest) {
+        cursor.fail_at(start, "arrays are nested too deeply", {}, "at most " + std::to_string(deepest) + " levels");
+    }
+    if (!cursor.ok() || !cursor.fits(count, least, "array elements")) { return array; }
+    // The elements are in the file, so what is allocated is at most a few times what is left of it.
+    const auto fill = [&](auto values, const auto& read) {
+        for (std::uint64_t i = 0; i < count && cursor.ok(); ++i) { values.push_back(read()); }
+        array.values = std::move(values);
+    };
+    switch (array.kind) {
+        case GgufKind::int8:
+        case GgufKind::int16:
+        case GgufKind::int32:
+        case GgufKind::int64:
+            fill(std::vector<std::int64_t>{}, [&] { return read_gguf_signed(cursor, array.kind); });
+            break;
+        case GgufKind::float32: fill(std::vector<double>{}, [&] { return double{cursor.number<float>()}; }); break;
+        case GgufKind::float64: fill(std::vector<double>{}, [&] { return cursor.number<double>(); }); break;
+        case GgufKind::string:
+            fill(std::vector<std::string>{}, [&] { return cursor.text("a string", gguf_longest_text); });
+            break;
+        case GgufKind::array: fill(std::vector<GgufArray>{}, [&] { return read_gguf_array(cursor, depth + 1); }); break;
+        default: fill(std::vector<std::uint64_t>{}, [&] { return read_gguf_unsigned(cursor, array.kind); }); break;
+    }
+    return array;
+}
+
+[[nodiscard]] inline GgufValue read_gguf_value(GgufCursor& cursor) {
+    const std::uint64_t start = cursor.place();
+    const auto number = cursor.number<std::uint32_t>();
+    GgufValue value{static_cast<GgufKind>(number), {}};
+    switch (value.kind) {
+        case GgufKind::uint8:
+        case GgufKind::uint16:
+        case GgufKind::uint32:
+        case GgufKind::uint64:
+        case GgufKind::boolean: value.value = read_gguf_unsigned(cursor, value.kind); break;
+        case GgufKind::int8:
+        case GgufKind::int16:
+        case GgufKind::int32:
+        case GgufKind::int64: value.value = read_gguf_signed(cursor, value.kind); break;
+        case GgufKind::float32: value.value = double{cursor.number<float>()}; break;
+        case GgufKind::float64: value.value = cursor.number<double>(); break;
+        case GgufKind::string: value.value = cursor.text("a string", gguf_longest_text); break;
+        case GgufKind::array: value.value = read_gguf_array(cursor, 0); break;
+        default: cursor.fail_at(start, "an unknown kind of metadata", std::to_string(number)); break;
+    }
+    return value;
+}
+
+/// Appends one file's tensors, in the order of their data, as weights with a storage each; gives back its header.
+[[nodiscard]] inline Result<GgufHeader> append_gguf(ModelFile& model, const Input& input) {
+    constexpr std::uint64_t longest_key = 65535;
+    constexpr std::uint32_t most_dimensions = 4;  // the format's present limit
+    GgufCursor cursor{input};
+    GgufHeader header;
+
+    std::array<char, 4> magic{};
+    for (char& c : magic) { c = cursor.number<char>(); }
+    if (cursor.ok() && std::string_view{magic.data(), magic.size()} != "GGUF") {
+        cursor.fail_at(0, "not a GGUF file", shown({magic.data(), magic.size()}), "\"GGUF\"");
+    }
+    header.version = cursor.number<std::uint32_t>();
+    if (cursor.ok() && header.version != 2 && header.version != 3) {
+        const bool swapped = (header.version & 0xffff) == 0 && header.version != 0;
+        cursor.fail_at(4, swapped ? "a big-endian file, which is not supported" : "an unsupported version",
+                       std::to_string(header.version), "2 or 3");
+    }
+    const auto tensor_count = cursor.number<std::uint64_t>();
+    const auto metadata_count = cursor.number<std::uint64_t>();
+    if (!cursor.ok()) { return cursor.error(); }
+    // A key of no bytes with a value of one takes 13 bytes; a tensor without a name and without dimensions 24.
+    if (!cursor.fits(metadata_count, 13, "metadata entries") || !cursor.fits(tensor_count, 24, "tensors")) {
+        return cursor.error();
+    }
+
+    std::unordered_set<std::string> keys;
+    for (std::uint64_t i = 0; i < metadata_count; ++i) {
+        const std::uint64_t start = cursor.place();
+        std::string key = cursor.text("a metadata key", longest_key);
+        if (!cursor.ok()) { return cursor.error(); }
+        if (!keys.insert(key).second) {
+            return malformed(input.path(), start, "metadata " + shown(key) + " is given twice");
+        }
+        const std::uint64_t at = cursor.place();
+        GgufValue value = read_gguf_value(cursor);
+        if (!cursor.ok()) { return cursor.error().in("metadata " + shown(key)); }
+        if (key == "general.alignment") {
+            const auto alignment = value.kind == GgufKind::uint32 ? value.as_count() : std::nullopt;
+            if (!alignment || !std::has_single_bit(*alignment)) {
+                return malformed(input.path(), at, "\"general.alignment\" is not a power of two of kind uint32",
+                                 value.as_count() ? std::to_string(*value.as_count()) : std::string{});
+            }
+            header.alignment_bytes = *alignment;
+        }
+        header.metadata.emplace_back(std::move(key), std::move(value));
+    }
+
+    struct Tensor {
+        std::uint64_t place = 0, offset = 0;
+    };
+    std::vector<ModelFile::WeightEntry> weights;
+    std::vector<Tensor> tensors;
+    for (std::uint64_t i = 0; i < tensor_count; ++i) {
+        const std::uint64_t start = cursor.place();
+        ModelFile::WeightEntry weight;
+        weight.name = cursor.text("a tensor's name", longest_key);
+        const auto what = [&] { return "tensor " + shown(weight.name) + ": "; };
+        const std::uint64_t at = cursor.place();
+        const auto dimensions = cursor.number<std::uint32_t>();
+        if (cursor.ok() && dimensions > most_dimensions) {
+            cursor.fail_at(at, what() + "too many dimensions", std::to_string(dimensions),
+                           "at most " + std::to_string(most_dimensions));
+        }
+        for (std::uint32_t axis = 0; axis < dimensions && cursor.ok(); ++axis) {
+            weight.shape.push_back(cursor.number<std::uint64_t>());
+        }
+        std::reverse(weight.shape.begin(), weight.shape.end());  // files have the innermost first
+        const std::uint64_t type_place = cursor.place();
+        const auto number = cursor.number<std::uint32_t>();
+        const std::uint64_t offset_place = cursor.place();
+        const auto offset = cursor.number<std::uint64_t>();
+        if (!cursor.ok()) { return cursor.error(); }
+        const auto type = find_ggml_type(number);
+        if (!type) { return malformed(input.path(), type_place, what() + "an unknown type", std::to_string(number)); }
+        weight.dtype = type->name;
+        weight.type = type->type;
+        const auto elements = count_elements(weight.shape);
+        const std::uint64_t row = weight.shape.empty() ? 1 : weight.shape.back();
+        const auto view = [&] { return weight.dtype + shape_text(weight.shape); };
+        if (!elements) {
+            return malformed(input.path(), start, what() + view() + ": the elements do not fit in 64 bits");
+        }
+        if (row % type->type.block_elements() != 0) {
+            return malformed(input.path(), start, what() + view() + ": a row does not fill whole blocks",
+                             std::to_string(row) + " elements",
+                             "a multiple of " + std::to_string(type->type.block_elements()));
+        }
+        const auto bytes = type->type.bytes_of(*elements);
+        if (!bytes) { return malformed(input.path(), start, what() + view() + ": " + bytes.error().message()); }
+        weight.bytes = *bytes;
+        if (offset % header.alignment_bytes != 0) {
+            return malformed(input.path(), offset_place, what() + "its offset is not aligned", std::to_string(offset),
+                             "a multiple of " + std::to_string(header.alignment_bytes));
+        }
+        weights.push_back(std::move(weight));
+        tensors.push_back({start, offset});
+    }
+    if (const auto twice = find_duplicate(weights)) {
+        return malformed(input.path(), tensors[twice->second].place,
+                         "tensor " + shown(weights[twice->second].name) + " is given twice",
+                         "it at byte " + std::to_string(tensors[twice->first].place) + " too");
+    }
+
+    const std::uint64_t alignment = header.alignment_bytes;
+    const auto aligned = [&](std::uint64_t value) -> std::optional<std::uint64_t> {
+        const auto padded = residency::detail::checked_add(value, alignment - 1);
+        return padded ? std::optional{*padded & ~(alignment - 1)} : std::nullopt;
+    };
+    std::uint64_t data = *aligned(cursor.place());
+    if (weights.empty()) { data = (std::min)(data, input.bytes()); }
+    if (data > input.bytes()) {
+        const bool needed = std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.bytes != 0; });
+        if (needed) {
+            return malformed(input.path(), cursor.place(), "the file ends before the tensors' data",
+                             std::to_string(input.bytes()) + " bytes", "more than " + std::to_string(data));
+        }
+        data = input.bytes();
+    }
+    const std::uint64_t data_bytes = input.bytes() - data;
+
+    std::vector<std::size_t> order(weights.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return std::array{tensors[a].offset, weights[a].bytes, std::uint64_t{a}} <
+               std::array{tensors[b].offset, weights[b].bytes, std::uint64_t{b}};
+    });
+    std::uint64_t covered = 0;  // end of the data so far
+    std::uint64_t next = 0;     // the same, padded
+    for (const std::size_t i : order) {
+        const auto what = [&] { return "tensor " + shown(weights[i].name) + ": "; };
+        const std::uint64_t offset = tensors[i].offset;
+        if (offset != next) {
+            return malformed(input.path(), tensors[i].place,
+                             what() + (offset < next ? "its data overlap those of another tensor"
+                                                     : "there is a hole before its data"),
+                             "an offset of " + std::to_string(offset), std::to_string(next));
+        }
+        // A tensor of no bytes may stand at the padded end of a file without padding.
+        if (weights[i].bytes != 0 && !residency::detail::lies_inside(offset, weights[i].bytes, data_bytes)) {
+            return malformed(input.path(), tensors[i].place, what() + "its data lie beyond the end of the file",
+                             std::to_string(data_bytes) + " bytes of data",
+                             std::to_string(weights[i].bytes) + " from " + std::to_string(offset) + " on");
+        }
+        if (weights[i].bytes == 0) { continue; }
+        covered = offset + weights[i].bytes;
+        const auto padded = aligned(covered);
+        if (!padded) { return malformed(input.path(), tensors[i].place, what() + "its end does not fit in 64 bits"); }
+        next = *padded;
+    }
+    if (data_bytes > next) {
+        return malformed(input.path(), data + next, "data that belong to no tensor",
+                         std::to_string(data_bytes - next) + " bytes", "the end of the file");
+    }
+
+    if (weights.size() >= UINT32_MAX - model.storages.size()) { return malformed(input.path(), 8, "too many tensors"); }
+    const auto file = static_cast<std::uint32_t>(model.files.size());
+    model.files.push_back(input.source());
+    for (const std::size_t i : order) {
+        weights[i].storage = static_cast<std::uint32_t>(model.storages.size());
+        model.storages.push_back({file, data + (std::min)(tensors[i].offset, data_bytes), weights[i].bytes, false});
+        model.weights.push_back(std::move(weights[i]));
+    }
+    return header;
+}
+
+[[nodiscard]] inline std::string metadata_text(std::string_view text) {
+    return nlohmann::json(std::string{text}).dump();
+}
+[[nodiscard]] inline std::string metadata_text(double value) {
+    std::array<char, 32> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    return {digits.data(), end};
+}
+[[nodiscard]] inline std::string metadata_text(std::uint64_t value) { return std::to_string(value); }
+[[nodiscard]] inline std::string metadata_text(std::int64_t value) { return std::to_string(value); }
+
+/// As JSON text; of long arrays the first elements and the count. Strings by themselves stay as they are.
+[[nodiscard]] inline std::string metadata_text(const GgufArray& array) {
+    constexpr std::size_t longest = 16;
+    return std::visit(
+        [&](const auto& values) {
+            std::string text = "[";
+            for (std::size_t i = 0; i < (std::min)(values.size(), longest); ++i) {
+                if (i != 0) { text += ", "; }
+                if constexpr (std::is_same_v<std::remove_cvref_t<decltype(values)>, std::vector<std::uint64_t>>) {
+                    if (array.kind == GgufKind::boolean) {
+                        text += values[i] != 0 ? "true" : "false";
+                        continue;
+                    }
+                }
+                text += metadata_text(values[i]);
+            }
+            if (values.size() > longest) { text += ", … " + std::to_string(values.size()) + " in all"; }
+            return text + "]";
+        },
+        array.values);
+}
+[[nodiscard]] inline std::string metadata_text(const GgufValue& value) {
+    if (value.kind == GgufKind::boolean) { return std::get<std::uint64_t>(value.value) != 0 ? "true" : "false"; }
+    if (const auto* text = std::get_if<std::string>(&value.value)) { return *text; }
+    return std::visit([](const auto& v) { return metadata_text(v); }, value.value);
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const Input& input) {
+    GgufFile file;
+    file.model.format = "gguf";
+    auto header = detail::append_gguf(file.model, input);
+    if (!header) { return header.error(); }
+    for (const auto& [key, value] : header->metadata) {
+        file.model.metadata.push_back({key, detail::metadata_text(value)});
+    }
+    file.headers.push_back(std::move(*header));
+    return file;
+}
+
+RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const std::string& path) {
+    const auto input = Input::try_open(path);
+    if (!input) { return input.error(); }
+    auto first = try_read_gguf(*input);
+    if (!first) { return first; }
+    const auto split_value = [](const GgufHeader& header, const char* key) {
+        const GgufValue* value = header.find(key);
+        return value != nullptr ? value->as_count() : std::nullopt;
+    };
+    const std::uint64_t count = split_value(first->headers[0], "split.count").value_or(1);
+    if (count <= 1) { return first; }
+
+    constexpr std::uint64_t most_files = 99999;  // five digits
+    const auto five_digits = [](std::uint64_t value) {
+        std::string digits = std::to_string(value);
+        return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
+    };
+    const std::string tail = "-of-" + five_digits(count) + ".gguf";
+    const std::size_t digits_at = path.size() > tail.size() + 5 ? path.size() - tail.size() - 5 : 0;
+    if (count > most_files || digits_at == 0 || !path.ends_with(tail)) {
+        return detail::malformed(
+            path, 0, "one of " + std::to_string(count) + " files of a split model, but its name does not say which", {},
+            "a name that ends in -00001" + tail);
+    }
+    GgufFile whole;
+    whole.model.format = "gguf";
+    for (std::uint64_t number = 0; number < count; ++number) {
+        const std::string part_path = path.substr(0, digits_at) + five_digits(number + 1) + tail;
+        const auto part = Input::try_open(part_path);
+        if (!part) {
+            return part.error().in(detail::shown(path) + ": file " + std::to_string(number + 1) + " of " +
+                                   std::to_string(count));
+        }
+        auto header = detail::append_gguf(whole.model, *part);
+        if (!header) { return header.error(); }
+        const auto own_count = split_value(*header, "split.count");
+        const auto own_number = split_value(*header, "split.no");
+        if (own_count != count || own_number != number) {
+            return detail::malformed(part_path, 0, "not the file of the split model that its name says",
+                                     "file " + (own_number ? std::to_string(*own_number) : "?") + " of " +
+                                         (own_count ? std::to_string(*own_count) : "?"),
+                                     "file " + std::to_string(number) + " of " + std::to_string(count));
+        }
+        if (number == 0) {
+            for (const auto& [key, value] : header->metadata) {
+                whole.model.metadata.push_back({key, detail::metadata_text(value)});
+            }
+        }
+        whole.headers.push_back(std::move(*header));
+    }
+    if (const auto twice = detail::find_duplicate(whole.model.weights)) {
+        return detail::malformed(
+            path, 0, "tensor " + detail::shown(whole.model.weights[twice->second].name) + " is in two of the files");
+    }
+    const auto tensors = split_value(whole.headers[0], "split.tensors.count");
+    if (tensors && *tensors != whole.model.weights.size()) {
+        return detail::malformed(path, 0, "the split model's files do not hold all its tensors",
+                                 std::to_string(whole.model.weights.size()), std::to_string(*tensors));
+    }
+    return whole;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::format

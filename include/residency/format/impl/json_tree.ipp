@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/json_position.hpp"
+#include "residency/format/json_tree.hpp"
+#include "residency/format/text.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
+
+/// Of the parser's events.
+class JsonTree::Builder : public JsonHandler {
+public:
+    Builder(JsonTree& tree, const std::string& source, std::uint64_t base) noexcept
+        : JsonHandler{source, base}, tree_{tree} {}
+
+    bool null() { return add({}); }
+    bool boolean(bool value) { return add(Kind::boolean, value ? 1 : 0); }
+    bool number_integer(number_integer_t) { return add(Kind::other_number); }
+    bool number_unsigned(number_unsigned_t value) { return add(Kind::number, value); }
+    bool number_float(number_float_t, const string_t&) { return add(Kind::other_number); }
+    bool binary(binary_t&) { return fail("binary data"); }
+    bool string(string_t& value) {
+        const auto [at, bytes] = keep(value);
+        return add(Kind::string, 0, at, bytes);
+    }
+    bool key(string_t& name) {
+        if (!open_.back().keys.insert(name).second) { return fail("the key " + shown(name) + " is given twice"); }
+        std::tie(key_, key_bytes_) = keep(name);
+        return true;
+    }
+    bool start_object(std::size_t) { return start(Kind::object); }
+    bool start_array(std::size_t) { return start(Kind::array); }
+    bool end_object() { return end(); }
+    bool end_array() { return end(); }
+
+private:
+    static constexpr std::size_t deepest = 32;
+    static constexpr std::size_t most_values = 8'000'000;
+
+    struct Open {
+        std::uint32_t node = 0;
+        std::unordered_set<std::string> keys;
+    };
+
+    [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> keep(const std::string& text) {
+        const auto at = static_cast<std::uint32_t>(tree_.texts_.size());  // together no longer than the whole text
+        tree_.texts_ += text;
+        return {at, static_cast<std::uint32_t>(text.size())};
+    }
+    bool add(Kind kind = Kind::null, std::uint64_t number = 0, std::uint32_t text = 0, std::uint32_t text_bytes = 0) {
+        if (tree_.nodes_.size() >= most_values) {
+            return fail("too many values", {}, "at most " + std::to_string(most_values));
+        }
+        if (!open_.empty()) { ++tree_.nodes_[open_.back().node].children; }
+        const auto index = static_cast<std::uint32_t>(tree_.nodes_.size());
+        tree_.nodes_.push_back({number, place(), text, text_bytes, std::exchange(key_, 0), std::exchange(key_bytes_, 0),
+                                index + 1, 0, kind});
+        return true;
+    }
+    bool start(Kind kind) {
+        if (open_.size() >= deepest) {
+            return fail("nested too deeply", {}, "at most " + std::to_string(deepest) + " levels");
+        }
+        const auto index = static_cast<std::uint32_t>(tree_.nodes_.size());
+        if (!add(kind)) { return false; }
+        open_.push_back({index, {}});
+        return true;
+    }
+    bool end() {
+        tree_.nodes_[open_.back().node].next = static_cast<std::uint32_t>(tree_.nodes_.size());
+        open_.pop_back();
+        return true;
+    }
+
+    JsonTree& tree_;
+    std::vector<Open> open_;
+    std::uint32_t key_ = 0;
+    std::uint32_t key_bytes_ = 0;
+};
+
+RESIDENCY_INLINE Result<JsonTree> JsonTree::try_parse(std::string_view text, const std::string& source,
+                                                      std::uint64_t base) {
+    if (text.size() > most_bytes) {
+        return malformed(source, base, "the JSON text is too long", std::to_string(text.size()) + " bytes",
+                         "at most " + std::to_string(most_bytes));
+    }
+    JsonTree tree;
+    Builder builder{tree, source, base};
+    if (Status parsed = JsonHandler::try_parse(builder, text); !parsed) { return parsed.error(); }
+    return tree;
+}
+
+RESIDENCY_INLINE Result<JsonTree> JsonTree::try_read(const Input& input, std::uint64_t offset, std::uint64_t bytes) {
+    if (bytes > most_bytes) {
+        return malformed(input.path(), offset, "the JSON text is too long", std::to_string(bytes) + " bytes",
+                         "at most " + std::to_string(most_bytes));
+    }
+    const auto text = input.try_text(offset, bytes);
+    if (!text) { return text.error(); }
+    return try_parse(*text, input.path(), offset);
+}
+
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail

@@ -1,0 +1,386 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/json_position.hpp"
+#include "residency/format/model_file.hpp"
+#include "residency/format/safetensors.hpp"
+#include "residency/format/safetensors_dtype.hpp"
+#include "residency/format/shard_index.hpp"
+#include "residency/format/text.hpp"
+#include "residency/model/checked.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
+
+namespace detail {
+
+/// Reads a header's events: one object of tensors and, at most once, "__metadata__".
+class SafetensorsHeader : public JsonHandler {
+public:
+    struct Tensor {
+        std::uint64_t begin = 0, end = 0;  ///< of its data
+        std::uint64_t place = 0;           ///< of its entry in the header
+    };
+
+    using JsonHandler::JsonHandler;
+
+    std::vector<ModelFile::WeightEntry> weights;
+    std::vector<Tensor> tensors;
+    std::vector<ModelFile::Metadata> metadata;
+
+    bool null() {
+        if (state_ == State::metadata_value) {
+            state_ = State::key;
+            return true;
+        }
+        return skipped("null");
+    }
+    bool boolean(bool) { return skipped("a boolean"); }
+    bool number_integer(number_integer_t) { return skipped("a negative number"); }
+    bool number_float(number_float_t, const string_t& text) { return skipped("the number " + text.substr(0, 40)); }
+    bool binary(binary_t&) { return skipped("binary data"); }
+    bool number_unsigned(number_unsigned_t value) {
+        if (state_ == State::extent) {
+            weights.back().shape.push_back(value);
+            return true;
+        }
+        if (state_ == State::offset) {
+            if (offsets_ == 2) { return fail(in_tensor("more than two data_offsets")); }
+            (offsets_++ == 0 ? tensors.back().begin : tensors.back().end) = value;
+            return true;
+        }
+        return skipped("a number");
+    }
+    bool string(string_t& value) {
+        if (state_ == State::metadata_text) {
+            metadata.back().value = std::move(value);
+            state_ = State::metadata_key;
+            return true;
+        }
+        if (state_ == State::dtype) {
+            const auto type = find_safetensors_dtype(value);
+            if (!type) { return fail(in_tensor("an unknown dtype"), shown(value)); }
+            weights.back().dtype = std::move(value);
+            weights.back().type = *type;
+            state_ = State::field;
+            return true;
+        }
+        return skipped("a string");
+    }
+    bool start_object(std::size_t) {
+        switch (state_) {
+            case State::top: state_ = State::key; return true;
+            case State::metadata_value: state_ = State::metadata_key; return true;
+            case State::tensor:
+                fields_ = {};
+                offsets_ = 0;
+                state_ = State::field;
+                return true;
+            default: return opened("an object");
+        }
+    }
+    bool key(string_t& name) {
+        switch (state_) {
+            case State::key:
+                if (name == "__metadata__") {
+                    if (std::exchange(has_metadata_, true)) { return fail("\"__metadata__\" is given twice"); }
+                    state_ = State::metadata_value;
+                    return true;
+                }
+                weights.emplace_back().name = std::move(name);
+                tensors.push_back({0, 0, place()});
+                state_ = State::tensor;
+                return true;
+            case State::metadata_key:
+                if (!metadata_keys_.insert(name).second) { return fail("metadata " + shown(name) + " is given twice"); }
+                metadata.push_back({std::move(name), {}});
+                state_ = State::metadata_text;
+                return true;
+            case State::field:
+                if (name == "dtype") { return field(0, State::dtype, name); }
+                if (name == "shape") { return field(1, State::shape, name); }
+                if (name == "data_offsets") { return field(2, State::offsets, name); }
+                state_ = State::ignored;
+                depth_ = 0;
+                return true;
+            default: return true;
+        }
+    }
+    bool end_object() {
+        switch (state_) {
+            case State::key: state_ = State::done; return true;
+            case State::metadata_key: state_ = State::key; return true;
+            case State::field: return end_tensor();
+            default: return closed();
+        }
+    }
+    bool start_array(std::size_t) {
+        if (state_ == State::shape) {
+            state_ = State::extent;
+            return true;
+        }
+        if (state_ == State::offsets) {
+            state_ = State::offset;
+            return true;
+        }
+        return opened("an array");
+    }
+    bool end_array() {
+        if (state_ == State::extent) {
+            state_ = State::field;
+            return true;
+        }
+        if (state_ == State::offset) {
+            if (offsets_ != 2) { return fail(in_tensor("fewer than two data_offsets")); }
+            state_ = State::field;
+            return true;
+        }
+        return closed();
+    }
+
+private:
+    enum class State : std::uint8_t {
+        top,
+        key,
+        metadata_value,
+        metadata_key,
+        metadata_text,
+        tensor,
+        field,
+        dtype,
+        shape,
+        extent,
+        offsets,
+        offset,
+        ignored,
+        done,
+    };
+
+    [[nodiscard]] std::string in_tensor(const std::string& what) const {
+        return "tensor " + shown(weights.back().name) + ": " + what;
+    }
+    [[nodiscard]] const char* wanted() const noexcept {
+        switch (state_) {
+            case State::top: return "an object";
+            case State::metadata_value: return "an object of strings";
+            case State::metadata_text: return "a string";
+            case State::tensor: return "an object with dtype, shape and data_offsets";
+            case State::dtype: return "a string";
+            case State::shape: return "an array of extents";
+            case State::offsets: return "an array of two offsets";
+            case State::extent:
+            case State::offset: return "a whole number below 2^64";
+            default: return "something else";
+        }
+    }
+    bool refuse(const std::string& found) {
+        const bool inside = state_ >= State::tensor && state_ <= State::offset;
+        return fail(inside ? in_tensor("a value of the wrong kind") : "a value of the wrong kind", found, wanted());
+    }
+    /// A scalar where only an ignored field may have one.
+    bool skipped(const std::string& found) {
+        if (state_ != State::ignored) { return refuse(found); }
+        if (depth_ == 0) { state_ = State::field; }
+        return true;
+    }
+    bool opened(const char* found) {
+        if (state_ != State::ignored) { return refuse(found); }
+        ++depth_;
+        return true;
+    }
+    bool closed() {
+        if (state_ == State::ignored && --depth_ == 0) { state_ = State::field; }
+        return true;
+    }
+    bool field(std::size_t which, State next, const std::string& name) {
+        if (std::exchange(fields_[which], true)) {
+            return fail(in_tensor(residency::detail::quoted(name) + " is given twice"));
+        }
+        state_ = next;
+        return true;
+    }
+    bool end_tensor() {
+        constexpr std::array names{"dtype", "shape", "data_offsets"};
+        for (std::size_t i = 0; i < fields_.size(); ++i) {
+            if (!fields_[i]) { return fail(in_tensor("it lacks \"" + std::string{names[i]} + '"')); }
+        }
+        state_ = State::key;
+        return true;
+    }
+
+    State state_ = State::top;
+    std::array<bool, 3> fields_{};
+    std::uint8_t offsets_ = 0;
+    bool has_metadata_ = false;
+    std::unordered_set<std::string> metadata_keys_;
+    std::size_t depth_ = 0;
+};
+
+/// Appends the tensors of one file, in the order of their data, as weights with a storage each.
+[[nodiscard]] inline Status append_safetensors(ModelFile& model, const Input& input,
+                                               const SafetensorsOptions& options) {
+    const std::string& path = input.path();
+    std::array<std::byte, 8> prefix{};
+    if (input.bytes() < prefix.size()) {
+        return malformed(path, 0, "too short for the 8 bytes that hold the header's length",
+                         std::to_string(input.bytes()) + " bytes");
+    }
+    if (Status read = input.try_read(0, prefix); !read) { return read; }
+    std::uint64_t header_bytes = 0;
+    for (std::size_t i = prefix.size(); i-- > 0;) {
+        header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(prefix[i]);
+    }
+    if (header_bytes > safetensors_header_limit) {
+        return malformed(path, 0, "the header is too large", std::to_string(header_bytes) + " bytes",
+                         "at most " + std::to_string(safetensors_header_limit));
+    }
+    const std::uint64_t data = header_bytes + prefix.size();
+    if (data > input.bytes()) {
+        return malformed(path, 0, "the header is longer than the file", std::to_string(header_bytes) + " bytes",
+                         "at most " + std::to_string(input.bytes() - prefix.size()));
+    }
+    const auto text = input.try_text(prefix.size(), header_bytes);
+    if (!text) { return text.error(); }
+    if (text->empty() || text->front() != '{') {
+        return malformed(path, prefix.size(), "the header does not start with '{'",
+                         text->empty() ? "an empty header" : shown(text->substr(0, 1)));
+    }
+    SafetensorsHeader header{path, prefix.size()};
+    if (Status parsed = JsonHandler::try_parse(header, *text); !parsed) { return parsed; }
+
+    auto& weights = header.weights;
+    const auto& tensors = header.tensors;
+    const auto in_tensor = [&](std::size_t i, const std::string& what, std::string found, std::string expected) {
+        return malformed(path, tensors[i].place, "tensor " + shown(weights[i].name) + ": " + what, std::move(found),
+                         std::move(expected));
+    };
+    if (const auto twice = find_duplicate(weights)) {
+        return malformed(path, tensors[twice->second].place,
+                         "tensor " + shown(weights[twice->second].name) + " is given twice",
+                         "it at byte " + std::to_string(tensors[twice->first].place) + " too");
+    }
+    const std::uint64_t data_bytes = input.bytes() - data;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        const auto [begin, end, place] = tensors[i];
+        if (begin > end) {
+            return in_tensor(i, "its data_offsets run backwards",
+                             '[' + std::to_string(begin) + ", " + std::to_string(end) + ']', {});
+        }
+        if (end > data_bytes) {
+            return in_tensor(i, "its data lie beyond the end of the file", "an end of " + std::to_string(end),
+                             "at most " + std::to_string(data_bytes));
+        }
+        const auto elements = count_elements(weights[i].shape);
+        const auto bytes =
+            elements ? weights[i].type.bytes_of(*elements)
+                     : Result<std::uint64_t>{Error{ErrorKind::malformed, "the elements do not fit in 64 bits"}};
+        const auto view = [&] { return weights[i].dtype + shape_text(weights[i].shape); };
+        if (!bytes) { return in_tensor(i, view() + ": " + bytes.error().message(), {}, {}); }
+        if (*bytes != end - begin) {
+            return in_tensor(i, view() + " does not match its data_offsets", std::to_string(end - begin) + " bytes",
+                             std::to_string(*bytes));
+        }
+        weights[i].bytes = *bytes;
+    }
+
+    std::vector<std::size_t> order(weights.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return std::array{tensors[a].begin, tensors[a].end, std::uint64_t{a}} <
+               std::array{tensors[b].begin, tensors[b].end, std::uint64_t{b}};
+    });
+    std::uint64_t covered = 0;
+    for (const std::size_t i : order) {
+        if (tensors[i].begin != covered) {
+            return in_tensor(i,
+                             tensors[i].begin < covered ? "its data overlap those of another tensor"
+                                                        : "there is a hole before its data",
+                             "a start of " + std::to_string(tensors[i].begin), std::to_string(covered));
+        }
+        covered = tensors[i].end;
+    }
+    if (covered != data_bytes) {
+        return malformed(path, data + covered, "data that belong to no tensor",
+                         std::to_string(data_bytes - covered) + " bytes", "the end of the file");
+    }
+
+    const auto file = static_cast<std::uint32_t>(model.files.size());
+    model.files.push_back(input.source());
+    if (weights.size() >= UINT32_MAX - model.storages.size()) { return malformed(path, 0, "too many tensors"); }
+    const std::size_t first = model.weights.size();
+    for (const std::size_t i : order) {
+        weights[i].storage = static_cast<std::uint32_t>(model.storages.size());
+        model.storages.push_back({file, data + tensors[i].begin, weights[i].bytes, false});
+        model.weights.push_back(std::move(weights[i]));
+    }
+    if (options.ties_from_metadata && !header.metadata.empty()) {
+        std::unordered_map<std::string, std::size_t> by_name;
+        by_name.reserve(order.size());
+        for (std::size_t i = first; i < model.weights.size(); ++i) { by_name.emplace(model.weights[i].name, i); }
+        for (const auto& [key, value] : header.metadata) {
+            const auto kept = by_name.find(value);
+            if (kept == by_name.end() || by_name.contains(key)) { continue; }
+            ModelFile::WeightEntry tied = model.weights[kept->second];
+            tied.name = key;
+            by_name.emplace(key, model.weights.size());
+            model.weights.push_back(std::move(tied));
+        }
+    }
+    // The files of one model mostly say the same.
+    std::unordered_multimap<std::string_view, std::size_t> known;
+    for (std::size_t i = 0; i < model.metadata.size() && !header.metadata.empty(); ++i) {
+        known.emplace(model.metadata[i].key, i);
+    }
+    std::vector<ModelFile::Metadata> fresh;
+    for (auto& entry : header.metadata) {
+        const auto [begin, end] = known.equal_range(entry.key);
+        const bool repeated = std::any_of(
+            begin, end, [&](const auto& other) { return model.metadata[other.second].value == entry.value; });
+        if (!repeated) { fresh.push_back(std::move(entry)); }
+    }
+    model.metadata.insert(model.metadata.end(), std::make_move_iterator(fresh.begin()),
+                          std::make_move_iterator(fresh.end()));
+    return {};
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const Input& input, const SafetensorsOptions& options) {
+    ModelFile model;
+    model.format = "safetensors";
+    if (Status appended = detail::append_safetensors(model, input, options); !appended) { return appended.error(); }
+    return model;
+}
+
+RESIDENCY_INLINE Result<ModelFile> try_read_safetensors_index(const Input& input, const SafetensorsOptions& options) {
+    ModelFile model;
+    model.format = "safetensors";
+    const auto append = [&](const Input& shard) { return detail::append_safetensors(model, shard, options); };
+    if (Status appended = detail::append_shards(model, input, append); !appended) { return appended.error(); }
+    return model;
+}
+
+RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const std::string& path, const SafetensorsOptions& options) {
+    const auto input = Input::try_open(path);
+    if (!input) { return input.error(); }
+    return path.ends_with(".json") ? try_read_safetensors_index(*input, options)
+                                   : try_read_safetensors(*input, options);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::format

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/model_file.hpp"
+#include "residency/format/shard_index.hpp"
+#include "residency/format/text.hpp"
+#include "residency/format/torch.hpp"
+#include "residency/format/torch_archive.hpp"
+#include "residency/format/torch_pickle.hpp"
+#include "residency/format/view.hpp"
+#include "residency/format/zip.hpp"
+#include "residency/model/checked.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
+
+namespace detail {
+
+/// Appends the tensors of one archive.
+[[nodiscard]] inline Status append_torch(ModelFile& model, const Input& input, const ZipDirectory& zip) {
+    constexpr std::uint64_t longest_pickle = 100'000'000;
+    const auto archive = TorchArchive::try_read(input, zip, 0, longest_pickle);
+    if (!archive) { return archive.error(); }
+    const std::uint64_t place = archive->pickle_offset();
+    auto tensors = TorchPickle::try_read_tensors(archive->pickle(), input.path(), place);
+    if (!tensors) { return tensors.error(); }
+    const auto file = static_cast<std::uint32_t>(model.files.size());
+    model.files.push_back(input.source());
+    model.weights.reserve(model.weights.size() + tensors->size());
+    std::unordered_map<std::string_view, std::uint32_t> storages;  // by key
+    for (auto& [name, tensor] : *tensors) {
+        const std::string what = "tensor " + shown(name);
+        const auto [known, fresh] =
+            storages.try_emplace(tensor.storage_key, static_cast<std::uint32_t>(model.storages.size()));
+        if (fresh) {
+            const auto data = archive->try_locate(tensor);
+            if (!data) { return data.error().in(what); }
+            model.storages.push_back({file, data->offset, data->bytes, false});
+        }
+        // An empty view may begin anywhere.
+        const bool is_empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0U) != tensor.shape.end();
+        const auto from = residency::detail::checked_multiply(is_empty ? 0 : tensor.offset_elements,
+                                                              tensor.dtype.type.block_bits() / 8);
+        if (!from) { return malformed(input.path(), place, what + ": its offset does not fit in 64 bits"); }
+        if (Status added =
+                append_view(model, {std::move(name), std::string{tensor.dtype.name}, tensor.dtype.type,
+                                    std::move(tensor.shape), std::move(tensor.strides), known->second, *from, 0});
+            !added) {
+            return malformed(input.path(), place, what + ": " + added.error().message());
+        }
+    }
+    return {};
+}
+
+/// The directory of an archive.
+[[nodiscard]] inline Result<ZipDirectory> torch_directory(const Input& input) {
+    const auto start = input.try_text(0, (std::min)(input.bytes(), std::uint64_t{torch_magic_end}));
+    if (!start) { return start.error(); }
+    if (is_torch_before_archives(*start)) {
+        return unsupported(input.path(), 0,
+                           "saved by a PyTorch before 1.6, or as it did; load it with PyTorch and save it again");
+    }
+    return ZipDirectory::try_read(input, 0, input.bytes());
+}
+
+RESIDENCY_INLINE Result<ModelFile> read_torch(const Input& input, const ZipDirectory& zip) {
+    ModelFile model;
+    model.format = "torch";
+    if (Status appended = append_torch(model, input, zip); !appended) { return appended.error(); }
+    return model;
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input) {
+    const auto zip = detail::torch_directory(input);
+    if (!zip) { return zip.error(); }
+    return detail::read_torch(input, *zip);
+}
+
+RESIDENCY_INLINE Result<ModelFile> try_read_torch_index(const Input& input) {
+    ModelFile model;
+    model.format = "torch";
+    const auto append = [&](const Input& shard) -> Status {
+        const auto zip = detail::torch_directory(shard);
+        if (!zip) { return zip.error(); }
+        return detail::append_torch(model, shard, *zip);
+    };
+    if (Status appended = detail::append_shards(model, input, append); !appended) { return appended.error(); }
+    return model;
+}
+
+RESIDENCY_INLINE Result<ModelFile> try_read_torch(const std::string& path) {
+    const auto input = Input::try_open(path);
+    if (!input) { return input.error(); }
+    return path.ends_with(".json") ? try_read_torch_index(*input) : try_read_torch(*input);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::format

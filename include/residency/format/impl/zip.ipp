@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/text.hpp"
+#include "residency/format/zip.hpp"
+#include "residency/model/checked.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
+
+RESIDENCY_INLINE Result<ZipDirectory> ZipDirectory::try_read(const Input& input, std::uint64_t begin,
+                                                             std::uint64_t bytes) {
+    constexpr std::uint64_t tail_bytes = 22;
+    constexpr std::uint64_t longest_comment = 65535;
+    const std::string& path = input.path();
+    if (bytes < tail_bytes) {
+        return malformed(path, begin, "too short for a ZIP archive", std::to_string(bytes) + " bytes");
+    }
+    const std::uint64_t search = (std::min)(bytes, tail_bytes + longest_comment);
+    const std::uint64_t search_start = begin + bytes - search;
+    const auto tail = input.try_text(search_start, search);
+    if (!tail) { return tail.error(); }
+    std::size_t at = static_cast<std::size_t>(search - tail_bytes);
+    const auto is_tail = [&] {
+        return std::string_view{*tail}.substr(at, 4) == "PK\5\6" &&
+               at + tail_bytes + little(*tail, at + 20, 2) == search;
+    };
+    while (at != 0 && !is_tail()) { --at; }
+    if (!is_tail()) { return malformed(path, search_start, "no end of a ZIP directory"); }
+    std::uint64_t count = little(*tail, at + 10, 2);
+    std::uint64_t directory_bytes = little(*tail, at + 12, 4);
+    std::uint64_t directory = little(*tail, at + 16, 4);
+    std::uint64_t directory_end = search_start + at - begin;  // relative to begin, as all offsets in the archive
+    if (little(*tail, at + 4, 2) != 0 && little(*tail, at + 4, 2) != 0xffff) {
+        return malformed(path, search_start + at, "a ZIP archive of several parts");
+    }
+    if (count == 0xffff || directory_bytes == 0xffffffff || directory == 0xffffffff) {
+        constexpr std::uint64_t locator_bytes = 20;
+        constexpr std::uint64_t end64_bytes = 56;
+        if (directory_end < locator_bytes) {
+            return malformed(path, search_start + at, "the ZIP64 locator is missing");
+        }
+        const std::uint64_t locator_at = directory_end - locator_bytes;
+        const auto locator = input.try_text(begin + locator_at, locator_bytes);
+        if (!locator) { return locator.error(); }
+        const std::uint64_t end64_at = little(*locator, 8, 8);
+        if (!locator->starts_with("PK\6\7") || !residency::detail::lies_inside(end64_at, end64_bytes, locator_at)) {
+            return malformed(path, begin + locator_at, "the ZIP64 locator is not valid");
+        }
+        const auto end64 = input.try_text(begin + end64_at, end64_bytes);
+        if (!end64) { return end64.error(); }
+        if (!end64->starts_with("PK\6\6")) {
+            return malformed(path, begin + end64_at, "the end of the ZIP64 directory is not valid");
+        }
+        count = little(*end64, 32, 8);
+        directory_bytes = little(*end64, 40, 8);
+        directory = little(*end64, 48, 8);
+        directory_end = end64_at;
+    }
+    constexpr std::uint64_t entry_bytes = 46;
+    constexpr std::uint64_t longest_directory = std::uint64_t{1} << 28;
+    if (!residency::detail::lies_inside(directory, directory_bytes, directory_end) ||
+        count > directory_bytes / entry_bytes || directory_bytes > longest_directory) {
+        return malformed(path, search_start + at, "the ZIP directory is not valid",
+                         std::to_string(count) + " entries in " + std::to_string(directory_bytes) + " bytes at " +
+                             std::to_string(directory));
+    }
+    const auto text = input.try_text(begin + directory, directory_bytes);
+    if (!text) { return text.error(); }
+
+    ZipDirectory zip;
+    zip.begin_ = begin;
+    zip.data_end_ = directory;
+    std::size_t place = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const std::uint64_t where = begin + directory + place;
+        if (text->size() - place < entry_bytes || std::string_view{*text}.substr(place, 4) != "PK\1\2") {
+            return malformed(path, where, "entry " + std::to_string(i) + " of the ZIP directory is not valid");
+        }
+        Entry entry;
+        entry.flags = static_cast<std::uint16_t>(little(*text, place + 8, 2));
+        entry.method = static_cast<std::uint16_t>(little(*text, place + 10, 2));
+        entry.packed_bytes = little(*text, place + 20, 4);
+        entry.bytes = little(*text, place + 24, 4);
+        entry.header = little(*text, place + 42, 4);
+        const std::uint64_t name_bytes = little(*text, place + 28, 2);
+        const std::uint64_t extra_bytes = little(*text, place + 30, 2);
+        const std::uint64_t all = entry_bytes + name_bytes + extra_bytes + little(*text, place + 32, 2);
+        if (all > text->size() - place) {
+            return malformed(path, where, "entry " + std::to_string(i) + " of the ZIP directory is cut off");
+        }
+        entry.name = text->substr(place + entry_bytes, static_cast<std::size_t>(name_bytes));
+        if (!is_utf8(entry.name)) {
+            return malformed(path, where, "the name of a ZIP entry is not UTF-8", shown(entry.name));
+        }
+        read_extra(std::string_view{*text}.substr(static_cast<std::size_t>(place + entry_bytes + name_bytes),
+                                                  static_cast<std::size_t>(extra_bytes)),
+                   entry);
+        if (!zip.by_name_.try_emplace(entry.name, zip.entries_.size()).second) {
+            return malformed(path, where, "the ZIP entry " + shown(entry.name) + " is given twice");
+        }
+        zip.entries_.push_back(std::move(entry));
+        place += static_cast<std::size_t>(all);
+    }
+    for (const Entry& entry : zip.entries_) { zip.headers_.push_back(entry.header); }
+    std::sort(zip.headers_.begin(), zip.headers_.end());
+    if (std::adjacent_find(zip.headers_.begin(), zip.headers_.end()) != zip.headers_.end()) {
+        return malformed(path, begin + directory, "two ZIP entries begin at the same byte");
+    }
+    return zip;
+}
+
+RESIDENCY_INLINE auto ZipDirectory::try_locate(const Input& input, const Entry& entry) const -> Result<Range> {
+    constexpr std::uint64_t header_bytes = 30;
+    const std::string what = "the ZIP entry " + shown(entry.name);
+    if (!residency::detail::lies_inside(entry.header, header_bytes, data_end_)) {
+        return malformed(input.path(), begin_, what + " starts outside of the archive", std::to_string(entry.header));
+    }
+    const std::uint64_t where = begin_ + entry.header;
+    const auto header = input.try_text(where, header_bytes);
+    if (!header) { return header.error(); }
+    if (!header->starts_with("PK\3\4")) { return malformed(input.path(), where, what + " has no local header"); }
+    if ((entry.flags & 1) != 0) { return unsupported(input.path(), where, what + " is encrypted"); }
+    if (entry.method != 0) {
+        return unsupported(input.path(), where, what + " is compressed", "method " + std::to_string(entry.method),
+                           "0, stored");
+    }
+    if (entry.packed_bytes != entry.bytes) {
+        return malformed(input.path(), where, what + " is stored with another size");
+    }
+    const std::uint64_t data = entry.header + header_bytes + little(*header, 26, 2) + little(*header, 28, 2);
+    const auto next = std::upper_bound(headers_.begin(), headers_.end(), entry.header);
+    if (!residency::detail::lies_inside(data, entry.bytes, next == headers_.end() ? data_end_ : *next)) {
+        return malformed(input.path(), where, what + " reaches beyond the next one, or the archive's data",
+                         std::to_string(entry.bytes) + " bytes");
+    }
+    return Range{begin_ + data, entry.bytes};
+}
+
+RESIDENCY_INLINE std::uint64_t ZipDirectory::little(std::string_view text, std::uint64_t at,
+                                                    std::size_t count) noexcept {
+    std::uint64_t value = 0;
+    for (std::size_t i = count; i-- > 0;) {
+        value = value << 8 | static_cast<unsigned char>(text[static_cast<std::size_t>(at) + i]);
+    }
+    return value;
+}
+
+RESIDENCY_INLINE void ZipDirectory::read_extra(std::string_view extra, Entry& entry) noexcept {
+    while (extra.size() >= 4) {
+        const std::uint64_t kind = little(extra, 0, 2);
+        const std::uint64_t bytes = little(extra, 2, 2);
+        if (bytes > extra.size() - 4) { return; }
+        if (kind == 1) {
+            std::string_view values = extra.substr(4, static_cast<std::size_t>(bytes));
+            for (std::uint64_t* field : {&entry.bytes, &entry.packed_bytes, &entry.header}) {
+                if (*field == 0xffffffff && values.size() >= 8) {
+                    *field = little(values, 0, 8);
+                    values.remove_prefix(8);
+                }
+            }
+            return;
+        }
+        extra.remove_prefix(static_cast<std::size_t>(4 + bytes));
+    }
+}
+
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail

@@ -1,0 +1,351 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/host/loading.hpp"
+#include "residency/host/memory_limits.hpp"
+#include "residency/host/region.hpp"
+#include "residency/host/tier.hpp"
+#include "residency/host/weight_file.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/host_bytes.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/storage.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
+
+RESIDENCY_INLINE Status Loading::wait() {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return finished_; });
+    return status();
+}
+
+RESIDENCY_INLINE Status Loading::wait(StorageId id, std::uint64_t offset, std::uint64_t bytes) {
+    auto [first, last] = pieces_of_[index(id)];
+    if (first == last || bytes == 0) { return {}; }
+    const auto [run, at] = places_[index(id)];
+    const auto piece_of = [&](std::uint64_t byte) {
+        return first_piece_[run] + static_cast<std::size_t>((at + byte) / options_.piece_bytes);
+    };
+    return wait(std::pair{piece_of(offset), piece_of(offset + bytes - 1) + 1});
+}
+
+RESIDENCY_INLINE Status Loading::wait(Pieces pieces) {
+    if (are_loaded(pieces)) { return {}; }
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return are_loaded(pieces) || finished_; });
+    return are_loaded(pieces) ? Status{} : status();
+}
+
+RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions options) {
+    start_ = std::chrono::steady_clock::now();
+    options_ = std::move(options);
+    options_.piece_bytes = std::max<std::uint64_t>(options_.piece_bytes, 4096);
+    catalog_ = catalog;
+    if (!options_.schedule.empty() && options_.schedule.catalog_hash() != catalog.hash()) {
+        return Error{ErrorKind::mismatch, "the schedule was made for another catalog than the one to be loaded"};
+    }
+    report_.limits = options_.limits ? *options_.limits : read_memory_limits();
+    pieces_of_.assign(catalog.storages().size(), {0, 0});
+    if (Status planned = plan(); !planned) { return planned; }
+    std::uint64_t needed = 0;
+    for (const Block& block : blocks_) { needed += block.bytes; }
+    if (Status chosen = choose(needed); !chosen) { return chosen; }
+    if (runs_.empty()) { report_.tier = Tier::pageable; }
+    if (report_.tier == Tier::file || runs_.empty()) { return done_at_once(); }
+    for (Block& block : blocks_) {
+        auto region = Region::try_map(block.bytes, options_.huge_pages);
+        if (!region) {
+            if (options_.tier != Tier::automatic) { return region.error().in(report_.limits.text()); }
+            report_.tier = Tier::file;
+            report_.reason = region.error().message() + ": " + report_.limits.text();
+            return done_at_once();
+        }
+        block.region = std::move(*region);
+    }
+    report_.host_bytes = needed;
+    sources_ = catalog;
+    catalog_ = with_host_bytes();
+    make_pieces();
+
+    const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
+    const std::uint64_t wanted = options_.threads != 0 ? options_.threads : (std::min)(8U, machine);
+    const auto threads =
+        static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, pieces_.size())));
+    const bool pins = report_.tier == Tier::pinned && options_.pinning == Pinning::as_loaded;
+    Status started;
+    {
+        const std::lock_guard lock{mutex_};  // nobody leaves before all are counted
+        started = threads_.try_start_some(threads, [this] { work(); });
+        report_.threads = static_cast<unsigned>(threads_.size());
+        if (started && pins) {
+            started = threads_.try_start([this] { pin_as_loaded(); });
+        }
+        working_ = static_cast<unsigned>(threads_.size());
+    }
+    if (!started) { cancel(); }
+    return started;
+}
+
+RESIDENCY_INLINE std::vector<std::uint64_t> Loading::ranks() const {
+    std::vector<std::uint64_t> ranks(catalog_.storages().size(), UINT64_MAX);
+    std::uint64_t next = 0;
+    const auto take = [&](StorageId id) {
+        if (catalog_.contains(id)) { ranks[index(id)] = (std::min)(ranks[index(id)], next); }
+    };
+    for (const StorageId id : options_.order) {
+        take(id);
+        ++next;
+    }
+    for (const Schedule::Step& step : options_.schedule) {
+        for (const StorageId id : step.storages) { take(id); }
+        ++next;
+    }
+    return ranks;
+}
+
+RESIDENCY_INLINE Status Loading::plan() {
+    const auto storages = catalog_.storages();
+    places_.assign(storages.size(), {});
+    std::unordered_map<const SourceFile*, std::uint32_t> numbers;
+    std::vector<std::uint32_t> order;
+    std::vector<std::uint32_t> file_of(storages.size(), 0);
+    for (std::uint32_t i = 0; i < storages.size(); ++i) {
+        const Storage& storage = storages[i];
+        if (std::holds_alternative<std::monostate>(storage.source) && storage.bytes != 0) {
+            return Error{ErrorKind::unsupported,
+                         catalog_.describe(StorageId{i}) + " has no source: there is nothing to load"};
+        }
+        const auto* source = std::get_if<FileSource>(&storage.source);
+        if (source == nullptr || storage.bytes == 0) { continue; }
+        const auto [known, fresh] = numbers.try_emplace(source->file.get(), static_cast<std::uint32_t>(files_.size()));
+        if (fresh) {
+            auto file = WeightFile::try_open(*source->file, FileAccess::cached);
+            if (!file) { return file.error(); }
+            files_.push_back(std::move(*file));
+        }
+        file_of[i] = known->second;
+        report_.weight_bytes += storage.bytes;
+        order.push_back(i);
+    }
+    const auto offset_of = [&](std::uint32_t i) { return std::get<FileSource>(storages[i].source).offset_bytes; };
+    const std::vector<std::uint64_t> rank = ranks();
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return std::array{rank[a], std::uint64_t{file_of[a]}, offset_of(a), std::uint64_t{a}} <
+               std::array{rank[b], std::uint64_t{file_of[b]}, offset_of(b), std::uint64_t{b}};
+    });
+    constexpr std::uint64_t widest_gap = 64;  // bytes between neighbours that are read along
+    constexpr std::uint64_t alignment = 64;   // of a run
+    std::uint64_t block_bytes = 0, in_blocks = 0;
+    const auto new_run = [&](std::uint32_t i, bool new_block) {
+        if (new_block) {
+            if (!blocks_.empty()) { in_blocks += blocks_.back().bytes; }
+            const std::uint64_t left = report_.weight_bytes - (std::min)(in_blocks, report_.weight_bytes);
+            // The last ones are small: nobody reads any more while they are pinned.
+            block_bytes = std::clamp<std::uint64_t>((std::min)(report_.weight_bytes / 16, left / 4),
+                                                    std::uint64_t{64} << 20, std::uint64_t{1} << 30);
+            blocks_.emplace_back();
+        }
+        Block& block = blocks_.back();
+        block.bytes = (block.bytes + alignment - 1) / alignment * alignment;
+        runs_.push_back({file_of[i], static_cast<std::uint32_t>(blocks_.size() - 1), offset_of(i), 0, block.bytes});
+    };
+    for (const std::uint32_t i : order) {
+        const std::uint64_t offset = offset_of(i);
+        const auto end_of = [](const Run& run) { return run.offset + run.bytes; };
+        const bool first = runs_.empty();
+        const bool apart = !first && (runs_.back().file != file_of[i] || offset < runs_.back().offset ||
+                                      offset > end_of(runs_.back()) + widest_gap);
+        const bool full = !first && blocks_.back().bytes >= block_bytes;
+        if (first || apart || (full && offset >= end_of(runs_.back()))) { new_run(i, first || full); }
+        Run& run = runs_.back();
+        run.bytes = (std::max)(run.bytes, offset + storages[i].bytes - run.offset);
+        blocks_.back().bytes = run.at + run.bytes;
+        places_[i] = {static_cast<std::uint32_t>(runs_.size() - 1), offset - run.offset};
+    }
+    for (const Run& run : runs_) { total_bytes_ += run.bytes; }
+    return {};
+}
+
+RESIDENCY_INLINE Status Loading::choose(std::uint64_t needed) {
+    const std::uint64_t room = report_.limits.room_bytes();
+    const std::string numbers = std::to_string(needed) + " bytes to load: " + report_.limits.text();
+    report_.tier = options_.tier == Tier::automatic ? Tier::pinned : options_.tier;
+    if (report_.tier == Tier::file || needed <= room) { return {}; }
+    if (options_.tier != Tier::automatic) {
+        return Error{ErrorKind::out_of_memory, "the host has no room for the weights: " + numbers,
+                     DeviceFailure{0, "load", needed}};
+    }
+    report_.tier = Tier::file;
+    report_.reason = "the weights do not fit into host memory: " + numbers;
+    return {};
+}
+
+RESIDENCY_INLINE Catalog Loading::with_host_bytes() const {
+    std::vector<std::shared_ptr<const HostBytes>> bytes;
+    for (const Block& block : blocks_) {
+        const auto kind = block.pinned.load(std::memory_order_acquire) ? HostMemory::pinned : HostMemory::pageable;
+        bytes.push_back(HostBytes::borrow(block.region->span(), kind, block.region));
+    }
+    std::vector<StorageSource> sources;
+    sources.reserve(places_.size());
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+        const auto [run, offset] = places_[i];
+        const Storage& storage = sources_.storages()[i];
+        if (run != no_run) {
+            sources.emplace_back(HostSource{bytes[runs_[run].block], runs_[run].at + offset});
+        } else if (storage.bytes == 0) {
+            sources.emplace_back(HostSource{bytes.front(), 0});
+        } else {
+            sources.push_back(storage.source);
+        }
+    }
+    auto placed = sources_.try_with_sources(std::move(sources));
+    RESIDENCY_ASSERT(placed.has_value(), "every storage lies inside its run");
+    return std::move(*placed);
+}
+
+RESIDENCY_INLINE void Loading::make_pieces() {
+    first_piece_.resize(runs_.size());
+    for (std::size_t r = 0; r < runs_.size(); ++r) {
+        const Run& run = runs_[r];
+        first_piece_[r] = pieces_.size();
+        for (std::uint64_t done = 0; done < run.bytes; done += options_.piece_bytes) {
+            pieces_.push_back({run.file, run.block, run.offset + done,
+                               (std::min)(options_.piece_bytes, run.bytes - done), run.at + done});
+            blocks_[run.block].pieces_left.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+    const auto storages = catalog_.storages();
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+        const auto [run, offset] = places_[i];
+        if (run == no_run) { continue; }
+        pieces_of_[i] = {
+            first_piece_[run] + static_cast<std::size_t>(offset / options_.piece_bytes),
+            first_piece_[run] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.piece_bytes) + 1};
+    }
+    loaded_ = std::make_unique<std::atomic<std::uint8_t>[]>(pieces_.size());
+}
+
+RESIDENCY_INLINE void Loading::work() {
+    for (;;) {
+        const std::size_t turn = next_.fetch_add(1, std::memory_order_relaxed);
+        if (turn >= pieces_.size() || failed_.load(std::memory_order_relaxed)) { break; }
+        if (cancelled_.load(std::memory_order_relaxed)) {
+            fail(Error{ErrorKind::cancelled,
+                       "loading was cancelled after " + std::to_string(loaded_bytes_.load()) + " bytes"});
+            break;
+        }
+        const Piece& piece = pieces_[turn];
+        const std::span<std::byte> place = blocks_[piece.block].region->span().subspan(
+            static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.bytes));
+        if (Status read = files_[piece.file].try_read(piece.offset, place); !read) {
+            fail(read.error());
+            break;
+        }
+        loaded_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
+        loaded_[turn].store(1, std::memory_order_release);
+        blocks_[piece.block].pieces_left.fetch_sub(1, std::memory_order_acq_rel);
+        {
+            const std::lock_guard lock{mutex_};  // so that no waiter misses it
+        }
+        changed_.notify_all();
+        if (options_.progress) {
+            if (const std::unique_lock lock{progress_mutex_, std::try_to_lock};
+                lock && !options_.progress(progress())) {
+                cancel();
+            }
+        }
+    }
+    leave();
+}
+
+RESIDENCY_INLINE void Loading::pin_as_loaded() {
+    for (Block& block : blocks_) {
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [&] {
+            return failed_.load(std::memory_order_relaxed) || block.pieces_left.load(std::memory_order_acquire) == 0;
+        });
+        lock.unlock();
+        if (failed_.load(std::memory_order_relaxed)) { break; }
+        pin(block);
+    }
+    leave();
+}
+
+RESIDENCY_INLINE void Loading::leave() {
+    bool last = false;
+    {
+        const std::lock_guard lock{mutex_};
+        last = --working_ == 0;
+    }
+    if (last) { finish(); }
+}
+
+RESIDENCY_INLINE void Loading::fail(const Error& error) {
+    const std::lock_guard lock{mutex_};
+    if (!error_) { error_ = error; }
+    failed_.store(true, std::memory_order_relaxed);
+    changed_.notify_all();
+}
+
+RESIDENCY_INLINE void Loading::pin(Block& block) {
+    const auto begin = std::chrono::steady_clock::now();
+    {
+        const std::lock_guard lock{mutex_};
+        if (report_.tier != Tier::pinned || error_) { return; }
+    }
+    const Status pinned = pin_(block.region->data(), block.bytes);
+    const std::lock_guard lock{mutex_};
+    report_.pin_time += std::chrono::steady_clock::now() - begin;
+    if (pinned) {
+        block.region->set_pinned(unpin_);
+        block.pinned.store(true, std::memory_order_release);
+        return;
+    }
+    if (report_.tier != Tier::pinned) { return; }
+    report_.tier = Tier::pageable;
+    report_.reason = "the memory cannot be pinned: " + pinned.error().message() + "; " + report_.limits.text();
+    if (options_.tier == Tier::pinned && !error_) {
+        error_ = Error{ErrorKind::out_of_memory, report_.reason, DeviceFailure{0, "pin", block.bytes}};
+        failed_.store(true, std::memory_order_relaxed);
+    }
+}
+
+RESIDENCY_INLINE void Loading::finish() {
+    if (options_.pinning == Pinning::after_loading) {
+        for (Block& block : blocks_) { pin(block); }
+    }
+    if (!failed_.load() && options_.progress) {
+        const std::lock_guard lock{progress_mutex_};
+        static_cast<void>(options_.progress(progress()));
+    }
+    {
+        const std::lock_guard lock{mutex_};
+        report_.load_time = std::chrono::steady_clock::now() - start_;
+        if (!error_) { catalog_ = with_host_bytes(); }
+        finished_ = true;
+    }
+    changed_.notify_all();
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::host

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/host/region.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
+
+RESIDENCY_INLINE Result<std::shared_ptr<Region>> Region::try_map(std::uint64_t bytes, bool huge_pages) {
+    if (bytes == 0) { return std::make_shared<Region>(Key{}, nullptr, 0, 0); }
+    const auto refused = [&] {
+        return Error{ErrorKind::out_of_memory, "the host has no " + std::to_string(bytes) + " bytes of memory left",
+                     DeviceFailure{0, "mmap", bytes}};
+    };
+    if (bytes > (std::uint64_t{1} << 62)) { return refused(); }
+    const std::size_t mapped = (static_cast<std::size_t>(bytes) + page_bytes - 1) / page_bytes * page_bytes;
+    const std::size_t reserved = mapped + alignment_bytes + page_bytes;
+    void* const base =
+        ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) { return refused(); }
+    const auto address = reinterpret_cast<std::uintptr_t>(base);
+    const std::size_t before = (alignment_bytes - address % alignment_bytes) % alignment_bytes;
+    std::byte* const at = static_cast<std::byte*>(base) + before;
+    if (before != 0) { ::munmap(base, before); }
+    if (const std::size_t after = reserved - before - mapped - page_bytes; after != 0) {
+        ::munmap(at + mapped + page_bytes, after);
+    }
+    ::mprotect(at + mapped, page_bytes, PROT_NONE);
+    ::madvise(at, mapped, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // a wish: refusal costs speed only
+    return std::make_shared<Region>(Key{}, at, static_cast<std::size_t>(bytes), mapped + page_bytes);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::host

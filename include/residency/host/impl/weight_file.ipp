@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <system_error>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/host/weight_file.hpp"
+#include "residency/model/file_identity.hpp"
+#include "residency/model/quoted.hpp"
+#include "residency/model/storage.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace host {
+
+RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open(const SourceFile& source, FileAccess access) {
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+    WeightFile file;
+    file.path_ = source.path;
+    if (access == FileAccess::direct) {
+        file.fd_ = ::open(source.path.c_str(), flags | O_DIRECT);
+        file.is_direct_ = file.fd_ >= 0;
+    }
+    if (file.fd_ < 0) { file.fd_ = ::open(source.path.c_str(), flags); }
+    if (file.fd_ < 0) { return file.system_error(0, "cannot be opened"); }
+    file.drops_cache_ = access == FileAccess::direct && !file.is_direct_;
+    const auto identity = file.identify();
+    if (!identity) { return identity.error(); }
+    file.identity_ = *identity;
+    if (file.identity_.bytes != source.bytes) {
+        return Error{
+            ErrorKind::mismatch,
+            residency::detail::quoted(source.path) + ": it has " + std::to_string(file.identity_.bytes) +
+                " bytes now, and had " + std::to_string(source.bytes) + " when the catalog was made",
+            Place{source.path, 0, std::to_string(file.identity_.bytes) + " bytes", std::to_string(source.bytes)}};
+    }
+    if (source.identity && *source.identity != file.identity_) {
+        const std::string how = residency::detail::difference(*source.identity, file.identity_);
+        return Error{
+            ErrorKind::mismatch,
+            residency::detail::quoted(source.path) + ": the file was changed since the catalog was made: " + how,
+            Place{source.path, 0, how, "the file that the catalog was made from"}};
+    }
+    return file;
+}
+
+RESIDENCY_INLINE Status WeightFile::try_read(std::uint64_t offset, std::span<std::byte> out, std::size_t needed) const {
+    std::size_t have = 0;
+    while (have < needed) {
+        const ssize_t got = ::pread(fd_, out.data() + have, out.size() - have, static_cast<off_t>(offset + have));
+        if (got < 0) {
+            if (errno == EINTR) { continue; }
+            Error error = system_error(offset + have, "cannot be read");
+            if (Status same = check(); !same) { return same; }  // an aligned read may not end at the new end
+            return error;
+        }
+        if (got == 0) { return changed(offset + have, "it ends here"); }
+        have += static_cast<std::size_t>(got);
+    }
+    if (drops_cache_) {
+        ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(needed), POSIX_FADV_DONTNEED);
+    }
+    return check();
+}
+
+RESIDENCY_INLINE Status WeightFile::check() const {
+    const auto now = identify();
+    if (!now) { return now.error(); }
+    if (*now == identity_) { return {}; }
+    return changed((std::min)(now->bytes, identity_.bytes), residency::detail::difference(identity_, *now));
+}
+
+RESIDENCY_INLINE Result<FileIdentity> WeightFile::identify() const {
+    struct stat status = {};
+    if (::fstat(fd_, &status) != 0) { return system_error(0, "cannot be examined"); }
+    if (!S_ISREG(status.st_mode)) {
+        return Error{ErrorKind::io, residency::detail::quoted(path_) + ": not a regular file", Place{path_, 0, {}, {}}};
+    }
+    return residency::detail::identity_of(status);
+}
+
+RESIDENCY_INLINE Error WeightFile::changed(std::uint64_t offset, const std::string& how) const {
+    return {ErrorKind::io,
+            residency::detail::quoted(path_) + ": the file was changed while it was in use: " + how + "; it had " +
+                std::to_string(identity_.bytes) + " bytes",
+            Place{path_, offset, how, std::to_string(identity_.bytes) + " bytes"}};
+}
+
+RESIDENCY_INLINE Error WeightFile::system_error(std::uint64_t offset, const std::string& what) const {
+    const std::string why = std::generic_category().message(errno);
+    return {ErrorKind::io,
+            residency::detail::quoted(path_) + ": byte " + std::to_string(offset) + ": " + what + ": " + why,
+            Place{path_, offset, why, {}}};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::host

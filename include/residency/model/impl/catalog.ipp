@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/quoted.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/model/weight.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+namespace detail {
+
+RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t bytes) {
+    std::uint64_t offset = 0;
+    std::uint64_t whole = bytes;
+    std::string where;
+    if (const auto* host = std::get_if<HostSource>(&source)) {
+        if (host->host == nullptr) { return Error{ErrorKind::invalid_argument, "its host bytes are null"}; }
+        offset = host->offset_bytes;
+        whole = host->host->bytes();
+        where = "host bytes";
+    } else if (const auto* file = std::get_if<FileSource>(&source)) {
+        if (file->file == nullptr) { return Error{ErrorKind::invalid_argument, "its file is null"}; }
+        offset = file->offset_bytes;
+        whole = file->file->bytes;
+        where = detail::quoted(file->file->path);
+    }
+    if (lies_inside(offset, bytes, whole)) { return {}; }
+    return Error{
+        ErrorKind::invalid_argument,
+        std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
+            std::to_string(whole) + " bytes of " + where,
+        Place{where, offset, std::to_string(whole) + " bytes", "at least " + std::to_string(bytes) + " from there"}};
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<WeightId> Catalog::try_find(std::string_view name) const {
+    if (const auto id = find(name)) { return *id; }
+    return Error{ErrorKind::mismatch, "the catalog has no weight " + detail::quoted(name)};
+}
+
+RESIDENCY_INLINE std::string Catalog::describe(StorageId id) const {
+    const auto users = weights_of(id);
+    return users.empty() ? "storage " + std::to_string(index(id)) : detail::quoted(weight(users.front()).name);
+}
+
+RESIDENCY_INLINE Catalog::Catalog(std::shared_ptr<const Table> table, std::vector<Storage> storages) {
+    Data data{std::move(table), std::move(storages), 0, {}};
+    for (const Storage& storage : data.storages) {
+        data.total_bytes += storage.bytes;
+        data.bytes_placed[static_cast<std::size_t>(storage.placement)] += storage.bytes;
+    }
+    data_ = std::make_shared<const Data>(std::move(data));
+}
+
+RESIDENCY_INLINE Result<Catalog> Catalog::try_with_sources(std::vector<StorageSource> sources) const {
+    if (sources.size() != storages().size()) {
+        return Error{ErrorKind::invalid_argument, std::to_string(sources.size()) + " sources for a catalog of " +
+                                                      std::to_string(storages().size()) + " storages"};
+    }
+    if (!data_) { return Catalog{}; }
+    std::vector<Storage> placed = data_->storages;
+    for (std::size_t i = 0; i < placed.size(); ++i) {
+        if (const Status status = detail::check_source(sources[i], placed[i].bytes); !status) {
+            return status.error().in(describe(StorageId{static_cast<std::uint32_t>(i)}));
+        }
+        placed[i].source = std::move(sources[i]);
+    }
+    return Catalog{data_->table, std::move(placed)};
+}
+
+RESIDENCY_INLINE Result<Catalog> Catalog::try_with_placement(std::span<const WeightId> ids, Placement placement) const {
+    for (const WeightId id : ids) {
+        if (!contains(id)) {
+            return Error{ErrorKind::mismatch, "the catalog of " + std::to_string(weights().size()) +
+                                                  " weights has no weight " + std::to_string(index(id))};
+        }
+        if (placement != Placement::resident && storage(storage_of(id)).is_mutable) {
+            return Error{
+                ErrorKind::invalid_argument,
+                detail::quoted(weight(id).name) + " is mutable, so it is resident and cannot be placed otherwise"};
+        }
+    }
+    if (!data_) { return Catalog{}; }
+    std::vector<Storage> placed = data_->storages;
+    for (const WeightId id : ids) { placed[index(storage_of(id))].placement = placement; }
+    return Catalog{data_->table, std::move(placed)};
+}
+
+RESIDENCY_INLINE Result<Catalog> Catalog::try_with_placement(std::span<const std::string_view> names,
+                                                             Placement placement) const {
+    std::vector<WeightId> ids;
+    ids.reserve(names.size());
+    for (const std::string_view name : names) {
+        const auto id = try_find(name);
+        if (!id) { return id.error(); }
+        ids.push_back(*id);
+    }
+    return try_with_placement(std::span<const WeightId>{ids}, placement);
+}
+
+}}  // namespace residency::RESIDENCY_ABI

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/plan/bounds.hpp"
+#include "residency/plan/copy.hpp"
+#include "residency/plan/network_simplex.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/single_use_bound.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+/// The neighbours a/b <= x < c/d of x >= 0 among the fractions whose denominator is at most `most` (Stern and Brocot).
+struct Neighbours {
+    std::int64_t a, b, c, d;
+};
+inline Neighbours neighbours(double x, std::int64_t most) {
+    Neighbours f{static_cast<std::int64_t>(std::floor(x)), 1, static_cast<std::int64_t>(std::floor(x)) + 1, 1};
+    while (f.b + f.d <= most) {
+        if (static_cast<double>(f.a + f.c) / static_cast<double>(f.b + f.d) <= x) {
+            f.a += f.c;
+            f.b += f.d;
+        } else {
+            f.c += f.a;
+            f.d += f.b;
+        }
+    }
+    return f;
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_bytes, std::uint32_t most_steps) {
+    const std::uint32_t n = problem.steps();
+    if (n > most_steps) { return -1; }
+    std::vector<std::uint8_t> held(problem.storages(), 0);
+    std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
+    for (const std::uint32_t s : problem.pinned) { held[s] = 1; }
+    std::vector<std::int64_t> supplies(std::size_t{2} * n, 0);  // node i: after step i; node n + i: before step i
+    struct Gap {
+        std::uint32_t from, to, storage;
+        bool wraps;
+    };
+    std::vector<Gap> gaps;
+    for (std::uint32_t i = 0; i < n; ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (held[s] != 0 || problem.storage_bytes[s] == 0 || last[s] == i) { continue; }
+            const auto bytes = static_cast<std::int64_t>(problem.storage_bytes[s]);
+            supplies[i] += bytes;
+            supplies[n + i] -= bytes;
+            if (first[s] == none) {
+                first[s] = i;
+            } else {
+                gaps.push_back({last[s], i, s, false});
+            }
+            last[s] = i;
+        }
+    }
+    auto budget = static_cast<std::int64_t>(budget_bytes);
+    std::int64_t total = 0;
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (held[s] != 0 || first[s] == none) {
+            budget -= static_cast<std::int64_t>(problem.storage_bytes[s]);
+        } else {
+            total += static_cast<std::int64_t>(problem.storage_bytes[s]);
+            gaps.push_back({last[s], first[s], s, true});
+        }
+    }
+    const double compute = total_compute(problem);
+    if (total <= budget) { return compute; }
+
+    NetworkSimplex flow{std::move(supplies)};
+    std::vector<std::uint32_t> wrapping, stalling;
+    constexpr std::int64_t any = INT64_MAX / 8;
+    const auto arc = [&](std::uint32_t from, std::uint32_t to, std::int64_t capacity, std::int64_t cost, bool wraps) {
+        const std::uint32_t a = flow.add_arc(from, to, capacity, cost);
+        if (wraps) { wrapping.push_back(a); }
+        return a;
+    };
+    for (const Gap& gap : gaps) {
+        arc(gap.from, n + gap.to, static_cast<std::int64_t>(problem.storage_bytes[gap.storage]), 0, gap.wraps);
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {
+        const std::uint32_t before = i == 0 ? n - 1 : i - 1, after = i + 1 == n ? 0 : i + 1;
+        arc(i, after, any, 0, after == 0);
+        arc(n + i, n + after, any, 0, after == 0);
+        stalling.push_back(arc(before, n + i, any, 1, i == 0));
+        const auto beside = static_cast<std::int64_t>(std::ceil(problem.link.bytes_per_second * problem.compute(i)));
+        if (beside > 0) { arc(before, n + after, beside, 0, i == 0 || after == 0); }
+    }
+    // Concave and piecewise linear in the price of memory, a fraction with a denominator of at most the passes that a cycle of
+    // the flow takes; its slope is the memory used beyond the budget. Cutting planes from both sides meet at the greatest value.
+    struct Line {
+        double price, value, slope;
+    };
+    const auto at = [&](std::int64_t numerator, std::int64_t denominator, Line& line) {
+        for (const std::uint32_t a : stalling) { flow.set_cost(a, denominator); }
+        for (const std::uint32_t a : wrapping) { flow.set_cost(a, numerator); }
+        flow.set_cost(stalling[0], numerator + denominator);
+        if (!flow.solve()) { return false; }
+        std::int64_t stalled = 0, used = -budget;
+        for (const std::uint32_t a : stalling) { stalled += flow.flow(a); }
+        for (const std::uint32_t a : wrapping) { used += flow.flow(a); }
+        line.price = static_cast<double>(numerator) / static_cast<double>(denominator);
+        line.slope = static_cast<double>(used);
+        line.value = static_cast<double>(stalled) + line.price * line.slope;
+        return true;
+    };
+    Line low{}, high{};
+    if (!at(16 * static_cast<std::int64_t>(n) + 16, 1, high) || !at(0, 1, low)) { return -1; }
+    double best = (std::max)({0.0, low.value, high.value});
+    for (int cuts = 0; cuts < 200 && low.slope > 0 && high.slope < 0; ++cuts) {
+        const double price =
+            (high.value - low.value + low.slope * low.price - high.slope * high.price) / (low.slope - high.slope);
+        const double most = low.value + low.slope * (price - low.price);
+        if (most <= best * (1 + 1e-12)) { break; }
+        const auto [a, b, c, d] = detail::neighbours(price, static_cast<std::int64_t>(n) + 1);
+        const bool below = static_cast<double>(a) / static_cast<double>(b) > low.price;
+        if (!below && static_cast<double>(c) / static_cast<double>(d) >= high.price) { break; }
+        Line line{};
+        if (!(below ? at(a, b, line) : at(c, d, line))) { return -1; }
+        best = (std::max)(best, line.value);
+        (line.slope > 0 ? low : high) = line;
+        if (line.slope == 0) { break; }
+    }
+    return compute + best / problem.link.bytes_per_second;
+}
+
+RESIDENCY_INLINE double single_use_bound(const Problem& problem, std::uint64_t budget_bytes) {
+    const std::uint32_t n = problem.steps();
+    const double p = problem.link.bytes_per_second;
+    std::vector<double> bytes(n, 0.0), work(n);
+    double kept = 0;
+    std::vector<std::uint8_t> seen(problem.storages(), 0);
+    for (const std::uint32_t s : problem.pinned) {
+        if (seen[s] == 0) { kept += static_cast<double>(problem.storage_bytes[s]); }
+        seen[s] = 1;
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {
+        work[i] = p * problem.compute(i);
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (seen[s] == 0) { bytes[i] += static_cast<double>(problem.storage_bytes[s]); }
+            seen[s] = 1;
+        }
+    }
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (seen[s] == 0) { kept += static_cast<double>(problem.storage_bytes[s]); }
+    }
+    return SingleUseBound{std::move(bytes), std::move(work), static_cast<double>(budget_bytes) - kept}.solve() / p;
+}
+
+RESIDENCY_INLINE double one_shot_flow_bound(const Problem& problem, std::uint64_t budget_bytes,
+                                            std::uint32_t most_steps) {
+    const std::uint32_t n = problem.steps();
+    if (n > most_steps) { return -1; }
+    std::vector<std::uint8_t> held(problem.storages(), 0);
+    std::vector<std::uint32_t> last(problem.storages(), none);
+    for (const std::uint32_t s : problem.pinned) { held[s] = 1; }
+    std::vector<std::int64_t> supplies(2 * static_cast<std::size_t>(n) + 2,
+                                       0);  // as in flow_bound, then the start and the end
+    const std::uint32_t start = 2 * n, end = 2 * n + 1;
+    struct Gap {
+        std::uint32_t from, to, storage;
+    };
+    std::vector<Gap> gaps;
+    std::int64_t total = 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (held[s] != 0 || problem.storage_bytes[s] == 0 || last[s] == i) { continue; }
+            const auto bytes = static_cast<std::int64_t>(problem.storage_bytes[s]);
+            if (last[s] == none) { total += bytes; }
+            supplies[i] += bytes;
+            supplies[n + i] -= bytes;
+            gaps.push_back({last[s] == none ? start : last[s], i, s});
+            last[s] = i;
+        }
+    }
+    auto budget = static_cast<std::int64_t>(budget_bytes);
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (held[s] != 0 || last[s] == none) { budget -= static_cast<std::int64_t>(problem.storage_bytes[s]); }
+    }
+    const double compute = total_compute(problem);
+    if (total <= budget) { return compute; }
+    supplies[start] = budget;
+    supplies[end] = -budget;
+    NetworkSimplex flow{std::move(supplies)};
+    constexpr std::int64_t any = INT64_MAX / 8;
+    std::vector<std::uint32_t> stalling;
+    for (const Gap& gap : gaps) {
+        flow.add_arc(gap.from, n + gap.to, static_cast<std::int64_t>(problem.storage_bytes[gap.storage]), 0);
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {
+        const std::uint32_t before = i == 0 ? start : i - 1;
+        flow.add_arc(before, i, any, 0);
+        stalling.push_back(flow.add_arc(before, n + i, any, 1));
+        if (i + 1 == n) { continue; }
+        flow.add_arc(n + i, n + i + 1, any, 0);
+        const auto beside = static_cast<std::int64_t>(std::ceil(problem.link.bytes_per_second * problem.compute(i)));
+        if (beside > 0) { flow.add_arc(before, n + i + 1, beside, 0); }
+    }
+    flow.add_arc(n - 1, end, any, 0);
+    if (!flow.solve()) { return -1; }
+    std::int64_t stalled = 0;
+    for (const std::uint32_t a : stalling) { stalled += flow.flow(a); }
+    return compute + static_cast<double>(stalled) / problem.link.bytes_per_second;
+}
+
+RESIDENCY_INLINE bool reads_repeatedly(const Problem& problem) {
+    std::vector<std::uint32_t> last(problem.storages(), none);
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (last[s] != none && last[s] != i && problem.storage_bytes[s] != 0) { return true; }
+            last[s] = i;
+        }
+    }
+    return false;
+}
+
+RESIDENCY_INLINE double one_shot_bound(const Problem& problem, std::uint64_t budget_bytes) {
+    const double p = problem.link.bytes_per_second;
+    double room = static_cast<double>(budget_bytes);
+    std::vector<std::uint8_t> seen(problem.storages(), 0), read(problem.storages(), 0);
+    for (const std::uint32_t s : problem.step_storages) { read[s] = 1; }
+    for (const std::uint32_t s : problem.pinned) {
+        if (read[s] != 0) { room -= static_cast<double>(problem.storage_bytes[s]); }
+        seen[s] = 1;
+    }
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (read[s] == 0) { room -= static_cast<double>(problem.storage_bytes[s]); }
+    }
+    // Fetched so far, at most as much as steps that are over have left behind.
+    double now = 0, fetched = 0, needed = 0, left = 0;
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (seen[s] == 0) { needed += static_cast<double>(problem.storage_bytes[s]); }
+            seen[s] = 1;
+        }
+        const double missing = needed - room - fetched;
+        if (missing > 0) {
+            now += missing / p;
+            fetched += missing;
+        }
+        const double c = problem.compute(i);
+        fetched = (std::max)(fetched, (std::min)(left, fetched + p * c));
+        now += c;
+        left = needed;
+    }
+    return now;
+}
+
+RESIDENCY_INLINE double exact_bound(const Problem& problem, std::uint64_t budget_bytes, std::uint32_t most_steps) {
+    const double single =
+        problem.cyclic ? single_use_bound(problem, budget_bytes) : one_shot_bound(problem, budget_bytes);
+    if (!reads_repeatedly(problem)) { return single; }
+    return (std::max)(single, problem.cyclic ? flow_bound(problem, budget_bytes, most_steps)
+                                             : one_shot_flow_bound(problem, budget_bytes, most_steps));
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan

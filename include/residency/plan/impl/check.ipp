@@ -1,0 +1,373 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/plan/check.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+[[nodiscard]] inline Status wrong_plan(const std::string& what) { return Error{ErrorKind::mismatch, "plan: " + what}; }
+
+}  // namespace detail
+
+RESIDENCY_INLINE Status check_shape(const Plan& plan) {
+    const PlanData& d = plan.data();
+    const auto wrong = [](const std::string& what) { return detail::wrong_plan(what); };
+    const auto number = [](auto x) { return std::to_string(x); };
+    const std::uint64_t g = d.chunk_bytes;
+    const bool chunks = d.layout == Layout::chunks;
+    const std::uint32_t n = d.steps;
+    if (d.storage_offsets.size() != d.storage_bytes.size()) { return wrong("storages and offsets differ"); }
+    if (d.storage_bytes.size() >= none) { return wrong("too many storages"); }
+    if (n == none || d.step_calls.size() != n) { return wrong("step_calls has the wrong length"); }
+    if (d.copies.size() >= none || d.calls.size() >= none || d.residents.size() >= none) {
+        return wrong("too many copies");
+    }
+    if (d.held_bytes > d.budget_bytes) {
+        return wrong("holds " + number(d.held_bytes) + " bytes of " + number(d.budget_bytes));
+    }
+    if (chunks && (g == 0 || (g & (g - 1)) != 0 || d.held_bytes % g != 0 || d.image_bytes / g >= none - 1)) {
+        return wrong("chunk size");
+    }
+    for (const double seconds :
+         {d.predicted_seconds, d.compute_seconds, d.bound_seconds, d.usual_bound_seconds, d.latency_floor_seconds}) {
+        if (!(seconds >= 0)) { return wrong("a negative time"); }
+    }
+
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t s = 0; s < d.storage_bytes.size(); ++s) {
+        if (d.storage_bytes[s] == 0) { continue; }
+        if (d.storage_offsets[s] > d.image_bytes || d.storage_bytes[s] > d.image_bytes - d.storage_offsets[s]) {
+            return wrong("storage " + number(s) + " lies outside the image");
+        }
+        order.push_back(s);
+    }
+    std::sort(order.begin(), order.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return d.storage_offsets[a] < d.storage_offsets[b]; });
+    for (std::size_t k = 1; k < order.size(); ++k) {
+        if (d.storage_offsets[order[k - 1]] + d.storage_bytes[order[k - 1]] > d.storage_offsets[order[k]]) {
+            return wrong("storages " + number(order[k - 1]) + " and " + number(order[k]) + " overlap");
+        }
+    }
+
+    const std::uint64_t count = chunks ? d.image_bytes / g + (d.image_bytes % g != 0 ? 1 : 0) : 0;
+    if (!d.chunk_slot.empty() && d.chunk_slot.size() != count) { return wrong("chunk_slot has the wrong length"); }
+    for (const std::uint32_t slot : d.chunk_slot) {
+        if (slot != none && slot >= d.held_bytes / g) { return wrong("slot " + number(slot) + " is not held"); }
+    }
+    const auto trouble_of = [&](const Copy& copy) -> const char* {
+        if (copy.image_begin >= copy.image_end || copy.image_end > d.image_bytes) { return "leaves the image"; }
+        if (!chunks) {
+            return copy.to > d.held_bytes || copy.bytes() > d.held_bytes - copy.to ? "leaves the arena" : nullptr;
+        }
+        const std::uint64_t first_chunk = copy.image_begin / g,
+                            chunk_count = (copy.image_end - 1) / g + 1 - first_chunk;
+        if (copy.to > d.slots.size() || chunk_count > d.slots.size() - copy.to) { return "names no slots"; }
+        for (std::uint64_t c = 0; c < chunk_count; ++c) {
+            const std::uint32_t slot = d.slots[copy.to + c];
+            if (slot >= d.held_bytes / g) { return "goes to a slot that is not held"; }
+            if (!d.chunk_slot.empty() && d.chunk_slot[first_chunk + c] != slot) {
+                return "goes to another slot than its chunk's";
+            }
+        }
+        return nullptr;
+    };
+    for (std::size_t k = 0; k < d.residents.size(); ++k) {
+        const Copy& copy = d.residents[k];
+        if (const char* trouble = trouble_of(copy)) { return wrong("resident " + number(k) + " " + trouble); }
+        if (copy.needed_by != none && copy.needed_by >= n) {
+            return wrong("resident " + number(k) + " is needed by no step");
+        }
+        if (k > 0 && d.residents[k - 1].needed_by > copy.needed_by) {
+            return wrong("resident " + number(k) + " is out of order");
+        }
+    }
+    for (std::size_t k = 0; k < d.copies.size(); ++k) {
+        if (const char* trouble = trouble_of(d.copies[k])) { return wrong("copy " + number(k) + " " + trouble); }
+        if (d.copies[k].needed_by >= n) { return wrong("copy " + number(k) + " is needed by no step"); }
+    }
+
+    const auto calls = static_cast<std::uint32_t>(d.calls.size());
+    std::uint32_t covered = 0, needed = 0;
+    for (std::uint32_t k = 0; k < calls; ++k) {
+        const Call& call = d.calls[k];
+        const std::string name = "call " + number(k);
+        if (call.copies_begin != covered || call.copies_end <= covered || call.copies_end > d.copies.size()) {
+            return wrong(name + " does not continue the copies");
+        }
+        covered = call.copies_end;
+        if (d.captured && call.copies_end != call.copies_begin + 1) {
+            return wrong("captured " + name + " has several copies");
+        }
+        if (call.needed_by >= n || call.needed_by < needed) { return wrong(name + " is out of order"); }
+        needed = call.needed_by;
+        std::uint32_t least = none;
+        for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) {
+            least = (std::min)(least, d.copies[c].needed_by);
+        }
+        if (least != call.needed_by) { return wrong(name + " is needed by another step than its copies"); }
+        if (!call.wait.exists()) { continue; }
+        if (call.wait.step >= n || call.wait.pass < -1 || call.wait.pass > 0) {
+            return wrong(name + " waits for no step");
+        }
+        if (call.wait.pass == 0 && call.wait.step >= call.needed_by) {
+            return wrong(name + " waits for a step that needs it");
+        }
+        if (call.wait.pass < 0 && !d.cyclic) { return wrong(name + " of a one-shot plan waits for a pass before"); }
+    }
+    if (covered != d.copies.size()) { return wrong("copies belong to no call"); }
+    for (std::uint32_t i = 0, k = 0; i < n; ++i) {
+        while (k < calls && d.calls[k].needed_by <= i) { ++k; }
+        if (d.step_calls[i] != k) { return wrong("step " + number(i) + " waits for the wrong calls"); }
+    }
+    if (d.cut > calls || (d.cut != 0 && !d.captured)) { return wrong("a cut without calls"); }
+    for (std::uint32_t k = 0; k < d.cut; ++k) {
+        if (d.calls[k].wait.exists() && d.calls[k].wait.pass == 0) {
+            return wrong("call " + number(k) + " is cut off from what it waits for");
+        }
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
+    if (Status shape = check_shape(plan); !shape) { return shape; }
+    const PlanData& d = plan.data();
+    const auto wrong = [](const std::string& what) { return detail::wrong_plan(what); };
+    const auto number = [](auto x) { return std::to_string(x); };
+    const std::uint32_t n = problem.steps(), calls = static_cast<std::uint32_t>(d.calls.size());
+    const std::uint64_t g = d.chunk_bytes;
+    if (d.steps != n) { return wrong(number(d.steps) + " steps, the schedule has " + number(n)); }
+    if (d.storage_bytes != problem.storage_bytes) { return wrong("made for other storages"); }
+    if (d.cyclic != problem.cyclic) { return wrong("cyclic and one-shot differ"); }
+    if (d.layout == Layout::chunks && g != problem.chunk_bytes) { return wrong("chunk size"); }
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset;  // of storages with bytes
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (d.storage_bytes[s] != 0) { by_offset.emplace_back(d.storage_offsets[s], s); }
+    }
+    std::sort(by_offset.begin(), by_offset.end());
+    std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
+    std::vector<std::vector<std::uint32_t>> readers(d.cyclic ? 0 : problem.storages());  // ascending
+    for (std::uint32_t i = 0; i < n; ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (first[s] == none) { first[s] = i; }
+            last[s] = i;
+            if (!d.cyclic) { readers[s].push_back(i); }
+        }
+    }
+
+    // Every range of a storage that a resident or a copy brings, with its device bytes.
+    struct Piece {
+        std::uint32_t storage, call;  // none: resident
+        std::uint64_t begin, end;     // bytes of the storage
+    };
+    struct Use {
+        std::uint64_t begin, end;  // device bytes
+        std::uint32_t call;        // none: resident
+        std::uint32_t last;        // reader; none: none
+        std::uint32_t storage;
+        std::uint64_t offset;  // in the storage
+    };
+    std::vector<Piece> pieces;
+    std::vector<Use> uses;
+    std::string trouble;
+    const auto bring = [&](const Copy& copy, std::uint32_t call) {
+        const std::uint64_t first_chunk = d.layout == Layout::chunks ? copy.image_begin / g : 0;
+        const auto device = [&](std::uint64_t begin, std::uint64_t end, Use use) {  // image bytes → device bytes
+            const std::uint64_t origin = begin - use.offset;
+            if (d.layout == Layout::arena) {
+                use.begin = copy.to + (begin - copy.image_begin);
+                use.end = copy.to + (end - copy.image_begin);
+                uses.push_back(use);
+                return;
+            }
+            while (begin < end) {
+                const std::uint64_t c = begin / g;
+                const std::uint64_t stop = (std::min)(end, (c + 1) * g);
+                const std::uint64_t slot = d.slots[copy.to + (c - first_chunk)];
+                use.begin = slot * g + begin % g;
+                use.end = use.begin + (stop - begin);
+                use.offset = begin - origin;
+                uses.push_back(use);
+                begin = stop;
+            }
+        };
+        auto at = std::upper_bound(by_offset.begin(), by_offset.end(), copy.image_begin,
+                                   [](std::uint64_t x, const auto& entry) { return x < entry.first; });
+        if (at != by_offset.begin()) { --at; }
+        std::uint64_t written = copy.image_begin;
+        for (; at != by_offset.end() && at->first < copy.image_end; ++at) {
+            const std::uint32_t s = at->second;
+            const std::uint64_t begin = (std::max)(copy.image_begin, at->first);
+            const std::uint64_t end = (std::min)(copy.image_end, at->first + d.storage_bytes[s]);
+            if (begin >= end) { continue; }
+            if (begin > written) { device(written, begin, {0, 0, call, none, none, 0}); }  // what lies between storages
+            written = end;
+            pieces.push_back({s, call, begin - at->first, end - at->first});
+            device(begin, end, {0, 0, call, last[s], s, begin - at->first});
+            if (call != none && d.cyclic) {
+                if (first[s] == none) {
+                    trouble = "storage " + number(s) + " streams and no step reads it";
+                    return;
+                }
+                if (first[s] < copy.needed_by || first[s] < d.calls[call].needed_by) {
+                    trouble = "storage " + number(s) + " comes after step " + number(first[s]) + " that reads it";
+                    return;
+                }
+            }
+        }
+        if (written < copy.image_end) { device(written, copy.image_end, {0, 0, call, none, none, 0}); }
+    };
+    for (const Copy& copy : d.residents) { bring(copy, none); }
+    for (std::uint32_t k = 0; k < calls; ++k) {
+        for (std::uint32_t c = d.calls[k].copies_begin; c < d.calls[k].copies_end && trouble.empty(); ++c) {
+            bring(d.copies[c], k);
+        }
+    }
+    if (!trouble.empty()) { return wrong(trouble); }
+
+    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+        return a.storage != b.storage ? a.storage < b.storage : a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+    });
+    std::vector<bool> pinned(problem.storages(), false);
+    for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
+    for (const Piece& piece : pieces) {
+        if (piece.call != none && pinned[piece.storage]) {
+            return wrong("pinned storage " + number(piece.storage) + " streams");
+        }
+    }
+    if (d.cyclic) {
+        std::size_t p = 0;
+        for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+            std::uint64_t at = 0;
+            for (; p < pieces.size() && pieces[p].storage == s; ++p) {
+                if (pieces[p].begin != at) {
+                    return wrong("storage " + number(s) + " is not covered once at byte " + number(at));
+                }
+                at = pieces[p].end;
+            }
+            if (at != d.storage_bytes[s]) {
+                return wrong("storage " + number(s) + " is not covered at byte " + number(at));
+            }
+        }
+    }
+
+    // One-shot: which bring each reader reads, the last one that it waits for.
+    if (!d.cyclic) {
+        std::vector<std::uint32_t> order(uses.size());
+        for (std::uint32_t u = 0; u < uses.size(); ++u) { order[u] = u; }
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            const Use &x = uses[a], &y = uses[b];
+            if (x.storage != y.storage) { return x.storage < y.storage; }
+            return x.offset != y.offset ? x.offset < y.offset : x.call + 1 < y.call + 1;
+        });
+        std::size_t o = 0;
+        for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+            std::uint64_t at = 0;
+            while (at < d.storage_bytes[s] && o < order.size() && uses[order[o]].storage == s) {
+                std::size_t stop = o;
+                const std::uint64_t bytes = uses[order[o]].end - uses[order[o]].begin;
+                while (stop < order.size() && uses[order[stop]].storage == s && uses[order[stop]].offset == at) {
+                    Use& use = uses[order[stop]];
+                    if (use.end - use.begin != bytes) {
+                        return wrong("storage " + number(s) + " is cut at different places");
+                    }
+                    use.last = none;
+                    ++stop;
+                }
+                if (stop == o) { break; }
+                for (const std::uint32_t i : readers[s]) {
+                    std::size_t k = stop;
+                    while (k > o && uses[order[k - 1]].call + 1 > d.step_calls[i]) { --k; }
+                    if (k == o) {
+                        return wrong("step " + number(i) + " reads storage " + number(s) + " before it comes");
+                    }
+                    uses[order[k - 1]].last = i;
+                }
+                at += bytes;
+                o = stop;
+            }
+            if (at != d.storage_bytes[s] && !readers[s].empty()) {
+                return wrong("storage " + number(s) + " is not covered at byte " + number(at));
+            }
+            while (o < order.size() && uses[order[o]].storage == s) { ++o; }
+        }
+    }
+
+    // Device bytes, swept by address: at each byte its users in the order of the calls, cyclically. A call that replaces them must
+    // wait for the end of the last reader of what was there.
+    std::vector<std::uint64_t> edges;
+    for (const Use& use : uses) {
+        edges.push_back(use.begin);
+        edges.push_back(use.end);
+    }
+    std::sort(edges.begin(), edges.end());
+    edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+    std::vector<std::vector<std::uint32_t>> starts(edges.size()), ends(edges.size());
+    for (std::uint32_t u = 0; u < uses.size(); ++u) {
+        starts[static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), uses[u].begin) - edges.begin())]
+            .push_back(u);
+        ends[static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), uses[u].end) - edges.begin())]
+            .push_back(u);
+    }
+    // The greatest step that has ended before call k starts, because it or a call before it waits: of its own pass, of the one before.
+    std::vector<std::int64_t> ended(calls, -1), ended_before(calls, -1);
+    std::int64_t now = -1, then = -1;
+    for (const Call& call : d.calls) {
+        then = (std::max<std::int64_t>)(then,
+                                        call.wait.exists() && call.wait.pass == 0 ? std::int64_t{call.wait.step} : -1);
+    }
+    for (std::uint32_t k = 0; k < calls; ++k) {
+        const Wait wait = d.calls[k].wait;
+        if (wait.exists()) {
+            (wait.pass == 0 ? now : then) = (std::max<std::int64_t>)(wait.pass == 0 ? now : then, wait.step);
+        }
+        ended[k] = now;
+        ended_before[k] = now >= 0 ? n : then;
+    }
+    std::map<std::uint32_t, std::uint32_t> here;  // call + 1 (0: resident) → use
+    for (std::size_t e = 0; e < edges.size(); ++e) {
+        for (const std::uint32_t u : ends[e]) { here.erase(uses[u].call + 1); }
+        for (const std::uint32_t u : starts[e]) {
+            if (!here.emplace(uses[u].call + 1, u).second) {
+                return wrong("device byte " + number(edges[e]) + " is brought twice at once");
+            }
+        }
+        if (here.empty()) { continue; }
+        const auto overwrites = [&](const Use& next) {
+            return wrong("call " + number(next.call) + " overwrites device byte " + number(edges[e]) +
+                         " before its last reader has ended");
+        };
+        const Use* before = nullptr;
+        for (const auto& [key, u] : here) {
+            const Use& next = uses[u];
+            if (before != nullptr) {
+                if (before->call == none && d.cyclic) { return overwrites(next); }
+                if (before->last != none && ended[next.call] < static_cast<std::int64_t>(before->last)) {
+                    return overwrites(next);
+                }
+            }
+            before = &next;
+        }
+        const Use& head = uses[here.begin()->second];
+        if (d.cyclic && head.call != none && before->last != none &&
+            ended_before[head.call] < static_cast<std::int64_t>(before->last)) {
+            return overwrites(head);
+        }
+    }
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan

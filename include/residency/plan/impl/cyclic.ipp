@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/plan/bounds.hpp"
+#include "residency/plan/cyclic.hpp"
+#include "residency/plan/draft.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/interval_ring.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/settle.hpp"
+#include "residency/plan/simulate.hpp"
+#include "residency/plan/token_ring.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
+
+// Cells that stay: kept ones, and those read at steps apart, most uses first, as many as leave a ring that works.
+inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const Image& image, std::uint64_t budget) {
+    const std::uint32_t n = problem.steps();
+    std::vector<bool> kept(image.cells.size());
+    std::vector<std::uint32_t> apart;
+    for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
+        const Cell& cell = image.cells[c];
+        kept[c] = cell.keep;
+        if (!cell.keep && cell.last - cell.first > 2) { apart.push_back(c); }
+    }
+    if (apart.empty()) { return {kept}; }
+    std::vector<std::uint32_t> reads(problem.storages(), 0), uses(image.cells.size(), 0);
+    for (const std::uint32_t s : problem.step_storages) { ++reads[s]; }
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (problem.storage_bytes[s] == 0) { continue; }
+        const auto begin = static_cast<std::uint32_t>(image.offsets[s] / image.chunk_bytes);
+        auto cell = std::upper_bound(image.cells.begin(), image.cells.end(), begin,
+                                     [](std::uint32_t x, const Cell& y) { return x < y.chunk_end; });
+        for (; cell != image.cells.end() &&
+               cell->chunk_begin * image.chunk_bytes < image.offsets[s] + problem.storage_bytes[s];
+             ++cell) {
+            auto& u = uses[static_cast<std::size_t>(cell - image.cells.begin())];
+            u = (std::max)(u, reads[s]);
+        }
+    }
+    std::sort(apart.begin(), apart.end(), [&](std::uint32_t a, std::uint32_t b) {
+        if (uses[a] != uses[b]) { return uses[a] > uses[b]; }
+        const Cell &x = image.cells[a], &y = image.cells[b];
+        return x.last - x.first != y.last - y.first ? x.last - x.first > y.last - y.first : a < b;
+    });
+    const auto with = [&](std::size_t count) {
+        std::vector<bool> hold = kept;
+        for (std::size_t k = 0; k < count; ++k) { hold[apart[k]] = true; }
+        return hold;
+    };
+    const auto works = [&](std::size_t count) {
+        Image rest = image;
+        for (std::size_t k = 0; k < count; ++k) { rest.cells[apart[k]].keep = true; }
+        return floor_chunks(rest, n).chunks <= budget;
+    };
+    std::size_t low = 0, high = apart.size();
+    while (low < high) {
+        const std::size_t middle = (low + high + 1) / 2;
+        if (works(middle)) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    std::vector<std::vector<bool>> choices{with(low)};
+    if (low < apart.size()) {
+        for (const std::size_t count : {low * 3 / 4, low / 2, std::size_t{0}}) {
+            if (count < low) { choices.push_back(with(count)); }
+        }
+    }
+    return choices;
+}
+
+// Whether what memory holds is told by the chunks of this image.
+inline bool tells_of(const Options& options, const Image& image) {
+    return options.present.size() == image.chunks() && options.present_offsets == image.offsets;
+}
+
+// The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
+// than all chunks. `work` grows by what it looked at: a measure of time that is the same on every machine. `share`: of what it may look at.
+inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                          const Options& options, double target_seconds, std::uint64_t& work, double share = 1) {
+    PlanData best;
+    bool found = false;
+    const auto consider = [&](const Draft& draft) {
+        PlanData data = assemble(problem, image, draft, options.captured);
+        settle(data, problem);
+        work += std::uint64_t{20} * image.chunks();  // assembling a plan takes time too
+        if (!found || is_better(data, best)) { best = std::move(data); }
+        found = true;
+    };
+    const auto choices = hold_choices(problem, image, budget);
+    const bool is_same = tells_of(options, image);
+    for (const std::vector<bool>& hold : choices) {
+        TokenRing ring{problem,
+                       image,
+                       hold,
+                       budget,
+                       {options.captured, options.effort == Effort::full, target_seconds, share,
+                        is_same ? &options.present : nullptr}};
+        if (ring.deficit() == 0) { continue; }
+        RingSolution solution = ring.search();
+        work += ring.work();
+        if (solution.found) { consider(ring.draft(solution)); }
+        if (!solution.found || budget <= 2 * floor) {
+            std::uint64_t held = 0;
+            for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
+            Draft draft;
+            if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), draft)) { consider(draft); }
+        }
+    }
+    return best;
+}
+
+// Steps take longer than was measured on a GPU that is too warm for its highest clock, 3 to 7 % under full load. Where steps and copies
+// take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps that
+// are 8 % longer costs little: the best with steps as measured and 5 % longer, together. Preconditions as of best_ring.
+inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                             const Options& options, double target_seconds) {
+    std::uint64_t work = 0;
+    const auto with_steps = [&](double factor) {
+        Problem slower = problem;
+        for (double& seconds : slower.compute_seconds) { seconds *= factor; }
+        return slower;
+    };
+    const Problem later = with_steps(1.05);
+    PlanData plan;
+    double least = 1e300;  // what a plan takes with steps as measured, and 5 % longer, together
+    const auto consider = [&](const Problem& planned, Effort effort, double share = 1) {
+        Options with = options;
+        with.effort = effort;
+        PlanData made = best_ring(planned, image, budget, floor, with, target_seconds, work, share);
+        settle(made, problem);
+        const double seconds = made.predicted_seconds + simulate(made, later.link, later.compute_seconds);
+        if (seconds < least) { plan = std::move(made); }
+        least = (std::min)(least, seconds);
+    };
+    if (options.effort == Effort::quick) {
+        consider(problem, Effort::quick);
+        const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later));
+        if (least > plan.predicted_seconds + 1.003 * unharmed) { consider(with_steps(1.08), Effort::quick, 0.5); }
+    } else {
+        consider(with_steps(1.08), Effort::full, 0.95);
+        const double before = least;
+        consider(problem, Effort::quick, 0.5);
+        if (plan.predicted_seconds > target_seconds * 1.015 || least < before * (1 - 5e-4)) {
+            consider(problem, Effort::full, 0.25);
+        }
+    }
+    return plan;
+}
+
+// Everything, where it fits; else the ring for these steps and this link. Preconditions as of best_ring.
+inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                                 const Options& options, double target_seconds) {
+    std::uint64_t work = 0;
+    if (image.filled_chunks() <= budget) {
+        PlanData whole = assemble(problem, image, {}, options.captured);
+        whole.predicted_seconds = total_compute(problem);
+        return whole;
+    }
+    // Where the steps cover the copies, a ring that is larger by little costs nothing and lets the link be slower than it was
+    // measured, as it is beside kernels that use memory hard: a plan for such a link, if it reaches the bound all the same.
+    const double bytes = static_cast<double>((image.filled_chunks() - budget) * image.chunk_bytes);
+    const double used = bytes / problem.link.bytes_per_second / (std::max)(total_compute(problem), 1e-12);
+    const double most_share = options.effort == Effort::full ? 0.97 : 0.9;
+    if (const double share = (std::max)(0.75, 1.1 * used); share < most_share) {
+        Problem slower = problem;
+        slower.link.bytes_per_second *= share;
+        Options quick = options;
+        quick.effort = Effort::quick;
+        const double limit = target_seconds * (1 + 3e-4);
+        if (exact_bound(slower, budget * image.chunk_bytes, 200) <= limit) {
+            PlanData plan = best_ring(slower, image, budget, floor, quick, target_seconds, work);
+            if (plan.predicted_seconds <= limit) {
+                settle(plan, problem);
+                return plan;
+            }
+        }
+    }
+    return used > 1 && used < 2.5 ? lasting_ring(problem, image, budget, floor, options, target_seconds)
+                                  : best_ring(problem, image, budget, floor, options, target_seconds, work);
+}
+
+// Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it,
+// it may be faster. Replaces `best` where that is so. `options` are for a thorough search.
+inline void leave_unused(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
+                         std::uint64_t floor, const Options& options, double target_seconds) {
+    const std::uint64_t widest = *std::max_element(problem.storage_bytes.begin(), problem.storage_bytes.end());
+    const std::uint64_t most = (std::min)(budget - floor, 2 * (widest / image.chunk_bytes + 1));
+    const bool is_small = problem.steps() <= 6 && budget < 1024;
+    Options search = options;
+    search.present.clear();
+    if (!is_small) { search.effort = Effort::quick; }
+    const auto is_close = [&](const PlanData& data) { return data.predicted_seconds <= target_seconds * 1.005; };
+    std::vector<std::pair<double, std::uint64_t>> choices;
+    std::uint64_t work = 0;
+    for (std::uint64_t unused = (std::max<std::uint64_t>)(most / 128, 1); unused <= most && work < 4000000;
+         unused += (std::max<std::uint64_t>)(unused / (is_small ? 16 : 4), 1)) {
+        const PlanData data = best_ring(problem, image, budget - unused, floor, search, target_seconds, work);
+        choices.emplace_back(data.predicted_seconds, unused);
+        if (is_close(data)) { break; }
+    }
+    std::sort(choices.begin(), choices.end());
+    // A plan that is close to what memory holds gives way for more than a little only.
+    const double limit = best.predicted_seconds * (tells_of(options, image) ? 0.999 : 1.0);
+    for (std::size_t c = 0; c < choices.size() && c < 2 && !is_close(best); ++c) {
+        if (choices[c].first > best.predicted_seconds * (is_small ? 1.02 : 0.995)) { break; }
+        PlanData data = best_ring(problem, image, budget - choices[c].second, floor, options, target_seconds, work);
+        if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
+    }
+}
+
+RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
+                                      std::uint64_t floor, const Options& options, double target_seconds) {
+    PlanData best = resident_or_ring(problem, image, budget, floor, options, target_seconds);
+    if (tells_of(options, image)) {  // which may cost 0.1 %
+        Options alone = options;
+        alone.present.clear();
+        PlanData fastest = resident_or_ring(problem, image, budget, floor, alone, target_seconds);
+        if (best.predicted_seconds > fastest.predicted_seconds * 1.001) { best = std::move(fastest); }
+    }
+    if (problem.steps() <= 12 && problem.storages() <= 16 && options.effort == Effort::full &&
+        image.filled_chunks() > budget && best.predicted_seconds > target_seconds * 1.005) {
+        leave_unused(best, problem, image, budget, floor, options, target_seconds);
+    }
+    return best;
+}
+
+}}}}  // namespace residency::RESIDENCY_ABI::plan::detail

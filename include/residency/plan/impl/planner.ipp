@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/plan/arena.hpp"
+#include "residency/plan/bounds.hpp"
+#include "residency/plan/cyclic.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/one_shot.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/planner.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/settle.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+// What is below the floor is refused.
+inline Error below_floor(std::uint64_t budget_bytes, std::uint64_t floor_bytes, std::uint32_t step) {
+    return Error{ErrorKind::budget,
+                 "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " +
+                     std::to_string(floor_bytes) + " bytes" +
+                     (step == none ? std::string{} : ", which step " + std::to_string(step) + " sets"),
+                 BudgetNumbers{floor_bytes, budget_bytes, 0, floor_bytes, step}};
+}
+
+// What a plan says of its budget, without a plan.
+inline PlanData bounds_at(const Problem& problem, std::uint64_t budget_bytes, const Options& options) {
+    PlanData data;
+    data.budget_bytes = budget_bytes;
+    data.usual_bound_seconds = usual_bound(problem, budget_bytes);
+    data.bound_seconds = (std::max)(data.usual_bound_seconds,
+                                    exact_bound(problem, budget_bytes, options.effort == Effort::full ? 2000 : 200));
+    const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
+    data.latency_floor_seconds = problem.cyclic ? latency_floor(problem, budget_bytes, latency) : data.bound_seconds;
+    return data;
+}
+inline void keep_bounds(PlanData& data, const PlanData& bounds) {
+    data.budget_bytes = bounds.budget_bytes;
+    data.usual_bound_seconds = bounds.usual_bound_seconds;
+    data.bound_seconds = bounds.bound_seconds;
+    data.latency_floor_seconds = bounds.latency_floor_seconds;
+}
+
+inline Result<PlanData> chunks_plan(const Problem& problem, const Options& options) {
+    const std::uint64_t g = problem.chunk_bytes;
+    const std::vector<Image> images = candidate_images(problem);
+    std::vector<FloorChunks> floors;
+    for (const Image& image : images) {
+        const bool anywhere = !problem.cyclic && !options.fixed_slots;
+        floors.push_back(anywhere ? one_shot_floor(problem, image) : floor_chunks(image, problem.steps()));
+    }
+    const FloorChunks floor =
+        *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
+    const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
+    const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
+    if (budget < floor.chunks) { return below_floor(budget_bytes, floor.chunks * g, floor.step); }
+    if (!options.start.empty() &&
+        (problem.cyclic || problem.image_offsets.empty() || options.start.size() != images[0].chunks())) {
+        return Error{ErrorKind::invalid_argument,
+                     "a start needs a one-shot schedule, a given image and one entry a chunk"};
+    }
+    const auto deficit = [&](std::size_t k) {
+        return (std::max<std::int64_t>)(0, static_cast<std::int64_t>(images[k].filled_chunks()) -
+                                               static_cast<std::int64_t>(budget));
+    };
+    const PlanData bounds = bounds_at(problem, budget_bytes, options);
+    const double target_seconds = (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds);
+    const bool is_short = problem.steps() <= 32;
+    PlanData best;
+    bool found = false;
+    for (std::size_t k = 0; k < images.size(); ++k) {
+        if (budget < floors[k].chunks) { continue; }
+        // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
+        // matter.
+        if (found && k == 1 &&
+            (best.predicted_seconds <= target_seconds * 1.002 || (!is_short && budget > floors[k].chunks * 5 / 2))) {
+            continue;
+        }
+        if (found && k == 2 && deficit(0) - deficit(2) <= deficit(0) / 50) { continue; }
+        PlanData data;
+        if (problem.cyclic) {
+            data = cyclic_plan(problem, images[k], budget, floors[k].chunks, options, target_seconds);
+        } else {
+            Result<PlanData> made = one_shot_plan(problem, images[k], budget, options);
+            if (!made) { return made.error(); }
+            data = std::move(made).value();
+        }
+        if (!found || is_better(data, best)) { best = std::move(data); }
+        found = true;
+    }
+    best.floor_bytes = floor.chunks * g;
+    keep_bounds(best, bounds);
+    return best;
+}
+
+inline Result<PlanData> arena_plan(const Problem& problem, const Options& options) {
+    const Image image = lay_out(problem, problem.image_offsets.empty() ? ImageOrder::aligned : ImageOrder::given);
+    ArenaPlanner planner{problem, image};
+    const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? planner.floor_bytes() : problem.budget_bytes;
+    if (budget_bytes < planner.floor_bytes()) {
+        return below_floor(budget_bytes, planner.floor_bytes(), planner.floor_step());
+    }
+    PlanData data = planner.plan(budget_bytes, options.captured, options.effort == Effort::full);
+    settle(data, problem);
+    data.floor_bytes = planner.floor_bytes();
+    keep_bounds(data, bounds_at(problem, budget_bytes, options));
+    return data;
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<Plan> make_plan(const Problem& problem, const Options& options) {
+    if (Status status = validate(problem); !status) { return status.error(); }
+    Result<PlanData> made =
+        options.layout == Layout::arena ? detail::arena_plan(problem, options) : detail::chunks_plan(problem, options);
+    if (!made) { return made.error(); }
+    PlanData data = std::move(made).value();
+    data.catalog_hash = options.catalog_hash;
+    data.compute_seconds = total_compute(problem);
+    for (const double seconds : {data.compute_seconds, data.bound_seconds, data.predicted_seconds}) {
+        if (!std::isfinite(seconds)) {
+            return Error{ErrorKind::invalid_argument,
+                         "a pass takes longer than a number can say: look at the compute times, the link's rate and "
+                         "its latency"};
+        }
+    }
+    return Plan{std::move(data)};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/plan/copy.hpp"
+#include "residency/plan/problem.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+RESIDENCY_INLINE Status validate(const Problem& problem) {
+    const auto bad = [](std::string what) { return Status{Error{ErrorKind::invalid_argument, std::move(what)}}; };
+    const auto number = [](auto x) { return std::to_string(x); };
+    if (!(problem.link.bytes_per_second > 0) || !std::isfinite(problem.link.bytes_per_second)) {
+        return bad("link: bytes_per_second must be positive");
+    }
+    for (const auto& [name, latency] : {std::pair{"latency_seconds", problem.link.latency_seconds},
+                                        {"node_latency_seconds", problem.link.node_latency_seconds}}) {
+        if (!(latency >= 0) || !std::isfinite(latency)) {
+            return bad(std::string{"link: "} + name + " must not be negative");
+        }
+    }
+    if (problem.chunk_bytes == 0 || (problem.chunk_bytes & (problem.chunk_bytes - 1)) != 0) {
+        return bad("chunk_bytes is " + number(problem.chunk_bytes) + ", it must be a power of two");
+    }
+    if (problem.alignment_bytes == 0 || (problem.alignment_bytes & (problem.alignment_bytes - 1)) != 0) {
+        return bad("alignment_bytes is " + number(problem.alignment_bytes) + ", it must be a power of two");
+    }
+    if (problem.storage_bytes.size() >= none) { return bad("too many storages"); }
+    if (problem.steps() == 0) { return bad("the schedule has no steps"); }
+    std::uint64_t total = 0;
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        const std::uint64_t b = problem.storage_bytes[s];
+        if (b > (1ULL << 56) || total > (1ULL << 56)) {
+            return bad("storage " + number(s) + ": more than 2^56 bytes in all");
+        }
+        total += b + problem.alignment_bytes + problem.chunk_bytes;
+    }
+    if (total / problem.chunk_bytes >= (1ULL << 31)) { return bad("more than 2^31 chunks"); }
+    if (problem.step_offsets.front() != 0 || problem.step_offsets.back() != problem.step_storages.size()) {
+        return bad("step_offsets do not cover step_storages");
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        if (problem.step_offsets[i] > problem.step_offsets[i + 1]) {
+            return bad("step " + number(i) + ": step_offsets decrease");
+        }
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (s >= problem.storages()) {
+                return bad("step " + number(i) + " reads storage " + number(s) + " of " + number(problem.storages()));
+            }
+        }
+    }
+    if (!problem.compute_seconds.empty() && problem.compute_seconds.size() != problem.steps()) {
+        return bad(number(problem.compute_seconds.size()) + " step times for " + number(problem.steps()) + " steps");
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        if (!(problem.compute(i) >= 0) || !std::isfinite(problem.compute(i))) {
+            return bad("step " + number(i) + ": compute_seconds must not be negative");
+        }
+    }
+    for (const std::uint32_t s : problem.pinned) {
+        if (s >= problem.storages()) { return bad("pinned storage " + number(s) + " does not exist"); }
+    }
+    if (!problem.image_offsets.empty()) {
+        if (problem.image_offsets.size() != problem.storages()) { return bad("image_offsets: one a storage"); }
+        std::vector<std::uint32_t> order;
+        for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+            if (problem.image_offsets[s] > (1ULL << 56) ||
+                (problem.image_offsets[s] + problem.storage_bytes[s]) / problem.chunk_bytes >= (1ULL << 31)) {
+                return bad("storage " + number(s) + ": image offset too large");
+            }
+            if (problem.storage_bytes[s] != 0) { order.push_back(s); }
+        }
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return problem.image_offsets[a] < problem.image_offsets[b];
+        });
+        for (std::size_t k = 1; k < order.size(); ++k) {
+            if (problem.image_offsets[order[k - 1]] + problem.storage_bytes[order[k - 1]] >
+                problem.image_offsets[order[k]]) {
+                return bad("storages " + number(order[k - 1]) + " and " + number(order[k]) + " overlap in the image");
+            }
+        }
+    }
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan
