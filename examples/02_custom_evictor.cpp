@@ -29,14 +29,14 @@ public:
         stack_.reserve(context.bytes.size());  // so that nothing is allocated later
         return {};
     }
-    void inserted(StorageId id, evict::Moment) noexcept { stack_.push_back(id); }
-    void used(StorageId id, evict::Moment) noexcept {
+    void inserted(StorageId id, StepIndex) noexcept { stack_.push_back(id); }
+    void used(StorageId id, StepIndex) noexcept {
         removed(id);
         stack_.push_back(id);
     }
     void removed(StorageId id) noexcept { std::erase(stack_, id); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(evict::Moment, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         for (auto each = stack_.rbegin(); each != stack_.rend(); ++each) {
             if (may_leave(*each)) { return *each; }
         }

@@ -45,12 +45,11 @@ public:
     [[nodiscard]] residency::Status attach(const residency::evict::Context& context) {
         return evictor_->attach(context);
     }
-    void inserted(residency::StorageId id, residency::evict::Moment now) noexcept { evictor_->inserted(id, now); }
-    void used(residency::StorageId id, residency::evict::Moment now) noexcept { evictor_->used(id, now); }
+    void inserted(residency::StorageId id, residency::StepIndex now) noexcept { evictor_->inserted(id, now); }
+    void used(residency::StorageId id, residency::StepIndex now) noexcept { evictor_->used(id, now); }
     void removed(residency::StorageId id) noexcept { evictor_->removed(id); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<residency::StorageId> victim(residency::evict::Moment now,
-                                                             MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<residency::StorageId> victim(residency::StepIndex now, MayLeave&& may_leave) noexcept {
         return evictor_->victim(now, FunctionRef<bool(residency::StorageId)>{may_leave});
     }
     [[nodiscard]] bool stays(residency::StorageId id) const noexcept { return evictor_->stays(id); }
@@ -59,24 +58,22 @@ private:
     struct Concept {
         virtual ~Concept() = default;
         virtual residency::Status attach(const residency::evict::Context& context) = 0;
-        virtual void inserted(residency::StorageId id, residency::evict::Moment now) noexcept = 0;
-        virtual void used(residency::StorageId id, residency::evict::Moment now) noexcept = 0;
+        virtual void inserted(residency::StorageId id, residency::StepIndex now) noexcept = 0;
+        virtual void used(residency::StorageId id, residency::StepIndex now) noexcept = 0;
         virtual void removed(residency::StorageId id) noexcept = 0;
         virtual std::optional<residency::StorageId> victim(
-            residency::evict::Moment now, FunctionRef<bool(residency::StorageId)> may_leave) noexcept = 0;
+            residency::StepIndex now, FunctionRef<bool(residency::StorageId)> may_leave) noexcept = 0;
         virtual bool stays(residency::StorageId id) const noexcept = 0;
     };
     template <class E>
     struct Model final : Concept {
         explicit Model(E evictor) : own{std::move(evictor)} {}
         residency::Status attach(const residency::evict::Context& context) override { return own.attach(context); }
-        void inserted(residency::StorageId id, residency::evict::Moment now) noexcept override {
-            own.inserted(id, now);
-        }
-        void used(residency::StorageId id, residency::evict::Moment now) noexcept override { own.used(id, now); }
+        void inserted(residency::StorageId id, residency::StepIndex now) noexcept override { own.inserted(id, now); }
+        void used(residency::StorageId id, residency::StepIndex now) noexcept override { own.used(id, now); }
         void removed(residency::StorageId id) noexcept override { own.removed(id); }
         std::optional<residency::StorageId> victim(
-            residency::evict::Moment now, FunctionRef<bool(residency::StorageId)> may_leave) noexcept override {
+            residency::StepIndex now, FunctionRef<bool(residency::StorageId)> may_leave) noexcept override {
             return own.victim(now, may_leave);
         }
         bool stays(residency::StorageId id) const noexcept override {
@@ -106,22 +103,22 @@ public:
         return prefetcher_->attach(context);
     }
     template <class Sink>
-    void propose(residency::prefetch::Moment now, Sink&& sink) noexcept {
-        prefetcher_->propose(now, FunctionRef<bool(residency::StorageId, residency::prefetch::Moment)>{sink});
+    void propose(residency::StepIndex now, Sink&& sink) noexcept {
+        prefetcher_->propose(now, FunctionRef<bool(residency::StorageId, residency::StepIndex)>{sink});
     }
 
 private:
-    using Sink = FunctionRef<bool(residency::StorageId, residency::prefetch::Moment)>;
+    using Sink = FunctionRef<bool(residency::StorageId, residency::StepIndex)>;
     struct Concept {
         virtual ~Concept() = default;
         virtual residency::Status attach(const residency::prefetch::Context& context) = 0;
-        virtual void propose(residency::prefetch::Moment now, Sink sink) noexcept = 0;
+        virtual void propose(residency::StepIndex now, Sink sink) noexcept = 0;
     };
     template <class P>
     struct Model final : Concept {
         explicit Model(P prefetcher) : own{std::move(prefetcher)} {}
         residency::Status attach(const residency::prefetch::Context& context) override { return own.attach(context); }
-        void propose(residency::prefetch::Moment now, Sink sink) noexcept override { own.propose(now, sink); }
+        void propose(residency::StepIndex now, Sink sink) noexcept override { own.propose(now, sink); }
         P own;
     };
     std::unique_ptr<Concept> prefetcher_;

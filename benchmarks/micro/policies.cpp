@@ -101,7 +101,7 @@ void prefetcher(benchmark::State& state) {
     const UseOrder order = *UseOrder::try_from(offsets, steps, storages, Cycle::cyclic);
     P policy;
     if (!policy.attach({bytes, 4096, &order})) { return state.SkipWithError("attach"); }
-    prefetch::Moment now = 0;
+    StepIndex now = 0;
     std::uint64_t offered = 0;
     for (auto _ : state) {
         if constexpr (P::interruptible) {
@@ -112,7 +112,7 @@ void prefetcher(benchmark::State& state) {
             }
             benchmark::DoNotOptimize(policy.hint(hints).has_value());
         }
-        policy.propose(now++, [&](StorageId, prefetch::Moment) { return ++offered, true; });
+        policy.propose(now++, [&](StorageId, StepIndex) { return ++offered, true; });
     }
     benchmark::DoNotOptimize(offered);
 }

@@ -167,7 +167,7 @@ private:
     std::uint64_t here_bytes_ = 0;
     std::vector<bool> is_here_;
     std::vector<std::uint32_t> leases_;
-    evict::Moment now_ = 0;
+    StepIndex now_ = 0;
     std::vector<StorageId> victims_;
     bool failed_ = false;
 };

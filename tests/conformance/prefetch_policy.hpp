@@ -28,14 +28,14 @@ struct PrefetchSuite {
     std::uint32_t steps = 120;  ///< in each run
     std::function<std::uint64_t()> allocations =
         nullptr;  ///< counts allocations so far; without it F1's first half is not checked
-    std::function<void(P&, std::uint32_t storages, prefetch::Moment now, std::uint32_t number)> prepare = nullptr;
+    std::function<void(P&, std::uint32_t storages, StepIndex now, std::uint32_t number)> prepare = nullptr;
 };
 
 namespace detail {
 
 struct Proposal {
     StorageId storage;
-    prefetch::Moment needed_at;
+    StepIndex needed_at;
     friend bool operator==(const Proposal&, const Proposal&) = default;
 };
 
@@ -65,7 +65,7 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
     std::vector<Proposal> all;
     std::vector<Proposal> now_proposed;
     now_proposed.reserve(std::size_t{storages} + 1);
-    prefetch::Moment now = 0;
+    StepIndex now = 0;
     for (std::uint32_t i = 0; i < suite.steps; ++i, now += below(8) == 0 ? below(30) : 1) {
         if (suite.prepare) { suite.prepare(*here, storages, now, static_cast<std::uint32_t>(random())); }
         if (moves && i % 7 == 3) {
@@ -76,7 +76,7 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
         now_proposed.clear();
         bool went_on_after_no = false;
         bool is_valid = true;
-        const auto sink = [&](StorageId id, prefetch::Moment needed_at) {
+        const auto sink = [&](StorageId id, StepIndex needed_at) {
             went_on_after_no = went_on_after_no || now_proposed.size() > patience;
             is_valid = is_valid && index(id) < storages && now_proposed.size() <= storages;
             if (now_proposed.size() <= storages) { now_proposed.push_back({id, needed_at}); }
@@ -99,7 +99,7 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
             if (below(4) == 0) {
                 here->clear();
                 bool offered = false;
-                const auto none_expected = [&](StorageId, prefetch::Moment) { return offered = true, false; };
+                const auto none_expected = [&](StorageId, StepIndex) { return offered = true, false; };
                 here->propose(now, none_expected);
                 CHECK_MESSAGE(!offered, "F4: after clear() nothing is offered that earlier guesses led to");
             }

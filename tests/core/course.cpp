@@ -18,10 +18,10 @@ namespace {
 using residency::Cycle;
 using residency::ErrorKind;
 using residency::Schedule;
+using residency::StepIndex;
 using residency::StorageId;
 using residency::WeightId;
 using residency::core::Course;
-using residency::core::Moment;
 using residency::core::Position;
 using streaming::must;
 
@@ -47,7 +47,7 @@ struct Scene {
         course.open(catalog, schedule(4, cycle), strict);
         course.begin_pass(true);
     }
-    Moment go(std::uint32_t step) {
+    StepIndex go(std::uint32_t step) {
         const auto found = must(course.find(step));
         course.go_to(found.place);
         return course.now();
@@ -67,7 +67,7 @@ TEST_CASE("steps in order are no divergence, and moments go on across passes") {
         if (pass > 0) { scene.course.begin_pass(false); }
         for (std::uint32_t step = 0; step < 5; ++step) {
             CHECK_FALSE(must(scene.course.find(step)).has_diverged);
-            CHECK(scene.go(step) == static_cast<Moment>(pass) * 5 + step);
+            CHECK(scene.go(step) == static_cast<StepIndex>(pass) * 5 + step);
             CHECK_FALSE(must(scene.course.find(step)).has_diverged);  // once more, beside the first
         }
     }
@@ -138,7 +138,7 @@ TEST_CASE("another schedule begins at a moment of its own; without any, moments 
     scene.course.change({});
     CHECK(scene.course.order() == nullptr);
     CHECK(scene.course.groups().empty());
-    const Moment now = scene.course.now();
+    const StepIndex now = scene.course.now();
     CHECK(scene.look({2}).place.position.moment == now + 1);
     CHECK(scene.look({2}).place.position.step == Position::nowhere);
     CHECK_FALSE(scene.course.find(std::uint32_t{0}));

@@ -56,13 +56,13 @@ struct Faulty {
         if (fault != Fault::random) { calls = 0; }
         return {};
     }
-    void inserted(StorageId id, evict::Moment) noexcept { here[index(id)] = 1; }
-    void used(StorageId, evict::Moment) noexcept {
+    void inserted(StorageId id, StepIndex) noexcept { here[index(id)] = 1; }
+    void used(StorageId, StepIndex) noexcept {
         if (fault == Fault::allocates) { more.push_back(1); }
     }
     void removed(StorageId id) noexcept { here[index(id)] = 0; }
     template <class MayLeave>
-    std::optional<StorageId> victim(evict::Moment, MayLeave&& may_leave) noexcept {
+    std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         ++calls;
         if (fault == Fault::no_victim && calls % 7 == 0) { return std::nullopt; }
         const std::size_t count = here.size();

@@ -51,11 +51,11 @@ struct Oldest {
         order.reserve(context.bytes.size());
         return {};
     }
-    void inserted(StorageId id, residency::evict::Moment) noexcept { order.push_back(id); }
-    void used(StorageId, residency::evict::Moment) noexcept {}
+    void inserted(StorageId id, residency::StepIndex) noexcept { order.push_back(id); }
+    void used(StorageId, residency::StepIndex) noexcept {}
     void removed(StorageId id) noexcept { std::erase(order, id); }
     template <class MayLeave>
-    std::optional<StorageId> victim(residency::evict::Moment, MayLeave&& may_leave) noexcept {
+    std::optional<StorageId> victim(residency::StepIndex, MayLeave&& may_leave) noexcept {
         for (const StorageId id : order) {
             if (may_leave(id)) { return id; }
         }
@@ -75,7 +75,7 @@ struct Guesses {
         return {};
     }
     template <class Sink>
-    void propose(residency::prefetch::Moment now, Sink&& sink) noexcept {
+    void propose(residency::StepIndex now, Sink&& sink) noexcept {
         for (std::size_t i = 0; i < 4 && i < storages; ++i) {
             if (!sink(StorageId{static_cast<std::uint32_t>((now * 7 + i) % storages)}, now + 1 + i)) { return; }
         }

@@ -25,7 +25,7 @@ struct Guesses {
         return {};
     }
     template <class Sink>
-    void propose(residency::prefetch::Moment now, Sink&& sink) noexcept {
+    void propose(residency::StepIndex now, Sink&& sink) noexcept {
         ++call;
         for (std::size_t i = 0; i < 5 && i < storages; ++i) {
             state = state * 6364136223846793005U + 1442695040888963407U;

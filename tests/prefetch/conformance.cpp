@@ -26,7 +26,7 @@ TEST_CASE_TEMPLATE("prefetchers keep their contract", P, prefetch::None, prefetc
 TEST_CASE("Hinted keeps its contract under random hints") {
     conformance::PrefetchSuite<prefetch::Hinted> suite;
     suite.allocations = test::allocations;
-    suite.prepare = [](prefetch::Hinted& hinted, std::uint32_t storages, prefetch::Moment now, std::uint32_t number) {
+    suite.prepare = [](prefetch::Hinted& hinted, std::uint32_t storages, StepIndex now, std::uint32_t number) {
         std::mt19937 random{number};
         std::vector<prefetch::Hint> hints;
         for (std::uint32_t i = 0; i < number % 9; ++i) {
@@ -62,7 +62,7 @@ struct Faulty {
     }
     void clear() noexcept { is_clear = fault != Fault::keeps; }
     template <class Sink>
-    void propose(prefetch::Moment now, Sink&& sink) noexcept {
+    void propose(StepIndex now, Sink&& sink) noexcept {
         ++calls;
         if (is_clear) { return; }
         if (fault == Fault::allocates) { more = std::vector<int>(storages); }

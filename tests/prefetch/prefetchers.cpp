@@ -22,9 +22,9 @@ namespace {
 using Proposals = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
 
 template <class P>
-Proposals proposals(P& prefetcher, prefetch::Moment now, std::size_t patience = 1000) {
+Proposals proposals(P& prefetcher, StepIndex now, std::size_t patience = 1000) {
     Proposals all;
-    prefetcher.propose(now, [&](StorageId id, prefetch::Moment needed_at) {
+    prefetcher.propose(now, [&](StorageId id, StepIndex needed_at) {
         all.emplace_back(index(id), needed_at);
         return all.size() < patience;
     });

@@ -86,11 +86,11 @@ static_assert(residency::VirtualMemoryDevice<MappingDevice>);
 
 struct Evictor {
     Status attach(const residency::evict::Context&) { return {}; }
-    void inserted(residency::StorageId, residency::evict::Moment) noexcept {}
-    void used(residency::StorageId, residency::evict::Moment) noexcept {}
+    void inserted(residency::StorageId, residency::StepIndex) noexcept {}
+    void used(residency::StorageId, residency::StepIndex) noexcept {}
     void removed(residency::StorageId) noexcept {}
     template <class MayLeave>
-    std::optional<residency::StorageId> victim(residency::evict::Moment, MayLeave&&) noexcept {
+    std::optional<residency::StorageId> victim(residency::StepIndex, MayLeave&&) noexcept {
         return std::nullopt;
     }
 };
@@ -100,7 +100,7 @@ struct Prefetcher {
     static constexpr bool interruptible = false;
     Status attach(const residency::prefetch::Context&) { return {}; }
     template <class Sink>
-    void propose(residency::prefetch::Moment, Sink&&) noexcept {}
+    void propose(residency::StepIndex, Sink&&) noexcept {}
 };
 static_assert(residency::prefetch::PrefetchPolicy<Prefetcher>);
 

@@ -21,7 +21,7 @@ class Course {
 public:
     struct Place {
         Position position;
-        Moment base = 0;  ///< the moment of step 0 of this pass
+        StepIndex base = 0;  ///< the moment of step 0 of this pass
     };
     struct Found {
         Place place;
@@ -40,7 +40,7 @@ public:
     [[nodiscard]] std::span<const std::uint32_t> groups() const noexcept { return groups_; }
 
     [[nodiscard]] const Place& place() const noexcept { return place_; }
-    [[nodiscard]] Moment now() const noexcept { return place_.position.moment; }
+    [[nodiscard]] StepIndex now() const noexcept { return place_.position.moment; }
     void go_to(const Place& place) noexcept { place_ = place; }
     void begin_pass(bool is_first) noexcept;
 

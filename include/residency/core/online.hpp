@@ -51,12 +51,12 @@ public:
     [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs& needs, std::uint64_t cap_bytes);
 
     /// The future is another one from now on; what is on the device stays. Called between passes.
-    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment now,
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                    std::uint64_t);
     /// Another budget. What is recorded is complete; what is leased stays where it is, and counts. As many storages leave as have to, by
     /// the evictor's order; of the others those that lie on memory that is given back are copied within the device. Blocks. On failure
     /// the old budget is in force, with less brought than before, or no pool where the device refuses its memory.
-    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment now);
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now);
     /// Goes on with a change of budget where leases have ended and their uses are complete. Does not block.
     [[nodiscard]] Status settle();
     [[nodiscard]] bool is_settled() const noexcept { return !unsettled_; }
@@ -73,12 +73,12 @@ public:
         pump(position.moment);
     }
     void forget(const Position&) noexcept { --leases_; }
-    void pass_began(Moment now) noexcept {
+    void pass_began(StepIndex now) noexcept {
         if constexpr (Prefetcher::interruptible) { pump(now); }
     }
     void pass_ended() noexcept {}
     /// Sends the next pieces of guesses where those before have arrived; false: there is none to send after those on their way.
-    [[nodiscard]] bool bring_guesses(Moment now) noexcept
+    [[nodiscard]] bool bring_guesses(StepIndex now) noexcept
         requires(Prefetcher::interruptible)
     {
         pump(now);
@@ -118,11 +118,11 @@ private:
     };
     static constexpr std::size_t pieces_in_flight = 2;
     /// Moments for which a guess without a time is kept from being evicted for another guess.
-    static constexpr Moment guess_lifetime = 2;
+    static constexpr StepIndex guess_lifetime = 2;
 
     [[nodiscard]] Status attach();
     [[nodiscard]] Status open_pool(std::uint64_t cap_bytes);
-    [[nodiscard]] Status attach_again(Moment now);
+    [[nodiscard]] Status attach_again(StepIndex now);
     [[nodiscard]] bool is_streamed_here(StorageId id) const noexcept {
         const Tenant& tenant = stage_.tenants[index(id)];
         return tenant.placement == Placement::streamed && tenant.address != nullptr && raw_bytes_[index(id)] > 0;
@@ -132,7 +132,7 @@ private:
         return tenant.placement == Placement::streamed && tenant.address == nullptr && raw_bytes_[index(id)] > 0;
     }
 
-    [[nodiscard]] Status fetch_missing(std::span<const StorageId> wanted, std::uint64_t missing_bytes, Moment now);
+    [[nodiscard]] Status fetch_missing(std::span<const StorageId> wanted, std::uint64_t missing_bytes, StepIndex now);
 
     void push_fetch(StorageId id, std::uint64_t from) {
         fetches_.push_back({id, from, raw_bytes_[index(id)] - from, stage_.tenants[index(id)].address + from,
@@ -142,10 +142,10 @@ private:
 
     /// Gives a storage an address, evicting as needed. Null: nothing that may leave is left. An error: the device failed.
     template <class MayLeave>
-    [[nodiscard]] Result<std::byte*> place(StorageId id, Moment now, const MayLeave& may_leave);
+    [[nodiscard]] Result<std::byte*> place(StorageId id, StepIndex now, const MayLeave& may_leave);
     /// A guess that was wrong, before anything that the evictor would have leave.
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> next_victim(Moment now, const MayLeave& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> next_victim(StepIndex now, const MayLeave& may_leave) noexcept {
         if (everything_fits_) { return std::nullopt; }
         if constexpr (Prefetcher::interruptible) {
             if (const auto wrong = guesses_.victim(may_leave)) { return wrong; }
@@ -153,10 +153,10 @@ private:
         return evictor_.victim(now, may_leave);
     }
     /// The pool has no room although the sum says so, as one that fragments may: from here on storages leave.
-    [[nodiscard]] Status start_streaming(Moment now);
+    [[nodiscard]] Status start_streaming(StepIndex now);
     /// Exhaustion is a normal outcome: all that may leave has left, so wait until it really has, and try once more.
     template <class MayLeave>
-    [[nodiscard]] Result<std::byte*> recover_and_place(StorageId id, std::uint64_t asked, Moment now,
+    [[nodiscard]] Result<std::byte*> recover_and_place(StorageId id, std::uint64_t asked, StepIndex now,
                                                        const MayLeave& may_leave);
 
     [[nodiscard]] Status evict(StorageId id);
@@ -169,14 +169,14 @@ private:
     /// Everything that is allocated; what is leased is pinned.
     [[nodiscard]] std::vector<pool::Place> allocated() const;
     /// What is too much for the new cap leaves, what has to move does, and the rest of the memory is given back. Blocks.
-    [[nodiscard]] Status make_room(Moment now);
+    [[nodiscard]] Status make_room(StepIndex now);
     /// False: there is no place for it.
     [[nodiscard]] Result<bool> move(StorageId id, bool may_block);
     /// Who reads what was moved waits for it.
     [[nodiscard]] Status moves_arrive();
     /// Takes everything from the evictor, in the order in which it would have it leave.
-    void list_leaving(Moment now);
-    [[nodiscard]] Status attach_in_order(Moment now);
+    void list_leaving(StepIndex now);
+    [[nodiscard]] Status attach_in_order(StepIndex now);
 
     /// Undoes the placements since placed_ was cleared: nothing has been copied to them.
     void take_back() noexcept;
@@ -186,9 +186,9 @@ private:
         return !is_open_ || (here_ == streamed_ && partial_.storage == no_storage);
     }
     /// Brings ahead what the prefetcher proposes. Best effort: nothing here fails a pass.
-    void pump(Moment now) noexcept;
+    void pump(StepIndex now) noexcept;
 
-    [[nodiscard]] auto needed_later_than(Moment needed_by, Moment now) const noexcept {
+    [[nodiscard]] auto needed_later_than(StepIndex needed_by, StepIndex now) const noexcept {
         return [this, needed_by, now](StorageId id) {
             const Tenant& tenant = stage_.tenants[index(id)];
             if (tenant.leases > 0 || tenant.hollow) { return false; }  // hollow: about to be sent
@@ -202,18 +202,18 @@ private:
         };
     }
 
-    void pump_storages(Moment now) noexcept;
+    void pump_storages(StepIndex now) noexcept;
     /// Room for a storage, with what has been collected sent off before the copy stream is made to wait for anything.
-    [[nodiscard]] bool bring_ahead(StorageId id, Moment needed_by, Moment now) noexcept;
+    [[nodiscard]] bool bring_ahead(StorageId id, StepIndex needed_by, StepIndex now) noexcept;
     void flush_ahead() noexcept;
 
     /// Before an access: which guesses were right, and, where something is missing, which pieces came in time.
-    void judge_guesses(std::span<const StorageId> wanted, Moment now) noexcept;
+    void judge_guesses(std::span<const StorageId> wanted, StepIndex now) noexcept;
     /// Guesses travel in pieces, at most two in flight, so that a demand miss waits for two pieces and no more.
-    void pump_pieces(Moment now) noexcept;
+    void pump_pieces(StepIndex now) noexcept;
     /// A guess whose moment has passed unused: where memory is short, better ones have its place and its time on the link.
-    [[nodiscard]] bool is_stale(const Partial& guess, Moment now) const noexcept;
-    [[nodiscard]] bool next_guess(Moment now) noexcept;
+    [[nodiscard]] bool is_stale(const Partial& guess, StepIndex now) const noexcept;
+    [[nodiscard]] bool next_guess(StepIndex now) noexcept;
 
     static constexpr std::byte poison_byte{0xDB};
 
@@ -233,7 +233,7 @@ private:
     std::uint64_t here_ = 0;      // of these, those with an address
     /// When the prefetcher was last asked.
     struct Settled {
-        Moment now = UINT64_MAX;
+        StepIndex now = UINT64_MAX;
         std::uint64_t changes = 0;
         std::uint64_t leases = 0;
     };
@@ -310,7 +310,7 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::open(const Stage<Device, Tr
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
 Status Online<Evictor, Prefetcher, Pool, Transport>::set_order(const UseOrder* order,
-                                                               std::span<const std::uint32_t> groups, Moment now,
+                                                               std::span<const std::uint32_t> groups, StepIndex now,
                                                                std::uint64_t) {
     stage_.order = order;
     stage_.groups = groups;
@@ -318,7 +318,7 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::set_order(const UseOrder* o
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-Status Online<Evictor, Prefetcher, Pool, Transport>::set_cap(std::uint64_t cap_bytes, Moment now) {
+Status Online<Evictor, Prefetcher, Pool, Transport>::set_cap(std::uint64_t cap_bytes, StepIndex now) {
     is_captured_outside_ = false;
     if (!is_open_) {
         if (auto opened = open_pool(cap_bytes); !opened) { return opened; }
@@ -376,7 +376,7 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::settle() {
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
 Status Online<Evictor, Prefetcher, Pool, Transport>::ensure(std::span<const StorageId> wanted, Position& position) {
-    const Moment now = position.moment;
+    const StepIndex now = position.moment;
     if (unsettled_) {
         if (auto moved = move_before_use(wanted); !moved) { return moved; }
     }
@@ -442,7 +442,7 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::open_pool(std::uint64_t cap
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-Status Online<Evictor, Prefetcher, Pool, Transport>::attach_again(Moment now) {
+Status Online<Evictor, Prefetcher, Pool, Transport>::attach_again(StepIndex now) {
     if (auto attached = attach(); !attached) { return attached; }
     for (std::uint32_t i = 0; i < stage_.tenants.size(); ++i) {
         if (is_streamed_here(StorageId{i})) { evictor_.inserted(StorageId{i}, now); }
@@ -452,7 +452,7 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::attach_again(Moment now) {
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
 Status Online<Evictor, Prefetcher, Pool, Transport>::fetch_missing(std::span<const StorageId> wanted,
-                                                                   std::uint64_t missing_bytes, Moment now) {
+                                                                   std::uint64_t missing_bytes, StepIndex now) {
     if (!is_open_) {
         return Error{ErrorKind::out_of_memory, "the device has refused the memory of this budget: set another one"};
     }
@@ -519,7 +519,7 @@ void Online<Evictor, Prefetcher, Pool, Transport>::arrive(const transport::Fetch
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
 template <class MayLeave>
-Result<std::byte*> Online<Evictor, Prefetcher, Pool, Transport>::place(StorageId id, Moment now,
+Result<std::byte*> Online<Evictor, Prefetcher, Pool, Transport>::place(StorageId id, StepIndex now,
                                                                        const MayLeave& may_leave) {
     if (!is_open_) {
         return Error{ErrorKind::wrong_state,
@@ -549,7 +549,7 @@ Result<std::byte*> Online<Evictor, Prefetcher, Pool, Transport>::place(StorageId
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-Status Online<Evictor, Prefetcher, Pool, Transport>::start_streaming(Moment now) {
+Status Online<Evictor, Prefetcher, Pool, Transport>::start_streaming(StepIndex now) {
     ++stage_.counters->host_waits;
     if (auto drained = stage_.executor->drain_device(); !drained) { return drained; }
     everything_fits_ = false;
@@ -559,7 +559,7 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::start_streaming(Moment now)
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
 template <class MayLeave>
 Result<std::byte*> Online<Evictor, Prefetcher, Pool, Transport>::recover_and_place(StorageId id, std::uint64_t asked,
-                                                                                   Moment now,
+                                                                                   StepIndex now,
                                                                                    const MayLeave& may_leave) {
     ++stage_.counters->host_waits;
     if (auto drained = stage_.executor->drain(); !drained) { return drained.error(); }
@@ -646,7 +646,7 @@ std::vector<pool::Place> Online<Evictor, Prefetcher, Pool, Transport>::allocated
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-Status Online<Evictor, Prefetcher, Pool, Transport>::make_room(Moment now) {
+Status Online<Evictor, Prefetcher, Pool, Transport>::make_room(StepIndex now) {
     while (pool_.is_over()) {
         const auto victim = evictor_.victim(now, [&](StorageId id) { return stage_.tenants[index(id)].leases == 0; });
         if (!victim) { break; }
@@ -715,7 +715,7 @@ Status Online<Evictor, Prefetcher, Pool, Transport>::moves_arrive() {
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-void Online<Evictor, Prefetcher, Pool, Transport>::list_leaving(Moment now) {
+void Online<Evictor, Prefetcher, Pool, Transport>::list_leaving(StepIndex now) {
     leaving_.clear();
     while (const auto next = evictor_.victim(now, evict::AnyMayLeave{})) {
         leaving_.push_back(*next);
@@ -724,7 +724,7 @@ void Online<Evictor, Prefetcher, Pool, Transport>::list_leaving(Moment now) {
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-Status Online<Evictor, Prefetcher, Pool, Transport>::attach_in_order(Moment now) {
+Status Online<Evictor, Prefetcher, Pool, Transport>::attach_in_order(StepIndex now) {
     if (leaving_.empty()) { return attach_again(now); }
     if (auto attached = attach(); !attached) { return attached; }
     for (const StorageId id : leaving_) {
@@ -756,7 +756,7 @@ void Online<Evictor, Prefetcher, Pool, Transport>::leave(StorageId id) noexcept 
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-void Online<Evictor, Prefetcher, Pool, Transport>::pump(Moment now) noexcept {
+void Online<Evictor, Prefetcher, Pool, Transport>::pump(StepIndex now) noexcept {
     if (has_nothing_to_bring()) { return; }
     if constexpr (Prefetcher::interruptible) {
         pump_pieces(now);
@@ -766,12 +766,12 @@ void Online<Evictor, Prefetcher, Pool, Transport>::pump(Moment now) noexcept {
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-void Online<Evictor, Prefetcher, Pool, Transport>::pump_storages(Moment now) noexcept {
+void Online<Evictor, Prefetcher, Pool, Transport>::pump_storages(StepIndex now) noexcept {
     // Nothing has changed since the last attempt that could make room.
     if (now == settled_.now && changes_ == settled_.changes && leases_ >= settled_.leases) { return; }
     fetches_.clear();
     placed_.clear();
-    prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
+    prefetcher_.propose(now, [&](StorageId id, StepIndex needed_by) {
         if (!is_absent(id)) { return true; }
         if (!bring_ahead(id, needed_by, now)) {
             ++stage_.counters->dropped_prefetches;
@@ -785,7 +785,8 @@ void Online<Evictor, Prefetcher, Pool, Transport>::pump_storages(Moment now) noe
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-bool Online<Evictor, Prefetcher, Pool, Transport>::bring_ahead(StorageId id, Moment needed_by, Moment now) noexcept {
+bool Online<Evictor, Prefetcher, Pool, Transport>::bring_ahead(StorageId id, StepIndex needed_by,
+                                                               StepIndex now) noexcept {
     collects_ahead_ = true;
     const auto placed = place(id, now, needed_later_than(needed_by, now));
     collects_ahead_ = false;
@@ -814,7 +815,7 @@ void Online<Evictor, Prefetcher, Pool, Transport>::flush_ahead() noexcept {
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
 void Online<Evictor, Prefetcher, Pool, Transport>::judge_guesses(std::span<const StorageId> wanted,
-                                                                 Moment now) noexcept {
+                                                                 StepIndex now) noexcept {
     for (const StorageId id : wanted) {
         const Tenant& tenant = stage_.tenants[index(id)];
         if (tenant.fresh) { guesses_.used(id, tenant.needed_by >= now); }
@@ -826,7 +827,7 @@ void Online<Evictor, Prefetcher, Pool, Transport>::judge_guesses(std::span<const
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-void Online<Evictor, Prefetcher, Pool, Transport>::pump_pieces(Moment now) noexcept {
+void Online<Evictor, Prefetcher, Pool, Transport>::pump_pieces(StepIndex now) noexcept {
     if (!stage_.executor->poll_arrivals()) { return; }
     std::size_t in_flight = 0;
     for (const Point piece : pieces_) { in_flight += stage_.executor->has_arrived(piece) ? 0U : 1U; }
@@ -851,15 +852,15 @@ void Online<Evictor, Prefetcher, Pool, Transport>::pump_pieces(Moment now) noexc
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-bool Online<Evictor, Prefetcher, Pool, Transport>::is_stale(const Partial& guess, Moment now) const noexcept {
+bool Online<Evictor, Prefetcher, Pool, Transport>::is_stale(const Partial& guess, StepIndex now) const noexcept {
     if (guess.storage == no_storage || !guess.displaces || everything_fits_) { return false; }
     const Tenant& tenant = stage_.tenants[index(guess.storage)];
     return tenant.leases == 0 && tenant.needed_by < now;
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool, class Transport>
-bool Online<Evictor, Prefetcher, Pool, Transport>::next_guess(Moment now) noexcept {
-    prefetcher_.propose(now, [&](StorageId id, Moment needed_by) {
+bool Online<Evictor, Prefetcher, Pool, Transport>::next_guess(StepIndex now) noexcept {
+    prefetcher_.propose(now, [&](StorageId id, StepIndex needed_by) {
         if (!is_absent(id)) { return true; }
         const std::uint64_t evictions = stage_.counters->evictions;
         if (bring_ahead(id, needed_by, now)) {

@@ -75,7 +75,7 @@ public:
     [[nodiscard]] Status open(const Stage<Device, Transport>& stage, const pool::Needs&, std::uint64_t cap_bytes);
 
     /// The prepared problem replaces the one in force; what stays at its place keeps its bytes. The streams are drained.
-    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment,
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex,
                                    std::uint64_t cap_bytes);
     /// Goes on with a change of budget where leases have ended and their uses are complete. Does not wait for work.
     [[nodiscard]] Status settle();
@@ -85,7 +85,7 @@ public:
         return planning_.problem().compute_seconds;
     }
     /// Another budget. The streams are drained. On failure the plan in force stays. Blocks.
-    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, Moment = 0);
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex = 0);
 
     /// A graph of a pass will be recorded. Everything is complete, no lease is open. From the state that this leaves, calls
     /// [cut, calls) of a pass and [0, cut) of the next lead to itself. Blocks where the plan in force is not one for graphs.
@@ -101,7 +101,7 @@ public:
     void forget(const Position& position) noexcept;
 
     void released(std::span<const StorageId>, const Position& position, bool recorded) noexcept;
-    void pass_began(Moment) noexcept;
+    void pass_began(StepIndex) noexcept;
     void pass_ended() noexcept;
 
     [[nodiscard]] bool never_leaves(StorageId id) const noexcept { return never_leaves_[index(id)] && !records_all_; }
@@ -310,7 +310,7 @@ Status Planned<Pool, Transport>::open(const Stage<Device, Transport>& stage, con
 }
 
 template <pool::PlannedPool Pool, class Transport>
-Status Planned<Pool, Transport>::set_order(const UseOrder* order, std::span<const std::uint32_t> groups, Moment,
+Status Planned<Pool, Transport>::set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex,
                                            std::uint64_t cap_bytes) {
     stage_.order = order;
     stage_.groups = groups;
@@ -327,7 +327,7 @@ Status Planned<Pool, Transport>::settle() {
 }
 
 template <pool::PlannedPool Pool, class Transport>
-Status Planned<Pool, Transport>::set_cap(std::uint64_t cap_bytes, Moment) {
+Status Planned<Pool, Transport>::set_cap(std::uint64_t cap_bytes, StepIndex) {
     auto plan = planning_.make(stage_.catalog, cap_bytes, in_force());
     if (!plan) { return plan.error(); }
     if (auto adopted = adopt(std::move(*plan)); !adopted) {
@@ -477,7 +477,7 @@ void Planned<Pool, Transport>::released(std::span<const StorageId>, const Positi
 }
 
 template <pool::PlannedPool Pool, class Transport>
-void Planned<Pool, Transport>::pass_began(Moment) noexcept {
+void Planned<Pool, Transport>::pass_began(StepIndex) noexcept {
     steps_.reach(first_step());
     if (calls_.begin_pass()) { next_resident_ = 0; }
     try_pump();

@@ -5,17 +5,15 @@
 #include <cstdint>
 
 #include "residency/config.hpp"
+#include "residency/model/step_index.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
-
-/// The number of a step counted across passes. Without a schedule, the number of the acquisition.
-using Moment = std::uint64_t;
 
 /// Where a pass is.
 struct Position {
     static constexpr std::uint32_t nowhere = UINT32_MAX;
 
-    Moment moment = 0;
+    StepIndex moment = 0;
     std::uint32_t step = nowhere;  ///< in the schedule; nowhere without one
     bool is_announced = false;     ///< what is asked for is what the schedule reads at this step
     bool is_whole = false;         ///< it is all that the step reads

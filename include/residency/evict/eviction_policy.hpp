@@ -11,12 +11,10 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/step_index.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
-
-/// The number of a step counted across passes: pass · steps + position. For a plain trace, the number of the access.
-using Moment = std::uint64_t;
 
 /// What an evictor may know. Everything outlives the evictor's use of it.
 struct Context {
@@ -33,7 +31,7 @@ struct AnyMayLeave {
 
 /// Who leaves: ranks the storages that are on the device and names a victim. It owns no bytes and makes no device call.
 ///
-/// Required expressions, with `e` an evictor, `id` a storage, `now` a Moment that never decreases. None is thread safe.
+/// Required expressions, with `e` an evictor, `id` a storage, `now` a StepIndex that never decreases. None is thread safe.
 ///  1. `e.attach(context)`       before all else, again to start over; may allocate; fails if the context lacks what it needs
 ///  2. `e.inserted(id, now)`     noexcept; `id` came to the device, for a use or ahead of one
 ///  3. `e.used(id, now)`         noexcept; each access of a storage on the device, the one that brought it included
@@ -53,7 +51,7 @@ struct AnyMayLeave {
 ///  E6 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have knobs.
 template <class E>
 concept EvictionPolicy = std::default_initializable<E> && std::is_nothrow_move_constructible_v<E> &&
-                         requires(E e, const Context& context, StorageId id, Moment now, AnyMayLeave may_leave) {
+                         requires(E e, const Context& context, StorageId id, StepIndex now, AnyMayLeave may_leave) {
                              { e.attach(context) } -> std::same_as<Status>;
                              { e.inserted(id, now) } noexcept;
                              { e.used(id, now) } noexcept;

@@ -74,18 +74,18 @@ public:
         heap_.attach(layers);
         position_ = 0;
         current_ = layers - 1;
-        last_moment_ = (std::numeric_limits<Moment>::max)();
+        last_moment_ = (std::numeric_limits<StepIndex>::max)();
         slow_decay_.fill(config_.slow_rounds);
         fast_decay_.fill(config_.fast_rounds);
         crossing_ = 1 / config_.fast_rounds - 1 / config_.slow_rounds;
         return {};
     }
-    void inserted(StorageId id, Moment) noexcept {
+    void inserted(StorageId id, StepIndex) noexcept {
         const std::uint32_t round = layers_[layer_of_[index(id)]].round;
         ranked_[index(id)] = with_use(history_[index(id)], round);
         set_leaf(id, true);
     }
-    void used(StorageId id, Moment now) noexcept {
+    void used(StorageId id, StepIndex now) noexcept {
         const std::uint32_t layer = layer_of_[index(id)];
         if (layer != current_ || (layers_.size() == 1 && now != last_moment_)) { begin_round(layer); }
         last_moment_ = now;
@@ -96,7 +96,7 @@ public:
     }
     void removed(StorageId id) noexcept { set_leaf(id, false); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         std::optional<StorageId> found;
         double found_time = 0;
         heap_.traverse([&](StorageId layer_id, double time) {
@@ -274,7 +274,7 @@ private:
     double crossing_ = 0;
     std::uint64_t position_ = 0;  // layers that have come round
     std::uint32_t current_ = 0;   // the layer that came round last
-    Moment last_moment_ = 0;
+    StepIndex last_moment_ = 0;
 };
 static_assert(EvictionPolicy<ExpectedUse>);
 

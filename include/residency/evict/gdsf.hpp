@@ -30,12 +30,12 @@ public:
         named_ = no_storage;
         return {};
     }
-    void inserted(StorageId id, Moment) noexcept {
+    void inserted(StorageId id, StepIndex) noexcept {
         uses_[index(id)] = 1;
         is_fresh_[index(id)] = 1;
         rank(id);
     }
-    void used(StorageId id, Moment) noexcept {
+    void used(StorageId id, StepIndex) noexcept {
         if (is_fresh_[index(id)] != 0) {
             is_fresh_[index(id)] = 0;
         } else {
@@ -49,7 +49,7 @@ public:
         heap_.remove(id);
     }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         const auto found = heap_.first(may_leave);
         named_ = found.value_or(no_storage);
         return found;

@@ -29,14 +29,14 @@ public:
         is_fresh_.assign(storages, 0);
         return {};
     }
-    void inserted(StorageId id, Moment) noexcept {
+    void inserted(StorageId id, StepIndex) noexcept {
         std::uint32_t list = order_.front();
         if (list == order_.end() || uses_[list] != 1) { list = take_list(1, order_.front()); }
         members_.push_back(index(id), list);
         list_of_[index(id)] = list;
         is_fresh_[index(id)] = 1;
     }
-    void used(StorageId id, Moment) noexcept {
+    void used(StorageId id, StepIndex) noexcept {
         const std::uint32_t list = list_of_[index(id)];
         if (is_fresh_[index(id)] != 0) {
             is_fresh_[index(id)] = 0;
@@ -55,7 +55,7 @@ public:
         give_back_if_empty(list_of_[index(id)]);
     }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         for (auto list = order_.front(); list != order_.end(); list = order_.next(list)) {
             for (auto item = members_.front(list); item != members_.end(list); item = members_.next(item)) {
                 if (may_leave(StorageId{item})) { return StorageId{item}; }

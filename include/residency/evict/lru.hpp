@@ -19,13 +19,13 @@ public:
         list_.attach(context.bytes.size());
         return {};
     }
-    void inserted(StorageId id, Moment) noexcept { list_.push_front(index(id)); }
-    void used(StorageId id, Moment) noexcept {
+    void inserted(StorageId id, StepIndex) noexcept { list_.push_front(index(id)); }
+    void used(StorageId id, StepIndex) noexcept {
         if (list_.front() != index(id)) { list_.move_front(index(id)); }
     }
     void removed(StorageId id) noexcept { list_.unlink(index(id)); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         for (auto item = list_.back(); item != list_.end(); item = list_.previous(item)) {
             if (may_leave(StorageId{item})) { return StorageId{item}; }
         }

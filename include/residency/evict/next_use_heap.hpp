@@ -27,10 +27,10 @@ public:
         touches_ = 0;
     }
     /// Ranks a storage by its first use from `moment` on.
-    void put(StorageId id, Moment moment) noexcept { heap_.put(id, {use_from(id, moment), touches_++}); }
+    void put(StorageId id, StepIndex moment) noexcept { heap_.put(id, {use_from(id, moment), touches_++}); }
     void remove(StorageId id) noexcept { heap_.remove(id); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> furthest(Moment now, MayLeave& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> furthest(StepIndex now, MayLeave& may_leave) noexcept {
         skip_missed(now);
         return heap_.first(may_leave);
     }
@@ -46,15 +46,15 @@ private:
         }
     };
 
-    [[nodiscard]] std::uint64_t use_from(StorageId id, Moment moment) const noexcept {
+    [[nodiscard]] std::uint64_t use_from(StorageId id, StepIndex moment) const noexcept {
         return order_ != nullptr ? order_->use_from(id, moment) : UseOrder::never;
     }
     /// Of the steps before `now`, at most a pass of them, whatever was announced and has not been used since.
-    void skip_missed(Moment now) noexcept {
+    void skip_missed(StepIndex now) noexcept {
         if (order_ == nullptr || now <= seen_until_) { return; }
-        const Moment steps = order_->steps();
-        Moment step = now - seen_until_ > steps ? now - steps : seen_until_;
-        const Moment end = order_->is_cyclic() ? now : (std::min)(now, steps);
+        const StepIndex steps = order_->steps();
+        StepIndex step = now - seen_until_ > steps ? now - steps : seen_until_;
+        const StepIndex end = order_->is_cyclic() ? now : (std::min)(now, steps);
         seen_until_ = now;
         for (; step < end; ++step) {
             for (const StorageId id : order_->storages_at(step)) {
@@ -67,7 +67,7 @@ private:
 
     const UseOrder* order_ = nullptr;
     RankedHeap<Key, LeavesBefore> heap_;
-    Moment seen_until_ = 0;
+    StepIndex seen_until_ = 0;
     std::uint64_t touches_ = 0;
 };
 

@@ -43,14 +43,14 @@ public:
         small_bytes_ = ghost_bytes_ = 0;
         return {};
     }
-    void inserted(StorageId id, Moment) noexcept {
+    void inserted(StorageId id, StepIndex) noexcept {
         const auto item = index(id);
         const bool is_known = queues_.is_linked(item);
         if (is_known) { forget(item); }
         enter(item, is_known ? main_queue : small_queue);
         states_[item].is_fresh = true;
     }
-    void used(StorageId id, Moment) noexcept {
+    void used(StorageId id, StepIndex) noexcept {
         State& state = states_[index(id)];
         if (state.is_fresh) {
             state.is_fresh = false;
@@ -67,7 +67,7 @@ public:
         while (ghost_bytes_ > ghost_most_bytes_) { forget(queues_.back(ghost)); }
     }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         std::optional<StorageId> found;
         if (small_bytes_ >= small_from_bytes_) { found = small_victim(may_leave); }
         if (!found) { found = main_victim(may_leave); }

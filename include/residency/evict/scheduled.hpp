@@ -27,11 +27,11 @@ public:
         heap_.attach(context.bytes.size(), context.order);
         return {};
     }
-    void inserted(StorageId id, Moment now) noexcept { heap_.put(id, now); }
-    void used(StorageId id, Moment now) noexcept { heap_.put(id, now + 1); }
+    void inserted(StorageId id, StepIndex now) noexcept { heap_.put(id, now); }
+    void used(StorageId id, StepIndex now) noexcept { heap_.put(id, now + 1); }
     void removed(StorageId id) noexcept { heap_.remove(id); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(Moment now, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex now, MayLeave&& may_leave) noexcept {
         return heap_.furthest(now, may_leave);
     }
 

@@ -25,12 +25,12 @@ public:
         count_ = 0;
         return {};
     }
-    void inserted(StorageId id, Moment) noexcept {
+    void inserted(StorageId id, StepIndex) noexcept {
         list_.push_front(index(id));
         marks_[index(id)] = fresh;
         ++count_;
     }
-    void used(StorageId id, Moment) noexcept {
+    void used(StorageId id, StepIndex) noexcept {
         std::uint8_t& mark = marks_[index(id)];
         mark = mark == fresh ? unmarked : visited;
     }
@@ -40,7 +40,7 @@ public:
         --count_;
     }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         auto item = hand_;
         for (std::uint64_t looked_at = 0; looked_at < 2 * count_; ++looked_at) {
             if (item == list_.end()) { item = list_.back(); }

@@ -40,11 +40,11 @@ public:
         choose(context, context.order != nullptr && context.order->steps() > 0 ? context.order : nullptr);
         return {};
     }
-    void inserted(StorageId id, Moment) noexcept { lists_.push_front(index(id), stays_[index(id)]); }
-    void used(StorageId id, Moment) noexcept { lists_.move_front(index(id), stays_[index(id)]); }
+    void inserted(StorageId id, StepIndex) noexcept { lists_.push_front(index(id), stays_[index(id)]); }
+    void used(StorageId id, StepIndex) noexcept { lists_.move_front(index(id), stays_[index(id)]); }
     void removed(StorageId id) noexcept { lists_.unlink(index(id)); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(Moment, MayLeave&& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
         for (const std::uint32_t list : {0U, 1U}) {
             for (auto item = lists_.back(list); item != lists_.end(list); item = lists_.previous(item)) {
                 if (may_leave(StorageId{item})) { return StorageId{item}; }

@@ -19,8 +19,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 /// A storage that is likely to be needed.
 struct Hint {
     StorageId storage = no_storage;
-    float probability = 1;               ///< 0 … 1
-    Moment needed_at = UseOrder::never;  ///< the moment that would need it; never: not known
+    float probability = 1;                  ///< 0 … 1
+    StepIndex needed_at = UseOrder::never;  ///< the moment that would need it; never: not known
 };
 
 /// What the caller names, such as a router's experts a layer ahead: the most probable first, among equals the soonest, then the
@@ -68,7 +68,7 @@ public:
     }
     /// A hint is offered once; one whose moment has passed is dropped.
     template <class Sink>
-    void propose(Moment now, Sink&& sink) noexcept {
+    void propose(StepIndex now, Sink&& sink) noexcept {
         bool goes_on = true;
         while (goes_on && !hints_.empty()) {
             const Hint next = hints_.back();

@@ -20,7 +20,7 @@ public:
 
     [[nodiscard]] Status attach(const Context& context) { return upcoming_.attach(context, "prefetch::Lookahead"); }
     template <class Sink>
-    void propose(Moment now, Sink&& sink) noexcept {
+    void propose(StepIndex now, Sink&& sink) noexcept {
         upcoming_.offer(now, now + 1, (std::min)(upcoming_.last(now), now + steps), sink);
     }
 

@@ -14,7 +14,7 @@ public:
 
     [[nodiscard]] Status attach(const Context&) { return {}; }
     template <class Sink>
-    void propose(Moment, Sink&&) noexcept {}
+    void propose(StepIndex, Sink&&) noexcept {}
 };
 static_assert(PrefetchPolicy<None>);
 

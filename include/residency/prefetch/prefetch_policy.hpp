@@ -10,12 +10,10 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/step_index.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
-
-/// The number of a step counted across passes: pass · steps + position.
-using Moment = std::uint64_t;
 
 /// What a prefetcher may know. Everything outlives the prefetcher's use of it.
 struct Context {
@@ -26,7 +24,7 @@ struct Context {
 
 /// Takes a proposal: the storage and the moment that needs it (UseOrder::never where unknown). False: take no more now.
 struct AnySink {
-    constexpr bool operator()(StorageId, Moment) const noexcept { return false; }
+    constexpr bool operator()(StorageId, StepIndex) const noexcept { return false; }
 };
 
 /// What comes next: proposes storages to bring before they are asked for. Best effort: the core skips what is there, evicts
@@ -46,7 +44,7 @@ struct AnySink {
 ///  F5 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have knobs.
 template <class P>
 concept PrefetchPolicy = std::default_initializable<P> && std::is_nothrow_move_constructible_v<P> &&
-                         requires(P p, const Context& context, Moment now, AnySink sink) {
+                         requires(P p, const Context& context, StepIndex now, AnySink sink) {
                              { p.attach(context) } -> std::same_as<Status>;
                              { p.propose(now, sink) } noexcept;
                              { std::bool_constant<P::interruptible>{} };

@@ -32,10 +32,10 @@ public:
         return upcoming_.attach(context, "prefetch::Scheduled");
     }
     template <class Sink>
-    void propose(Moment now, Sink&& sink) noexcept {
-        const Moment last = (std::min)(upcoming_.last(now), now + config_.most_steps);
-        const Moment soon = (std::min)(last, now + config_.near_steps);
-        const Moment first_refused = upcoming_.offer(now, now + 1, soon, sink);
+    void propose(StepIndex now, Sink&& sink) noexcept {
+        const StepIndex last = (std::min)(upcoming_.last(now), now + config_.most_steps);
+        const StepIndex soon = (std::min)(last, now + config_.near_steps);
+        const StepIndex first_refused = upcoming_.offer(now, now + 1, soon, sink);
         if (first_refused <= soon) {
             offered_until_ = first_refused;
             return;
@@ -46,7 +46,7 @@ public:
 private:
     Config config_;
     Upcoming upcoming_;
-    Moment offered_until_ = 0;  // steps before this one were taken
+    StepIndex offered_until_ = 0;  // steps before this one were taken
 };
 static_assert(PrefetchPolicy<Scheduled>);
 

@@ -26,16 +26,16 @@ public:
         return {};
     }
     /// The last step that may be offered during `now`: a pass ahead, or the end of an order that ends.
-    [[nodiscard]] Moment last(Moment now) const noexcept {
+    [[nodiscard]] StepIndex last(StepIndex now) const noexcept {
         if (order_ == nullptr) { return now; }
-        const Moment steps = order_->steps();
+        const StepIndex steps = order_->steps();
         return order_->is_cyclic() ? now + steps : (std::max)(now, steps - 1);
     }
     /// Steps first … last, as far as the sink says true. Returns the step at which it said false, or last + 1. Preconditions:
     /// now < first, last <= last(now).
     template <class Sink>
-    Moment offer(Moment now, Moment first, Moment last, Sink& sink) const noexcept {
-        for (Moment step = first; step <= last; ++step) {
+    StepIndex offer(StepIndex now, StepIndex first, StepIndex last, Sink& sink) const noexcept {
+        for (StepIndex step = first; step <= last; ++step) {
             for (const StorageId id : order_->storages_at(step)) {
                 if (order_->next_use(id, now) == step && !sink(id, step)) { return step; }
             }

@@ -31,7 +31,9 @@ RESIDENCY_INLINE void Course::change(Schedule schedule) {
     index_uses();
     place_.base = place_.position.moment + 1;
     if (schedule_.empty() || !schedule_.is_cyclic()) { return; }
-    if (const Moment beyond = place_.base % schedule_.size(); beyond > 0) { place_.base += schedule_.size() - beyond; }
+    if (const StepIndex beyond = place_.base % schedule_.size(); beyond > 0) {
+        place_.base += schedule_.size() - beyond;
+    }
 }
 
 RESIDENCY_INLINE void Course::index_uses() {
@@ -70,7 +72,7 @@ RESIDENCY_INLINE auto Course::find(std::uint32_t step) const -> Result<Found> {
         if (has_started() && step < last.step) { found.place.base += schedule_.size(); }
         found.place.position.moment = found.place.base + step;
     } else {
-        found.place.position.moment = std::max<Moment>(last.moment, step);
+        found.place.position.moment = std::max<StepIndex>(last.moment, step);
     }
     return found;
 }
