@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "residency/core/residency.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/prefetch/none.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 using namespace residency;
 

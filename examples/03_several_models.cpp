@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "residency/residency.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "residency/residency.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #ifdef WITH_CUDA
 #include "residency/device/cuda.hpp"
 #endif

@@ -22,10 +22,10 @@
 #include "benchmarks/direct_reader.hpp"
 #include "benchmarks/host_tiers/passes.hpp"
 #include "benchmarks/record.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/host/loading.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "residency/transport/staged.hpp"
 
 namespace {

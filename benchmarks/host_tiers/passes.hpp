@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include "residency/device/simulated.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace host_tiers {
 

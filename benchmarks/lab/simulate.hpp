@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "benchmarks/lab/measure.hpp"
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "residency/trace/perfetto.hpp"
 
 namespace lab {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace {
 

@@ -25,7 +25,7 @@
 #ifdef WITH_CUDA
 #include "residency/device/cuda.hpp"
 #else
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #endif
 
 namespace {

@@ -2,6 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staged.hpp"
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 STAGED_PARTS(, residency::SimulatedDevice);

@@ -7,7 +7,7 @@
 // takes three times as long to write a precompiled header as to read what is in it.
 
 #include "examples/support/instantiate.hpp"
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 PLANNED_DECIDER(extern, residency::SimulatedDevice);
 PLANNED_ENGINE(extern, residency::SimulatedDevice);

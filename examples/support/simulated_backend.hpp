@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "examples/support/memory.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/error.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "residency/trace/perfetto.hpp"
 
 namespace examples {

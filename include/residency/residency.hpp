@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Everything that needs the standard library only. Beside it: residency/device/cuda.hpp (the CUDA runtime), residency/format/…
-// (model files), residency/host/loading.hpp and residency/transport/staged.hpp (from files, by POSIX) and residency/interop/….
+// Everything that a program with a GPU needs and that needs the standard library only. Not in here:
+// residency/device/cuda.hpp (the CUDA runtime), residency/simulation/simulated_device.hpp (a device without a GPU, by POSIX),
+// residency/format/… (model files), residency/host/loading.hpp and residency/transport/staged.hpp (weights from files, by POSIX),
+// residency/interop/….
 
 #include "residency/broker/broker.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/device.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/evict/expected_use.hpp"

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "residency/broker/broker.hpp"
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 using residency::Budget;
 using residency::BudgetBroker;

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: what comes next: the second parameter has to model prefetch::PrefetchPolicy, or be prefetch::Planned
 #include "residency/core/residency.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 using namespace residency;
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
 using namespace std::chrono_literals;

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
 using residency::Copy;

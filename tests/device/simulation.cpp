@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "residency/device/simulation/address_map.hpp"
-#include "residency/device/simulation/address_space.hpp"
-#include "residency/device/simulation/kernel.hpp"
-#include "residency/device/simulation/name_table.hpp"
-#include "residency/device/simulation/shadow.hpp"
-#include "residency/device/simulation/slots.hpp"
+#include "residency/simulation/address_map.hpp"
+#include "residency/simulation/address_space.hpp"
+#include "residency/simulation/kernel.hpp"
+#include "residency/simulation/name_table.hpp"
+#include "residency/simulation/shadow.hpp"
+#include "residency/simulation/slots.hpp"
 
 using namespace residency::simulation;
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "residency/device/link.hpp"
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
 using namespace std::chrono_literals;

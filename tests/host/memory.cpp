@@ -14,9 +14,9 @@
 
 #include <doctest/doctest.h>
 
-#include "residency/device/simulated.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/sanitized.hpp"
 

@@ -11,9 +11,9 @@
 #include <doctest/doctest.h>
 
 #include "../support/files.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 using namespace residency;
 

@@ -10,11 +10,11 @@
 
 #include "residency/budget/budget.hpp"
 #include "residency/core/statistics.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/prefetch/hinted.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace model_based {
 

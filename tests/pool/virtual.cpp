@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "tests/support/streaming.hpp"
 
 using streaming::CheckedDevice;

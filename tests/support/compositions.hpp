@@ -7,7 +7,6 @@
 
 #include "examples/support/instantiate.hpp"
 #include "residency/core/residency.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/evict/scheduled.hpp"
@@ -18,6 +17,7 @@
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace compositions {
 

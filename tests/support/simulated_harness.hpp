@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace support {
 

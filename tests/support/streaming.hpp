@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "residency/core/residency.hpp"
-#include "residency/device/simulated.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace streaming {
 

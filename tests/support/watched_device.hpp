@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "tests/support/allocation_count.hpp"
 
 namespace support {

@@ -10,8 +10,8 @@
 #include <span>
 #include <string>
 
-#include "residency/device/simulated.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 using namespace residency;
 

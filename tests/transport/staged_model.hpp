@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "residency/device/simulated.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/simulation/simulated_device.hpp"
 #include "tests/support/files.hpp"
 
 namespace staged_model {

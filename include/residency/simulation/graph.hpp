@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "residency/device/simulation/operation.hpp"
+#include "residency/simulation/operation.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 

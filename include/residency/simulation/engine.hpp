@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "residency/device/simulation/address_map.hpp"
-#include "residency/device/simulation/name_table.hpp"
-#include "residency/device/simulation/node_pool.hpp"
-#include "residency/device/simulation/operation.hpp"
+#include "residency/simulation/address_map.hpp"
+#include "residency/simulation/name_table.hpp"
+#include "residency/simulation/node_pool.hpp"
+#include "residency/simulation/operation.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "residency/device/simulation/operation_kind.hpp"
-#include "residency/device/simulation/vector_clock.hpp"
+#include "residency/simulation/operation_kind.hpp"
+#include "residency/simulation/vector_clock.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "residency/device/simulation/address_map.hpp"
-#include "residency/device/simulation/name_table.hpp"
-#include "residency/device/simulation/report.hpp"
-#include "residency/device/simulation/shadow.hpp"
+#include "residency/simulation/address_map.hpp"
+#include "residency/simulation/name_table.hpp"
+#include "residency/simulation/report.hpp"
+#include "residency/simulation/shadow.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 

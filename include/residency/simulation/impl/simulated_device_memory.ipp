@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstring>
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "residency/device/simulated.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "residency/device/simulation/operation_kind.hpp"
+#include "residency/simulation/operation_kind.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 

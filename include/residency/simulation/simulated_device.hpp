@@ -19,17 +19,17 @@
 #include "residency/device/capture_gate.hpp"
 #include "residency/device/device.hpp"
 #include "residency/device/link.hpp"
-#include "residency/device/simulation/address_map.hpp"
-#include "residency/device/simulation/address_space.hpp"
-#include "residency/device/simulation/call_kind.hpp"
-#include "residency/device/simulation/checker.hpp"
-#include "residency/device/simulation/engine.hpp"
-#include "residency/device/simulation/graph.hpp"
-#include "residency/device/simulation/kernel.hpp"
-#include "residency/device/simulation/memory_pool.hpp"
-#include "residency/device/simulation/name_table.hpp"
-#include "residency/device/simulation/report.hpp"
-#include "residency/device/simulation/slots.hpp"
+#include "residency/simulation/address_map.hpp"
+#include "residency/simulation/address_space.hpp"
+#include "residency/simulation/call_kind.hpp"
+#include "residency/simulation/checker.hpp"
+#include "residency/simulation/engine.hpp"
+#include "residency/simulation/graph.hpp"
+#include "residency/simulation/kernel.hpp"
+#include "residency/simulation/memory_pool.hpp"
+#include "residency/simulation/name_table.hpp"
+#include "residency/simulation/report.hpp"
+#include "residency/simulation/slots.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -374,9 +374,9 @@ private:
 }}  // namespace residency::RESIDENCY_ABI
 
 #if RESIDENCY_HEADER_ONLY
-#include "residency/device/impl/simulated.ipp"
-#include "residency/device/impl/simulated_memory.ipp"
-#include "residency/device/impl/simulated_work.ipp"
+#include "residency/simulation/impl/simulated_device.ipp"
+#include "residency/simulation/impl/simulated_device_memory.ipp"
+#include "residency/simulation/impl/simulated_device_work.ipp"
 #endif
 
 namespace residency { inline namespace RESIDENCY_ABI {

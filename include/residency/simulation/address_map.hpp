@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "residency/device/simulation/access.hpp"
+#include "residency/simulation/access.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 

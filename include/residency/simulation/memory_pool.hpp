@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "residency/device/simulation/operation.hpp"
+#include "residency/simulation/operation.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
