@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the other scripts. Installs what is missing from the distribution's packages, each said in one line.
+# Sourced by examples/run, tests/run and .ci/run. Installs what is missing from the distribution's packages, each said in one line.
 
 # As many jobs as there are cores: Ninja's one or two more take longer.
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
@@ -96,6 +96,6 @@ run_tests() {
     if [ "$status" -ne 0 ]; then
         grep -vE '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .* Passed |^ +Start +[0-9]+:' "$folder/ctest.log" || true
     fi
-    awk -v "failed=$failed" -f .ci/count.awk "$folder/junit.xml" || status=1
+    awk -v "failed=$failed" -f tests/count.awk "$folder/junit.xml" || status=1
     return "$status"
 }
