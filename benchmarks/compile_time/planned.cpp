@@ -9,6 +9,8 @@
 #include "residency/residency.hpp"
 #ifdef ON_CUDA
 #include "residency/device/cuda.hpp"
+#else
+#include "residency/simulation/simulated_device.hpp"
 #endif
 
 int main() {
