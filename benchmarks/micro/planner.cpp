@@ -96,9 +96,6 @@ BENCHMARK_CAPTURE(make_plan, quick, plan::Options{.effort = plan::Effort::quick}
     ->Arg(10000)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(make_plan, captured, plan::Options{.captured = true})->Arg(400)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(make_plan, arena, plan::Options{.layout = plan::Layout::arena})
-    ->Arg(400)
-    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(exact_bound, each_storage_once, false)->Arg(400)->Arg(10000)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(exact_bound, storages_repeatedly, true)->Arg(400)->Unit(benchmark::kMicrosecond);
 BENCHMARK(verify)->Arg(400)->Unit(benchmark::kMillisecond);

@@ -12,11 +12,11 @@
 
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/check.hpp"
-#include "residency/plan/draft.hpp"
 #include "residency/plan/floor.hpp"
 #include "residency/plan/interval_ring.hpp"
 #include "residency/plan/plan_file.hpp"
 #include "residency/plan/planner.hpp"
+#include "residency/plan/ring_assignment.hpp"
 #include "tests/support/planning.hpp"
 
 namespace plan = residency::plan;
@@ -94,9 +94,9 @@ void rings(const plan::Problem& problem) {
         kept += cell.keep ? cell.chunks() : 0;
     }
     const auto least = static_cast<std::uint32_t>(plan::floor_chunks(image, problem.steps()).chunks - kept);
-    plan::Draft draft;
-    demand(plan::interval_ring(image, hold, least, draft), "no ring at the floor");
-    demand(least == 0 || !plan::interval_ring(image, hold, least - 1, draft), "a ring below the floor");
+    plan::RingAssignment assignment;
+    demand(plan::interval_ring(image, hold, least, assignment), "no ring at the floor");
+    demand(least == 0 || !plan::interval_ring(image, hold, least - 1, assignment), "a ring below the floor");
 }
 
 // Three steps of a chunk, the first alone on its slot, so that nothing is left of its call: the next one waits in its place.
@@ -107,12 +107,12 @@ void emptied_call() {
         problem.storage_bytes.push_back(4096);
         problem.add_step({&s, 1});
     }
-    plan::Draft draft;
-    draft.slots_used = 2;
-    draft.slots = {1, 0, 0};
-    draft.moves = {{0, 1, 0, {1, -1}, 0, 0}, {1, 2, 1, {0, -1}, 1, 1}, {2, 3, 2, {1, 0}, 2, 2}};
+    plan::RingAssignment assignment;
+    assignment.slots_used = 2;
+    assignment.slots = {1, 0, 0};
+    assignment.moves = {{0, 1, 0, {1, -1}, 0, 0}, {1, 2, 1, {0, -1}, 1, 1}, {2, 3, 2, {1, 0}, 2, 2}};
     const plan::PlanData data =
-        plan::assemble(problem, plan::lay_out(problem, plan::ImageOrder::grouped), draft, false);
+        plan::assemble(problem, plan::lay_out(problem, plan::ImageOrder::grouped), assignment, false);
     demand(data.calls.size() == 2 && data.calls[0].wait == plan::Wait{1, -1}, "a wait is lost");
 }
 
@@ -145,8 +145,6 @@ int main() {
         plan::Options options;
         options.effort = seed_now % 5 == 0 ? plan::Effort::full : plan::Effort::quick;
         options.captured = seed_now % 3 == 0;
-        options.fixed_slots = seed_now % 8 == 0;
-        if (seed_now % 7 == 0) { options.layout = plan::Layout::arena; }
         inspect(problem, options, dice, 0);
         if (problem.cyclic) { rings(problem); }
         const auto floor = plan::make_plan(problem, options);

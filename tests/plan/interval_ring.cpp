@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "residency/plan/check.hpp"
-#include "residency/plan/draft.hpp"
+#include "residency/plan/ring_assignment.hpp"
 #include "tests/support/planning.hpp"
 
 namespace plan = residency::plan;
@@ -31,24 +31,24 @@ TEST_CASE("the slots of the floor are enough, one less is not") {
                 kept += cell.keep ? cell.chunks() : 0;
             }
             const auto least = static_cast<std::uint32_t>(plan::floor_chunks(image, problem.steps()).chunks - kept);
-            plan::Draft draft;
+            plan::RingAssignment assignment;
             if (least > 0) {
-                CHECK_FALSE(plan::interval_ring(image, hold, least - 1, draft));
+                CHECK_FALSE(plan::interval_ring(image, hold, least - 1, assignment));
                 ++refused;
             }
             for (const std::uint32_t slots : {least, least + 1, least + 7}) {
-                REQUIRE(plan::interval_ring(image, hold, slots, draft));
+                REQUIRE(plan::interval_ring(image, hold, slots, assignment));
                 // Every chunk that is not held comes once, to a slot that there is, in the order of need and of release.
                 std::vector<int> brought(image.chunks(), 0);
                 bool in_range = true, in_order = true;
-                for (std::size_t m = 0; m < draft.moves.size(); ++m) {
-                    const plan::Draft::Move& move = draft.moves[m];
-                    in_range =
-                        in_range && move.chunk_end == move.chunk_begin + 1 && draft.slots[move.slots_begin] < slots;
+                for (std::size_t m = 0; m < assignment.moves.size(); ++m) {
+                    const plan::RingAssignment::Move& move = assignment.moves[m];
+                    in_range = in_range && move.chunk_end == move.chunk_begin + 1 &&
+                               assignment.slots[move.slots_begin] < slots;
                     ++brought[move.chunk_begin];
                     in_order = in_order && (move.wait.pass == -1 || move.wait.step < move.needed_by);
                     if (m == 0) { continue; }
-                    const plan::Draft::Move& before = draft.moves[m - 1];
+                    const plan::RingAssignment::Move& before = assignment.moves[m - 1];
                     const bool together = before.wait == move.wait && before.needed_by == move.needed_by;
                     in_order =
                         in_order && before.needed_by <= move.needed_by && move.call == before.call + (together ? 0 : 1);
@@ -62,7 +62,7 @@ TEST_CASE("the slots of the floor are enough, one less is not") {
                     }
                 }
                 CHECK(once);
-                plan::PlanData data = plan::assemble(problem, image, draft, seed % 2 == 0);
+                plan::PlanData data = plan::assemble(problem, image, assignment, seed % 2 == 0);
                 data.budget_bytes = data.held_bytes;
                 CHECK(data.held_bytes <= (kept + slots) * problem.chunk_bytes);
                 const residency::Status checked = plan::check(plan::Plan{std::move(data)}, problem);
@@ -82,11 +82,11 @@ TEST_CASE("a pass begins with the slots that the one before left first") {
         problem.add_step({&s, 1});
     }
     const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
-    plan::Draft draft;
-    REQUIRE(plan::interval_ring(image, std::vector<bool>(image.cells.size(), false), 2, draft));
-    REQUIRE(draft.moves.size() == 4);
-    CHECK(draft.moves[0].wait == plan::Wait{2, -1});
-    CHECK(draft.moves[1].wait == plan::Wait{3, -1});
-    CHECK(draft.moves[2].wait == plan::Wait{0, 0});
-    CHECK(draft.moves[3].wait == plan::Wait{1, 0});
+    plan::RingAssignment assignment;
+    REQUIRE(plan::interval_ring(image, std::vector<bool>(image.cells.size(), false), 2, assignment));
+    REQUIRE(assignment.moves.size() == 4);
+    CHECK(assignment.moves[0].wait == plan::Wait{2, -1});
+    CHECK(assignment.moves[1].wait == plan::Wait{3, -1});
+    CHECK(assignment.moves[2].wait == plan::Wait{0, 0});
+    CHECK(assignment.moves[3].wait == plan::Wait{1, 0});
 }

@@ -38,9 +38,7 @@ plan::Expected expected_of(const plan::Plan& plan) {
 TEST_CASE("a plan comes back as it was saved") {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
-        plan::Options options{.effort = plan::Effort::quick, .captured = seed % 4 == 0, .catalog_hash = seed};
-        if (seed % 5 == 0) { options.layout = plan::Layout::arena; }
-        if (seed % 6 == 0) { options.fixed_slots = false; }
+        const plan::Options options{.effort = plan::Effort::quick, .captured = seed % 4 == 0, .catalog_hash = seed};
         const plan::Plan saved = some_plan(seed, options);
         const auto bytes = plan::save(saved);
         const auto loaded = plan::load(bytes, expected_of(saved), "a plan");
@@ -102,7 +100,7 @@ TEST_CASE("a plan that is well written and does not hold together is refused") {
         REQUIRE(!loaded.has_value());
         return loaded.error().kind();
     };
-    CHECK(kind([](plan::PlanData& d) { d.copies[0].to = UINT64_MAX; }) == ErrorKind::malformed);
+    CHECK(kind([](plan::PlanData& d) { d.chunk_slot.pop_back(); }) == ErrorKind::malformed);
     CHECK(kind([](plan::PlanData& d) { d.calls[0].wait = {d.calls[0].needed_by, 0}; }) == ErrorKind::malformed);
     CHECK(kind([](plan::PlanData& d) { d.step_calls.back() += 1; }) == ErrorKind::malformed);
     CHECK(kind([](plan::PlanData& d) { d.storage_offsets.clear(); }) == ErrorKind::malformed);

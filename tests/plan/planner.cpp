@@ -49,7 +49,6 @@ void plans_at_every_budget(std::uint64_t seed, bool cyclic, plan::Options option
         CHECK(made->held_bytes() <= made->budget_bytes());
         const residency::Status checked = plan::check(*made, problem);
         REQUIRE_MESSAGE(checked.has_value(), (checked.has_value() ? std::string{} : checked.error().message()));
-        CHECK(made->is_static() >= (cyclic || options.fixed_slots || options.layout == plan::Layout::arena));
 
         // Bounds.
         CHECK(made->predicted_seconds() >= made->bound_seconds() * (1 - 1e-9));
@@ -97,21 +96,9 @@ TEST_CASE("captured plans hold under any timing") {
     }
 }
 
-TEST_CASE("one-shot plans hold under any timing, at fixed places") {
+TEST_CASE("one-shot plans hold under any timing") {
     for (std::uint64_t seed = 2001; seed < 2001 + random_cases(270); ++seed) {
         plans_at_every_budget(seed, false, {}, 10);
-    }
-}
-
-TEST_CASE("one-shot plans hold under any timing, at changing places") {
-    for (std::uint64_t seed = 3001; seed < 3001 + random_cases(270); ++seed) {
-        plans_at_every_budget(seed, false, {.fixed_slots = false}, 10);
-    }
-}
-
-TEST_CASE("plans of whole storages hold under any timing") {
-    for (std::uint64_t seed = 4001; seed < 4001 + random_cases(270); ++seed) {
-        plans_at_every_budget(seed, seed % 3 != 0, {.captured = seed % 2 == 0, .layout = plan::Layout::arena}, 10);
     }
 }
 
@@ -177,28 +164,6 @@ TEST_CASE("a given image is kept") {
     REQUIRE(made.has_value());
     CHECK(made->data().storage_offsets == problem.image_offsets);
     CHECK(plan::check(*made, problem).has_value());
-}
-
-TEST_CASE("a one-shot plan starts from what is there") {
-    plan::Problem problem = three_storages();
-    problem.cyclic = false;
-    problem.image_offsets = {0, 12288, 32768};
-    problem.budget_bytes = 6 * 4096;
-    plan::Options options;
-    options.fixed_slots = false;
-    options.start.assign(10, plan::none);
-    options.start[8] = 2;  // storage 2 alone
-    options.start[9] = 5;
-    const auto made = plan::make_plan(problem, options);
-    REQUIRE_MESSAGE(made.has_value(), (made.has_value() ? std::string{} : made.error().message()));
-    CHECK(plan::check(*made, problem).has_value());
-    REQUIRE(made->residents().size() == 1);
-    CHECK(made->residents()[0].image_begin == 32768);
-    CHECK(made->slots(made->residents()[0])[0] == 2);
-    CHECK(made->slots(made->residents()[0])[1] == 5);
-    CHECK(made->bytes_per_pass() >= 30000);
-    problem.image_offsets.clear();
-    CHECK(!plan::make_plan(problem, options).has_value());
 }
 
 TEST_CASE("malformed problems are refused and say what is wrong") {

@@ -10,7 +10,7 @@
 
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/check.hpp"
-#include "residency/plan/draft.hpp"
+#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/simulate.hpp"
 #include "tests/support/planning.hpp"
 
@@ -55,7 +55,7 @@ TEST_CASE("a ring streams the deficit and itself, and is as fast as it says") {
             for (const plan::RingSolution::Piece& piece : found.pieces) { chunks += piece.chunks; }
             CHECK(chunks == found.streamed);
 
-            plan::PlanData data = plan::assemble(problem, image, ring.draft(found), false);
+            plan::PlanData data = plan::assemble(problem, image, ring.assignment(found), false);
             data.budget_bytes = problem.budget_bytes;
             CHECK(data.held_bytes == problem.budget_bytes);
             CHECK(data.bytes_per_pass == found.streamed * problem.chunk_bytes);
@@ -99,7 +99,7 @@ TEST_CASE("where some steps are short a ring of one block is faster than any cal
     const plan::RingSolution found = ring.search();
     REQUIRE(found.found);
     CHECK(found.line.calls.size() <= 40);
-    plan::PlanData data = plan::assemble(problem, image, ring.draft(found), false);
+    plan::PlanData data = plan::assemble(problem, image, ring.assignment(found), false);
     data.budget_bytes = problem.budget_bytes;
     CHECK(plan::check(plan::Plan{data}, problem).has_value());
     const double a = problem.link.latency_seconds + 1e-8, p = problem.link.bytes_per_second,
@@ -118,7 +118,7 @@ TEST_CASE("one call may serve several steps; what it waits for comes before all 
         plan::TokenRing ring{problem, image, hold, problem.budget_bytes / problem.chunk_bytes, {}};
         const plan::RingSolution found = ring.search();
         REQUIRE(found.found);
-        plan::PlanData data = plan::assemble(problem, image, ring.draft(found), false);
+        plan::PlanData data = plan::assemble(problem, image, ring.assignment(found), false);
         data.budget_bytes = problem.budget_bytes;
         for (const plan::Call& call : data.calls) {
             std::uint32_t last = 0;

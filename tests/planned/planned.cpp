@@ -629,7 +629,7 @@ TEST_CASE("a given plan that has no place for what no step reads is refused, nam
     for (const auto& copy : data.residents) {
         for (auto begin = copy.image_begin; begin < copy.image_end; begin += chunk) {
             if (begin == unread) { continue; }
-            rest.push_back({begin, begin + chunk, copy.to + (begin - copy.image_begin) / chunk, copy.needed_by});
+            rest.push_back({begin, begin + chunk, copy.needed_by});
         }
     }
     data.residents = rest;

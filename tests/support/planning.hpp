@@ -100,7 +100,7 @@ inline std::vector<plan::Presence> presence_of(const plan::Plan& plan) {
         }
     };
     hold(plan.residents(), plan::Presence::resident);
-    hold(plan.copies(), plan::Presence::passing);
+    hold(plan.copies(), plan::Presence::streamed);
     return presence;
 }
 
@@ -168,32 +168,27 @@ private:
         double begin, end;
     };
 
-    // Device bytes of image bytes [begin, end) of a copy, in runs.
+    // Device bytes of image bytes [begin, end), in runs.
     template <class Each>
-    void runs(const plan::Copy& copy, std::uint64_t begin, std::uint64_t end, Each&& each) const {
-        if (plan_.layout() == plan::Layout::arena) {
-            each(copy.to + (begin - copy.image_begin), begin, end - begin);
-            return;
-        }
+    void runs(std::uint64_t begin, std::uint64_t end, Each&& each) const {
         const std::uint64_t g = plan_.chunk_bytes();
         while (begin < end) {
             const std::uint64_t stop = std::min(end, (begin / g + 1) * g);
-            each(std::uint64_t{plan_.slots(copy)[begin / g - copy.image_begin / g]} * g + begin % g, begin,
-                 stop - begin);
+            const std::uint64_t slot = plan_.slot_of_chunk(static_cast<std::uint32_t>(begin / g));
+            each(slot * g + begin % g, begin, stop - begin);
             begin = stop;
         }
     }
 
     // Device bytes in cells of `grain`, so that any two runs that overlap share one.
     void write(const plan::Copy& copy, double begin, double end) {
-        runs(copy, copy.image_begin, copy.image_end,
-             [&](std::uint64_t device, std::uint64_t image, std::uint64_t bytes) {
-                 for (std::uint64_t cell = device / grain; cell * grain < device + bytes; ++cell) {
-                     const std::uint64_t low = std::max(device, cell * grain),
-                                         high = std::min(device + bytes, (cell + 1) * grain);
-                     writes_[cell].push_back({low, high, image + (low - device), begin, end});
-                 }
-             });
+        runs(copy.image_begin, copy.image_end, [&](std::uint64_t device, std::uint64_t image, std::uint64_t bytes) {
+            for (std::uint64_t cell = device / grain; cell * grain < device + bytes; ++cell) {
+                const std::uint64_t low = std::max(device, cell * grain),
+                                    high = std::min(device + bytes, (cell + 1) * grain);
+                writes_[cell].push_back({low, high, image + (low - device), begin, end});
+            }
+        });
         for (std::size_t k = 0; k < plan_.storages(); ++k) {
             const std::uint64_t from = plan_.storage_offset(static_cast<std::uint32_t>(k));
             if (from >= copy.image_end ||
@@ -230,7 +225,7 @@ private:
                 if (b.copy->image_begin > covered) { stop = std::min(stop, b.copy->image_begin); }
             }
             std::string trouble;
-            runs(*best->copy, covered, stop, [&](std::uint64_t device, std::uint64_t image, std::uint64_t bytes) {
+            runs(covered, stop, [&](std::uint64_t device, std::uint64_t image, std::uint64_t bytes) {
                 for (std::uint64_t cell = device / grain; cell * grain < device + bytes; ++cell) {
                     const auto here = writes_.find(cell);
                     if (here == writes_.end()) { continue; }

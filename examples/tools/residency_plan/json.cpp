@@ -105,13 +105,13 @@ public:
             const std::uint64_t end = std::min(copy.image_end, offset + plan_.storage_bytes(storage));
             if (begin >= end) { continue; }
             Json entry{{"storage", storage}, {"begin", begin - offset}, {"end", end - offset}};
-            entry[key] = device(copy, begin, end);
+            entry[key] = device(begin, end);
             each(storage, std::move(entry));
         }
     }
 
 private:
-    Json device(const plan::Copy& copy, std::uint64_t begin, std::uint64_t end) const {
+    Json device(std::uint64_t begin, std::uint64_t end) const {
         Json ranges = Json::array();
         const auto add = [&](std::uint64_t from, std::uint64_t to) {
             if (!ranges.empty() && ranges.back()[1] == from) {
@@ -120,15 +120,10 @@ private:
                 ranges.push_back({from, to});
             }
         };
-        if (plan_.layout() == plan::Layout::arena) {
-            add(copy.to + (begin - copy.image_begin), copy.to + (end - copy.image_begin));
-            return ranges;
-        }
         const std::uint64_t g = plan_.chunk_bytes();
-        const auto slots = plan_.slots(copy);
         while (begin < end) {
             const std::uint64_t stop = std::min(end, (begin / g + 1) * g);
-            const std::uint64_t slot = slots[begin / g - copy.image_begin / g];
+            const std::uint64_t slot = plan_.slot_of_chunk(static_cast<std::uint32_t>(begin / g));
             add(slot * g + begin % g, slot * g + begin % g + (stop - begin));
             begin = stop;
         }

@@ -86,7 +86,7 @@ int main(int count, char** arguments) {
     try {
         plan::Problem problem = read_problem(read_all(file), said->count() != 0);
         if (said->count() != 0) { problem.budget_bytes = read_budget(budget, problem); }
-        const residency::Result<plan::Plan> made = plan::make_plan(problem, {.fixed_slots = false});
+        const residency::Result<plan::Plan> made = plan::make_plan(problem);
         if (!made) { throw Refused{made.error().message()}; }
         if (said->count() != 0 && made->calls().empty() && made->budget_bytes() > made->held_bytes()) {
             std::cerr << "residency-plan: of the budget of " << made->budget_bytes() << " bytes " << made->held_bytes()

@@ -501,7 +501,7 @@ InForce Planned<Pool, Transport>::in_force() const {
     for (std::uint32_t chunk = 0; chunk < chunks_.chunks(); ++chunk) {
         result.present.push_back(!chunks_.is_there(chunk) ? plan::Presence::absent
                                  : chunks_.stays(chunk)   ? plan::Presence::resident
-                                                          : plan::Presence::passing);
+                                                          : plan::Presence::streamed);
     }
     for (std::uint32_t i = 0; i < stage_.tenants.size() && result.leased == no_storage; ++i) {
         if (stage_.tenants[i].leases > 0 && plan_.storage_bytes(i) > 0) { result.leased = StorageId{i}; }

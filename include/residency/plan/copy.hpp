@@ -11,22 +11,19 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// No step, no slot, no chunk.
 inline constexpr std::uint32_t none = UINT32_MAX;
 
-/// The end of a step (hence of all steps before it), of this pass or of the one before.
+/// What a call waits for: the end of a step (hence of all steps before it), of this pass or of the pass before.
 struct Wait {
-    std::uint32_t step = none;  ///< none: nothing to wait for, the addresses are never reused
+    std::uint32_t step = none;  ///< none: the call waits for nothing
     std::int32_t pass = 0;      ///< relative to the pass of the call: 0 or −1. The first pass ignores −1
 
     [[nodiscard]] bool exists() const noexcept { return step != none; }
     friend bool operator==(const Wait&, const Wait&) = default;
 };
 
-/// One contiguous range of the image, brought to the device. Whole chunks, or in an arena whole storages.
+/// One contiguous range of the image that is copied to the device, to the slots of its chunks.
 struct Copy {
-    std::uint64_t image_begin = 0, image_end = 0;  ///< bytes
-    /// In chunks: index into Plan::slots() of the slot of the first chunk; one entry for each chunk of the range.
-    /// In an arena: the byte of the arena where the range begins.
-    std::uint64_t to = 0;
-    std::uint32_t needed_by = 0;  ///< the first step that reads any of it; a copy belongs to the pass of that step
+    std::uint64_t image_begin = 0, image_end = 0;  ///< bytes of the image
+    std::uint32_t needed_by = 0;  ///< the first step that reads any of it; a copy belongs to that step's pass
 
     [[nodiscard]] std::uint64_t bytes() const noexcept { return image_end - image_begin; }
     friend bool operator==(const Copy&, const Copy&) = default;
@@ -54,15 +51,15 @@ struct Chunks {
     [[nodiscard]] bool contains(std::uint32_t chunk) const noexcept { return first <= chunk && chunk < last; }
 };
 
-/// The chunks that image bytes [begin, end) lie on.
+/// The chunks on which image bytes [begin, end) lie.
 [[nodiscard]] inline Chunks chunks_of(std::uint64_t begin, std::uint64_t end, std::uint64_t chunk_bytes) noexcept {
     return {static_cast<std::uint32_t>(begin / chunk_bytes),
             static_cast<std::uint32_t>((end + chunk_bytes - 1) / chunk_bytes)};
 }
 
-/// Copies that start together, after one wait: one call of the driver, one latency.
+/// Copies that start together after one wait: one call of the driver, which costs one latency.
 struct Call {
-    std::uint32_t copies_begin = 0, copies_end = 0;  ///< of Plan::copies()
+    std::uint32_t copies_begin = 0, copies_end = 0;  ///< indices into Plan::copies()
     Wait wait;
     std::uint32_t needed_by = 0;  ///< the least needed_by of its copies; never decreases from call to call
 

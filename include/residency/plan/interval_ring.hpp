@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/plan/draft.hpp"
 #include "residency/plan/image.hpp"
+#include "residency/plan/ring_assignment.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -20,7 +20,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// succeeds whenever the slots hold what is between its first and last reader at every step (floor_chunks); false otherwise.
 /// A second sweep starts from the order in which the first one released the slots, so that a pass begins with the slots that the
 /// pass before has left longest ago.
-inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std::uint32_t slots, Draft& draft) {
+inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std::uint32_t slots,
+                          RingAssignment& assignment) {
     std::vector<std::uint32_t> cells;
     for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
         if (!hold[c]) { cells.push_back(c); }
@@ -38,8 +39,8 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
     for (int sweep = 0; sweep < 2; ++sweep) {
         std::priority_queue<Free, std::vector<Free>, std::greater<>> free;
         for (std::uint32_t k = 0; k < slots; ++k) { free.emplace(-1, k, order[k]); }
-        draft = {};
-        draft.slots_used = slots;
+        assignment = {};
+        assignment.slots_used = slots;
         std::fill(last_reader.begin(), last_reader.end(), none);
         std::vector<std::size_t> opened;  // moves that wait for the pass before: the step is known at the end
         std::vector<std::uint32_t> opened_slot;
@@ -50,21 +51,21 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
                 const auto [released, rank, slot] = free.top();
                 if (released >= static_cast<std::int64_t>(cell.first)) { return false; }
                 free.pop();
-                Draft::Move move{chunk, chunk + 1, cell.first, {}, 0, draft.slots.size()};
+                RingAssignment::Move move{chunk, chunk + 1, cell.first, {}, 0, assignment.slots.size()};
                 if (released >= 0) {
                     move.wait = {static_cast<std::uint32_t>(released), 0};
                 } else {
-                    opened.push_back(draft.moves.size());
+                    opened.push_back(assignment.moves.size());
                     opened_slot.push_back(slot);
                 }
-                draft.slots.push_back(slot);
-                draft.moves.push_back(move);
+                assignment.slots.push_back(slot);
+                assignment.moves.push_back(move);
                 free.emplace(cell.last, slot, slot);
                 last_reader[slot] = cell.last;
             }
         }
         for (std::size_t k = 0; k < opened.size(); ++k) {
-            draft.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1};
+            assignment.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1};
         }
         std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
             const auto rank = [&](std::uint32_t slot) {  // never read: first
@@ -75,17 +76,17 @@ inline bool interval_ring(const Image& image, const std::vector<bool>& hold, std
     }
     // A wait never goes back, so that calls that could start together do.
     std::uint32_t call = 0;
-    for (std::size_t m = 0; m < draft.moves.size(); ++m) {
+    for (std::size_t m = 0; m < assignment.moves.size(); ++m) {
         if (m > 0) {
-            Wait& wait = draft.moves[m].wait;
-            const Draft::Move& before = draft.moves[m - 1];
+            Wait& wait = assignment.moves[m].wait;
+            const RingAssignment::Move& before = assignment.moves[m - 1];
             if (std::pair{before.wait.pass, before.wait.step} > std::pair{wait.pass, wait.step} &&
-                (before.wait.pass < 0 || before.wait.step < draft.moves[m].needed_by)) {
+                (before.wait.pass < 0 || before.wait.step < assignment.moves[m].needed_by)) {
                 wait = before.wait;
             }
-            if (!(wait == before.wait) || before.needed_by != draft.moves[m].needed_by) { ++call; }
+            if (!(wait == before.wait) || before.needed_by != assignment.moves[m].needed_by) { ++call; }
         }
-        draft.moves[m].call = call;
+        assignment.moves[m].call = call;
     }
     return true;
 }

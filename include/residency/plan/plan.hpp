@@ -12,61 +12,52 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// How device bytes are named.
-enum class Layout : std::uint8_t {
-    chunks,  ///< one address range for the image; chunk → slot, a slot being one physical chunk (pool::Virtual)
-    arena,   ///< whole storages at offsets of one contiguous arena
-};
-
-/// Everything a Plan says. Plain data: planners fill it, Plan freezes it.
+/// Everything that a Plan says, as plain data: planners fill it, Plan makes it immutable. A slot is one physical chunk.
 struct PlanData {
-    Layout layout = Layout::chunks;
     bool cyclic = true;
-    bool captured = false;           ///< planned for a graph: each copy is a call, latency of a copy node, `cut` counts
-    std::uint64_t catalog_hash = 0;  ///< what the plan was made for; 0: not said
-    std::uint64_t budget_bytes = 0;  ///< the budget asked for, the floor where 0 was asked
+    bool captured =
+        false;  ///< planned for a graph: each call is one copy and costs a copy node's latency; `cut` counts
+    std::uint64_t catalog_hash = 0;  ///< of the catalog that the plan was made for; 0: unknown
+    std::uint64_t budget_bytes = 0;  ///< the budget asked for; the floor where 0 was asked for
     std::uint64_t chunk_bytes = 0;
     std::uint64_t image_bytes = 0;  ///< end of the last storage in the image
-    std::uint64_t held_bytes = 0;   ///< device bytes: slots × chunk_bytes, or the size of the arena; ≤ budget_bytes
+    std::uint64_t held_bytes = 0;   ///< device bytes, slots × chunk_bytes; at most budget_bytes
     std::uint32_t steps = 0;
 
-    std::vector<std::uint64_t> storage_offsets;  ///< of each storage in the image
-    std::vector<std::uint64_t> storage_bytes;
+    std::vector<std::uint64_t> storage_offsets;  ///< bytes from the begin of the image, one for each storage
+    std::vector<std::uint64_t> storage_bytes;    ///< one for each storage
 
-    std::vector<Copy> residents;       ///< what never leaves (cyclic) or is there at the start (one-shot), by needed_by
-    std::vector<Copy> copies;          ///< of one pass, in copy-stream order
-    std::vector<Call> calls;           ///< of one pass, in copy-stream order; covers `copies` in order
-    std::vector<std::uint32_t> slots;  ///< Layout::chunks: the slot of each chunk of each resident and copy
-    /// Layout::chunks: the one slot of each chunk of the image, none where no step reads it and nothing keeps it; empty
-    /// where chunks change slots (see Plan::is_static).
-    std::vector<std::uint32_t> chunk_slot;
-    /// For each step: how many calls of its pass must have arrived before it starts.
-    std::vector<std::uint32_t> step_calls;
-    std::uint32_t cut = 0;  ///< captured: calls [0, cut) of the next pass ride at the end of this graph
+    /// Cyclic: what never leaves. One-shot: what is there before the pass. Sorted by needed_by; none: no step reads it.
+    std::vector<Copy> residents;
+    std::vector<Copy> copies;  ///< of one pass, in copy-stream order
+    std::vector<Call> calls;   ///< of one pass, in copy-stream order; together they cover `copies` in order
+    std::vector<std::uint32_t> chunk_slot;  ///< one for each chunk of the image; none: no copy brings the chunk
+    std::vector<std::uint32_t>
+        step_calls;         ///< for each step: how many calls of its pass must have arrived before it starts
+    std::uint32_t cut = 0;  ///< captured: calls [0, cut) of the next pass are at the end of this pass's graph
 
-    /// Steady period of a pass (captured: of a graph); one-shot: first start to last end.
-    double predicted_seconds = 0;
-    double compute_seconds = 0;        ///< Σ over the steps
-    double bound_seconds = 0;          ///< the exact bound at L = 0
-    double usual_bound_seconds = 0;    ///< max(C, D/P)
-    double latency_floor_seconds = 0;  ///< what no ring of one copy stream goes below, L counted
+    double predicted_seconds =
+        0;  ///< cyclic: per pass, or per graph, in the steady state; one-shot: first start to last end
+    double compute_seconds = 0;        ///< sum over the steps
+    double bound_seconds = 0;          ///< the exact bound at latency 0
+    double usual_bound_seconds = 0;    ///< the larger of compute_seconds and deficit / link rate
+    double latency_floor_seconds = 0;  ///< the least that a ring on one copy stream can reach, latency counted
     std::uint64_t floor_bytes = 0;     ///< the smallest budget that works
-    std::uint64_t bytes_per_pass = 0;
+    std::uint64_t bytes_per_pass = 0;  ///< over the link, without residents
 
     friend bool operator==(const PlanData&, const PlanData&) = default;
 };
 
-/// The moves of a pass, precomputed for a catalog, a schedule and a budget. Immutable.
+/// The copies of a pass, computed before it runs, for one catalog, schedule and budget. Immutable: every chunk of the image has one
+/// slot for ever, so that addresses never change and the image is mapped once.
 ///
 /// How an executor replays a cyclic plan:
 ///
-///     set up, once     Layout::chunks: hold held_bytes / chunk_bytes physical chunks ("slots"); map each chunk c of the image with
-///                      slot_of_chunk(c) != none onto slot slot_of_chunk(c), at image base + c · chunk_bytes. Many chunks share a
-///                      ring slot. A copy is then one contiguous copy: image bytes [image_begin, image_end) → base + image_begin.
-///                      A storage lies at base + storage_offset(s) for ever; a chunk that two storages share is mapped once, and
-///                      is brought once, for the first step that reads either of them.
-///                      Layout::arena: one allocation of held_bytes; a copy goes to arena + copy.to, and the storages in it lie
-///                      there, one after the other as in the image, until the next copy of the same storage.
+///     set up, once     Hold held_bytes / chunk_bytes physical chunks ("slots"). Map each chunk c of the image with
+///                      slot_of_chunk(c) != none onto that slot, at image base + c · chunk_bytes. Many chunks share a ring slot.
+///                      A copy is one contiguous copy: image bytes [image_begin, image_end) → base + image_begin. A storage lies
+///                      at base + storage_offset(s) for ever. A chunk that two storages share is mapped once, and is copied once
+///                      per pass, for the first step that reads either of them.
 ///     pass p           for k in 0 … calls − 1, on the copy stream, in this order:
 ///                          w = call(k).wait
 ///                          if w.exists() and p + w.pass >= 0: wait for the end of step w.step of pass p + w.pass
@@ -75,20 +66,18 @@ struct PlanData {
 ///                      for i in 0 … steps − 1, on the compute stream:
 ///                          if step_calls(i) > 0: wait for arrival (p, step_calls(i) − 1); later calls do not matter
 ///                          run step i, record its end
-///                      Driven by release: enqueue a call once the end that it waits for is recorded; calls wait in order.
+///                      Enqueue a call once the step end that it waits for is recorded; calls are enqueued in order.
 ///                      Every wait names an earlier step than every step that its call serves, so nothing can deadlock.
-///     cold start       pass 0 also brings the residents: those with needed_by <= call(k).needed_by go before call k at the latest, without
-///                      a wait, the rest after the last call; step i of pass 0 also waits for the residents with needed_by <= i. They are
-///                      sorted by needed_by (none last: no step reads them). Waits with pass −1 are ignored in pass 0.
+///     cold start       Pass 0 also copies the residents. Those with needed_by <= call(k).needed_by go before call k at the latest,
+///                      without a wait, the rest after the last call. Step i of pass 0 also waits for the residents with
+///                      needed_by <= i. Waits with pass −1 are ignored in pass 0.
 ///     captured pass    graph = calls [cut, calls) of this pass, then calls [0, cut) of the next one, beside steps 0 … n − 1.
 ///                      Calls [cut, calls): a wait with pass −1 is already true when the graph starts (graphs run one after the
 ///                      other), a wait with pass 0 is an edge. Calls [0, cut) wait for pass −1 only, which is this graph: an edge.
 ///                      Step i waits for arrival step_calls(i) − 1 where that is >= cut; earlier ones came with the last graph.
 ///                      Before the first graph: the residents and calls [0, cut), eagerly, waits ignored.
 ///
-/// A one-shot plan: the residents are there at the start (bring them first), then as pass 0; waits have pass 0 only. Where
-/// is_static() is false a chunk changes its slot: each copy names its slots, and the executor maps them before the copy
-/// (after the wait) or refuses.
+/// A one-shot plan: copy the residents, then run pass 0. Its waits have pass 0 only.
 class Plan {
 public:
     Plan() = default;
@@ -96,11 +85,8 @@ public:
 
     [[nodiscard]] const PlanData& data() const noexcept { return data_; }
 
-    [[nodiscard]] Layout layout() const noexcept { return data_.layout; }
     [[nodiscard]] bool is_cyclic() const noexcept { return data_.cyclic; }
     [[nodiscard]] bool is_captured() const noexcept { return data_.captured; }
-    /// Every chunk always comes to the same slot (every storage to the same place of the arena): fixed addresses, one mapping.
-    [[nodiscard]] bool is_static() const noexcept { return data_.layout == Layout::arena || !data_.chunk_slot.empty(); }
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return data_.catalog_hash; }
     [[nodiscard]] std::uint64_t budget_bytes() const noexcept { return data_.budget_bytes; }
     [[nodiscard]] std::uint64_t chunk_bytes() const noexcept { return data_.chunk_bytes; }
@@ -126,30 +112,26 @@ public:
         return data_.storage_bytes[storage];
     }
 
-    /// Layout::chunks: chunks of the image, and physical chunks held.
+    /// Chunks of the image.
     [[nodiscard]] std::uint32_t chunks() const noexcept {
         return static_cast<std::uint32_t>((data_.image_bytes + data_.chunk_bytes - 1) / data_.chunk_bytes);
     }
+    /// Physical chunks held.
     [[nodiscard]] std::uint32_t slots_held() const noexcept {
         return static_cast<std::uint32_t>(data_.held_bytes / data_.chunk_bytes);
     }
-    /// The physical chunk of an image chunk, or none. Precondition: Layout::chunks and is_static().
+    /// The slot of a chunk of the image, or none.
     [[nodiscard]] std::uint32_t slot_of_chunk(std::uint32_t chunk) const noexcept { return data_.chunk_slot[chunk]; }
-    /// The chunks of the image that a copy brings. Precondition: Layout::chunks.
+    /// The chunks of the image that a copy brings.
     [[nodiscard]] Chunks chunks_of_copy(const Copy& copy) const noexcept {
         return chunks_of(copy.image_begin, copy.image_end, data_.chunk_bytes);
     }
-    /// The chunks of the image that a storage lies on; none where it has no bytes. Precondition: Layout::chunks.
+    /// The chunks of the image on which a storage lies; none where it has no bytes.
     [[nodiscard]] Chunks chunks_of_storage(std::uint32_t storage) const noexcept {
         const std::uint64_t begin = data_.storage_offsets[storage];
         return data_.storage_bytes[storage] == 0
                    ? Chunks{}
                    : chunks_of(begin, begin + data_.storage_bytes[storage], data_.chunk_bytes);
-    }
-    /// The slots of a copy's chunks, in the order of the image. Precondition: Layout::chunks.
-    [[nodiscard]] std::span<const std::uint32_t> slots(const Copy& copy) const noexcept {
-        const Chunks range = chunks_of_copy(copy);
-        return {data_.slots.data() + copy.to, std::size_t{range.last - range.first}};
     }
 
     [[nodiscard]] std::span<const Copy> residents() const noexcept { return data_.residents; }
@@ -158,7 +140,7 @@ public:
     [[nodiscard]] std::span<const Copy> copies(const Call& call) const noexcept {
         return std::span<const Copy>{data_.copies}.subspan(call.copies_begin, call.copies_end - call.copies_begin);
     }
-    /// Calls of the pass that must have arrived before the step starts.
+    /// How many calls of the pass must have arrived before the step starts.
     [[nodiscard]] std::uint32_t step_calls(std::uint32_t step) const noexcept { return data_.step_calls[step]; }
 
     friend bool operator==(const Plan&, const Plan&) = default;

@@ -21,18 +21,17 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// The bytes of a plan, a container of kind plan, version 1 (model/container.hpp). The same plan gives the same bytes.
 ///
-///     HEAD  u8 layout, u8 cyclic, u8 captured, u64 budget, chunk, image and held bytes, u32 steps, u32 cut,
+///     HEAD  u8 cyclic, u8 captured, u64 budget, chunk, image and held bytes, u32 steps, u32 cut,
 ///           f64 predicted, compute, bound, usual bound and latency floor seconds, u64 floor bytes, u64 bytes a pass
 ///     STOR  u64 offsets, u64 bytes
-///     RESI  COPY  u64 begins, u64 ends, u64 to, u32 needed_by
+///     RESI  COPY  u64 begins, u64 ends, u32 needed_by
 ///     CALL  u32 ends in the copies, u32 steps waited for, u32 one where that is of the pass before, u32 needed_by
-///     SLOT  u32 slots, u32 slot of each chunk
+///     SLOT  u32 slot of each chunk
 ///     STEP  u32 calls before each step
 [[nodiscard]] inline std::vector<std::byte> save(const Plan& plan) {
     const PlanData& d = plan.data();
     ContainerWriter writer{ContainerKind::plan, 1, d.catalog_hash};
     SectionWriter& head = writer.section(section_tag("HEAD"));
-    head.value(d.layout);
     head.u8(d.cyclic ? 1 : 0);
     head.u8(d.captured ? 1 : 0);
     for (const std::uint64_t x : {d.budget_bytes, d.chunk_bytes, d.image_bytes, d.held_bytes}) { head.u64(x); }
@@ -48,17 +47,15 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
     storages.array(d.storage_offsets);
     storages.array(d.storage_bytes);
     const auto put_copies = [&](SectionWriter& to, const std::vector<Copy>& copies) {
-        std::vector<std::uint64_t> begins, ends, places;
+        std::vector<std::uint64_t> begins, ends;
         std::vector<std::uint32_t> needed;
         for (const Copy& copy : copies) {
             begins.push_back(copy.image_begin);
             ends.push_back(copy.image_end);
-            places.push_back(copy.to);
             needed.push_back(copy.needed_by);
         }
         to.array(begins);
         to.array(ends);
-        to.array(places);
         to.array(needed);
     };
     put_copies(writer.section(section_tag("RESI")), d.residents);
@@ -72,9 +69,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
     }
     SectionWriter& calls = writer.section(section_tag("CALL"));
     for (const auto* values : {&ends, &waits, &before, &needed}) { calls.array(*values); }
-    SectionWriter& slots = writer.section(section_tag("SLOT"));
-    slots.array(d.slots);
-    slots.array(d.chunk_slot);
+    writer.section(section_tag("SLOT")).array(d.chunk_slot);
     writer.section(section_tag("STEP")).array(d.step_calls);
     return writer.finish();
 }
@@ -90,7 +85,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 struct Expected {
     std::uint64_t catalog_hash = 0;
     std::uint64_t budget_bytes = 0;
-    std::uint64_t chunk_bytes = 0;  ///< ignored for Layout::arena
+    std::uint64_t chunk_bytes = 0;
 };
 
 /// Reads what save() wrote. Errors: malformed, with the place, for what is not a plan or not consistent in itself (check_shape);
@@ -105,9 +100,8 @@ struct Expected {
     d.catalog_hash = reader->catalog_hash();
 
     SectionReader head = reader->section(section_tag("HEAD"));
-    const std::uint8_t layout = head.u8(), cyclic = head.u8(), captured = head.u8();
-    head.require(layout <= 1 && cyclic <= 1 && captured <= 1, "another value", "a layout and two flags");
-    d.layout = static_cast<Layout>(layout);
+    const std::uint8_t cyclic = head.u8(), captured = head.u8();
+    head.require(cyclic <= 1 && captured <= 1, "another value", "two flags");
     d.cyclic = cyclic != 0;
     d.captured = captured != 0;
     for (std::uint64_t* x : {&d.budget_bytes, &d.chunk_bytes, &d.image_bytes, &d.held_bytes}) { *x = head.u64(); }
@@ -128,15 +122,12 @@ struct Expected {
 
     const auto get_copies = [&](std::uint32_t tag, std::vector<Copy>& copies) -> Status {
         SectionReader from = reader->section(tag);
-        const auto begins = from.array<std::uint64_t>(most), ends = from.array<std::uint64_t>(most),
-                   places = from.array<std::uint64_t>(most);
+        const auto begins = from.array<std::uint64_t>(most), ends = from.array<std::uint64_t>(most);
         const auto needed = from.array<std::uint32_t>(most);
-        from.require(ends.size() == begins.size() && places.size() == begins.size() && needed.size() == begins.size(),
-                     "lists of different lengths", "one entry a copy");
+        from.require(ends.size() == begins.size() && needed.size() == begins.size(), "lists of different lengths",
+                     "one entry a copy");
         if (Status read = from.finish(); !read) { return read; }
-        for (std::size_t k = 0; k < begins.size(); ++k) {
-            copies.push_back({begins[k], ends[k], places[k], needed[k]});
-        }
+        for (std::size_t k = 0; k < begins.size(); ++k) { copies.push_back({begins[k], ends[k], needed[k]}); }
         return {};
     };
     if (Status read = get_copies(section_tag("RESI"), d.residents); !read) { return read.error(); }
@@ -153,7 +144,6 @@ struct Expected {
     }
 
     SectionReader slots = reader->section(section_tag("SLOT"));
-    d.slots = slots.array<std::uint32_t>(most);
     d.chunk_slot = slots.array<std::uint32_t>(most);
     if (Status read = slots.finish(); !read) { return read.error(); }
     SectionReader steps = reader->section(section_tag("STEP"));
@@ -172,9 +162,7 @@ struct Expected {
     if (plan.budget_bytes() != expected.budget_bytes) {
         return other("budget", plan.budget_bytes(), expected.budget_bytes);
     }
-    if (plan.layout() == Layout::chunks && plan.chunk_bytes() != expected.chunk_bytes) {
-        return other("chunk", plan.chunk_bytes(), expected.chunk_bytes);
-    }
+    if (plan.chunk_bytes() != expected.chunk_bytes) { return other("chunk", plan.chunk_bytes(), expected.chunk_bytes); }
     return plan;
 }
 

@@ -15,8 +15,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// What memory holds of a chunk when a plan comes into force.
 enum class Presence : std::uint8_t {
     absent,
-    passing,   ///< it is there, as what the plan before streams
-    resident,  ///< it is there, and would stay
+    streamed,  ///< it is there; the plan before streams it
+    resident,  ///< it is there; the plan before keeps it
 };
 
 /// What a planner needs to know: plain data, no device, no catalog. Storages are dense indices 0 … storage_bytes.size() − 1.

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/plan/draft.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/timeline.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
@@ -71,7 +71,7 @@ public:
     [[nodiscard]] std::uint64_t work() const noexcept { return solver_.nodes() + built_; }
 
     /// The moves of a solution. Slots [0, solution.slots) are the ring.
-    [[nodiscard]] Draft draft(const RingSolution& solution);
+    [[nodiscard]] RingAssignment assignment(const RingSolution& solution);
 
     /// The best ring found. Precondition: deficit() > 0.
     RingSolution search();

@@ -120,8 +120,7 @@ RESIDENCY_INLINE Result<plan::Plan> Planning::check_given(const Catalog& catalog
                                               std::to_string(given.catalog_hash()) + ", this catalog's is " +
                                               std::to_string(catalog.hash())};
     }
-    if (given.held_bytes() > budget_bytes || given.chunk_bytes() != problem_.chunk_bytes || !given.is_static() ||
-        given.layout() != plan::Layout::chunks) {
+    if (given.held_bytes() > budget_bytes || given.chunk_bytes() != problem_.chunk_bytes) {
         return Error{ErrorKind::mismatch, "the plan holds " + std::to_string(given.held_bytes()) +
                                               " bytes in chunks of " + std::to_string(given.chunk_bytes()) +
                                               "; the budget is " + std::to_string(budget_bytes) +

@@ -28,7 +28,6 @@ RESIDENCY_INLINE Status check_shape(const Plan& plan) {
     const auto wrong = [](const std::string& what) { return detail::wrong_plan(what); };
     const auto number = [](auto x) { return std::to_string(x); };
     const std::uint64_t g = d.chunk_bytes;
-    const bool chunks = d.layout == Layout::chunks;
     const std::uint32_t n = d.steps;
     if (d.storage_offsets.size() != d.storage_bytes.size()) { return wrong("storages and offsets differ"); }
     if (d.storage_bytes.size() >= none) { return wrong("too many storages"); }
@@ -39,7 +38,7 @@ RESIDENCY_INLINE Status check_shape(const Plan& plan) {
     if (d.held_bytes > d.budget_bytes) {
         return wrong("holds " + number(d.held_bytes) + " bytes of " + number(d.budget_bytes));
     }
-    if (chunks && (g == 0 || (g & (g - 1)) != 0 || d.held_bytes % g != 0 || d.image_bytes / g >= none - 1)) {
+    if (g == 0 || (g & (g - 1)) != 0 || d.held_bytes % g != 0 || d.image_bytes / g >= none - 1) {
         return wrong("chunk size");
     }
     for (const double seconds :
@@ -63,25 +62,15 @@ RESIDENCY_INLINE Status check_shape(const Plan& plan) {
         }
     }
 
-    const std::uint64_t count = chunks ? d.image_bytes / g + (d.image_bytes % g != 0 ? 1 : 0) : 0;
-    if (!d.chunk_slot.empty() && d.chunk_slot.size() != count) { return wrong("chunk_slot has the wrong length"); }
+    const std::uint64_t count = d.image_bytes / g + (d.image_bytes % g != 0 ? 1 : 0);
+    if (d.chunk_slot.size() != count) { return wrong("chunk_slot has the wrong length"); }
     for (const std::uint32_t slot : d.chunk_slot) {
         if (slot != none && slot >= d.held_bytes / g) { return wrong("slot " + number(slot) + " is not held"); }
     }
     const auto trouble_of = [&](const Copy& copy) -> const char* {
         if (copy.image_begin >= copy.image_end || copy.image_end > d.image_bytes) { return "leaves the image"; }
-        if (!chunks) {
-            return copy.to > d.held_bytes || copy.bytes() > d.held_bytes - copy.to ? "leaves the arena" : nullptr;
-        }
-        const std::uint64_t first_chunk = copy.image_begin / g,
-                            chunk_count = (copy.image_end - 1) / g + 1 - first_chunk;
-        if (copy.to > d.slots.size() || chunk_count > d.slots.size() - copy.to) { return "names no slots"; }
-        for (std::uint64_t c = 0; c < chunk_count; ++c) {
-            const std::uint32_t slot = d.slots[copy.to + c];
-            if (slot >= d.held_bytes / g) { return "goes to a slot that is not held"; }
-            if (!d.chunk_slot.empty() && d.chunk_slot[first_chunk + c] != slot) {
-                return "goes to another slot than its chunk's";
-            }
+        for (const std::uint32_t c : plan.chunks_of_copy(copy)) {
+            if (d.chunk_slot[c] == none) { return "brings a chunk that has no slot"; }
         }
         return nullptr;
     };
@@ -152,7 +141,7 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     if (d.steps != n) { return wrong(number(d.steps) + " steps, the schedule has " + number(n)); }
     if (d.storage_bytes != problem.storage_bytes) { return wrong("made for other storages"); }
     if (d.cyclic != problem.cyclic) { return wrong("cyclic and one-shot differ"); }
-    if (d.layout == Layout::chunks && g != problem.chunk_bytes) { return wrong("chunk size"); }
+    if (g != problem.chunk_bytes) { return wrong("chunk size"); }
     std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset;  // of storages with bytes
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
         if (d.storage_bytes[s] != 0) { by_offset.emplace_back(d.storage_offsets[s], s); }
@@ -184,19 +173,12 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     std::vector<Use> uses;
     std::string trouble;
     const auto bring = [&](const Copy& copy, std::uint32_t call) {
-        const std::uint64_t first_chunk = d.layout == Layout::chunks ? copy.image_begin / g : 0;
         const auto device = [&](std::uint64_t begin, std::uint64_t end, Use use) {  // image bytes → device bytes
             const std::uint64_t origin = begin - use.offset;
-            if (d.layout == Layout::arena) {
-                use.begin = copy.to + (begin - copy.image_begin);
-                use.end = copy.to + (end - copy.image_begin);
-                uses.push_back(use);
-                return;
-            }
             while (begin < end) {
                 const std::uint64_t c = begin / g;
                 const std::uint64_t stop = (std::min)(end, (c + 1) * g);
-                const std::uint64_t slot = d.slots[copy.to + (c - first_chunk)];
+                const std::uint64_t slot = d.chunk_slot[c];
                 use.begin = slot * g + begin % g;
                 use.end = use.begin + (stop - begin);
                 use.offset = begin - origin;

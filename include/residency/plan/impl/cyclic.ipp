@@ -11,13 +11,13 @@
 #include "residency/config.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/cyclic.hpp"
-#include "residency/plan/draft.hpp"
+#include "residency/plan/finalize_times.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/plan/settle.hpp"
+#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/token_ring.hpp"
 
@@ -92,9 +92,9 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
                           const Options& options, double target_seconds, std::uint64_t& work, double share = 1) {
     PlanData best;
     bool found = false;
-    const auto consider = [&](const Draft& draft) {
-        PlanData data = assemble(problem, image, draft, options.captured);
-        settle(data, problem);
+    const auto consider = [&](const RingAssignment& assignment) {
+        PlanData data = assemble(problem, image, assignment, options.captured);
+        finalize_times(data, problem);
         work += std::uint64_t{20} * image.chunks();  // assembling a plan takes time too
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
@@ -111,12 +111,14 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         work += ring.work();
-        if (solution.found) { consider(ring.draft(solution)); }
+        if (solution.found) { consider(ring.assignment(solution)); }
         if (!solution.found || budget <= 2 * floor) {
             std::uint64_t held = 0;
             for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
-            Draft draft;
-            if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), draft)) { consider(draft); }
+            RingAssignment assignment;
+            if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) {
+                consider(assignment);
+            }
         }
     }
     return best;
@@ -140,7 +142,7 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
         Options with = options;
         with.effort = effort;
         PlanData made = best_ring(planned, image, budget, floor, with, target_seconds, work, share);
-        settle(made, problem);
+        finalize_times(made, problem);
         const double seconds = made.predicted_seconds + simulate(made, later.link, later.compute_seconds);
         if (seconds < least) { plan = std::move(made); }
         least = (std::min)(least, seconds);
@@ -183,7 +185,7 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
         if (exact_bound(slower, budget * image.chunk_bytes, 200) <= limit) {
             PlanData plan = best_ring(slower, image, budget, floor, quick, target_seconds, work);
             if (plan.predicted_seconds <= limit) {
-                settle(plan, problem);
+                finalize_times(plan, problem);
                 return plan;
             }
         }

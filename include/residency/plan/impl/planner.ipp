@@ -12,16 +12,15 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/plan/arena.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/cyclic.hpp"
+#include "residency/plan/finalize_times.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/one_shot.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/plan/settle.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -54,24 +53,16 @@ inline void keep_bounds(PlanData& data, const PlanData& bounds) {
     data.latency_floor_seconds = bounds.latency_floor_seconds;
 }
 
-inline Result<PlanData> chunks_plan(const Problem& problem, const Options& options) {
+inline Result<PlanData> best_plan(const Problem& problem, const Options& options) {
     const std::uint64_t g = problem.chunk_bytes;
     const std::vector<Image> images = candidate_images(problem);
     std::vector<FloorChunks> floors;
-    for (const Image& image : images) {
-        const bool anywhere = !problem.cyclic && !options.fixed_slots;
-        floors.push_back(anywhere ? one_shot_floor(problem, image) : floor_chunks(image, problem.steps()));
-    }
+    for (const Image& image : images) { floors.push_back(floor_chunks(image, problem.steps())); }
     const FloorChunks floor =
         *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
     const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
     if (budget < floor.chunks) { return below_floor(budget_bytes, floor.chunks * g, floor.step); }
-    if (!options.start.empty() &&
-        (problem.cyclic || problem.image_offsets.empty() || options.start.size() != images[0].chunks())) {
-        return Error{ErrorKind::invalid_argument,
-                     "a start needs a one-shot schedule, a given image and one entry a chunk"};
-    }
     const auto deficit = [&](std::size_t k) {
         return (std::max<std::int64_t>)(0, static_cast<std::int64_t>(images[k].filled_chunks()) -
                                                static_cast<std::int64_t>(budget));
@@ -90,14 +81,9 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
             continue;
         }
         if (found && k == 2 && deficit(0) - deficit(2) <= deficit(0) / 50) { continue; }
-        PlanData data;
-        if (problem.cyclic) {
-            data = cyclic_plan(problem, images[k], budget, floors[k].chunks, options, target_seconds);
-        } else {
-            Result<PlanData> made = one_shot_plan(problem, images[k], budget, options);
-            if (!made) { return made.error(); }
-            data = std::move(made).value();
-        }
+        PlanData data = problem.cyclic
+                            ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options, target_seconds)
+                            : one_shot_plan(problem, images[k], budget, options);
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
     }
@@ -106,26 +92,11 @@ inline Result<PlanData> chunks_plan(const Problem& problem, const Options& optio
     return best;
 }
 
-inline Result<PlanData> arena_plan(const Problem& problem, const Options& options) {
-    const Image image = lay_out(problem, problem.image_offsets.empty() ? ImageOrder::aligned : ImageOrder::given);
-    ArenaPlanner planner{problem, image};
-    const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? planner.floor_bytes() : problem.budget_bytes;
-    if (budget_bytes < planner.floor_bytes()) {
-        return below_floor(budget_bytes, planner.floor_bytes(), planner.floor_step());
-    }
-    PlanData data = planner.plan(budget_bytes, options.captured, options.effort == Effort::full);
-    settle(data, problem);
-    data.floor_bytes = planner.floor_bytes();
-    keep_bounds(data, bounds_at(problem, budget_bytes, options));
-    return data;
-}
-
 }  // namespace detail
 
 RESIDENCY_INLINE Result<Plan> make_plan(const Problem& problem, const Options& options) {
     if (Status status = validate(problem); !status) { return status.error(); }
-    Result<PlanData> made =
-        options.layout == Layout::arena ? detail::arena_plan(problem, options) : detail::chunks_plan(problem, options);
+    Result<PlanData> made = detail::best_plan(problem, options);
     if (!made) { return made.error(); }
     PlanData data = std::move(made).value();
     data.catalog_hash = options.catalog_hash;

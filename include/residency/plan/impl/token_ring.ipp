@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/plan/draft.hpp"
 #include "residency/plan/fluid.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/timeline.hpp"
 #include "residency/plan/token_ring.hpp"
 
@@ -74,8 +74,8 @@ RESIDENCY_INLINE TokenRing::TokenRing(const Problem& problem, const Image& image
     deficit_ = total > budget_ ? total - budget_ : 0;
 }
 
-RESIDENCY_INLINE Draft TokenRing::draft(const RingSolution& solution) {
-    Draft out;
+RESIDENCY_INLINE RingAssignment TokenRing::assignment(const RingSolution& solution) {
+    RingAssignment out;
     out.slots_used = solution.slots;
     take_ = solution.take;
     place();

@@ -14,7 +14,7 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
 // The cut of a captured plan, and what the plan takes.
-inline void settle(PlanData& data, const Problem& problem) {
+inline void finalize_times(PlanData& data, const Problem& problem) {
     if (data.captured && data.cyclic) {
         const Timeline line = timeline(data, problem.link, problem.compute_seconds);
         TimelineSolver solver;
