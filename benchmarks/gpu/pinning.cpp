@@ -12,6 +12,7 @@
 
 #include "benchmarks/gpu/record.hpp"
 #include "residency/device/cuda.hpp"
+#include "residency/device/cuda_host_memory.hpp"
 
 int main(int argc, char** argv) {
     using residency::CudaDevice;

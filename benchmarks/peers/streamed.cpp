@@ -23,6 +23,8 @@
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"
 #ifdef WITH_CUDA
+#include <cuda_runtime_api.h>
+
 #include "residency/device/cuda.hpp"
 #else
 #include "residency/simulation/simulated_device.hpp"

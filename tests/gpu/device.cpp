@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/device/cuda.hpp"
+#include "residency/device/cuda_driver.hpp"
+#include "residency/device/cuda_error.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

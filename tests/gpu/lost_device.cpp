@@ -8,6 +8,7 @@
 #include <string>
 
 #include "residency/device/cuda.hpp"
+#include "residency/device/cuda_error.hpp"
 #include "tests/gpu/support.hpp"
 
 extern char** environ;

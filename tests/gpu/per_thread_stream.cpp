@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// This translation unit has per-thread default streams; the others of the program have the legacy one.
+// This translation unit has per-thread default streams; the others of the program have the legacy one. What the program has
+// compiled apart is theirs, so this one has the definitions in it.
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM 1
+#undef RESIDENCY_HEADER_ONLY
+#define RESIDENCY_HEADER_ONLY 1
 #include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 

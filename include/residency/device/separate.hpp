@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What one file of a program includes that is compiled with RESIDENCY_HEADER_ONLY=0 and uses CudaDevice, see config.hpp.
+#include "residency/device/impl/cuda.ipp"
+#include "residency/device/impl/cuda_copies.ipp"
+#include "residency/device/impl/cuda_graphs.ipp"
+#include "residency/device/impl/cuda_memory.ipp"
+#include "residency/device/impl/cuda_stream.ipp"
+#include "residency/device/impl/cuda_virtual_memory.ipp"
