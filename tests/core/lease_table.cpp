@@ -18,7 +18,7 @@ TEST_CASE("a lease is found while it is open, and not by the id of one before in
     REQUIRE(leases.find(first) != nullptr);
     CHECK(leases.find(first) != leases.find(second));
     CHECK(leases.open_leases() == 2);
-    leases.find(first)->readers.push_back(3);
+    leases.find(first)->consumers.push_back(3);
     leases.close(first);
     CHECK(leases.find(first) == nullptr);
     CHECK(leases.open_leases() == 1);
@@ -26,18 +26,18 @@ TEST_CASE("a lease is found while it is open, and not by the id of one before in
     CHECK(third.slot == first.slot);
     CHECK(leases.find(first) == nullptr);
     REQUIRE(leases.find(third) != nullptr);
-    CHECK(leases.find(third)->readers.empty());
+    CHECK(leases.find(third)->consumers.empty());
 }
 
 TEST_CASE("all that are open are closed, each seen once") {
     LeaseTable leases;
     std::vector<LeaseId> ids;
     for (int i = 0; i < 6; ++i) { ids.push_back(leases.open()); }
-    for (std::uint32_t i = 0; i < 6; ++i) { leases.find(ids[i])->position.step = i; }
+    for (std::uint32_t i = 0; i < 6; ++i) { leases.find(ids[i])->access.step = i; }
     leases.close(ids[1]);
     leases.close(ids[4]);
     std::vector<std::uint32_t> seen;
-    leases.close_all([&](const LeaseRecord& lease) { seen.push_back(lease.position.step); });
+    leases.close_all([&](const LeaseRecord& lease) { seen.push_back(lease.access.step); });
     CHECK(seen == std::vector<std::uint32_t>{0, 2, 3, 5});
     CHECK(leases.open_leases() == 0);
     for (const LeaseId id : ids) { CHECK(leases.find(id) == nullptr); }

@@ -156,17 +156,17 @@ TEST_CASE(
             const auto after = first_of_slots(now);
             const std::uint64_t both = in_both(before, after);
             CHECK(change.evicted_bytes == (in_both(before, before) - both) * chunk);
-            const std::uint64_t fresh = in_both(after, after) - both;
+            const std::uint64_t prefetched = in_both(after, after) - both;
             const std::uint64_t grown = now.slots_held() > old.slots_held() ? now.slots_held() - old.slots_held() : 0;
             const auto first = rig.pass();
             const auto steady = rig.pass();
             CHECK(first.missed == 0);
-            CHECK(first.fetched <= steady.fetched + fresh * chunk);
-            CHECK(fresh * chunk <= grown * chunk + steady.fetched / 10);
+            CHECK(first.fetched <= steady.fetched + prefetched * chunk);
+            CHECK(prefetched * chunk <= grown * chunk + steady.fetched / 10);
             const double link = static_cast<double>(first.fetched) / slow_link().link.to_device_bytes_per_second;
             CHECK(first.seconds <= 1.15 * std::max(steady.seconds, link));
             CHECK(rig.passes_until_steady() == 0);
-            besides += (fresh - grown) * chunk;
+            besides += (prefetched - grown) * chunk;
             passes += steady.fetched;
         }
     }

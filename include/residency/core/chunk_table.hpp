@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/arrangement.hpp"
+#include "residency/core/chunk_placement.hpp"
 #include "residency/plan/plan.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -20,7 +20,7 @@ public:
 
     ChunkTable() = default;
     /// As a plan comes into force.
-    ChunkTable(const plan::Plan& plan, Arrangement arrangement);
+    ChunkTable(const plan::Plan& plan, ChunkPlacement placement);
 
     [[nodiscard]] std::uint32_t chunks() const noexcept { return static_cast<std::uint32_t>(slot_.size()); }
     [[nodiscard]] std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(occupant_.size()); }
@@ -72,12 +72,12 @@ private:
     std::vector<bool> is_of_ring_;
 };
 
-inline ChunkTable::ChunkTable(const plan::Plan& plan, Arrangement arrangement)
-    : slot_{std::move(arrangement.table)},
+inline ChunkTable::ChunkTable(const plan::Plan& plan, ChunkPlacement placement)
+    : slot_{std::move(placement.table)},
       stays_(slot_.size(), false),
-      occupant_(arrangement.slots, none),
-      is_of_ring_(arrangement.slots, false) {
-    for (const std::uint32_t chunk : arrangement.kept) { occupant_[slot_[chunk]] = chunk; }
+      occupant_(placement.slots, none),
+      is_of_ring_(placement.slots, false) {
+    for (const std::uint32_t chunk : placement.kept) { occupant_[slot_[chunk]] = chunk; }
     std::fill_n(is_of_ring_.begin(), plan.slots_held(), true);
     const std::vector<std::uint32_t> sharers = count_chunks(plan.data().chunk_slot);
     for (const plan::Copy& resident : plan.residents()) {

@@ -2,51 +2,172 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 
-#include "residency/core/executor.hpp"
-#include "residency/core/position.hpp"
+#include "residency/core/access_point.hpp"
+#include "residency/core/copy_scheduler.hpp"
 #include "residency/core/statistics.hpp"
-#include "residency/core/tenant.hpp"
+#include "residency/core/storage_state.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/step_index.hpp"
 #include "residency/model/use_order.hpp"
+#include "residency/pool/memory_pool.hpp"
+
+// The seam between a session and what decides for it. A session owns passes, leases and the order of streams; it knows no policy. A
+// decider owns the device memory of the weights and says which bytes come and leave; it knows no lease beyond a count.
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// What a decider works with. The engine owns all of it and outlives the decider.
-struct Ground {
+/// What a decider works with. The session owns all of it, and outlives the decider.
+template <Device D>
+struct DeciderContext {
     Catalog catalog;
-    std::span<Tenant> tenants;  // by storage
+    std::span<StorageState> states;  ///< by storage
     Counters* counters = nullptr;
-    const UseOrder* order = nullptr;        // null: no schedule
-    std::span<const std::uint32_t> groups;  // by storage: its layer
-    bool poison = false;
+    const UseOrder* order = nullptr;        ///< null: there is no schedule
+    std::span<const std::uint32_t> groups;  ///< by storage: the first step that reads it; empty: there is no schedule
+    bool poison = false;                    ///< evicted bytes are overwritten
+    D* device = nullptr;
+    CopyScheduler<D>* copy_scheduler = nullptr;
 
     /// Counts an access to storage `id`, of `bytes` bytes on the device.
-    void count_access(StorageId id, std::uint64_t bytes) const noexcept;
+    void count_access(StorageId id, std::uint64_t bytes) const noexcept {
+        StorageState& state = states[index(id)];
+        if (state.placement == Placement::host) { bytes = 0; }
+        if (state.demand_missed) {
+            ++counters->demand_misses;
+            counters->missed_bytes += bytes;
+        } else if (state.prefetched) {
+            ++counters->prefetch_hits;
+            counters->prefetch_hit_bytes += bytes;
+        } else {
+            ++counters->hits;
+            counters->hit_bytes += bytes;
+        }
+        state.demand_missed = state.prefetched = false;
+    }
 };
 
-inline void Ground::count_access(StorageId id, std::uint64_t bytes) const noexcept {
-    Tenant& tenant = tenants[index(id)];
-    if (tenant.placement == Placement::host) { bytes = 0; }
-    if (tenant.missed) {
-        ++counters->demand_misses;
-        counters->missed_bytes += bytes;
-    } else if (tenant.fresh) {
-        ++counters->prefetch_hits;
-        counters->prefetch_hit_bytes += bytes;
-    } else {
-        ++counters->hits;
-        counters->hit_bytes += bytes;
-    }
-    tenant.missed = tenant.fresh = false;
-}
+/// What a decider notes about one lease. The session keeps it and hands it back when the lease ends; it reads nothing in it.
+struct LeaseToken {
+    std::uint64_t step_index = 0;  ///< the step that the lease belongs to, as the decider counts
+    std::uint32_t plan_epoch = 0;  ///< the plan in force when the lease began
+    std::uint8_t kind = 0;         ///< the decider's own
+    bool ends_step = false;        ///< the lease covers all that its step reads
+};
 
-template <class D, class Transport>
-struct Stage : Ground {
-    D* device = nullptr;
-    Executor<D, Transport>* executor = nullptr;
+/// The budgets that a decider can work with, in device bytes.
+struct BudgetLimits {
+    std::uint64_t floor_bytes = 0;
+    std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: none
+    std::uint64_t ceiling_bytes = 0;        ///< everything is resident from here on
+};
+
+/// The device memory of a decider, in bytes.
+struct MemoryUse {
+    std::uint64_t held_bytes = 0;            ///< as the driver counts
+    std::uint64_t requested_bytes = 0;       ///< of these, handed out to storages
+    std::uint64_t peak_requested_bytes = 0;  ///< the largest value so far
+};
+
+/// How a pass begins.
+struct PassStart {
+    bool repeats_one_shot = false;    ///< a one-shot schedule begins again from its first step
+    bool in_foreign_capture = false;  ///< the caller captures the pass: the graph will hold today's addresses
+};
+
+/// What a decider that supports CUDA graphs does beside Decider. Calls come between passes, with no lease open and every stream
+/// drained, except where stated.
+class GraphDecider {
+public:
+    GraphDecider() = default;
+    GraphDecider(const GraphDecider&) = delete;
+    GraphDecider& operator=(const GraphDecider&) = delete;
+    virtual ~GraphDecider() = default;
+
+    /// A pass is going to be recorded. Blocks if the plan in force is not one for graphs.
+    [[nodiscard]] virtual Status begin_capture() = 0;
+    /// The recording is over, and nothing of it has run: restores the state from before it. An error if the graph lacks a part of its
+    /// pass.
+    [[nodiscard]] virtual Status end_capture(bool is_recorded) = 0;
+    /// Brings what the graph expects to find. Called before the first launch after eager work; streams need not be drained.
+    [[nodiscard]] virtual Status before_graph() = 0;
+    /// A graph was enqueued: adopts the state that it leaves behind.
+    virtual void graph_launched() = 0;
+    /// Counts the changes of the mapping. A graph is valid for one generation.
+    [[nodiscard]] virtual std::uint64_t generation() const noexcept = 0;
+};
+
+/// Decides which bytes are on the device. Every byte that it holds is inside the cap it was given last, apart from bytes that open leases
+/// keep after the cap was lowered. Not thread safe; all calls come from the session.
+template <Device D>
+class Decider {
+public:
+    Decider() = default;
+    Decider(const Decider&) = delete;
+    Decider& operator=(const Decider&) = delete;
+    virtual ~Decider() = default;
+
+    // Budgets and schedules: between passes.
+
+    /// Computes limits() for a schedule. Called before open(), and again for another schedule. Holds nothing on the device.
+    [[nodiscard]] virtual Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
+                                         const pool::Needs& needs) = 0;
+    [[nodiscard]] virtual BudgetLimits limits() const noexcept = 0;
+    /// Whether storages that must stay resident are part of the decider's memory. Otherwise the session holds them.
+    [[nodiscard]] virtual bool holds_residents() const noexcept = 0;
+    /// Blocks while the device allocates.
+    [[nodiscard]] virtual Status open(const DeciderContext<D>& context, const pool::Needs& needs,
+                                      std::uint64_t cap_bytes) = 0;
+    /// Another schedule, after prepare(). The streams are drained. What is on the device stays where the new order allows it.
+    [[nodiscard]] virtual Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+                                           std::uint64_t cap_bytes) = 0;
+    /// Another cap. The streams are drained; leases may be open, and what they cover stays at its address. Blocks. On failure the old
+    /// cap is in force.
+    [[nodiscard]] virtual Status set_cap(std::uint64_t cap_bytes, StepIndex now) = 0;
+    /// Continues a change of the cap where leases have ended and their uses are complete. Does not block.
+    [[nodiscard]] virtual Status reclaim_pending() = 0;
+    [[nodiscard]] virtual bool has_pending() const noexcept = 0;
+    /// Precondition: the streams are drained.
+    virtual void close() noexcept = 0;
+    /// The device is broken: forgets everything without a device call.
+    virtual void abandon() noexcept = 0;
+
+    // Passes and leases.
+
+    [[nodiscard]] virtual Status prepare_pass(const PassStart&) { return {}; }
+    virtual void pass_began(StepIndex now) noexcept = 0;
+    virtual void pass_ended() noexcept = 0;
+    /// Makes distinct storages resident or their copies enqueued, all or none.
+    [[nodiscard]] virtual Result<LeaseToken> ensure(std::span<const StorageId> storages, const AccessPoint& access) = 0;
+    /// A lease has ended. `recorded`: its use was recorded, or needed no record.
+    virtual void released(const LeaseToken& token, bool recorded) noexcept = 0;
+    /// The lease did not come about, or belonged to a capture: takes back what ensure() counted.
+    virtual void forget(const LeaseToken& token) noexcept = 0;
+    /// Whether the end of a lease on these storages has to be recorded. May change while the lease is open.
+    [[nodiscard]] virtual bool needs_record(std::span<const StorageId> storages) const noexcept = 0;
+
+    /// Whether speculative copies are sent in pieces while the host waits.
+    [[nodiscard]] virtual bool is_speculative() const noexcept { return false; }
+    /// Sends the next speculative pieces if earlier ones have arrived. False: there are none to wait for.
+    [[nodiscard]] virtual bool send_speculative(StepIndex) noexcept { return false; }
+
+    // Facts.
+
+    /// False: everything fits, and nothing leaves.
+    [[nodiscard]] virtual bool is_streaming() const noexcept = 0;
+    [[nodiscard]] virtual MemoryUse memory_use() const = 0;
+    /// The time per pass that no plan of copies beats; unset where the decider has no plan.
+    [[nodiscard]] virtual std::optional<std::chrono::nanoseconds> bound() const noexcept { return std::nullopt; }
+    /// The compute time of each step, in seconds, that the plan in force assumes; empty where none is assumed.
+    [[nodiscard]] virtual std::span<const double> planned_step_seconds() const noexcept { return {}; }
+    /// Null: passes of this composition cannot be captured.
+    [[nodiscard]] virtual GraphDecider* graphs() noexcept { return nullptr; }
+    [[nodiscard]] virtual const GraphDecider* graphs() const noexcept { return nullptr; }
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "residency/budget/budget.hpp"
-#include "residency/core/course.hpp"
+#include "residency/core/access_point.hpp"
+#include "residency/core/copy_scheduler.hpp"
 #include "residency/core/decider.hpp"
-#include "residency/core/executor.hpp"
 #include "residency/core/lease_table.hpp"
 #include "residency/core/pass_timer.hpp"
-#include "residency/core/position.hpp"
+#include "residency/core/schedule_cursor.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/step_clock.hpp"
-#include "residency/core/tenant.hpp"
+#include "residency/core/storage_state.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
@@ -80,7 +80,7 @@ public:
 
     /// Where a weight's first byte is while it is leased; null for a weight without bytes.
     [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
-        const std::byte* base = tenants_[index(weight_storage_[index(weight)])].address;
+        const std::byte* base = states_[index(weight_storage_[index(weight)])].address;
         return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
     }
     [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept;
@@ -119,17 +119,17 @@ public:
     [[nodiscard]] Status drain();
     /// The same; what a change of the budget left pending for the sake of these is given back.
     [[nodiscard]] Status drain_and_settle();
-    [[nodiscard]] Status transport_status() const { return executor_.transport_status(); }
+    [[nodiscard]] Status transport_status() const { return copy_scheduler_.transport_status(); }
 
     [[nodiscard]] Statistics statistics() const;
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
     [[nodiscard]] const Catalog& catalog() const noexcept { return catalog_; }
-    [[nodiscard]] const Schedule& schedule() const noexcept { return course_.schedule(); }
+    [[nodiscard]] const Schedule& schedule() const noexcept { return cursor_.schedule(); }
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return budget_; }
     [[nodiscard]] Decider& decider() noexcept { return decider_; }
     [[nodiscard]] const Decider& decider() const noexcept { return decider_; }
     [[nodiscard]] Device& device() noexcept { return *device_; }
-    [[nodiscard]] Stream pass_stream() const noexcept { return executor_.stream_of(primary_); }
+    [[nodiscard]] Stream pass_stream() const noexcept { return copy_scheduler_.stream_of(primary_); }
     [[nodiscard]] bool pass_is_open() const noexcept { return pass_open_; }
 
 private:
@@ -142,7 +142,7 @@ private:
     [[nodiscard]] std::uint64_t held_bytes() const { return resident_held_ + decider_.held_bytes(); }
     [[nodiscard]] Status settle_change();
     [[nodiscard]] Status set_order() {
-        return decider_.set_order(course_.order(), course_.groups(), course_.now(), budget_.bytes - resident_held_);
+        return decider_.set_order(cursor_.order(), cursor_.groups(), cursor_.now(), budget_.bytes - resident_held_);
     }
     /// Ends every lease without a record: what read by it never ran.
     void revoke_leases() noexcept;
@@ -176,14 +176,14 @@ private:
 
     /// All or nothing: on failure no lease is open and the position is as before.
     [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
-                                       const Course::Found& found, std::optional<Stream> stream);
+                                       const ScheduleCursor::Found& found, std::optional<Stream> stream);
     [[nodiscard]] bool is_measuring() const noexcept { return step_clock_.is_running() && !captured_; }
     /// Whether the end of a lease on these has to be known. May change while it is open.
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept {
         return !std::ranges::all_of(storages, [&](StorageId id) { return decider_.never_leaves(id); });
     }
-    [[nodiscard]] Status attach_reader(LeaseRecord& lease, Stream stream);
-    [[nodiscard]] Status wait_for(LeaseRecord& lease, ReaderId reader);
+    [[nodiscard]] Status attach_consumer(LeaseRecord& lease, Stream stream);
+    [[nodiscard]] Status wait_for(LeaseRecord& lease, ConsumerId consumer);
 
     void record_step(std::span<const WeightId> weights) {
         recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}});
@@ -197,7 +197,7 @@ private:
     Device* device_;
     Catalog catalog_;
     Settings settings_;
-    Course course_;
+    ScheduleCursor cursor_;
     std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
     pool::Needs needs_;                          // spans over it
     ResolvedBudget budget_;
@@ -206,10 +206,10 @@ private:
     std::uint64_t resident_held_ = 0;
     void* arena_ = nullptr;
     Counters counters_, before_, last_pass_;
-    std::vector<Tenant> tenants_;
+    std::vector<StorageState> states_;
     std::vector<StorageId> weight_storage_;
     std::vector<std::uint64_t> weight_offset_;
-    Executor<Device, Transport> executor_;
+    CopyScheduler<Device, Transport> copy_scheduler_;
     Decider decider_;
     PassTimer<Device> timer_;
     LeaseTable leases_;
@@ -224,7 +224,7 @@ private:
     bool lost_graph_ = false;  // its end could not be recorded
     Counters per_graph_;
     BudgetChange change_;  // the last one
-    ReaderId primary_ = 0;
+    ConsumerId primary_ = 0;
     std::vector<StepRecord> recording_, recorded_;
     std::optional<Error> failure_;
 };
@@ -250,7 +250,7 @@ Status Engine<Decider, Transport>::begin_pass(Stream stream) {
     if (pass_open_) {
         return Error{ErrorKind::wrong_state, "a pass is already open on this Residency: end it before the next begins"};
     }
-    if (executor_.is_broken()) { return broken(); }
+    if (copy_scheduler_.is_broken()) { return broken(); }
     auto capturing = device_->is_capturing(stream);
     if (!capturing) { return capturing.error(); }
     if (*capturing && decider_.is_streaming()) {
@@ -261,17 +261,17 @@ Status Engine<Decider, Transport>::begin_pass(Stream stream) {
     captured_ = *capturing;
     if (captured_) {
         decider_.captured_outside();
-        executor_.note_foreign_graph();
+        copy_scheduler_.note_foreign_graph();
     }
     if (!captured_) {
         if (auto resumed = resume(); !resumed) { return resumed; }
         if (auto settled = settle_change(); !settled) { return settled; }
         if (auto learned = learn(); !learned) { return learned; }
-        if (auto polled = executor_.begin_pass(); !polled) { return polled; }
-    } else if (auto polled = executor_.poll_arrivals(); !polled) {
+        if (auto polled = copy_scheduler_.begin_pass(); !polled) { return polled; }
+    } else if (auto polled = copy_scheduler_.poll_arrivals(); !polled) {
         return polled;
     }
-    auto primary = executor_.reader(stream);
+    auto primary = copy_scheduler_.consumer(stream);
     if (!primary) { return primary.error(); }
     if (!schedule().empty() && !schedule().is_cyclic() && counters_.passes > 0) {
         if (auto restarted = decider_.restart(); !restarted) { return restarted; }
@@ -292,14 +292,14 @@ Status Engine<Decider, Transport>::end_pass() {
     if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
     pass_open_ = false;
     Status status;
-    for (ReaderId id = 0; id < executor_.readers() && (!captured_ || in_capture_); ++id) {
-        if (id == primary_ || !executor_.used_in_this_pass(id)) { continue; }
-        if (auto joined = executor_.join_all(primary_, id); !joined) { status = std::move(joined); }
+    for (ConsumerId id = 0; id < copy_scheduler_.consumers() && (!captured_ || in_capture_); ++id) {
+        if (id == primary_ || !copy_scheduler_.used_in_this_pass(id)) { continue; }
+        if (auto joined = copy_scheduler_.join_streams(primary_, id); !joined) { status = std::move(joined); }
     }
     if (!captured_) {
         if (auto stopped = timer_.stop(*device_, pass_stream()); !stopped) { status = std::move(stopped); }
     }
-    if (auto healthy = executor_.transport_status(); !healthy) { status = std::move(healthy); }
+    if (auto healthy = copy_scheduler_.transport_status(); !healthy) { status = std::move(healthy); }
     if (is_measuring()) {
         if (auto marked = step_clock_.pass_ended(*device_, pass_stream()); !marked) { status = std::move(marked); }
     }
@@ -323,10 +323,10 @@ Status Engine<Decider, Transport>::wait_in_pass() {
         return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
     }
     ++counters_.host_waits;
-    if constexpr (requires { decider_.bring_guesses(course_.now()); }) {
+    if constexpr (requires { decider_.bring_guesses(cursor_.now()); }) {
         const auto here = timer_.spare_event();
         if (auto recorded = device_->record(here, pass_stream()); !recorded) { return recorded; }
-        while (decider_.bring_guesses(course_.now())) {
+        while (decider_.bring_guesses(cursor_.now())) {
             const auto complete = device_->is_complete(here);
             if (!complete) { return complete.error(); }
             if (*complete) { return {}; }
@@ -337,9 +337,9 @@ Status Engine<Decider, Transport>::wait_in_pass() {
 
 template <class Decider, class Transport>
 Result<LeaseId> Engine<Decider, Transport>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
-    auto found = course_.find(step);
+    auto found = cursor_.find(step);
     if (!found) { return found.error(); }
-    found->place.position.is_announced = found->place.position.is_whole = true;
+    found->place.access.is_announced = found->place.access.is_whole = true;
     const Schedule::Step& declared = schedule()[step];
     auto lease = hold(declared.storages, false, *found, stream);
     if (lease && settings_.record) { record_step(declared.weights); }
@@ -359,7 +359,7 @@ Result<LeaseId> Engine<Decider, Transport>::acquire_weights(std::span<const Weig
         const StorageId storage = weight_storage_[index(weight)];
         if (std::exchange(seen_[index(storage)], epoch_) != epoch_) { wanted_.push_back(storage); }
     }
-    auto found = course_.find(wanted_);
+    auto found = cursor_.find(wanted_);
     if (!found) { return found.error(); }
     auto lease = hold(wanted_, true, *found, stream);
     if (lease && settings_.record) { record_step(weights); }
@@ -372,7 +372,7 @@ Status Engine<Decider, Transport>::use_on(LeaseId id, Stream stream) {
     if (lease == nullptr) {
         return Error{ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
     }
-    return attach_reader(*lease, stream);
+    return attach_consumer(*lease, stream);
 }
 
 template <class Decider, class Transport>
@@ -382,30 +382,30 @@ void Engine<Decider, Transport>::end_lease(LeaseId id) noexcept {
     LeaseRecord& lease = *found;
     bool recorded = true;
     std::optional<Stream> measured;
-    const bool may_be_measured = step_clock_.is_open() && lease.position.is_whole && !lease.readers.empty();
+    const bool may_be_measured = step_clock_.is_open() && lease.access.is_whole && !lease.consumers.empty();
     if (may_be_measured && captured_) {
-        step_clock_.drop(lease.position.step);
+        step_clock_.drop(lease.access.step);
     } else if (may_be_measured) {
-        measured = executor_.stream_of(lease.readers.front());
-        if (auto stopped = step_clock_.stop(*device_, lease.position.step, *measured); !stopped) {
+        measured = copy_scheduler_.stream_of(lease.consumers.front());
+        if (auto stopped = step_clock_.stop(*device_, lease.access.step, *measured); !stopped) {
             fail(stopped.error());
         }
     }
     if (needs_record(lease.storages)) {
-        for (const ReaderId reader : lease.readers) {
-            if (auto point = executor_.record_use(reader, lease.storages); !point) {
+        for (const ConsumerId consumer : lease.consumers) {
+            if (auto point = copy_scheduler_.record_use(consumer, lease.storages); !point) {
                 fail(point.error());
                 recorded = false;
             }
         }
     } else {
-        for (const ReaderId reader : lease.readers) { executor_.note_use(reader); }
+        for (const ConsumerId consumer : lease.consumers) { copy_scheduler_.note_use(consumer); }
     }
-    for (const ReaderId reader : lease.readers) { executor_.release(reader); }
-    for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
-    decider_.released(lease.storages, lease.position, recorded);
+    for (const ConsumerId consumer : lease.consumers) { copy_scheduler_.release(consumer); }
+    for (const StorageId storage : lease.storages) { --states_[index(storage)].leases; }
+    decider_.released(lease.storages, lease.access, recorded);
     if (measured && is_measuring()) {
-        if (auto marked = step_clock_.stopped(*device_, lease.position.step, *measured); !marked) {
+        if (auto marked = step_clock_.stopped(*device_, lease.access.step, *measured); !marked) {
             fail(marked.error());
         }
     }
@@ -433,11 +433,11 @@ Result<typename D::Graph> Engine<Decider, Transport>::capture(Stream stream, Bod
     if (auto settled = settle_change(); !settled) { return settled.error(); }
     if (auto begun = decider_.begin_capture(); !begun) { return begun.error(); }
     std::vector<std::uint64_t> arrivals;
-    arrivals.reserve(tenants_.size());
-    for (Tenant& tenant : tenants_) { arrivals.push_back(std::exchange(tenant.arrival, 0)); }
+    arrivals.reserve(states_.size());
+    for (StorageState& state : states_) { arrivals.push_back(std::exchange(state.arrival, 0)); }
     const Counters before = counters_;
-    const Course::Place place = course_.place();
-    Status status = executor_.begin_capture(stream);
+    const ScheduleCursor::Place place = cursor_.place();
+    Status status = copy_scheduler_.begin_capture(stream);
     std::optional<Result<typename D::Graph>> graph;
     if (status) {
         status = begin_captured_pass(stream);
@@ -445,16 +445,16 @@ Result<typename D::Graph> Engine<Decider, Transport>::capture(Stream stream, Bod
         if (status && (pass_open_ || leases_.open_leases() > 0)) {
             status = Error{ErrorKind::wrong_state, "a captured pass and its leases end before the capture does"};
         }
-        graph.emplace(executor_.end_capture());
+        graph.emplace(copy_scheduler_.end_capture());
         if (status && !*graph) { status = graph->error(); }
     }
     in_capture_ = pass_open_ = false;
     revoke_leases();
     if (auto whole = decider_.end_capture(status.has_value()); !whole) { status = std::move(whole); }
-    for (std::size_t i = 0; i < tenants_.size(); ++i) { tenants_[i].arrival = arrivals[i]; }
+    for (std::size_t i = 0; i < states_.size(); ++i) { states_[i].arrival = arrivals[i]; }
     if (status) { per_graph_ = counters_ - before; }
     counters_ = before;
-    course_.go_to(place);
+    cursor_.go_to(place);
     if (!status) {
         if (graph && *graph) { static_cast<void>(device_->destroy_graph(**graph).has_value()); }
         return status.error();
@@ -471,7 +471,7 @@ Status Engine<Decider, Transport>::launch(const Graph& graph, std::uint64_t gene
     if (pass_open_ || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
     }
-    if (executor_.is_broken()) { return broken(); }
+    if (copy_scheduler_.is_broken()) { return broken(); }
     const auto capturing = device_->is_capturing(stream);
     if (!capturing) { return capturing.error(); }
     if (*capturing) {
@@ -480,26 +480,26 @@ Status Engine<Decider, Transport>::launch(const Graph& graph, std::uint64_t gene
                      "graph"};
     }
     if (lost_graph_) {
-        if (auto drained = executor_.drain_device(); !drained) { return drained; }
+        if (auto drained = copy_scheduler_.drain_device(); !drained) { return drained; }
         lost_graph_ = false;
     }
-    if (auto polled = executor_.begin_pass(); !polled) { return polled; }
-    auto reader = executor_.reader(stream);
-    if (!reader) { return reader.error(); }
+    if (auto polled = copy_scheduler_.begin_pass(); !polled) { return polled; }
+    auto consumer = copy_scheduler_.consumer(stream);
+    if (!consumer) { return consumer.error(); }
     if (auto started = timer_.start(*device_, stream, decider_.is_streaming()); !started) { return started; }
     if (!graph_ran_) {
         if (auto reached = decider_.before_graph(); !reached) { return reached; }
     }
-    if (auto ordered = executor_.order_after_everything(*reader); !ordered) { return ordered; }
+    if (auto ordered = copy_scheduler_.order_after_everything(*consumer); !ordered) { return ordered; }
     if (auto launched = device_->launch(graph, stream); !launched) { return launched; }
     graph_ran_ = true;
     decider_.graph_launched();
     last_pass_ = per_graph_;
     counters_ = counters_ + per_graph_;
-    auto point = executor_.record_point(*reader);
+    auto point = copy_scheduler_.record_point(*consumer);
     if (!point) {
         lost_graph_ = true;
-        executor_.note_use(*reader);
+        copy_scheduler_.note_use(*consumer);
         fail(point.error());
         return point.error();
     }
@@ -519,7 +519,7 @@ Result<BudgetChange> Engine<Decider, Transport>::set_budget(const Budget& budget
     if (auto drained = drain(); !drained) { return drained.error(); }
     if (auto settled = settle_change(); !settled) { return settled.error(); }
     const Counters before = counters_;
-    if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, course_.now()); !changed) {
+    if (auto changed = decider_.set_cap(resolved->bytes - resident_held_, cursor_.now()); !changed) {
         return changed.error();
     }
     change_ = {};
@@ -551,12 +551,12 @@ Status Engine<Decider, Transport>::set_schedule(Schedule schedule) {
         if (auto undone = decider_.prepare(*device_, catalog_, this->schedule(), needs_); !undone) { return undone; }
         return error;
     }
-    const Course course_before = course_;
+    const ScheduleCursor cursor_before = cursor_;
     const std::uint64_t floor_before = std::exchange(floor_, floor);
-    course_.change(std::move(schedule));
+    cursor_.change(std::move(schedule));
     auto ordered = set_order();
     if (!ordered) {
-        course_ = course_before;
+        cursor_ = cursor_before;
         floor_ = floor_before;
         if (auto undone = decider_.prepare(*device_, catalog_, this->schedule(), needs_); !undone) { return undone; }
         static_cast<void>(set_order().has_value());
@@ -579,7 +579,7 @@ Result<Schedule> Engine<Decider, Transport>::recorded_schedule(Cycle cycle) cons
 template <class Decider, class Transport>
 Status Engine<Decider, Transport>::drain() {
     ++counters_.host_waits;
-    auto drained = executor_.drain_all();
+    auto drained = copy_scheduler_.drain_all();
     return drained ? transport_status() : std::move(drained);
 }
 
@@ -589,7 +589,7 @@ Status Engine<Decider, Transport>::drain_and_settle() {
     if (auto settled = settle_change(); !settled) { return settled; }
     if (decider_.is_settled()) { return {}; }
     // What was copied within the device has arrived, too.
-    if (auto drained = executor_.drain_all(); !drained) { return drained; }
+    if (auto drained = copy_scheduler_.drain_all(); !drained) { return drained; }
     return settle_change();
 }
 
@@ -597,7 +597,7 @@ template <class Decider, class Transport>
 Statistics Engine<Decider, Transport>::statistics() const {
     Statistics result;
     result.total = counters_;
-    result.total.host_waits += executor_.host_waits();
+    result.total.host_waits += copy_scheduler_.host_waits();
     result.last_pass = last_pass_;
     result.budget_bytes = budget_.bytes;
     result.floor_bytes = floor_;
@@ -630,8 +630,8 @@ Status Engine<Decider, Transport>::settle_change() {
 template <class Decider, class Transport>
 void Engine<Decider, Transport>::revoke_leases() noexcept {
     leases_.close_all([&](const LeaseRecord& lease) {
-        for (const StorageId storage : lease.storages) { --tenants_[index(storage)].leases; }
-        decider_.forget(lease.position);
+        for (const StorageId storage : lease.storages) { --states_[index(storage)].leases; }
+        decider_.forget(lease.access);
     });
 }
 
@@ -639,9 +639,9 @@ template <class Decider, class Transport>
 void Engine<Decider, Transport>::start_pass() {
     pass_open_ = true;
     before_ = counters_;
-    course_.begin_pass(counters_.passes == 0);
+    cursor_.begin_pass(counters_.passes == 0);
     recording_.clear();
-    decider_.pass_began(course_.now());
+    decider_.pass_began(cursor_.now());
 }
 
 template <class Decider, class Transport>
@@ -669,7 +669,7 @@ Status Engine<Decider, Transport>::learn() {
 
 template <class Decider, class Transport>
 Status Engine<Decider, Transport>::begin_captured_pass(Stream stream) {
-    auto primary = executor_.reader(stream);
+    auto primary = copy_scheduler_.consumer(stream);
     if (!primary) { return primary.error(); }
     captured_ = in_capture_ = true;
     primary_ = *primary;
@@ -681,15 +681,15 @@ template <class Decider, class Transport>
 Status Engine<Decider, Transport>::resume() {
     if (!graph_ran_) { return {}; }
     if (lost_graph_) {
-        if (auto drained = executor_.drain_device(); !drained) { return drained; }
+        if (auto drained = copy_scheduler_.drain_device(); !drained) { return drained; }
         lost_graph_ = false;
     }
-    for (ReaderId id = 0; id < executor_.readers(); ++id) {
-        if (auto followed = executor_.follow(id, executor_.last_point(id)); !followed) { return followed; }
+    for (ConsumerId id = 0; id < copy_scheduler_.consumers(); ++id) {
+        if (auto waits = copy_scheduler_.copy_stream_wait(id, copy_scheduler_.last_point(id)); !waits) { return waits; }
     }
-    auto arrival = executor_.record_arrival();
+    auto arrival = copy_scheduler_.record_arrival();
     if (!arrival) { return arrival.error(); }
-    for (Tenant& tenant : tenants_) { tenant.arrival = *arrival; }
+    for (StorageState& state : states_) { state.arrival = *arrival; }
     graph_ran_ = false;
     return {};
 }
@@ -698,9 +698,9 @@ template <class Decider, class Transport>
 Status Engine<Decider, Transport>::prepare() {
     auto schedule = schedule_to_open(std::exchange(settings_.schedule, {}));
     if (!schedule) { return schedule.error(); }
-    course_.open(catalog_, std::move(*schedule), settings_.strict);
+    cursor_.open(catalog_, std::move(*schedule), settings_.strict);
     const std::size_t storages = catalog_.storages().size();
-    tenants_.resize(storages);
+    states_.resize(storages);
     seen_.resize(storages);
     wanted_.reserve(storages);
     weight_storage_.reserve(catalog_.weights().size());
@@ -709,9 +709,9 @@ Status Engine<Decider, Transport>::prepare() {
         weight_storage_.push_back(weight.storage);
         weight_offset_.push_back(weight.offset_bytes);
     }
-    for (std::size_t i = 0; i < storages; ++i) { tenants_[i].placement = catalog_.storages()[i].placement; }
+    for (std::size_t i = 0; i < storages; ++i) { states_[i].placement = catalog_.storages()[i].placement; }
     note_needs();
-    if (auto prepared = decider_.prepare(*device_, catalog_, course_.schedule(), needs_); !prepared) {
+    if (auto prepared = decider_.prepare(*device_, catalog_, cursor_.schedule(), needs_); !prepared) {
         return prepared;
     }
     return resolve_budget();
@@ -720,19 +720,19 @@ Status Engine<Decider, Transport>::prepare() {
 template <class Decider, class Transport>
 Status Engine<Decider, Transport>::open(Transport transport) {
     if (auto prepared = prepare(); !prepared) { return prepared; }
-    if (auto opened = executor_.open(*device_, catalog_, std::move(transport), settings_.outstanding); !opened) {
+    if (auto opened = copy_scheduler_.open(*device_, catalog_, std::move(transport), settings_.outstanding); !opened) {
         return opened;
     }
-    Stage<Device, Transport> stage;
-    stage.catalog = catalog_;
-    stage.tenants = tenants_;
-    stage.counters = &counters_;
-    stage.order = course_.order();
-    stage.groups = course_.groups();
-    stage.poison = settings_.poison;
-    stage.device = device_;
-    stage.executor = &executor_;
-    if (auto opened = decider_.open(stage, needs_, budget_.bytes - resident_held_); !opened) { return opened; }
+    DeciderContext<Device, Transport> context;
+    context.catalog = catalog_;
+    context.states = states_;
+    context.counters = &counters_;
+    context.order = cursor_.order();
+    context.groups = cursor_.groups();
+    context.poison = settings_.poison;
+    context.device = device_;
+    context.copy_scheduler = &copy_scheduler_;
+    if (auto opened = decider_.open(context, needs_, budget_.bytes - resident_held_); !opened) { return opened; }
     if (auto viewed = view_host_storages(); !viewed) { return viewed; }
     if (auto opened = timer_.open(*device_); !opened) { return opened; }
     if (settings_.learn && !schedule().empty()) {
@@ -745,17 +745,17 @@ template <class Decider, class Transport>
 void Engine<Decider, Transport>::close() noexcept {
     RESIDENCY_ASSERT(leases_.open_leases() == 0, "end every lease before the Residency");
     RESIDENCY_ASSERT(!pass_open_, "end the pass before the Residency");
-    if (executor_.is_open() && !executor_.drain_all() && !executor_.drain_device()) {
+    if (copy_scheduler_.is_open() && !copy_scheduler_.drain_all() && !copy_scheduler_.drain_device()) {
         decider_.abandon();
-        executor_.abandon();
-        executor_.close();
+        copy_scheduler_.abandon();
+        copy_scheduler_.close();
         return;
     }
     decider_.close();
     if (arena_ != nullptr) { static_cast<void>(device_->deallocate(arena_).has_value()); }
     step_clock_.close(*device_);
     timer_.close(*device_);
-    executor_.close();
+    copy_scheduler_.close();
 }
 
 template <class Decider, class Transport>
@@ -834,7 +834,7 @@ Error Engine<Decider, Transport>::below_floor(std::uint64_t floor, std::uint32_t
 
 template <class Decider, class Transport>
 Status Engine<Decider, Transport>::view_host_storages() {
-    for (std::uint32_t i = 0; i < tenants_.size(); ++i) {
+    for (std::uint32_t i = 0; i < states_.size(); ++i) {
         const Storage& storage = catalog_.storages()[i];
         if (storage.placement != Placement::host || storage.bytes == 0) { continue; }
         const auto* source = std::get_if<HostSource>(&storage.source);
@@ -845,7 +845,7 @@ Status Engine<Decider, Transport>::view_host_storages() {
         }
         auto view = device_->device_view(catalog_.host_bytes(StorageId{i}));
         if (!view) { return view.error(); }
-        tenants_[i].address = const_cast<std::byte*>(static_cast<const std::byte*>(*view));
+        states_[i].address = const_cast<std::byte*>(static_cast<const std::byte*>(*view));
     }
     return {};
 }
@@ -858,48 +858,48 @@ Status Engine<Decider, Transport>::bring_residents() {
     arena_ = *arena;
     std::vector<transport::Fetch> fetches;
     std::uint64_t end = 0;
-    for (std::uint32_t i = 0; i < tenants_.size(); ++i) {
+    for (std::uint32_t i = 0; i < states_.size(); ++i) {
         const Storage& storage = catalog_.storages()[i];
         if (storage.placement != Placement::resident) { continue; }
         end = pool::round_up(end, storage.alignment_bytes);
         std::byte* address = static_cast<std::byte*>(arena_) + end;
         end += storage.bytes;
         if (storage.bytes == 0) { continue; }
-        tenants_[i].address = address;
+        states_[i].address = address;
         fetches.push_back({StorageId{i}, 0, storage.bytes, address});
         counters_.fetched_bytes += storage.bytes;
     }
     if (fetches.empty()) { return {}; }
-    auto arrival = executor_.transfer(fetches);
+    auto arrival = copy_scheduler_.transfer(fetches);
     if (!arrival) { return arrival.error(); }
     ++counters_.calls;
-    for (const transport::Fetch& fetch : fetches) { tenants_[index(fetch.storage)].arrival = *arrival; }
+    for (const transport::Fetch& fetch : fetches) { states_[index(fetch.storage)].arrival = *arrival; }
     return {};
 }
 
 template <class Decider, class Transport>
 Result<LeaseId> Engine<Decider, Transport>::hold(std::span<const StorageId> storages, bool copy_storages,
-                                                 const Course::Found& found, std::optional<Stream> stream) {
+                                                 const ScheduleCursor::Found& found, std::optional<Stream> stream) {
     if (!pass_open_) { return Error{ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"}; }
-    if (executor_.is_broken()) { return broken(); }
-    std::optional<ReaderId> reader;
+    if (copy_scheduler_.is_broken()) { return broken(); }
+    std::optional<ConsumerId> consumer;
     if (stream) {
-        auto known = executor_.reader(*stream);
+        auto known = copy_scheduler_.consumer(*stream);
         if (!known) { return known.error(); }
-        reader = *known;
+        consumer = *known;
     }
-    if (reader && needs_record(storages)) {
-        if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
+    if (consumer && needs_record(storages)) {
+        if (auto allowed = copy_scheduler_.refuse_capture(*consumer); !allowed) { return allowed.error(); }
     }
-    Course::Place place = found.place;
-    Position& position = place.position;
-    const bool is_measured = reader && is_measuring() && position.is_whole;
+    ScheduleCursor::Place place = found.place;
+    AccessPoint& access = place.access;
+    const bool is_measured = consumer && is_measuring() && access.is_whole;
     if (is_measured) {
-        if (auto reached = step_clock_.reach(*device_, position.step, *stream); !reached) { fail(reached.error()); }
-    } else if (reader) {
+        if (auto reached = step_clock_.reach(*device_, access.step, *stream); !reached) { fail(reached.error()); }
+    } else if (consumer) {
         step_clock_.interrupt();
     }
-    if (auto there = decider_.ensure(storages, position); !there) { return there.error(); }
+    if (auto there = decider_.ensure(storages, access); !there) { return there.error(); }
     const LeaseId id = leases_.open();
     LeaseRecord& lease = *leases_.find(id);
     lease.storages = storages;
@@ -907,44 +907,44 @@ Result<LeaseId> Engine<Decider, Transport>::hold(std::span<const StorageId> stor
         lease.own.assign(storages.begin(), storages.end());
         lease.storages = lease.own;
     }
-    lease.position = position;
-    for (const StorageId storage : storages) { ++tenants_[index(storage)].leases; }
-    if (reader) {
-        if (auto waited = wait_for(lease, *reader); !waited) {
-            for (const StorageId storage : storages) { --tenants_[index(storage)].leases; }
-            decider_.forget(position);
+    lease.access = access;
+    for (const StorageId storage : storages) { ++states_[index(storage)].leases; }
+    if (consumer) {
+        if (auto waited = wait_for(lease, *consumer); !waited) {
+            for (const StorageId storage : storages) { --states_[index(storage)].leases; }
+            decider_.forget(access);
             leases_.close(id);
             return waited.error();
         }
     }
     if (is_measured) {
-        if (auto started = step_clock_.start(*device_, position.step, *stream); !started) { fail(started.error()); }
+        if (auto started = step_clock_.start(*device_, access.step, *stream); !started) { fail(started.error()); }
     }
-    course_.go_to(place);
+    cursor_.go_to(place);
     counters_.divergences += found.has_diverged ? 1U : 0U;
     ++counters_.acquires;
     return id;
 }
 
 template <class Decider, class Transport>
-Status Engine<Decider, Transport>::attach_reader(LeaseRecord& lease, Stream stream) {
-    auto reader = executor_.reader(stream);
-    if (!reader) { return reader.error(); }
-    if (std::ranges::find(lease.readers, *reader) != lease.readers.end()) { return {}; }
+Status Engine<Decider, Transport>::attach_consumer(LeaseRecord& lease, Stream stream) {
+    auto consumer = copy_scheduler_.consumer(stream);
+    if (!consumer) { return consumer.error(); }
+    if (std::ranges::find(lease.consumers, *consumer) != lease.consumers.end()) { return {}; }
     if (needs_record(lease.storages)) {
-        if (auto allowed = executor_.refuse_capture(*reader); !allowed) { return allowed.error(); }
+        if (auto allowed = copy_scheduler_.refuse_capture(*consumer); !allowed) { return allowed.error(); }
     }
     step_clock_.interrupt();
-    return wait_for(lease, *reader);
+    return wait_for(lease, *consumer);
 }
 
 template <class Decider, class Transport>
-Status Engine<Decider, Transport>::wait_for(LeaseRecord& lease, ReaderId reader) {
-    Point arrival = 0;
-    for (const StorageId storage : lease.storages) { arrival = (std::max)(arrival, tenants_[index(storage)].arrival); }
-    if (auto waited = executor_.let_wait(reader, arrival); !waited) { return waited; }
-    lease.readers.push_back(reader);
-    executor_.retain(reader);
+Status Engine<Decider, Transport>::wait_for(LeaseRecord& lease, ConsumerId consumer) {
+    EventPoint arrival = 0;
+    for (const StorageId storage : lease.storages) { arrival = (std::max)(arrival, states_[index(storage)].arrival); }
+    if (auto waited = copy_scheduler_.stream_wait_arrival(consumer, arrival); !waited) { return waited; }
+    lease.consumers.push_back(consumer);
+    copy_scheduler_.retain(consumer);
     return {};
 }
 

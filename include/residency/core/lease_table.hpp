@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/executor.hpp"
-#include "residency/core/position.hpp"
+#include "residency/core/access_point.hpp"
+#include "residency/core/copy_scheduler.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -22,8 +22,8 @@ struct LeaseId {
 struct LeaseRecord {
     std::span<const StorageId> storages;  ///< of the schedule, or `own`
     std::vector<StorageId> own;
-    std::vector<ReaderId> readers;
-    Position position;
+    std::vector<ConsumerId> consumers;
+    AccessPoint access;
     std::uint32_t generation = 0;
     bool is_open = false;
 };
@@ -77,7 +77,7 @@ inline LeaseId LeaseTable::open() {
     const std::uint32_t slot = free_.back();
     free_.pop_back();
     LeaseRecord& record = records_[slot];
-    record.readers.clear();
+    record.consumers.clear();
     record.is_open = true;
     ++open_;
     return {slot, record.generation};

@@ -114,9 +114,9 @@ private:
         } else if constexpr (std::same_as<What, Schedule::Step>) {
             const Schedule& own = engine_->schedule();
             // A step of another schedule is what it reads, not where it stands, unless both are the same.
-            if (what.position < own.size() && (own[what.position].weights.data() == what.weights.data() ||
-                                               std::ranges::equal(own[what.position].weights, what.weights))) {
-                return engine_->acquire_step(what.position, stream);
+            if (what.access < own.size() && (own[what.access].weights.data() == what.weights.data() ||
+                                             std::ranges::equal(own[what.access].weights, what.weights))) {
+                return engine_->acquire_step(what.access, stream);
             }
             return engine_->acquire_weights(what.weights, stream);
         } else {

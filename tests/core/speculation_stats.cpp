@@ -3,7 +3,7 @@
 
 // What is learned of guesses: which leave first, when pieces of them are sent, and how large ones.
 
-#include "residency/core/guesses.hpp"
+#include "residency/core/speculation_stats.hpp"
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using namespace streaming;
 using compositions::Hinted;
 using residency::StorageId;
-using residency::core::Guesses;
+using residency::core::SpeculationStats;
 using std::chrono::microseconds;
 
 constexpr std::uint64_t KiB = 1024;
@@ -24,7 +24,7 @@ constexpr std::uint64_t MiB = 1024 * KiB;
 constexpr auto any = [](StorageId) { return true; };
 
 /// Sends what is worth sending, at most so many bytes, then misses; pieces that end within `in_time` bytes have arrived.
-std::uint64_t send_and_miss(Guesses& guesses, std::uint64_t at_most, std::uint64_t in_time) {
+std::uint64_t send_and_miss(SpeculationStats& guesses, std::uint64_t at_most, std::uint64_t in_time) {
     std::uint64_t sent = 0;
     while (sent < at_most && guesses.next_is_worth_it()) {
         const std::uint64_t bytes = guesses.next_bytes();
@@ -34,7 +34,7 @@ std::uint64_t send_and_miss(Guesses& guesses, std::uint64_t at_most, std::uint64
     guesses.missed([&](std::uint64_t end) { return end <= in_time; });
     return sent;
 }
-void guess(Guesses& guesses, bool is_right) {
+void guess(SpeculationStats& guesses, bool is_right) {
     guesses.began(StorageId{0});
     if (is_right) { guesses.used(StorageId{0}, true); }
     guesses.give_up(any);
@@ -44,7 +44,7 @@ void guess(Guesses& guesses, bool is_right) {
 }  // namespace
 
 TEST_CASE("the oldest guess that was wrong and may leave is the victim") {
-    Guesses guesses;
+    SpeculationStats guesses;
     guesses.attach(6);
     for (const std::uint32_t i : {4U, 2U, 5U, 1U}) { guesses.began(StorageId{i}); }
     CHECK_FALSE(guesses.victim(any));  // none is known to be wrong
@@ -65,7 +65,7 @@ TEST_CASE("the oldest guess that was wrong and may leave is the victim") {
 }
 
 TEST_CASE("what arrives in time is sent whole, what does not stops, unless guesses are right") {
-    Guesses guesses;
+    SpeculationStats guesses;
     guesses.attach(1);
     CHECK(send_and_miss(guesses, 64 * MiB, 64 * MiB) == 64 * MiB);
     CHECK(guesses.next_bytes() == MiB);

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "residency/config.hpp"
-#include "residency/core/course.hpp"
-#include "residency/core/position.hpp"
+#include "residency/core/access_point.hpp"
+#include "residency/core/schedule_cursor.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
@@ -19,24 +19,24 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-RESIDENCY_INLINE void Course::open(const Catalog& catalog, Schedule schedule, bool strict) {
+RESIDENCY_INLINE void ScheduleCursor::open(const Catalog& catalog, Schedule schedule, bool strict) {
     catalog_ = catalog;
     schedule_ = std::move(schedule);
     strict_ = strict;
     index_uses();
 }
 
-RESIDENCY_INLINE void Course::change(Schedule schedule) {
+RESIDENCY_INLINE void ScheduleCursor::change(Schedule schedule) {
     schedule_ = std::move(schedule);
     index_uses();
-    place_.base = place_.position.moment + 1;
+    place_.base = place_.access.moment + 1;
     if (schedule_.empty() || !schedule_.is_cyclic()) { return; }
     if (const StepIndex beyond = place_.base % schedule_.size(); beyond > 0) {
         place_.base += schedule_.size() - beyond;
     }
 }
 
-RESIDENCY_INLINE void Course::index_uses() {
+RESIDENCY_INLINE void ScheduleCursor::index_uses() {
     order_ = schedule_.empty() ? UseOrder{} : UseOrder{schedule_};
     groups_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
     for (std::uint32_t i = 0; i < groups_.size(); ++i) {
@@ -45,15 +45,15 @@ RESIDENCY_INLINE void Course::index_uses() {
     }
 }
 
-RESIDENCY_INLINE void Course::begin_pass(bool is_first) noexcept {
+RESIDENCY_INLINE void ScheduleCursor::begin_pass(bool is_first) noexcept {
     if (!schedule_.empty()) {
         if (schedule_.is_cyclic() && !is_first) { place_.base += schedule_.size(); }
-        if (!schedule_.is_cyclic()) { place_.position.moment = 0; }
+        if (!schedule_.is_cyclic()) { place_.access.moment = 0; }
     }
-    place_.position.step = Position::nowhere;
+    place_.access.step = AccessPoint::nowhere;
 }
 
-RESIDENCY_INLINE auto Course::find(std::uint32_t step) const -> Result<Found> {
+RESIDENCY_INLINE auto ScheduleCursor::find(std::uint32_t step) const -> Result<Found> {
     if (step >= schedule_.size()) {
         return Error{ErrorKind::invalid_argument,
                      schedule_.empty()
@@ -61,25 +61,25 @@ RESIDENCY_INLINE auto Course::find(std::uint32_t step) const -> Result<Found> {
                          : "step " + std::to_string(step) + " of a schedule of " + std::to_string(schedule_.size())};
     }
     Found found{{{0, step}, place_.base}};
-    const Position& last = place_.position;
+    const AccessPoint& last = place_.access;
     if (last.step == step) {
-        found.place.position.moment = last.moment;
+        found.place.access.moment = last.moment;
         return found;
     }
     found.has_diverged = step != expected();
     if (found.has_diverged && strict_) { return diverged("step " + std::to_string(step)); }
     if (schedule_.is_cyclic()) {
         if (has_started() && step < last.step) { found.place.base += schedule_.size(); }
-        found.place.position.moment = found.place.base + step;
+        found.place.access.moment = found.place.base + step;
     } else {
-        found.place.position.moment = std::max<StepIndex>(last.moment, step);
+        found.place.access.moment = std::max<StepIndex>(last.moment, step);
     }
     return found;
 }
 
-RESIDENCY_INLINE auto Course::find(std::span<const StorageId> storages) const -> Result<Found> {
-    const Position& last = place_.position;
-    if (schedule_.empty()) { return Found{{{last.moment + 1, Position::nowhere}, place_.base}}; }
+RESIDENCY_INLINE auto ScheduleCursor::find(std::span<const StorageId> storages) const -> Result<Found> {
+    const AccessPoint& last = place_.access;
+    if (schedule_.empty()) { return Found{{{last.moment + 1, AccessPoint::nowhere}, place_.base}}; }
     if (storages.empty()) { return Found{{{last.moment, last.step}, place_.base}}; }
     std::uint32_t step = has_started() ? last.step : 0;
     bool announced = true;
@@ -95,16 +95,16 @@ RESIDENCY_INLINE auto Course::find(std::span<const StorageId> storages) const ->
     auto found = find(step);
     if (found) {
         found->has_diverged = found->has_diverged || !announced;
-        found->place.position.is_announced = announced;
+        found->place.access.is_announced = announced;
     }
     return found;
 }
 
-RESIDENCY_INLINE bool Course::reads(std::uint32_t step, StorageId storage) const noexcept {
+RESIDENCY_INLINE bool ScheduleCursor::reads(std::uint32_t step, StorageId storage) const noexcept {
     return std::ranges::binary_search(order_.uses(storage), step);
 }
 
-RESIDENCY_INLINE Error Course::diverged(const std::string& came) const {
+RESIDENCY_INLINE Error ScheduleCursor::diverged(const std::string& came) const {
     const std::uint32_t next = expected();
     std::string name = "step " + std::to_string(next);
     if (!schedule_[next].name.empty()) { name += " (" + std::string{schedule_[next].name} + ")"; }

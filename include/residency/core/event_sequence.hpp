@@ -14,28 +14,28 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// The recorded points of one stream, numbered 1, 2, 3, … in the order of the stream, over a ring of reused events. Point 0 is
 /// the beginning: always complete. As points are ordered, waiting for one waits for all before it.
 template <Device D>
-class Timeline {
+class EventSequence {
 public:
-    using Point = std::uint64_t;
+    using EventPoint = std::uint64_t;
 
-    Timeline() = default;
-    Timeline(const Timeline&) = delete;
-    Timeline& operator=(const Timeline&) = delete;
-    ~Timeline() { close(); }
+    EventSequence() = default;
+    EventSequence(const EventSequence&) = delete;
+    EventSequence& operator=(const EventSequence&) = delete;
+    ~EventSequence() { close(); }
 
     /// Creates `capacity` events. On failure nothing is left behind.
     [[nodiscard]] Status open(D& device, typename D::Stream stream, std::uint32_t capacity);
     /// The points are made in a stream capture: nothing can be asked of them, and none completes.
     void record_in_capture() noexcept { in_capture_ = true; }
-    void swap(Timeline& other) noexcept;
+    void swap(EventSequence& other) noexcept;
     void close() noexcept;
     /// Forgets everything without a device call.
     void abandon() noexcept { events_.clear(); }
 
     /// A point after all work enqueued on the stream so far. Does not block, except where max_points are outstanding.
-    [[nodiscard]] Result<Point> record();
+    [[nodiscard]] Result<EventPoint> record();
     /// Makes `other` wait for a point. Nothing is enqueued where it is known to be complete.
-    [[nodiscard]] Status order_after(Point point, typename D::Stream other);
+    [[nodiscard]] Status order_after(EventPoint point, typename D::Stream other);
     /// Learns which points are complete; does not block.
     [[nodiscard]] Status poll();
     /// Blocks the host until every point is complete.
@@ -49,15 +49,17 @@ public:
     void assume_complete() noexcept { complete_ = issued_; }
 
     [[nodiscard]] typename D::Stream stream() const noexcept { return stream_; }
-    [[nodiscard]] Point last() const noexcept { return issued_; }
+    [[nodiscard]] EventPoint last() const noexcept { return issued_; }
     [[nodiscard]] bool is_idle() const noexcept { return complete_ == issued_; }
-    [[nodiscard]] bool known_complete(Point point) const noexcept { return point <= complete_; }
+    [[nodiscard]] bool known_complete(EventPoint point) const noexcept { return point <= complete_; }
     [[nodiscard]] std::uint64_t host_waits() const noexcept { return host_waits_; }
 
 private:
     static constexpr std::size_t max_points = 8192;
 
-    [[nodiscard]] typename D::Event event(Point point) const noexcept { return events_[(point - 1) % events_.size()]; }
+    [[nodiscard]] typename D::Event event(EventPoint point) const noexcept {
+        return events_[(point - 1) % events_.size()];
+    }
 
     [[nodiscard]] Status make_room();
     /// Adds events and deals the outstanding points out anew.
@@ -66,21 +68,21 @@ private:
     D* device_ = nullptr;
     typename D::Stream stream_{};
     std::vector<typename D::Event> events_;
-    Point issued_ = 0;
-    Point complete_ = 0;
+    EventPoint issued_ = 0;
+    EventPoint complete_ = 0;
     std::uint64_t host_waits_ = 0;
     bool in_capture_ = false;
 };
 
 template <Device D>
-Status Timeline<D>::open(D& device, typename D::Stream stream, std::uint32_t capacity) {
+Status EventSequence<D>::open(D& device, typename D::Stream stream, std::uint32_t capacity) {
     device_ = &device;
     stream_ = stream;
     return grow(capacity);
 }
 
 template <Device D>
-void Timeline<D>::swap(Timeline& other) noexcept {
+void EventSequence<D>::swap(EventSequence& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(stream_, other.stream_);
     events_.swap(other.events_);
@@ -91,14 +93,14 @@ void Timeline<D>::swap(Timeline& other) noexcept {
 }
 
 template <Device D>
-void Timeline<D>::close() noexcept {
+void EventSequence<D>::close() noexcept {
     for (const auto event : events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
     events_.clear();
     issued_ = complete_ = 0;
 }
 
 template <Device D>
-auto Timeline<D>::record() -> Result<Point> {
+auto EventSequence<D>::record() -> Result<EventPoint> {
     if (issued_ - complete_ == events_.size()) {
         if (auto made = make_room(); !made) { return made.error(); }
     }
@@ -107,14 +109,14 @@ auto Timeline<D>::record() -> Result<Point> {
 }
 
 template <Device D>
-Status Timeline<D>::order_after(Point point, typename D::Stream other) {
+Status EventSequence<D>::order_after(EventPoint point, typename D::Stream other) {
     RESIDENCY_ASSERT(point <= issued_, "wait only for points that were recorded");
     if (point <= complete_) { return {}; }
     return device_->wait(other, event(point));
 }
 
 template <Device D>
-Status Timeline<D>::poll() {
+Status EventSequence<D>::poll() {
     if (in_capture_ || complete_ == issued_) { return {}; }
     // After a host that waited, the last one is complete, and so are all: one question.
     auto all = device_->is_complete(event(issued_));
@@ -124,9 +126,9 @@ Status Timeline<D>::poll() {
         return {};
     }
     // Otherwise halve the range: a point is complete only if all before it are.
-    Point last = issued_;
+    EventPoint last = issued_;
     while (complete_ + 1 < last) {
-        const Point middle = complete_ + (last - complete_) / 2;
+        const EventPoint middle = complete_ + (last - complete_) / 2;
         const auto done = device_->is_complete(event(middle));
         if (!done) { return done.error(); }
         (*done ? complete_ : last) = middle;
@@ -135,7 +137,7 @@ Status Timeline<D>::poll() {
 }
 
 template <Device D>
-Status Timeline<D>::drain() {
+Status EventSequence<D>::drain() {
     if (complete_ == issued_) { return {}; }
     if (auto done = device_->synchronize(event(issued_)); !done) { return done; }
     complete_ = issued_;
@@ -143,7 +145,7 @@ Status Timeline<D>::drain() {
 }
 
 template <Device D>
-Status Timeline<D>::make_room() {
+Status EventSequence<D>::make_room() {
     if (auto polled = poll(); !polled) { return polled; }
     if (issued_ - complete_ < events_.size()) { return {}; }
     if (in_capture_ || events_.size() < max_points) { return grow(events_.size()); }
@@ -154,22 +156,22 @@ Status Timeline<D>::make_room() {
 }
 
 template <Device D>
-Status Timeline<D>::grow(std::size_t more) {
+Status EventSequence<D>::grow(std::size_t more) {
     std::vector<typename D::Event> grown(events_.size() + more);
-    std::vector<typename D::Event> fresh;
-    fresh.reserve(more);
+    std::vector<typename D::Event> prefetched;
+    prefetched.reserve(more);
     for (std::size_t i = 0; i < more; ++i) {
         auto created = device_->create_event(Timing::off);
         if (!created) {
-            for (const auto made : fresh) { static_cast<void>(device_->destroy_event(made).has_value()); }
+            for (const auto made : prefetched) { static_cast<void>(device_->destroy_event(made).has_value()); }
             return created.error();
         }
-        fresh.push_back(*created);
+        prefetched.push_back(*created);
     }
     std::size_t next_fresh = 0;
-    for (Point point = complete_ + 1; point <= complete_ + grown.size(); ++point) {
+    for (EventPoint point = complete_ + 1; point <= complete_ + grown.size(); ++point) {
         const bool outstanding = point <= complete_ + events_.size();
-        grown[(point - 1) % grown.size()] = outstanding ? event(point) : fresh[next_fresh++];
+        grown[(point - 1) % grown.size()] = outstanding ? event(point) : prefetched[next_fresh++];
     }
     events_ = std::move(grown);
     return {};

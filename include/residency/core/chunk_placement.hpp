@@ -15,11 +15,11 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// Where the chunks of an image come to lie when a plan comes into force. Pinned chunks, leased or never to leave, keep their bytes and
 /// their addresses. Those that cannot all have their places in the plan are *guests* on other slots: of the ring where they can, else
 /// any, else further ones.
-struct Arrangement {
-    std::vector<std::uint32_t> table;   ///< by chunk: its slot, or none
-    std::uint32_t slots = 0;            ///< those of the plan, and beyond them what guests need
-    std::vector<std::uint32_t> kept;    ///< chunks that keep their bytes, no two of them on one slot
-    std::vector<std::uint32_t> guests;  ///< of these, what is not at its own place
+struct ChunkPlacement {
+    std::vector<std::uint32_t> table;             ///< by chunk: its slot, or none
+    std::uint32_t slots = 0;                      ///< those of the plan, and beyond them what guests need
+    std::vector<std::uint32_t> kept;              ///< chunks that keep their bytes, no two of them on one slot
+    std::vector<std::uint32_t> misplaced_leased;  ///< of these, what is not at its own place
 };
 
 /// By slot: the chunks that lie on it.
@@ -35,9 +35,9 @@ struct Arrangement {
 
 /// Beside what is pinned, what is there is kept where it is the first that a pass of the plan brings to its slot. `there`: by chunk of
 /// the plan's image; empty where memory holds nothing of that image.
-[[nodiscard]] inline Arrangement arrange(const plan::Plan& plan, std::span<const std::uint32_t> pinned,
-                                         const std::vector<bool>& there) {
-    Arrangement result;
+[[nodiscard]] inline ChunkPlacement place_chunks(const plan::Plan& plan, std::span<const std::uint32_t> pinned,
+                                                 const std::vector<bool>& there) {
+    ChunkPlacement result;
     result.table = plan.data().chunk_slot;
     result.kept.assign(pinned.begin(), pinned.end());
     const std::vector<std::uint32_t> sharers = count_chunks(result.table);
@@ -45,7 +45,7 @@ struct Arrangement {
     for (const std::uint32_t chunk : pinned) {
         const std::uint32_t slot = result.table[chunk];
         if (slot == plan::none || taken[slot]) {
-            result.guests.push_back(chunk);
+            result.misplaced_leased.push_back(chunk);
         } else {
             taken[slot] = true;
         }
@@ -57,7 +57,7 @@ struct Arrangement {
         }
         return slot;
     };
-    for (const std::uint32_t chunk : result.guests) {
+    for (const std::uint32_t chunk : result.misplaced_leased) {
         std::uint32_t place = first_free(true);
         if (place == taken.size()) { place = first_free(false); }
         if (place == taken.size()) { taken.push_back(false); }

@@ -19,7 +19,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// only if the guess was right. With p the share of guesses that were used in time, and f the share of pieces that arrived in
 /// time, of those that ended as many bytes after a miss, a piece is worth sending while p f > (1 − p)(1 − f), which is p + f > 1.
 /// Both are decaying means that begin at 1. Of every 32 misses before which no piece was worth it, one is tried all the same.
-class Guesses {
+class SpeculationStats {
 public:
     /// Forgets what was seen. Allocates; nothing else does.
     void attach(std::size_t storages) {

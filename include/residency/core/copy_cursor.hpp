@@ -14,10 +14,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 ///
 /// A one-shot plan begins anew with each pass; its calls come once their pass has begun. A graph has calls [cut, calls) of its pass and
 /// [0, cut) of the next.
-class CallProgress {
+class CopyCursor {
 public:
-    CallProgress() = default;
-    explicit CallProgress(const plan::Plan& plan)
+    CopyCursor() = default;
+    explicit CopyCursor(const plan::Plan& plan)
         : calls_{plan.calls().size()}, cut_{plan.cut()}, is_cyclic_{plan.is_cyclic()} {}
 
     [[nodiscard]] std::uint64_t calls_a_pass() const noexcept { return calls_; }
@@ -49,7 +49,7 @@ public:
         begun_ = pass_ + 1;
         if (pass_ == 0) { return false; }
         next_ = pass_ * calls_;
-        cautious_until_ = next_ + calls_;
+        verify_until_ = next_ + calls_;
         return true;
     }
     void end_pass() noexcept {
@@ -58,14 +58,14 @@ public:
     }
 
     /// Whether the next call has to look at what is there.
-    [[nodiscard]] bool is_cautious() const noexcept { return next_ < cautious_until_; }
-    void be_cautious_before(std::uint64_t call) noexcept { cautious_until_ = (std::max)(cautious_until_, call); }
+    [[nodiscard]] bool must_verify() const noexcept { return next_ < verify_until_; }
+    void verify_before(std::uint64_t call) noexcept { verify_until_ = (std::max)(verify_until_, call); }
     /// For as many calls as a pass has, so that each chunk of the ring is among what they bring, and to the end of this one.
-    void be_cautious() noexcept { be_cautious_before((std::max)(next_ + calls_, (pass_ + 1) * calls_)); }
+    void verify_a_pass() noexcept { verify_before((std::max)(next_ + calls_, (pass_ + 1) * calls_)); }
 
     /// The calls before the cut are enqueued, and all is in its place.
     void reach_cut() noexcept {
-        cautious_until_ = 0;
+        verify_until_ = 0;
         next_ = pass_ * calls_ + cut_;
     }
     void begin_capture() noexcept {
@@ -87,7 +87,7 @@ private:
     std::uint64_t pass_ = 0;
     std::uint64_t begun_ = 0;  // of a one-shot plan: the pass that runs, plus 1; 0 between passes
     std::uint64_t next_ = 0;
-    std::uint64_t cautious_until_ = 0;  // a call
+    std::uint64_t verify_until_ = 0;  // a call
     bool is_capturing_ = false;
     std::uint64_t captured_pass_ = 0;
 };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/core/position.hpp"
+#include "residency/core/access_point.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
@@ -17,10 +17,10 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The schedule, and where in it the pass that runs is.
-class Course {
+class ScheduleCursor {
 public:
     struct Place {
-        Position position;
+        AccessPoint access;
         StepIndex base = 0;  ///< the moment of step 0 of this pass
     };
     struct Found {
@@ -40,7 +40,7 @@ public:
     [[nodiscard]] std::span<const std::uint32_t> groups() const noexcept { return groups_; }
 
     [[nodiscard]] const Place& place() const noexcept { return place_; }
-    [[nodiscard]] StepIndex now() const noexcept { return place_.position.moment; }
+    [[nodiscard]] StepIndex now() const noexcept { return place_.access.moment; }
     void go_to(const Place& place) noexcept { place_ = place; }
     void begin_pass(bool is_first) noexcept;
 
@@ -50,10 +50,10 @@ public:
 
 private:
     void index_uses();
-    [[nodiscard]] bool has_started() const noexcept { return place_.position.step != Position::nowhere; }
+    [[nodiscard]] bool has_started() const noexcept { return place_.access.step != AccessPoint::nowhere; }
     /// The step that comes next.
     [[nodiscard]] std::uint32_t expected() const noexcept {
-        return has_started() ? (place_.position.step + 1) % schedule_.size() : 0;
+        return has_started() ? (place_.access.step + 1) % schedule_.size() : 0;
     }
     [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept;
     [[nodiscard]] Error diverged(const std::string& came) const;
@@ -69,5 +69,5 @@ private:
 }}}  // namespace residency::RESIDENCY_ABI::core
 
 #if RESIDENCY_HEADER_ONLY
-#include "residency/core/impl/course.ipp"
+#include "residency/core/impl/schedule_cursor.ipp"
 #endif

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/course.hpp"
+#include "residency/core/schedule_cursor.hpp"
 
 #include <doctest/doctest.h>
 
@@ -21,14 +21,14 @@ using residency::Schedule;
 using residency::StepIndex;
 using residency::StorageId;
 using residency::WeightId;
-using residency::core::Course;
-using residency::core::Position;
+using residency::core::AccessPoint;
+using residency::core::ScheduleCursor;
 using streaming::must;
 
 /// Six weights of their own storages; the steps read one each but the last, which reads weights 0 and 4. No step reads weight 5.
 struct Scene {
     residency::Catalog catalog;
-    Course course;
+    ScheduleCursor schedule_cursor;
 
     Schedule schedule(std::uint32_t steps, Cycle cycle) const {
         residency::ScheduleBuilder builder{catalog};
@@ -44,18 +44,18 @@ struct Scene {
         residency::CatalogBuilder builder;
         for (int i = 0; i < 6; ++i) { builder.add("w" + std::to_string(i), residency::dtype::u8, {64}); }
         catalog = must(builder.try_build());
-        course.open(catalog, schedule(4, cycle), strict);
-        course.begin_pass(true);
+        schedule_cursor.open(catalog, schedule(4, cycle), strict);
+        schedule_cursor.begin_pass(true);
     }
     StepIndex go(std::uint32_t step) {
-        const auto found = must(course.find(step));
-        course.go_to(found.place);
-        return course.now();
+        const auto found = must(schedule_cursor.find(step));
+        schedule_cursor.go_to(found.place);
+        return schedule_cursor.now();
     }
-    Course::Found look(std::vector<std::uint32_t> storages) const {
+    ScheduleCursor::Found look(std::vector<std::uint32_t> storages) const {
         std::vector<StorageId> ids;
         for (const std::uint32_t s : storages) { ids.push_back(StorageId{s}); }
-        return must(course.find(ids));
+        return must(schedule_cursor.find(ids));
     }
 };
 
@@ -64,11 +64,11 @@ struct Scene {
 TEST_CASE("steps in order are no divergence, and moments go on across passes") {
     Scene scene;
     for (int pass = 0; pass < 3; ++pass) {
-        if (pass > 0) { scene.course.begin_pass(false); }
+        if (pass > 0) { scene.schedule_cursor.begin_pass(false); }
         for (std::uint32_t step = 0; step < 5; ++step) {
-            CHECK_FALSE(must(scene.course.find(step)).has_diverged);
+            CHECK_FALSE(must(scene.schedule_cursor.find(step)).has_diverged);
             CHECK(scene.go(step) == static_cast<StepIndex>(pass) * 5 + step);
-            CHECK_FALSE(must(scene.course.find(step)).has_diverged);  // once more, beside the first
+            CHECK_FALSE(must(scene.schedule_cursor.find(step)).has_diverged);  // once more, beside the first
         }
     }
 }
@@ -76,70 +76,70 @@ TEST_CASE("steps in order are no divergence, and moments go on across passes") {
 TEST_CASE("a step left out and a step back are divergences; time does not go back") {
     Scene scene;
     scene.go(0);
-    CHECK(must(scene.course.find(2)).has_diverged);
+    CHECK(must(scene.schedule_cursor.find(2)).has_diverged);
     CHECK(scene.go(2) == 2);
-    CHECK(must(scene.course.find(1)).has_diverged);
+    CHECK(must(scene.schedule_cursor.find(1)).has_diverged);
     CHECK(scene.go(1) == 6);
     CHECK(scene.go(2) == 7);
-    const auto none = scene.course.find(9);
+    const auto none = scene.schedule_cursor.find(9);
     REQUIRE_FALSE(none);
     CHECK(none.error().kind() == ErrorKind::invalid_argument);
 
     Scene once{Cycle::one_shot};
     once.go(3);
     CHECK(once.go(1) == 3);
-    once.course.begin_pass(false);
+    once.schedule_cursor.begin_pass(false);
     CHECK(once.go(0) == 0);
 }
 
 TEST_CASE("storages are looked for at this step, then after it, then from the beginning") {
     Scene scene;
-    CHECK(scene.look({1}).place.position.step == 1);
+    CHECK(scene.look({1}).place.access.step == 1);
     CHECK(scene.look({1}).has_diverged);
     scene.go(0);
-    CHECK(scene.look({0}).place.position.step == 0);
-    CHECK(scene.look({1}).place.position.step == 1);
+    CHECK(scene.look({0}).place.access.step == 0);
+    CHECK(scene.look({1}).place.access.step == 1);
     CHECK_FALSE(scene.look({1}).has_diverged);
-    CHECK(scene.look({1}).place.position.is_announced);
+    CHECK(scene.look({1}).place.access.is_announced);
     scene.go(2);
-    CHECK(scene.look({0}).place.position.step == 4);
-    CHECK(scene.look({0, 4}).place.position.is_announced);
-    CHECK_FALSE(scene.look({0, 1}).place.position.is_announced);
+    CHECK(scene.look({0}).place.access.step == 4);
+    CHECK(scene.look({0, 4}).place.access.is_announced);
+    CHECK_FALSE(scene.look({0, 1}).place.access.is_announced);
     CHECK(scene.look({0, 1}).has_diverged);
     scene.go(4);
-    CHECK(scene.look({1}).place.position.step == 1);
-    CHECK(scene.look({1}).place.position.moment == 6);
+    CHECK(scene.look({1}).place.access.step == 1);
+    CHECK(scene.look({1}).place.access.moment == 6);
     const auto unread = scene.look({5});
     CHECK(unread.has_diverged);
-    CHECK_FALSE(unread.place.position.is_announced);
-    CHECK(scene.look({}).place.position.moment == scene.course.now());
+    CHECK_FALSE(unread.place.access.is_announced);
+    CHECK(scene.look({}).place.access.moment == scene.schedule_cursor.now());
 }
 
 TEST_CASE("where the course is strict, a divergence is an error that names what comes next") {
     Scene scene{Cycle::cyclic, true};
     scene.go(0);
-    const auto step = scene.course.find(3);
+    const auto step = scene.schedule_cursor.find(3);
     REQUIRE_FALSE(step);
     CHECK(step.error().kind() == ErrorKind::divergence);
     CHECK(step.error().message().find("step 1") != std::string::npos);
     const std::vector<StorageId> unread{StorageId{5}};
-    CHECK_FALSE(scene.course.find(unread));
+    CHECK_FALSE(scene.schedule_cursor.find(unread));
     CHECK(scene.go(1) == 1);
 }
 
 TEST_CASE("another schedule begins at a moment of its own; without any, moments count acquisitions") {
     Scene scene;
     scene.go(3);
-    scene.course.change(scene.schedule(2, Cycle::cyclic));
-    CHECK(scene.course.place().base == 6);  // the next multiple of three
-    CHECK(scene.course.order() != nullptr);
-    CHECK(scene.course.groups()[4] == 2);
-    CHECK(scene.course.groups()[3] == 0);
-    scene.course.change({});
-    CHECK(scene.course.order() == nullptr);
-    CHECK(scene.course.groups().empty());
-    const StepIndex now = scene.course.now();
-    CHECK(scene.look({2}).place.position.moment == now + 1);
-    CHECK(scene.look({2}).place.position.step == Position::nowhere);
-    CHECK_FALSE(scene.course.find(std::uint32_t{0}));
+    scene.schedule_cursor.change(scene.schedule(2, Cycle::cyclic));
+    CHECK(scene.schedule_cursor.place().base == 6);  // the next multiple of three
+    CHECK(scene.schedule_cursor.order() != nullptr);
+    CHECK(scene.schedule_cursor.groups()[4] == 2);
+    CHECK(scene.schedule_cursor.groups()[3] == 0);
+    scene.schedule_cursor.change({});
+    CHECK(scene.schedule_cursor.order() == nullptr);
+    CHECK(scene.schedule_cursor.groups().empty());
+    const StepIndex now = scene.schedule_cursor.now();
+    CHECK(scene.look({2}).place.access.moment == now + 1);
+    CHECK(scene.look({2}).place.access.step == AccessPoint::nowhere);
+    CHECK_FALSE(scene.schedule_cursor.find(std::uint32_t{0}));
 }

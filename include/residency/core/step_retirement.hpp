@@ -8,17 +8,19 @@
 #include <numeric>
 #include <vector>
 
-#include "residency/core/executor.hpp"
+#include "residency/core/copy_scheduler.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// How far the steps of all passes are, numbered across passes. Steps end in order: those before the current one, once no lease of
 /// theirs is open; of the last two passes it is known at which point of every reader.
-class StepProgress {
+class StepRetirement {
 public:
-    StepProgress() = default;
-    StepProgress(std::uint32_t steps, std::size_t readers)
-        : window_{2 * std::size_t{steps}}, leases_(window_, 0), points_(readers, std::vector<Point>(window_, 0)) {}
+    StepRetirement() = default;
+    StepRetirement(std::uint32_t steps, std::size_t consumers)
+        : window_{2 * std::size_t{steps}},
+          leases_(window_, 0),
+          points_(consumers, std::vector<EventPoint>(window_, 0)) {}
 
     /// Steps whose ends are told apart.
     [[nodiscard]] std::uint64_t window() const noexcept { return window_; }
@@ -42,26 +44,28 @@ public:
     }
 
     /// Ends every step that can be.
-    template <class Executor>
-    void advance(const Executor& executor) {
+    template <class CopyScheduler>
+    void advance(const CopyScheduler& copy_scheduler) {
         while (ended_ < current_ && leases_[at(ended_)] == 0) {
-            for (ReaderId id = 0; id < points_.size(); ++id) { points_[id][at(ended_)] = executor.last_point(id); }
-            for (auto id = static_cast<ReaderId>(points_.size()); id < executor.readers(); ++id) {
-                points_.emplace_back(window_, executor.last_point(id));
+            for (ConsumerId id = 0; id < points_.size(); ++id) {
+                points_[id][at(ended_)] = copy_scheduler.last_point(id);
+            }
+            for (auto id = static_cast<ConsumerId>(points_.size()); id < copy_scheduler.consumers(); ++id) {
+                points_.emplace_back(window_, copy_scheduler.last_point(id));
             }
             ++ended_;
         }
     }
     /// Lets the copy stream wait for the end of a step. Precondition: ended() - window() <= step < ended().
-    template <class Executor>
-    [[nodiscard]] Status follow_end(Executor& executor, std::uint64_t step) const {
-        for (ReaderId id = 0; id < points_.size(); ++id) {
-            if (auto followed = executor.follow(id, points_[id][at(step)]); !followed) { return followed; }
+    template <class CopyScheduler>
+    [[nodiscard]] Status copy_stream_wait_for_end(CopyScheduler& copy_scheduler, std::uint64_t step) const {
+        for (ConsumerId id = 0; id < points_.size(); ++id) {
+            if (auto waits = copy_scheduler.copy_stream_wait(id, points_[id][at(step)]); !waits) { return waits; }
         }
         return {};
     }
     /// Readers are others from now on.
-    void forget_readers() noexcept { points_.clear(); }
+    void forget_consumers() noexcept { points_.clear(); }
 
 private:
     [[nodiscard]] std::size_t at(std::uint64_t step) const noexcept { return static_cast<std::size_t>(step % window_); }
@@ -69,8 +73,8 @@ private:
     std::size_t window_ = 0;
     std::uint64_t current_ = 0;
     std::uint64_t ended_ = 0;
-    std::vector<std::uint32_t> leases_;       // by step of the window: open ones
-    std::vector<std::vector<Point>> points_;  // by reader, by step of the window: its end
+    std::vector<std::uint32_t> leases_;            // by step of the window: open ones
+    std::vector<std::vector<EventPoint>> points_;  // by reader, by step of the window: its end
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

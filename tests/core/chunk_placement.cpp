@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/arrangement.hpp"
+#include "residency/core/chunk_placement.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,9 +14,9 @@
 #include "tests/support/planning.hpp"
 
 namespace plan = residency::plan;
-using residency::core::arrange;
-using residency::core::Arrangement;
+using residency::core::ChunkPlacement;
 using residency::core::ChunkTable;
+using residency::core::place_chunks;
 using residency::testing::Dice;
 
 namespace {
@@ -47,34 +47,34 @@ bool contains(const std::vector<std::uint32_t>& values, std::uint32_t value) {
 }  // namespace
 
 TEST_CASE("what is leased is kept, each on a slot of its own; what is not a guest lies where the plan says") {
-    std::size_t guests = 0, beyond = 0;
+    std::size_t misplaced_leased = 0, beyond = 0;
     for_each_plan([&](const plan::Plan& made, Dice& dice) {
         const auto leased = some_chunks(made, dice, 4);
         std::vector<bool> there(made.chunks());
         for (const std::uint32_t chunk : some_chunks(made, dice, 2)) { there[chunk] = true; }
         for (const std::uint32_t chunk : leased) { there[chunk] = true; }
-        const Arrangement arrangement = arrange(made, leased, there);
+        const ChunkPlacement placement = place_chunks(made, leased, there);
         std::set<std::uint32_t> taken;
-        for (const std::uint32_t chunk : arrangement.kept) {
+        for (const std::uint32_t chunk : placement.kept) {
             CHECK(there[chunk]);
-            CHECK(taken.insert(arrangement.table[chunk]).second);
+            CHECK(taken.insert(placement.table[chunk]).second);
         }
-        for (const std::uint32_t chunk : leased) { CHECK(contains(arrangement.kept, chunk)); }
-        for (const std::uint32_t chunk : arrangement.guests) { CHECK(contains(leased, chunk)); }
+        for (const std::uint32_t chunk : leased) { CHECK(contains(placement.kept, chunk)); }
+        for (const std::uint32_t chunk : placement.misplaced_leased) { CHECK(contains(leased, chunk)); }
         for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {
-            if (contains(arrangement.guests, chunk)) { continue; }
-            CHECK(arrangement.table[chunk] == made.slot_of_chunk(chunk));
+            if (contains(placement.misplaced_leased, chunk)) { continue; }
+            CHECK(placement.table[chunk] == made.slot_of_chunk(chunk));
         }
-        CHECK(arrangement.slots >= made.slots_held());
-        CHECK(arrangement.slots <= made.slots_held() + arrangement.guests.size());
+        CHECK(placement.slots >= made.slots_held());
+        CHECK(placement.slots <= made.slots_held() + placement.misplaced_leased.size());
         // No guest is beyond the plan while one of its slots could have taken it.
-        for (std::uint32_t slot = 0; slot < made.slots_held() && arrangement.slots > made.slots_held(); ++slot) {
-            CHECK(std::ranges::any_of(leased, [&](std::uint32_t chunk) { return arrangement.table[chunk] == slot; }));
+        for (std::uint32_t slot = 0; slot < made.slots_held() && placement.slots > made.slots_held(); ++slot) {
+            CHECK(std::ranges::any_of(leased, [&](std::uint32_t chunk) { return placement.table[chunk] == slot; }));
         }
-        guests += arrangement.guests.size();
-        beyond += arrangement.slots - made.slots_held();
+        misplaced_leased += placement.misplaced_leased.size();
+        beyond += placement.slots - made.slots_held();
     });
-    CHECK(guests > 100);
+    CHECK(misplaced_leased > 100);
     CHECK(beyond > 0);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("of what is there, the first that a pass brings to its slot is kept, a
     for_each_plan([&](const plan::Plan& made, Dice& dice) {
         std::vector<bool> there(made.chunks());
         for (const std::uint32_t chunk : some_chunks(made, dice, 2)) { there[chunk] = true; }
-        const Arrangement arrangement = arrange(made, {}, there);
+        const ChunkPlacement placement = place_chunks(made, {}, there);
         std::vector<std::uint32_t> first(made.slots_held(), plan::none);
         for (const auto copies : {made.residents(), made.copies()}) {
             for (const plan::Copy& copy : copies) {
@@ -93,16 +93,16 @@ TEST_CASE("of what is there, the first that a pass brings to its slot is kept, a
             }
         }
         for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {
-            CHECK(contains(arrangement.kept, chunk) == (there[chunk] && contains(first, chunk)));
+            CHECK(contains(placement.kept, chunk) == (there[chunk] && contains(first, chunk)));
         }
-        CHECK(arrange(made, {}, {}).kept.empty());
+        CHECK(place_chunks(made, {}, {}).kept.empty());
     });
 }
 
 TEST_CASE("a table follows what is brought, lost and moved") {
     for_each_plan([&](const plan::Plan& made, Dice& dice) {
         const auto leased = some_chunks(made, dice, 6);
-        ChunkTable table{made, arrange(made, leased, {})};
+        ChunkTable table{made, place_chunks(made, leased, {})};
         std::vector<std::uint32_t> holds(table.slots(), plan::none);  // by slot
         for (const std::uint32_t chunk : leased) { holds[table.slot(chunk)] = chunk; }
         const auto check = [&] {
@@ -140,7 +140,7 @@ TEST_CASE("a table follows what is brought, lost and moved") {
 
 TEST_CASE("chunks stay that share their slot with none; other slots of the plan are the ring") {
     for_each_plan([&](const plan::Plan& made, Dice&) {
-        const ChunkTable table{made, arrange(made, {}, {})};
+        const ChunkTable table{made, place_chunks(made, {}, {})};
         std::vector<std::uint32_t> lie(table.slots(), 0);
         for (std::uint32_t chunk = 0; chunk < made.chunks(); ++chunk) {
             if (made.slot_of_chunk(chunk) != plan::none) { ++lie[made.slot_of_chunk(chunk)]; }
@@ -165,7 +165,7 @@ TEST_CASE("the last slot takes the number of one that is removed") {
     REQUIRE(made);
     std::vector<std::uint32_t> leased;
     for (std::uint32_t chunk = 0; chunk < 6; ++chunk) { leased.push_back(chunk); }
-    ChunkTable table{*made, arrange(*made, leased, {})};
+    ChunkTable table{*made, place_chunks(*made, leased, {})};
     REQUIRE(table.slots() == 6);
     const auto at = [&](std::uint32_t slot) { return table.occupant(slot); };
     const std::uint32_t leaving = at(4), last = at(5);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/core/planning.hpp"
+#include "residency/core/plan_factory.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
@@ -63,17 +63,17 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
 
 }  // namespace detail
 
-RESIDENCY_INLINE Status Planning::prepare(const Catalog& catalog, const Schedule& schedule, std::uint64_t chunk_bytes,
-                                          const plan::Plan* in_force) {
+RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Schedule& schedule,
+                                             std::uint64_t chunk_bytes, const plan::Plan* current_plan) {
     plan::Problem problem =
         detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
     const bool is_written =
         std::ranges::any_of(catalog.storages(), [](const Storage& storage) { return storage.is_mutable; });
     // What kernels have written cannot be brought again: the image stays as it is, from the beginning as for the smallest budget.
-    if (in_force != nullptr && is_written) { problem.image_offsets = in_force->data().storage_offsets; }
+    if (current_plan != nullptr && is_written) { problem.image_offsets = current_plan->data().storage_offsets; }
     auto sizes = plan::chunk_floor(problem);
     if (!sizes) { return sizes.error(); }
-    if (in_force == nullptr && is_written && !given_) {
+    if (current_plan == nullptr && is_written && !given_) {
         const plan::Image aligned = plan::lay_out(problem, plan::ImageOrder::aligned);
         const plan::Image grouped = plan::lay_out(problem, plan::ImageOrder::grouped);
         const auto floor = [&](const plan::Image& image) { return plan::floor_chunks(image, problem.steps()).chunks; };
@@ -86,25 +86,27 @@ RESIDENCY_INLINE Status Planning::prepare(const Catalog& catalog, const Schedule
     return {};
 }
 
-RESIDENCY_INLINE Result<plan::Plan> Planning::make(const Catalog& catalog, std::uint64_t budget_bytes,
-                                                   const InForce& in_force) const {
+RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, std::uint64_t budget_bytes,
+                                                      const CurrentPlan& current_plan) const {
     if (given_) { return check_given(catalog, budget_bytes); }
     plan::Problem problem = problem_;
     problem.budget_bytes = budget_bytes;
     plan::Options options = options_;
     options.catalog_hash = catalog.hash();
-    if (in_force.plan != nullptr && in_force.plan->is_cyclic()) {
-        options.present_offsets = in_force.plan->data().storage_offsets;
-        options.present = in_force.present;
+    if (current_plan.plan != nullptr && current_plan.plan->is_cyclic()) {
+        options.present_offsets = current_plan.plan->data().storage_offsets;
+        options.present = current_plan.present;
     }
-    if (in_force.leased != no_storage) { return make_under_leases(catalog, std::move(problem), options, in_force); }
+    if (current_plan.leased != no_storage) {
+        return make_under_leases(catalog, std::move(problem), options, current_plan);
+    }
     auto best = plan::make_plan(problem, options);
-    if (!best || in_force.plan == nullptr || !problem.image_offsets.empty() ||
-        best->data().storage_offsets == in_force.plan->data().storage_offsets) {
+    if (!best || current_plan.plan == nullptr || !problem.image_offsets.empty() ||
+        best->data().storage_offsets == current_plan.plan->data().storage_offsets) {
         return best;
     }
     // The image stays as it is where that is as good: what is at its place need not move.
-    problem.image_offsets = in_force.plan->data().storage_offsets;
+    problem.image_offsets = current_plan.plan->data().storage_offsets;
     const auto sizes = plan::chunk_floor(problem);
     if (!sizes || sizes->floor_bytes > budget_bytes) { return best; }
     auto same = plan::make_plan(problem, options);
@@ -113,7 +115,7 @@ RESIDENCY_INLINE Result<plan::Plan> Planning::make(const Catalog& catalog, std::
     return is_as_good ? same : best;
 }
 
-RESIDENCY_INLINE Result<plan::Plan> Planning::check_given(const Catalog& catalog, std::uint64_t budget_bytes) const {
+RESIDENCY_INLINE Result<plan::Plan> PlanFactory::check_given(const Catalog& catalog, std::uint64_t budget_bytes) const {
     const plan::Plan& given = *given_;
     if (given.catalog_hash() != catalog.hash()) {
         return Error{ErrorKind::mismatch, "the plan was made for another catalog: its hash is " +
@@ -137,21 +139,21 @@ RESIDENCY_INLINE Result<plan::Plan> Planning::check_given(const Catalog& catalog
     return given;
 }
 
-RESIDENCY_INLINE Result<plan::Plan> Planning::make_under_leases(const Catalog& catalog, plan::Problem problem,
-                                                                const plan::Options& options,
-                                                                const InForce& in_force) const {
-    problem.image_offsets = in_force.plan->data().storage_offsets;
+RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make_under_leases(const Catalog& catalog, plan::Problem problem,
+                                                                   const plan::Options& options,
+                                                                   const CurrentPlan& current_plan) const {
+    problem.image_offsets = current_plan.plan->data().storage_offsets;
     const auto sizes = plan::chunk_floor(problem);
     if (!sizes) { return sizes.error(); }
     if (sizes->floor_bytes > problem.budget_bytes) {
         return Error{ErrorKind::wrong_state,
-                     "a lease of " + catalog.describe(in_force.leased) + " (" +
-                         std::to_string(problem.storage_bytes[index(in_force.leased)]) +
+                     "a lease of " + catalog.describe(current_plan.leased) + " (" +
+                         std::to_string(problem.storage_bytes[index(current_plan.leased)]) +
                          " bytes) is open, so that the image stays as it is laid out, and that takes " +
                          std::to_string(sizes->floor_bytes) + " bytes at least: end the lease, or give more than " +
                          std::to_string(problem.budget_bytes),
-                     BudgetNumbers{problem.budget_bytes, in_force.budget_bytes, in_force.held_bytes, sizes->floor_bytes,
-                                   sizes->step}};
+                     BudgetNumbers{problem.budget_bytes, current_plan.budget_bytes, current_plan.held_bytes,
+                                   sizes->floor_bytes, sizes->step}};
     }
     return plan::make_plan(problem, options);
 }

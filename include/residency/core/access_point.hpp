@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "residency/config.hpp"
+#include "residency/model/step_index.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// One access of a pass: the step of the schedule that it belongs to.
+struct AccessPoint {
+    static constexpr std::uint32_t nowhere = UINT32_MAX;
+
+    StepIndex step_index = 0;
+    std::uint32_t step = nowhere;  ///< in the schedule; nowhere without one
+    bool is_announced = false;     ///< the schedule reads at this step what the access asks for
+    bool is_whole = false;         ///< the access asks for all that the step reads
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/transport/transport_policy.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// A transport of any type: the seam between the copy scheduler and transport::TransportPolicy, whose rules hold.
+template <Device D>
+class AnyTransport {
+public:
+    AnyTransport() = default;
+    AnyTransport(const AnyTransport&) = delete;
+    AnyTransport& operator=(const AnyTransport&) = delete;
+    virtual ~AnyTransport() = default;
+
+    [[nodiscard]] virtual Status open(D& device, const Catalog& catalog) = 0;
+    [[nodiscard]] virtual Status enqueue(std::span<const transport::Fetch> fetches, typename D::Stream stream) = 0;
+    /// What the transport's own threads failed at; success where it has none.
+    [[nodiscard]] virtual Status status() const = 0;
+    [[nodiscard]] virtual bool is_capturable() const noexcept = 0;
+    /// Announces what the next call of enqueue brings. False: not now, or never.
+    [[nodiscard]] virtual bool read_ahead(std::span<const transport::Fetch> fetches) = 0;
+    virtual void forget_ahead() = 0;
+    virtual void close() noexcept = 0;
+    virtual void abandon() noexcept = 0;
+};
+
+/// A transport `T` behind that seam; what is optional in the policy does nothing where `T` lacks it.
+template <Device D, transport::TransportPolicy<D> T>
+class TransportHolder final : public AnyTransport<D> {
+public:
+    explicit TransportHolder(typename T::Config config) : transport_{std::move(config)} {}
+
+    [[nodiscard]] Status open(D& device, const Catalog& catalog) override { return transport_.open(device, catalog); }
+    [[nodiscard]] Status enqueue(std::span<const transport::Fetch> fetches, typename D::Stream stream) override {
+        return transport_.enqueue(fetches, stream);
+    }
+    [[nodiscard]] Status status() const override {
+        if constexpr (requires { transport_.status(); }) {
+            return transport_.status();
+        } else {
+            return {};
+        }
+    }
+    [[nodiscard]] bool is_capturable() const noexcept override { return T::capturable; }
+    [[nodiscard]] bool read_ahead([[maybe_unused]] std::span<const transport::Fetch> fetches) override {
+        if constexpr (requires { transport_.read_ahead(fetches); }) {
+            return transport_.read_ahead(fetches);
+        } else {
+            return false;
+        }
+    }
+    void forget_ahead() override {
+        if constexpr (requires { transport_.forget_ahead(); }) { transport_.forget_ahead(); }
+    }
+    void close() noexcept override { transport_.close(); }
+    void abandon() noexcept override {
+        if constexpr (requires { transport_.abandon(); }) { transport_.abandon(); }
+    }
+
+private:
+    T transport_;
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,486 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/core/any_transport.hpp"
+#include "residency/core/event_sequence.hpp"
+#include "residency/device/device.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/transport/transport_policy.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// A stream that reads weights, as an index of the executor.
+using ConsumerId = std::uint32_t;
+/// A point of the copy stream, or of a reader.
+using EventPoint = std::uint64_t;
+
+/// The one place that orders copies and reads. For every move it does the same four things: let the copy stream wait for the
+/// use that the move follows, copy, record the arrival, let the reader wait for it. Nothing here blocks, except drain().
+template <Device D>
+class CopyScheduler {
+public:
+    /// A use whose record failed: complete only when the device has been drained.
+    static constexpr EventPoint lost = UINT64_MAX;
+
+    CopyScheduler() = default;
+    CopyScheduler(const CopyScheduler&) = delete;
+    CopyScheduler& operator=(const CopyScheduler&) = delete;
+    ~CopyScheduler() { close(); }
+
+    /// On failure nothing is left behind.
+    [[nodiscard]] Status open(D& device, const Catalog& catalog, std::unique_ptr<AnyTransport<D>> transport,
+                              std::uint32_t outstanding);
+    /// Precondition: drained, or abandoned.
+    void close() noexcept;
+    /// The device is broken: forgets what it holds instead of touching it.
+    void abandon() noexcept;
+
+    /// A pass begins: from here on, streams are looked at afresh, since a handle may name a new stream.
+    [[nodiscard]] Status begin_pass();
+    /// What the transport's own threads have failed at; success where it has none.
+    [[nodiscard]] Status transport_status() const;
+    /// The reader that stands for a stream. The first time in a pass it is ordered after everything recorded for that handle.
+    [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream);
+    [[nodiscard]] std::size_t consumers() const noexcept { return consumers_.size(); }
+    [[nodiscard]] typename D::Stream stream_of(ConsumerId id) const noexcept { return consumers_[id]->events.stream(); }
+    [[nodiscard]] bool used_in_this_pass(ConsumerId id) const noexcept { return consumers_[id]->pass == pass_; }
+    /// An open lease reads there: until released as often as retained, the reader goes on to stand for its stream.
+    void retain(ConsumerId id) noexcept { ++consumers_[id]->leases; }
+    void release(ConsumerId id) noexcept { --consumers_[id]->leases; }
+
+    /// An event that others wait for must not become part of somebody's graph.
+    [[nodiscard]] Status refuse_capture(ConsumerId id) {
+        const auto allowed = refuse_capture(*consumers_[id]);
+        return allowed ? Status{} : Status{allowed.error()};
+    }
+    /// Records a use of these storages: everything enqueued on the reader's stream so far. On failure they count as in use until
+    /// the device has been drained.
+    [[nodiscard]] Result<EventPoint> record_use(ConsumerId id, std::span<const StorageId> storages);
+    [[nodiscard]] EventPoint last_point(ConsumerId id) const noexcept { return consumers_[id]->events.last(); }
+    /// The caller captures reads, and may run them at any time from now on.
+    void note_foreign_graph() noexcept { is_in_foreign_graph_ = true; }
+    /// A use that needs no record for itself: join_all() makes one of all of them.
+    void note_use(ConsumerId id) noexcept { consumers_[id]->has_unrecorded_use = true; }
+
+    /// Lets the copy stream wait for a point of a reader. What it has waited for already costs nothing.
+    [[nodiscard]] Status copy_stream_wait(ConsumerId id, EventPoint point);
+    /// Whether follow() would have to enqueue a wait for any use of this storage.
+    [[nodiscard]] bool is_free_to_overwrite(StorageId storage) const noexcept;
+    /// Whether every recorded use of a storage is known to be complete.
+    [[nodiscard]] bool is_unused(StorageId storage) const noexcept;
+    /// Learns which uses and copies are complete; does not block.
+    [[nodiscard]] Status poll();
+    /// Lets the copy stream wait for every recorded use of a storage.
+    [[nodiscard]] Status copy_stream_wait_for_uses(StorageId storage);
+
+    /// Copies, together, and records their arrival.
+    [[nodiscard]] Result<EventPoint> transfer(std::span<const transport::Fetch> fetches);
+    /// Copies within the device, in the order of the copy stream.
+    [[nodiscard]] Status move(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+        const Copy copy{to, from, bytes};
+        return device_->copy({&copy, 1}, copy_stream_);
+    }
+    /// Lets a reader wait for an arrival. What it has waited for already costs nothing.
+    [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival);
+    /// Makes the stream of `first` wait for the last recorded use of `second`.
+    [[nodiscard]] Status join_recorded(ConsumerId first, ConsumerId second) {
+        return consumers_[second]->events.order_after(last_point(second), stream_of(first));
+    }
+
+    /// The same for all uses, those that were only noted included.
+    [[nodiscard]] Status join_streams(ConsumerId first, ConsumerId second);
+
+    /// From here on work on `stream`, on the copy stream and on every stream that reads becomes part of a graph, with points of
+    /// its own. On failure nothing is being captured.
+    [[nodiscard]] Status begin_capture(typename D::Stream stream)
+        requires CapturingDevice<D>;
+    /// The graph, or what made the capture fail. Points are what they were before it.
+    [[nodiscard]] auto end_capture()
+        requires CapturingDevice<D>
+    {
+        // Every stream that was forked comes back, whatever failed before: a capture that is left open harms its streams.
+        auto joined = join_capture(copy_stream_);
+        for (const auto& consumer : consumers_) {
+            if (consumer->events.stream() == captured_stream_) { continue; }
+            if (auto back = join_capture(consumer->events.stream()); !back) { joined = std::move(back); }
+        }
+        auto graph = device_->end_capture(captured_stream_);
+        if (const auto open = device_->is_capturing(captured_stream_); !graph && open && *open) {
+            if (const auto ended = device_->end_capture(captured_stream_)) {
+                static_cast<void>(device_->destroy_graph(*ended).has_value());
+            }
+        }
+        copies_.swap(outside_copies_);
+        outside_copies_.close();
+        consumers_.swap(outside_consumers_);
+        outside_consumers_.clear();
+        in_capture_ = false;
+        release_capture_events();
+        if (graph && !joined) {
+            static_cast<void>(device_->destroy_graph(*graph).has_value());
+            graph = joined.error();
+        }
+        return graph;
+    }
+    /// Orders a stream after everything that was recorded, and the copy stream after the stream: before and after a graph.
+    [[nodiscard]] Status order_after_everything(ConsumerId id);
+    /// A point of the copy stream without a copy.
+    [[nodiscard]] Result<EventPoint> record_arrival() { return copies_.record(); }
+    /// A point of a reader that belongs to no storage.
+    [[nodiscard]] Result<EventPoint> record_point(ConsumerId id) { return consumers_[id]->events.record(); }
+
+    [[nodiscard]] typename D::Stream copy_stream() const noexcept { return copy_stream_; }
+    [[nodiscard]] Status poll_arrivals() { return copies_.poll(); }
+    [[nodiscard]] bool has_arrived(EventPoint arrival) const noexcept { return copies_.known_complete(arrival); }
+    [[nodiscard]] EventPoint last_arrival() const noexcept { return copies_.last(); }
+
+    /// Blocks until all recorded uses and all copies are complete.
+    [[nodiscard]] Status drain();
+    /// The same for all uses, those that were only noted included, and those of the caller's graphs: these end with the device only.
+    [[nodiscard]] Status drain_all() {
+        return is_in_foreign_graph_ || has_untold_use_ || has_unrecorded_use() ? drain_device() : drain();
+    }
+    /// Blocks until the whole device is idle: what no record can tell is complete too.
+    [[nodiscard]] Status drain_device();
+    [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
+    [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+    [[nodiscard]] std::uint64_t host_waits() const noexcept;
+    [[nodiscard]] AnyTransport<D>& transport() noexcept { return *transport_; }
+
+private:
+    struct ConsumerStream {
+        EventSequence<D> events;
+        std::vector<EventPoint> last_use;  // by storage; 0: none
+        EventPoint arrived = 0;            // the last arrival that its stream waits for
+        EventPoint waits = 0;              // the last of its points that the copy stream waits for
+        std::uint64_t pass = 0;
+        std::uint64_t leases = 0;  // open ones that read there
+        bool has_unrecorded_use = false;
+    };
+
+    [[nodiscard]] bool has_unrecorded_use() const noexcept {
+        return std::ranges::any_of(consumers_, [](const auto& consumer) { return consumer->has_unrecorded_use; });
+    }
+    [[nodiscard]] Status renew(ConsumerStream& consumer, typename D::Stream stream);
+    [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
+    [[nodiscard]] Result<EventPoint> refuse_capture(const ConsumerStream& consumer);
+
+    /// A failure is kept, but tried once more, so that the capture can end.
+    [[nodiscard]] Status join_capture(typename D::Stream stream);
+    void release_capture_events() noexcept {
+        for (const auto event : capture_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
+        capture_events_.clear();
+    }
+
+    D* device_ = nullptr;
+    std::size_t storages_ = 0;
+    std::uint32_t outstanding_ = 0;
+    typename D::Stream copy_stream_{};
+    bool has_stream_ = false;
+    bool broken_ = false;
+    bool is_in_foreign_graph_ = false;
+    bool has_untold_use_ = false;  // unrecorded, on a stream that no reader stands for any more
+    EventSequence<D> copies_;
+    std::unique_ptr<AnyTransport<D>> transport_;
+    std::vector<std::unique_ptr<ConsumerStream>> consumers_;
+    std::uint64_t pass_ = 0;
+
+    bool in_capture_ = false;
+    typename D::Stream captured_stream_{};
+    typename D::Event fork_{}, join_{};
+    std::vector<typename D::Event> capture_events_;
+    EventSequence<D> outside_copies_;  // during a capture: the points outside of it
+    std::vector<std::unique_ptr<ConsumerStream>> outside_consumers_;
+};
+
+template <Device D>
+Status CopyScheduler<D>::open(D& device, const Catalog& catalog, std::unique_ptr<AnyTransport<D>> transport,
+                              std::uint32_t outstanding) {
+    device_ = &device;
+    storages_ = catalog.storages().size();
+    outstanding_ = outstanding;
+    auto stream = device.create_stream();
+    if (!stream) { return stream.error(); }
+    copy_stream_ = *stream;
+    has_stream_ = true;
+    if (auto opened = copies_.open(device, copy_stream_, outstanding); !opened) { return opened; }
+    transport_ = std::move(transport);
+    if (auto opened = transport_->open(device, catalog); !opened) {
+        transport_.reset();
+        return opened;
+    }
+    return {};
+}
+
+template <Device D>
+void CopyScheduler<D>::close() noexcept {
+    consumers_.clear();
+    copies_.close();
+    if (transport_) { transport_->close(); }
+    transport_.reset();
+    if (has_stream_) { static_cast<void>(device_->destroy_stream(copy_stream_).has_value()); }
+    has_stream_ = false;
+}
+
+template <Device D>
+void CopyScheduler<D>::abandon() noexcept {
+    for (auto& consumer : consumers_) { consumer->events.abandon(); }
+    copies_.abandon();
+    if (transport_) { transport_->abandon(); }
+    has_stream_ = false;
+}
+
+template <Device D>
+Status CopyScheduler<D>::begin_pass() {
+    if (auto healthy = transport_status(); !healthy) { return healthy; }
+    ++pass_;
+    return copies_.poll();
+}
+
+template <Device D>
+Status CopyScheduler<D>::transport_status() const {
+    return transport_ ? transport_->status() : Status{};
+}
+
+template <Device D>
+Result<ConsumerId> CopyScheduler<D>::consumer(typename D::Stream stream) {
+    for (ConsumerId id = 0; id < consumers_.size(); ++id) {
+        ConsumerStream& consumer = *consumers_[id];
+        if (consumer.events.stream() == stream) {
+            if (consumer.pass != pass_) {
+                if (auto done = renew(consumer, stream); !done) { return done.error(); }
+            }
+            return id;
+        }
+    }
+    return add_consumer(stream);
+}
+
+template <Device D>
+Result<EventPoint> CopyScheduler<D>::record_use(ConsumerId id, std::span<const StorageId> storages) {
+    ConsumerStream& consumer = *consumers_[id];
+    auto point = refuse_capture(consumer);
+    if (point) { point = consumer.events.record(); }
+    const EventPoint last = point ? *point : lost;
+    for (const StorageId storage : storages) { consumer.last_use[index(storage)] = last; }
+    return point;
+}
+
+template <Device D>
+Status CopyScheduler<D>::copy_stream_wait(ConsumerId id, EventPoint point) {
+    ConsumerStream& consumer = *consumers_[id];
+    if (point == lost) { return drain_device(); }
+    if (point <= consumer.waits || consumer.events.known_complete(point)) { return {}; }
+    if (auto done = consumer.events.order_after(point, copy_stream_); !done) { return done; }
+    consumer.waits = point;
+    return {};
+}
+
+template <Device D>
+bool CopyScheduler<D>::is_free_to_overwrite(StorageId storage) const noexcept {
+    return std::ranges::all_of(consumers_, [&](const auto& consumer) {
+        const EventPoint use = consumer->last_use[index(storage)];
+        return use != lost && (use <= consumer->waits || consumer->events.known_complete(use));
+    });
+}
+
+template <Device D>
+bool CopyScheduler<D>::is_unused(StorageId storage) const noexcept {
+    return std::ranges::all_of(consumers_, [&](const auto& consumer) {
+        const EventPoint use = consumer->last_use[index(storage)];
+        return use != lost && consumer->events.known_complete(use);
+    });
+}
+
+template <Device D>
+Status CopyScheduler<D>::poll() {
+    for (auto& consumer : consumers_) {
+        if (auto polled = consumer->events.poll(); !polled) { return polled; }
+    }
+    return copies_.poll();
+}
+
+template <Device D>
+Status CopyScheduler<D>::copy_stream_wait_for_uses(StorageId storage) {
+    for (ConsumerId id = 0; id < consumers_.size(); ++id) {
+        if (auto done = copy_stream_wait(id, consumers_[id]->last_use[index(storage)]); !done) { return done; }
+        consumers_[id]->last_use[index(storage)] = 0;
+    }
+    return {};
+}
+
+template <Device D>
+Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
+    if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }
+    auto arrival = copies_.record();
+    if (!arrival) {
+        // Without a record nobody could wait for these bytes: let them land before their places are given to others. What is
+        // captured does not run.
+        if (!in_capture_ && !device_->synchronize(copy_stream_)) { broken_ = true; }
+    }
+    return arrival;
+}
+
+template <Device D>
+Status CopyScheduler<D>::stream_wait_arrival(ConsumerId id, EventPoint arrival) {
+    ConsumerStream& consumer = *consumers_[id];
+    if (arrival <= consumer.arrived) { return {}; }
+    if (!copies_.known_complete(arrival)) {
+        if (auto allowed = refuse_capture(consumer); !allowed) { return allowed.error(); }
+        if (auto done = copies_.order_after(arrival, consumer.events.stream()); !done) { return done; }
+    }
+    consumer.arrived = arrival;
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::join_streams(ConsumerId first, ConsumerId second) {
+    if (consumers_[second]->has_unrecorded_use) {
+        if (auto point = record_point(second); !point) { return point.error(); }
+        consumers_[second]->has_unrecorded_use = false;
+    }
+    return join_recorded(first, second);
+}
+
+template <Device D>
+Status CopyScheduler<D>::begin_capture(typename D::Stream stream)
+    requires CapturingDevice<D>
+{
+    EventSequence<D> copies;
+    if (auto opened = copies.open(*device_, copy_stream_, outstanding_); !opened) { return opened; }
+    copies.record_in_capture();
+    for (auto* event : {&fork_, &join_}) {
+        auto created = device_->create_event(Timing::off);
+        if (!created) {
+            release_capture_events();
+            return created.error();
+        }
+        *event = *created;
+        capture_events_.push_back(*created);
+    }
+    if (auto begun = device_->begin_capture(stream); !begun) {
+        release_capture_events();
+        return begun;
+    }
+    in_capture_ = true;
+    captured_stream_ = stream;
+    copies_.swap(copies);
+    outside_copies_.swap(copies);
+    consumers_.swap(outside_consumers_);
+    auto forked = device_->record(fork_, stream);
+    if (forked) { forked = device_->wait(copy_stream_, fork_); }
+    if (!forked) { static_cast<void>(end_capture().has_value()); }
+    return forked;
+}
+
+template <Device D>
+Status CopyScheduler<D>::order_after_everything(ConsumerId id) {
+    if (auto waited = stream_wait_arrival(id, last_arrival()); !waited) { return waited; }
+    for (ConsumerId other = 0; other < consumers_.size(); ++other) {
+        if (other == id) { continue; }
+        if (auto joined = join_recorded(id, other); !joined) { return joined; }
+    }
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::drain() {
+    for (auto& consumer : consumers_) {
+        if (std::ranges::find(consumer->last_use, lost) != consumer->last_use.end()) { return drain_device(); }
+        if (auto done = consumer->events.drain(); !done) { return done; }
+    }
+    if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
+    copies_.assume_complete();
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::drain_device() {
+    if (auto done = device_->synchronize(); !done) { return done; }
+    for (auto& consumer : consumers_) {
+        consumer->events.assume_complete();
+        consumer->has_unrecorded_use = false;
+        std::ranges::replace(consumer->last_use, lost, EventPoint{0});
+    }
+    has_untold_use_ = false;
+    copies_.assume_complete();
+    return {};
+}
+
+template <Device D>
+std::uint64_t CopyScheduler<D>::host_waits() const noexcept {
+    std::uint64_t waits = copies_.host_waits();
+    for (const auto& consumer : consumers_) { waits += consumer->events.host_waits(); }
+    return waits;
+}
+
+template <Device D>
+Status CopyScheduler<D>::renew(ConsumerStream& consumer, typename D::Stream stream) {
+    if (auto polled = consumer.events.poll(); !polled) { return polled; }
+    if (!consumer.events.is_idle()) {
+        if (auto allowed = refuse_capture(consumer); !allowed) { return allowed.error(); }
+        if (auto done = consumer.events.order_after(consumer.events.last(), stream); !done) { return done; }
+    }
+    consumer.arrived = 0;
+    consumer.pass = pass_;
+    return {};
+}
+
+template <Device D>
+Result<ConsumerId> CopyScheduler<D>::add_consumer(typename D::Stream stream) {
+    if (in_capture_ && !(stream == captured_stream_)) {
+        if (auto forked = device_->wait(stream, fork_); !forked) { return forked.error(); }
+    }
+    for (ConsumerId id = 0; id < consumers_.size(); ++id) {
+        ConsumerStream& consumer = *consumers_[id];
+        if (consumer.pass == pass_ || consumer.leases > 0) { continue; }
+        if (auto polled = consumer.events.poll(); !polled) { return polled.error(); }
+        if (!consumer.events.is_idle()) { continue; }
+        if (std::exchange(consumer.has_unrecorded_use, false)) { has_untold_use_ = true; }
+        consumer.events.rebind(stream);
+        consumer.arrived = 0;
+        consumer.pass = pass_;
+        return id;
+    }
+    auto consumer = std::make_unique<ConsumerStream>();
+    if (auto opened = consumer->events.open(*device_, stream, outstanding_); !opened) { return opened.error(); }
+    if (in_capture_) { consumer->events.record_in_capture(); }
+    consumer->last_use.resize(storages_);
+    consumer->pass = pass_;
+    consumers_.push_back(std::move(consumer));
+    return static_cast<ConsumerId>(consumers_.size() - 1);
+}
+
+template <Device D>
+Result<EventPoint> CopyScheduler<D>::refuse_capture(const ConsumerStream& consumer) {
+    if (in_capture_) { return EventPoint{0}; }
+    const auto capturing = device_->is_capturing(consumer.events.stream());
+    if (!capturing) { return capturing.error(); }
+    if (*capturing) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured, and this lease needs an event that a graph cannot "
+                     "hold: capture with Residency::capture, or keep all weights resident"};
+    }
+    return EventPoint{0};
+}
+
+template <Device D>
+Status CopyScheduler<D>::join_capture(typename D::Stream stream) {
+    const auto attempt = [&] {
+        auto done = device_->record(join_, stream);
+        return done ? device_->wait(captured_stream_, join_) : std::move(done);
+    };
+    auto joined = attempt();
+    if (!joined) { static_cast<void>(attempt().has_value()); }
+    return joined;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core
