@@ -60,7 +60,7 @@ Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>&
     typename Weights::Options options;
     options.budget = budget;
     options.schedule = make_schedule(model, work.batch.tokens, work.batch.sentences);
-    options.learn = true;
+    if constexpr (requires { options.learn; }) { options.learn = true; }
     auto created = Weights::try_create(backend.device(), model.catalog, options);
     if (!created && may_raise && created.error().kind() == residency::ErrorKind::budget) {
         outcome.is_raised = true;

@@ -186,7 +186,7 @@ TEST_CASE_TEMPLATE("running leases are honoured: what they keep stays granted un
             CHECK(running.given_back_later_bytes == 0);
             CHECK_FALSE(cache.try_take(10 * 4096));
             must(device.synchronize(tenant.stream));
-            must(weights.try_settle_budget());
+            must(weights.try_reclaim_pending());
             must(device.synchronize());
             const auto end = must(tenant.client.try_at_pass_end(weights));
             CHECK(end.given_back_later_bytes == leased.change.pending_bytes);

@@ -76,7 +76,7 @@ std::uint64_t allocations_of(std::uint32_t storages, std::uint64_t budget) {
         auto pass = weights.begin({});
         for (const auto& step : weights.schedule()) {
             if constexpr (requires { weights.prefetcher().hint({}); }) {
-                const residency::prefetch::Hint hint{StorageId{(step.access * 2 + 4) % storages}};
+                const residency::prefetch::Hint hint{StorageId{(step.position * 2 + 4) % storages}};
                 static_cast<void>(weights.prefetcher().hint({&hint, 1}).has_value());
             }
             auto lease = pass.acquire(step);

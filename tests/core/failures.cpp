@@ -49,7 +49,7 @@ Outcome program(Device& device, const Model& model, Stream stream, Stream second
     };
     auto chosen = options<Weights>(5 * 4096, in_order(model));
     if constexpr (requires { chosen.policies.pool.chunk_bytes; }) { chosen.policies.pool.chunk_bytes = 4096; }
-    chosen.poison = true;
+    if constexpr (requires { chosen.poison; }) { chosen.poison = true; }
     auto made = Weights::try_create(device, model.catalog, std::move(chosen));
     if (!seen(made)) { return outcome; }
     outcome.constructed = true;
@@ -60,18 +60,18 @@ Outcome program(Device& device, const Model& model, Stream stream, Stream second
         std::optional<typename Weights::Lease> last;
         for (const residency::Schedule::Step& step : weights.schedule()) {
             if constexpr (requires { weights.prefetcher().hint({}); }) {
-                const residency::prefetch::Hint hint{residency::StorageId{(step.access + 2) % 7}};
+                const residency::prefetch::Hint hint{residency::StorageId{(step.position + 2) % 7}};
                 seen(weights.prefetcher().hint({&hint, 1}));
             }
             auto lease = pass->try_acquire(step);
             if (!seen(lease)) { continue; }
             for (const auto id : step.weights) { verify(device, model, *lease, id, stream); }
-            if (step.access % 3 == 1 && seen(lease->try_use_on(second))) {
+            if (step.position % 3 == 1 && seen(lease->try_use_on(second))) {
                 for (const auto id : step.weights) {
                     verify(device, model, *lease, id, second, std::chrono::microseconds{80});
                 }
             }
-            if (step.access % 2 == 0) { last = std::move(*lease); }
+            if (step.position % 2 == 0) { last = std::move(*lease); }
         }
         if (auto ticket = pass->try_request(weight(0)); seen(ticket)) {
             if (auto lease = ticket->try_lease(second); seen(lease)) {

@@ -186,14 +186,14 @@ void change_under_leases() {
             verify(device, model, leases[w], weight(w), side, std::chrono::milliseconds{1});
         }
         leases.clear();
-        CHECK(must(weights.try_settle_budget()).pending_bytes == 3 * page);
+        CHECK(must(weights.try_reclaim_pending()).pending_bytes == 3 * page);
         CHECK(used_bytes(device) == 6 * page);
         must(device.synchronize(side));
         must(device.synchronize(stream));
         const auto now = device.host_time();
-        must(weights.try_settle_budget());
+        must(weights.try_reclaim_pending());
         must(device.synchronize());
-        change = must(weights.try_settle_budget());
+        change = must(weights.try_reclaim_pending());
         CHECK(change.pending_bytes == 0);
         CHECK(change.given_back_later_bytes == 3 * page);
         CHECK(change.held_bytes == 6 * page);
@@ -258,7 +258,7 @@ void change_over_many_passes() {
                 leases.erase(leases.begin() + static_cast<std::ptrdiff_t>(leases.size() / 2));
                 tickets.erase(tickets.begin() + static_cast<std::ptrdiff_t>(tickets.size() / 2));
                 must(device.synchronize(stream));
-                CHECK(must(weights.try_settle_budget()).pending_bytes <= pending);
+                CHECK(must(weights.try_reclaim_pending()).pending_bytes <= pending);
                 pending = weights.pending_bytes();
             }
             must(weights.try_drain());

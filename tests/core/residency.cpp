@@ -201,7 +201,10 @@ TEST_CASE("a catalog without bytes, and one without storages, work") {
         CHECK_FALSE(weights.statistics().streaming);
         CHECK(weights.statistics().held_bytes == 0);
         auto pass = must(weights.try_begin(stream));
-        if (has_storages) { CHECK(must(pass.try_acquire(weight(1))).bytes(weight(1)).empty()); }
+        if (has_storages) {
+            const auto lease = must(pass.try_acquire(weight(1)));
+            CHECK(lease.bytes(weight(1)).empty());
+        }
         must(pass.try_end());
     }
     must(device.destroy_stream(stream));
@@ -360,7 +363,10 @@ TEST_CASE("a pass that is open refuses another; one that ended refuses everythin
         CHECK(weights.try_set_schedule(in_order(model)).error().kind() == ErrorKind::wrong_state);
 
         OnDemand::Pass moved = std::move(pass);
-        CHECK(must(moved.try_acquire(weight(0))).data(weight(0)) != nullptr);
+        {
+            const auto lease = must(moved.try_acquire(weight(0)));
+            CHECK(lease.data(weight(0)) != nullptr);
+        }
         CHECK(pass.try_acquire(weight(0)).error().kind() == ErrorKind::wrong_state);
         must(moved.try_end());
         must(moved.try_end());

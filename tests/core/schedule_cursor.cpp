@@ -108,11 +108,11 @@ TEST_CASE("storages are looked for at this step, then after it, then from the be
     CHECK(scene.look({0, 1}).has_diverged);
     scene.go(4);
     CHECK(scene.look({1}).place.access.step == 1);
-    CHECK(scene.look({1}).place.access.moment == 6);
+    CHECK(scene.look({1}).place.access.step_index == 6);
     const auto unread = scene.look({5});
     CHECK(unread.has_diverged);
     CHECK_FALSE(unread.place.access.is_announced);
-    CHECK(scene.look({}).place.access.moment == scene.schedule_cursor.now());
+    CHECK(scene.look({}).place.access.step_index == scene.schedule_cursor.now());
 }
 
 TEST_CASE("where the course is strict, a divergence is an error that names what comes next") {
@@ -139,7 +139,7 @@ TEST_CASE("another schedule begins at a moment of its own; without any, moments 
     CHECK(scene.schedule_cursor.order() == nullptr);
     CHECK(scene.schedule_cursor.groups().empty());
     const StepIndex now = scene.schedule_cursor.now();
-    CHECK(scene.look({2}).place.access.moment == now + 1);
+    CHECK(scene.look({2}).place.access.step_index == now + 1);
     CHECK(scene.look({2}).place.access.step == AccessPoint::nowhere);
     CHECK_FALSE(scene.schedule_cursor.find(std::uint32_t{0}));
 }

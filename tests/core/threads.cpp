@@ -76,7 +76,7 @@ TEST_CASE("C22: several Residencies in several threads share host bytes and a de
             }
         });
     }
-    for (auto& thread : threads) { thread.join_recorded(); }
+    for (auto& thread : threads) { thread.join(); }
     for (std::size_t t = 0; t < 4; ++t) {
         CHECK(failed[t] == 0);
         CHECK(*models[t].wrong == 0);
@@ -116,7 +116,7 @@ TEST_CASE_TEMPLATE("C19 C22: one that ends, begins or changes while another thre
                     auto lease = pass.try_acquire(step);
                     if (!lease) { return lease.error(); }
                     for (const auto id : step.weights) { verify(device, model, *lease, id, stream); }
-                    if (step.access != 3) { continue; }
+                    if (step.position != 3) { continue; }
                     thread = std::thread{[&] {
                         has_begun = true;
                         changed = another->try_set_budget(residency::Budget::bytes(6 * page)).has_value();
@@ -129,7 +129,7 @@ TEST_CASE_TEMPLATE("C19 C22: one that ends, begins or changes while another thre
                 }
                 return {};
             }));
-            thread.join_recorded();
+            thread.join();
             CHECK(changed);
             CHECK(created);
             must(graph.try_launch(stream));

@@ -24,7 +24,7 @@ public:
         typename Weights::Options options;
         options.budget = budget;
         options.schedule = schedule;
-        options.poison = poison;
+        if constexpr (requires { options.poison; }) { options.poison = poison; }
         if constexpr (requires { options.policies.pool.chunk_bytes; }) { options.policies.pool.chunk_bytes = 4096; }
         auto made = Weights::try_create(device, catalog, std::move(options));
         if (!made) { return made.error(); }

@@ -111,7 +111,7 @@ TEST_CASE("what a pass does between its steps counts to the step that follows, a
                 auto lease = must(pass.try_acquire(step));
                 spin(device, stream, milliseconds{10});
                 if (overlap) { held = std::move(lease); }
-                if (!overlap && step.access == 2) {
+                if (!overlap && step.position == 2) {
                     lease.end();
                     spin(device, stream, milliseconds{20});
                 }
@@ -152,7 +152,7 @@ TEST_CASE("a measured lease that ends in a capture is not waited for") {
             for (const auto& step : weights.schedule()) {
                 auto lease = must(pass.try_acquire(step));
                 spin(device, stream, milliseconds{10});
-                if (i == 0 && step.access == 2) { held = std::move(lease); }
+                if (i == 0 && step.position == 2) { held = std::move(lease); }
             }
             must(pass.try_end());
             must(device.synchronize(stream));
@@ -183,7 +183,7 @@ TEST_CASE("a pass that leaves steps out, and waits that are nobody's, do not cou
             auto pass = must(weights.try_begin(stream));
             for (const auto& step : weights.schedule()) {
                 if (i == 1 && odd == Odd::empty_pass) { break; }
-                if (i == 1 && odd == Odd::idle_between && step.access == 2) { device.spend(milliseconds{500}); }
+                if (i == 1 && odd == Odd::idle_between && step.position == 2) { device.spend(milliseconds{500}); }
                 if (odd == Odd::weights_first || (i == 1 && odd == Odd::by_weights)) {
                     auto lease = must(pass.try_acquire(step.weights));
                     spin(device, stream, milliseconds{1});
@@ -217,9 +217,9 @@ TEST_CASE("a step that two streams lease at once is not measured, and the passes
             auto pass = must(weights.try_begin(first));
             for (const auto& step : weights.schedule()) {
                 auto one = must(pass.try_acquire(step));
-                verify(device, model, one, weight(step.access), first);
+                verify(device, model, one, weight(step.position), first);
                 auto other = must(pass.try_acquire(step, second));
-                verify(device, model, other, weight(step.access), second, std::chrono::microseconds{50});
+                verify(device, model, other, weight(step.position), second, std::chrono::microseconds{50});
                 one.end();
             }
             must(pass.try_end());

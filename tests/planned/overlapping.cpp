@@ -99,7 +99,7 @@ TEST_CASE("what overlaps as it was planned for is never missed and never waited 
                     auto running = must(weights.try_begin(stream));
                     std::vector<Weights::Lease> held(at_once);
                     for (const auto& step : weights.schedule()) {
-                        auto& lease = held[step.access % at_once];
+                        auto& lease = held[step.position % at_once];
                         lease.end();
                         lease = must(running.try_acquire(step));
                         verify(device, model, lease, step.weights[0], stream);

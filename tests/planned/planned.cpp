@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/planned.hpp"
+#include "residency/core/planned_decider.hpp"
 
 #include <doctest/doctest.h>
 
@@ -324,7 +324,10 @@ TEST_CASE("a catalog without bytes, and one without storages, work") {
         CHECK(weights.statistics().held_bytes == 0);
         for (int p = 0; p < 2; ++p) {
             auto pass = must(weights.try_begin(stream));
-            if (has_storages) { CHECK(must(pass.try_acquire(weight(1))).bytes(weight(1)).empty()); }
+            if (has_storages) {
+                const auto lease = must(pass.try_acquire(weight(1)));
+                CHECK(lease.bytes(weight(1)).empty());
+            }
             static_cast<void>(must(pass.try_acquire(std::vector<WeightId>{})));
             must(pass.try_end());
         }

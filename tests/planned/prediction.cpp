@@ -73,8 +73,8 @@ void run_timed(Device& device, const Case& made, Pass& pass, Stream stream) {
     for (const auto& step : made.schedule) {
         auto lease = must(pass.try_acquire(step));
         Device::Kernel kernel;
-        kernel.name = step.access + 1 == made.schedule.size() ? "last" : "step";
-        kernel.duration = made.compute[step.access];
+        kernel.name = step.position + 1 == made.schedule.size() ? "last" : "step";
+        kernel.duration = made.compute[step.position];
         for (const auto id : step.weights) {
             const auto bytes = lease.bytes(id);
             kernel.reads.push_back({bytes.data(), bytes.size()});

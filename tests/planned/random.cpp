@@ -305,7 +305,7 @@ private:
             }
             if (!note(lease, "step")) { continue; }
             Held held{std::move(*lease), {step.weights.begin(), step.weights.end()}, {}};
-            read(held, stream, static_cast<std::uint32_t>(step.access * 7 % 30));
+            read(held, stream, static_cast<std::uint32_t>(step.position * 7 % 30));
         }
         note(pass->try_end(), "end");
     }
@@ -362,7 +362,7 @@ private:
             case Do::step: {
                 if (!pass_open_) { return; }
                 const auto& step = schedule[op.a == 0 ? next_ % schedule.size() : op.b % schedule.size()];
-                next_ = step.access + 1;
+                next_ = step.position + 1;
                 const Stream on = stream(op.a);
                 return keep(pass_.try_acquire(step, on), {step.weights.begin(), step.weights.end()}, on);
             }
@@ -417,7 +417,7 @@ private:
                         auto lease = pass.try_acquire(step, on);
                         if (!lease) { return lease.error(); }
                         Held held{std::move(*lease), {step.weights.begin(), step.weights.end()}, {}};
-                        read(held, on, step.access);
+                        read(held, on, step.position);
                         if (op.a % 3 == 0) {
                             if (auto used = held.lease.try_use_on(stream(op.b + 1)); !used) { return used; }
                             read(held, stream(op.b + 1), 30);

@@ -89,7 +89,7 @@ template <class Weights>
     typename Weights::Options options;
     options.budget = residency::Budget::bytes(setting.budget_bytes);
     options.schedule = setting.model.schedule;
-    options.learn = setting.learn;
+    if constexpr (requires { options.learn; }) { options.learn = setting.learn; }
     return options;
 }
 

@@ -103,7 +103,7 @@ Weights make(CudaDevice& device, const Model& model, std::uint64_t budget, bool 
     typename Weights::Options options;
     options.budget = Budget::bytes(budget);
     options.schedule = model.schedule;
-    options.learn = learn;
+    if constexpr (requires { options.learn; }) { options.learn = learn; }
     return BENCH_RESULT(Weights::try_create(device, model.catalog, std::move(options)));
 }
 

@@ -20,7 +20,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 ///  2. `m.budget()`                 `.bytes`: the cap in force
 /// Optional, of models that accept a smaller cap before they can give everything back:
 ///  3. `m.pending_bytes()`          what is held beyond the cap still
-///  4. `m.try_settle_budget()`      gives back of that what it can by now
+///  4. `m.try_reclaim_pending()`      gives back of that what it can by now
 template <class Model>
 concept Budgeted = requires(Model& model, const Model& const_model, const Budget& budget) {
     { model.try_set_budget(budget) } -> std::same_as<Result<BudgetChange>>;
@@ -114,8 +114,8 @@ private:
     }
     template <class Model>
     [[nodiscard]] static Result<std::uint64_t> settled(Model& model) {
-        if constexpr (requires { model.try_settle_budget(); }) {
-            if (auto done = model.try_settle_budget(); !done) { return done.error(); }
+        if constexpr (requires { model.try_reclaim_pending(); }) {
+            if (auto done = model.try_reclaim_pending(); !done) { return done.error(); }
         }
         return pending_of(model);
     }

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "residency/core/engine.hpp"
+#include "residency/core/session.hpp"
 #include "residency/error.hpp"
 
 #if RESIDENCY_EXCEPTIONS
@@ -17,18 +17,18 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// A pass as a graph, copies included: launching it runs the kernels that were recorded, over the same weights. Made by
 /// Residency::capture; ends before its Residency does. After a change of budget or of the mapping it is stale and refused.
-template <class Engine>
+template <CapturingDevice D>
 class [[nodiscard]] CapturedPass {
 public:
-    using Stream = typename Engine::Stream;
+    using Stream = typename D::Stream;
 
     CapturedPass() noexcept = default;
     CapturedPass(CapturedPass&& other) noexcept
-        : engine_{std::exchange(other.engine_, nullptr)}, graph_{other.graph_}, generation_{other.generation_} {}
+        : session_{std::exchange(other.session_, nullptr)}, graph_{other.graph_}, generation_{other.generation_} {}
     CapturedPass& operator=(CapturedPass&& other) noexcept {
         if (this != &other) {
             destroy();
-            engine_ = std::exchange(other.engine_, nullptr);
+            session_ = std::exchange(other.session_, nullptr);
             graph_ = other.graph_;
             generation_ = other.generation_;
         }
@@ -39,30 +39,32 @@ public:
     /// One pass on a stream, after everything that this Residency did before. Does not block. Errors: stale, wrong_state (a pass is
     /// open, or none was captured), unsupported (the stream is being captured), or the device's own.
     [[nodiscard]] Status try_launch(Stream stream) {
-        if (engine_ == nullptr) {
+        if (session_ == nullptr) {
             return Error{ErrorKind::wrong_state, "no pass was captured: there is nothing to launch"};
         }
-        return engine_->launch(graph_, generation_, stream);
+        return session_->launch(graph_, generation_, stream);
     }
 #if RESIDENCY_EXCEPTIONS
     void launch(Stream stream) { unwrap(try_launch(stream)); }
 #endif
-    [[nodiscard]] bool is_stale() const noexcept { return engine_ == nullptr || generation_ != engine_->generation(); }
+    [[nodiscard]] bool is_stale() const noexcept {
+        return session_ == nullptr || generation_ != session_->generation();
+    }
 
 private:
     template <class, class, class, class>
     friend class Residency;
-    CapturedPass(Engine& engine, typename Engine::Device::Graph graph) noexcept
-        : engine_{&engine}, graph_{graph}, generation_{engine.generation()} {}
+    CapturedPass(core::Session<D>& session, typename D::Graph graph) noexcept
+        : session_{&session}, graph_{graph}, generation_{session.generation()} {}
 
     void destroy() noexcept {
-        if (engine_ != nullptr) {
-            static_cast<void>(std::exchange(engine_, nullptr)->device().destroy_graph(graph_).has_value());
+        if (session_ != nullptr) {
+            static_cast<void>(std::exchange(session_, nullptr)->device().destroy_graph(graph_).has_value());
         }
     }
 
-    Engine* engine_ = nullptr;
-    typename Engine::Device::Graph graph_{};
+    core::Session<D>* session_ = nullptr;
+    typename D::Graph graph_{};
     std::uint64_t generation_ = 0;
 };
 

@@ -4,8 +4,9 @@
 
 #include <concepts>
 
-#include "residency/core/online.hpp"
-#include "residency/core/planned.hpp"
+#include "residency/core/online_decider.hpp"
+#include "residency/core/options.hpp"
+#include "residency/core/planned_decider.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/pool/memory_pool.hpp"
@@ -33,7 +34,8 @@ struct Composition {
                   "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
 
     static constexpr bool is_planned = false;
-    using Decider = Online<Evictor, Prefetcher, Pool, Transport>;
+    using Decider = OnlineDecider<Evictor, Prefetcher, Pool>;
+    using Options = OnlineOptions<typename Decider::Config, typename Transport::Config>;
 };
 
 template <class Pool, class Transport>
@@ -46,7 +48,8 @@ struct Composition<evict::Planned, prefetch::Planned, Pool, Transport> {
                   "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
 
     static constexpr bool is_planned = true;
-    using Decider = Planned<Pool, Transport>;
+    using Decider = PlannedDecider<Pool>;
+    using Options = PlannedOptions<typename Decider::Config, typename Transport::Config>;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

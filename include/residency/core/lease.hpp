@@ -7,105 +7,116 @@
 #include <span>
 #include <utility>
 
-#include "residency/core/engine.hpp"
+#include "residency/core/session.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The right to read weights on a stream. While it lives their bytes do not leave and do not move; work enqueued on its streams
-/// before its end may read them. Its end records the use, without blocking. Leases move, nest, and end in any order; they end
-/// before their Residency does.
-template <class Engine>
+/// The right to read weights on a stream. While a lease is open, its weights are never evicted and never move; work that is enqueued on
+/// its streams before its end may read them. The end records the use, without blocking. Leases can be moved, nested, and ended in any
+/// order; they end before their Residency does. The type depends on the device only: a function that takes a `Lease<CudaDevice>` works
+/// with every composition of policies.
+template <Device D>
 class [[nodiscard]] Lease {
 public:
-    using Stream = typename Engine::Stream;
+    using Stream = typename D::Stream;
 
     Lease() noexcept = default;
-    Lease(Lease&& other) noexcept : engine_{std::exchange(other.engine_, nullptr)}, id_{other.id_} {}
+    Lease(Lease&& other) noexcept : session_{std::exchange(other.session_, nullptr)}, id_{other.id_} {}
     Lease& operator=(Lease&& other) noexcept {
         if (this != &other) {
             end();
-            engine_ = std::exchange(other.engine_, nullptr);
+            session_ = std::exchange(other.session_, nullptr);
             id_ = other.id_;
         }
         return *this;
     }
     ~Lease() { end(); }
 
-    /// Records the use on every stream of the lease, and lets go. A failure is kept: Residency::failure().
+    /// Records the use on every stream of the lease, and releases the weights. A failure is kept: Residency::failure().
     void end() noexcept {
-        if (engine_ != nullptr) { std::exchange(engine_, nullptr)->end_lease(id_); }
+        if (session_ != nullptr) { std::exchange(session_, nullptr)->end_lease(id_); }
     }
-    [[nodiscard]] explicit operator bool() const noexcept { return engine_ != nullptr; }
+    [[nodiscard]] explicit operator bool() const noexcept { return session_ != nullptr; }
 
-    /// The device address of a weight's first byte; null where it has no bytes. Precondition: the lease covers the weight.
-    [[nodiscard]] const std::byte* data(WeightId weight) const noexcept {
+    /// The device address of a weight's first byte; null if the weight has no bytes. Precondition: the lease covers the weight. An
+    /// address is valid until the lease ends, so that a temporary lease gives none.
+    [[nodiscard]] const std::byte* data(WeightId weight) const& noexcept {
         check(weight);
-        return engine_->address(weight);
+        return session_->address(weight);
     }
-    /// The same as elements of type T; the caller knows the dtype.
+    const std::byte* data(WeightId weight) const&& = delete;
+    /// The same as elements of type T. The caller knows the dtype.
     template <class T>
-    [[nodiscard]] const T* get(WeightId weight) const noexcept {
+    [[nodiscard]] const T* get(WeightId weight) const& noexcept {
         return reinterpret_cast<const T*>(data(weight));
     }
-    /// All of a weight's bytes on the device.
-    [[nodiscard]] std::span<const std::byte> bytes(WeightId weight) const noexcept {
-        return {data(weight), static_cast<std::size_t>(engine_->catalog().weight(weight).bytes)};
-    }
-    /// All of a weight's elements on the device. Precondition: its bytes are a multiple of sizeof(T).
     template <class T>
-    [[nodiscard]] std::span<const T> span(WeightId weight) const noexcept {
-        const std::uint64_t bytes = engine_->catalog().weight(weight).bytes;
+    const T* get(WeightId weight) const&& = delete;
+    /// All bytes of a weight on the device.
+    [[nodiscard]] std::span<const std::byte> bytes(WeightId weight) const& noexcept {
+        return {data(weight), static_cast<std::size_t>(session_->catalog().weight(weight).bytes)};
+    }
+    std::span<const std::byte> bytes(WeightId weight) const&& = delete;
+    /// All elements of a weight on the device. Precondition: its bytes are a multiple of sizeof(T).
+    template <class T>
+    [[nodiscard]] std::span<const T> span(WeightId weight) const& noexcept {
+        const std::uint64_t bytes = session_->catalog().weight(weight).bytes;
         RESIDENCY_ASSERT(bytes % sizeof(T) == 0, "ask for elements of the weight's own size");
         return {get<T>(weight), static_cast<std::size_t>(bytes / sizeof(T))};
     }
+    template <class T>
+    std::span<const T> span(WeightId weight) const&& = delete;
     /// For kernels that write. Precondition: the weight's storage is mutable.
     template <class T>
-    [[nodiscard]] T* writable(WeightId weight) const noexcept {
+    [[nodiscard]] T* writable(WeightId weight) const& noexcept {
         check(weight);
-        RESIDENCY_ASSERT(engine_->catalog().storage(engine_->catalog().storage_of(weight)).is_mutable,
+        RESIDENCY_ASSERT(session_->catalog().storage(session_->catalog().storage_of(weight)).is_mutable,
                          "only mutable weights are written: declare the storage so in the catalog");
-        return reinterpret_cast<T*>(engine_->address(weight));
+        return reinterpret_cast<T*>(session_->address(weight));
     }
+    template <class T>
+    T* writable(WeightId weight) const&& = delete;
 
     /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.
     [[nodiscard]] Status try_use_on(Stream stream) {
-        RESIDENCY_ASSERT(engine_ != nullptr, "the lease has ended");
-        return engine_->use_on(id_, stream);
+        RESIDENCY_ASSERT(session_ != nullptr, "the lease has ended");
+        return session_->use_on(id_, stream);
     }
 #if RESIDENCY_EXCEPTIONS
     void use_on(Stream stream) { unwrap(try_use_on(stream)); }
 #endif
 
 private:
-    template <class E>
+    template <Device E>
     friend class Ticket;
-    template <class E>
+    template <Device E>
     friend class Pass;
-    Lease(Engine* engine, core::LeaseId id) noexcept : engine_{engine}, id_{id} {}
+    Lease(core::Session<D>* session, core::LeaseId id) noexcept : session_{session}, id_{id} {}
 
     void check([[maybe_unused]] WeightId weight) const noexcept {
-        RESIDENCY_ASSERT(engine_ != nullptr, "the lease has ended");
-        RESIDENCY_ASSERT(engine_->covers(id_, weight), "ask a lease only for the weights that it was acquired for");
+        RESIDENCY_ASSERT(session_ != nullptr, "the lease has ended");
+        RESIDENCY_ASSERT(session_->covers(id_, weight), "ask a lease only for the weights that it was acquired for");
     }
 
-    Engine* engine_ = nullptr;
+    core::Session<D>* session_ = nullptr;
     core::LeaseId id_;
 };
 
-/// A request made early: the bytes are on their way and do not leave. Becomes a lease, once; dropped, it lets go.
-template <class Engine>
+/// A request made early: the copies are enqueued, and the weights are not evicted until the ticket becomes a lease, which it does once,
+/// or is dropped.
+template <Device D>
 class [[nodiscard]] Ticket {
 public:
-    using Stream = typename Engine::Stream;
+    using Stream = typename D::Stream;
 
     Ticket() noexcept = default;
-    Ticket(Ticket&& other) noexcept : engine_{std::exchange(other.engine_, nullptr)}, id_{other.id_} {}
+    Ticket(Ticket&& other) noexcept : session_{std::exchange(other.session_, nullptr)}, id_{other.id_} {}
     Ticket& operator=(Ticket&& other) noexcept {
         if (this != &other) {
             drop();
-            engine_ = std::exchange(other.engine_, nullptr);
+            session_ = std::exchange(other.session_, nullptr);
             id_ = other.id_;
         }
         return *this;
@@ -113,32 +124,32 @@ public:
     ~Ticket() { drop(); }
 
     void drop() noexcept {
-        if (engine_ != nullptr) { std::exchange(engine_, nullptr)->end_lease(id_); }
+        if (session_ != nullptr) { std::exchange(session_, nullptr)->end_lease(id_); }
     }
-    [[nodiscard]] explicit operator bool() const noexcept { return engine_ != nullptr; }
+    [[nodiscard]] explicit operator bool() const noexcept { return session_ != nullptr; }
 
     /// The lease on a stream, by default the pass's own. The ticket is spent, also on failure.
-    [[nodiscard]] Result<Lease<Engine>> try_lease() {
-        RESIDENCY_ASSERT(engine_ != nullptr, "the ticket is spent");
-        return try_lease(engine_->pass_stream());
+    [[nodiscard]] Result<Lease<D>> try_lease() {
+        RESIDENCY_ASSERT(session_ != nullptr, "the ticket is spent");
+        return try_lease(session_->pass_stream());
     }
-    [[nodiscard]] Result<Lease<Engine>> try_lease(Stream stream) {
-        RESIDENCY_ASSERT(engine_ != nullptr, "the ticket is spent");
-        Lease<Engine> lease{std::exchange(engine_, nullptr), id_};
+    [[nodiscard]] Result<Lease<D>> try_lease(Stream stream) {
+        RESIDENCY_ASSERT(session_ != nullptr, "the ticket is spent");
+        Lease<D> lease{std::exchange(session_, nullptr), id_};
         if (auto waits = lease.try_use_on(stream); !waits) { return waits.error(); }
         return lease;
     }
 #if RESIDENCY_EXCEPTIONS
-    [[nodiscard]] Lease<Engine> lease() { return unwrap(try_lease()); }
-    [[nodiscard]] Lease<Engine> lease(Stream stream) { return unwrap(try_lease(stream)); }
+    [[nodiscard]] Lease<D> lease() { return unwrap(try_lease()); }
+    [[nodiscard]] Lease<D> lease(Stream stream) { return unwrap(try_lease(stream)); }
 #endif
 
 private:
-    template <class E>
+    template <Device E>
     friend class Pass;
-    Ticket(Engine* engine, core::LeaseId id) noexcept : engine_{engine}, id_{id} {}
+    Ticket(core::Session<D>* session, core::LeaseId id) noexcept : session_{session}, id_{id} {}
 
-    Engine* engine_ = nullptr;
+    core::Session<D>* session_ = nullptr;
     core::LeaseId id_;
 };
 

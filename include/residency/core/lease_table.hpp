@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "residency/core/access_point.hpp"
-#include "residency/core/copy_scheduler.hpp"
+#include "residency/core/decider.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -24,6 +24,7 @@ struct LeaseRecord {
     std::vector<StorageId> own;
     std::vector<ConsumerId> consumers;
     AccessPoint access;
+    LeaseToken token;
     std::uint32_t generation = 0;
     bool is_open = false;
 };

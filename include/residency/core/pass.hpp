@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "residency/core/engine.hpp"
 #include "residency/core/lease.hpp"
+#include "residency/core/session.hpp"
 #include "residency/error.hpp"
 #include "residency/model/schedule.hpp"
 
@@ -28,17 +28,17 @@ concept Acquirable = std::same_as<T, Schedule::Step> || std::same_as<T, WeightId
 /// Errors of acquire and request: invalid_argument (an id that the catalog lacks), budget (what is leased leaves no room; the
 /// numbers are in the error), divergence (strict mode), unsupported (the stream is being captured), or the device's own. After
 /// any of them the pass can go on, and nothing is leased that was not before.
-template <class Engine>
+template <Device D>
 class [[nodiscard]] Pass {
 public:
-    using Stream = typename Engine::Stream;
+    using Stream = typename D::Stream;
 
     Pass() noexcept = default;
-    Pass(Pass&& other) noexcept : engine_{std::exchange(other.engine_, nullptr)} {}
+    Pass(Pass&& other) noexcept : session_{std::exchange(other.session_, nullptr)} {}
     Pass& operator=(Pass&& other) noexcept {
         if (this != &other) {
             static_cast<void>(try_end().has_value());
-            engine_ = std::exchange(other.engine_, nullptr);
+            session_ = std::exchange(other.session_, nullptr);
         }
         return *this;
     }
@@ -46,8 +46,8 @@ public:
 
     /// Ends the pass; leases may outlive it. A failure is also kept: Residency::failure().
     [[nodiscard]] Status try_end() {
-        if (engine_ == nullptr) { return {}; }
-        return std::exchange(engine_, nullptr)->end_pass();
+        if (session_ == nullptr) { return {}; }
+        return std::exchange(session_, nullptr)->end_pass();
     }
 
     /// Blocks until the pass's stream has done what was asked of it so far, as its device's synchronize() does; but what the caller
@@ -55,47 +55,45 @@ public:
     /// chose before they know what to acquire. Other streams of the pass are not waited for. Errors: wrong_state (the pass has ended),
     /// unsupported (it, or its stream, is captured), or the device's own; after any of them the pass can go on.
     [[nodiscard]] Status try_wait() {
-        if (engine_ == nullptr) { return ended(); }
-        return engine_->wait_in_pass();
+        if (session_ == nullptr) { return ended(); }
+        return session_->wait_in_pass();
     }
 
     /// The weights on a stream, by default the pass's own: there, or on their way with the stream waiting for them.
     template <Acquirable What>
-    [[nodiscard]] Result<Lease<Engine>> try_acquire(const What& what) {
-        if (engine_ == nullptr) { return ended(); }
-        return lease(ask(what, engine_->pass_stream()));
+    [[nodiscard]] Result<Lease<D>> try_acquire(const What& what) {
+        if (session_ == nullptr) { return ended(); }
+        return lease(ask(what, session_->pass_stream()));
     }
     template <Acquirable What>
-    [[nodiscard]] Result<Lease<Engine>> try_acquire(const What& what, Stream stream) {
+    [[nodiscard]] Result<Lease<D>> try_acquire(const What& what, Stream stream) {
         return lease(ask(what, stream));
     }
-    [[nodiscard]] Result<Lease<Engine>> try_acquire(std::initializer_list<WeightId> weights) {
+    [[nodiscard]] Result<Lease<D>> try_acquire(std::initializer_list<WeightId> weights) {
         return try_acquire(std::span<const WeightId>{weights.begin(), weights.size()});
     }
     /// Starts to bring the weights now, to be leased later, on any stream.
     template <Acquirable What>
-    [[nodiscard]] Result<Ticket<Engine>> try_request(const What& what) {
+    [[nodiscard]] Result<Ticket<D>> try_request(const What& what) {
         auto id = ask(what, std::nullopt);
         if (!id) { return id.error(); }
-        return Ticket<Engine>{engine_, *id};
+        return Ticket<D>{session_, *id};
     }
 
 #if RESIDENCY_EXCEPTIONS
     void end() { unwrap(try_end()); }
     void wait() { unwrap(try_wait()); }
     template <Acquirable What>
-    [[nodiscard]] Lease<Engine> acquire(const What& what) {
+    [[nodiscard]] Lease<D> acquire(const What& what) {
         return unwrap(try_acquire(what));
     }
     template <Acquirable What>
-    [[nodiscard]] Lease<Engine> acquire(const What& what, Stream stream) {
+    [[nodiscard]] Lease<D> acquire(const What& what, Stream stream) {
         return unwrap(try_acquire(what, stream));
     }
-    [[nodiscard]] Lease<Engine> acquire(std::initializer_list<WeightId> weights) {
-        return unwrap(try_acquire(weights));
-    }
+    [[nodiscard]] Lease<D> acquire(std::initializer_list<WeightId> weights) { return unwrap(try_acquire(weights)); }
     template <Acquirable What>
-    [[nodiscard]] Ticket<Engine> request(const What& what) {
+    [[nodiscard]] Ticket<D> request(const What& what) {
         return unwrap(try_request(what));
     }
 #endif
@@ -103,32 +101,32 @@ public:
 private:
     template <class, class, class, class>
     friend class Residency;
-    explicit Pass(Engine* engine) noexcept : engine_{engine} {}
+    explicit Pass(core::Session<D>* session) noexcept : session_{session} {}
 
     [[nodiscard]] static Error ended() { return {ErrorKind::wrong_state, "the pass has ended"}; }
     template <class What>
     [[nodiscard]] Result<core::LeaseId> ask(const What& what, std::optional<Stream> stream) {
-        if (engine_ == nullptr) { return ended(); }
+        if (session_ == nullptr) { return ended(); }
         if constexpr (std::same_as<What, WeightId>) {
-            return engine_->acquire_weights(std::span{&what, 1}, stream);
+            return session_->acquire_weights(std::span{&what, 1}, stream);
         } else if constexpr (std::same_as<What, Schedule::Step>) {
-            const Schedule& own = engine_->schedule();
+            const Schedule& own = session_->schedule();
             // A step of another schedule is what it reads, not where it stands, unless both are the same.
-            if (what.access < own.size() && (own[what.access].weights.data() == what.weights.data() ||
-                                             std::ranges::equal(own[what.access].weights, what.weights))) {
-                return engine_->acquire_step(what.access, stream);
+            if (what.position < own.size() && (own[what.position].weights.data() == what.weights.data() ||
+                                               std::ranges::equal(own[what.position].weights, what.weights))) {
+                return session_->acquire_step(what.position, stream);
             }
-            return engine_->acquire_weights(what.weights, stream);
+            return session_->acquire_weights(what.weights, stream);
         } else {
-            return engine_->acquire_weights(std::span<const WeightId>{what}, stream);
+            return session_->acquire_weights(std::span<const WeightId>{what}, stream);
         }
     }
-    [[nodiscard]] Result<Lease<Engine>> lease(Result<core::LeaseId> id) {
+    [[nodiscard]] Result<Lease<D>> lease(Result<core::LeaseId> id) {
         if (!id) { return id.error(); }
-        return Lease<Engine>{engine_, *id};
+        return Lease<D>{session_, *id};
     }
 
-    Engine* engine_ = nullptr;
+    core::Session<D>* session_ = nullptr;
 };
 
 }}  // namespace residency::RESIDENCY_ABI

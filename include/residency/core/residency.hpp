@@ -10,9 +10,9 @@
 #include "residency/budget/budget.hpp"
 #include "residency/core/captured_pass.hpp"
 #include "residency/core/composition.hpp"
-#include "residency/core/engine.hpp"
 #include "residency/core/lease.hpp"
 #include "residency/core/pass.hpp"
+#include "residency/core/session.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/fwd.hpp"
 #include "residency/model/catalog.hpp"
@@ -39,49 +39,37 @@ template <class Evictor, class Prefetcher, class Pool, class Transport>
 class Residency {
     using Composition = core::Composition<Evictor, Prefetcher, Pool, Transport>;
     using Decider = typename Composition::Decider;
-    using Engine = core::Engine<Decider, Transport>;
 
 public:
     using Device = typename Pool::Device;
     using Stream = typename Device::Stream;
-    using Pass = residency::Pass<Engine>;
-    using Lease = residency::Lease<Engine>;
-    using Ticket = residency::Ticket<Engine>;
+    using Pass = residency::Pass<Device>;
+    using Lease = residency::Lease<Device>;
+    using Ticket = residency::Ticket<Device>;
 
-    struct Options {
-        std::optional<Budget> budget{};         ///< what whoever runs the model says; wins over stored_budget
-        std::optional<Budget> stored_budget{};  ///< what came with the model; without either: automatic
-        std::uint64_t reserve_bytes = std::uint64_t{512}
-                                      << 20;  ///< of free device memory that an automatic budget leaves
-        Schedule schedule{};                  ///< may be empty: then nothing is known of the future
-        bool strict = false;                  ///< a divergence from the schedule is an error, not a statistic
-        bool record = false;                  ///< keep what each pass acquired: recorded_schedule()
-        /// Measure the steps of the first passes, and plan once more where they differ by more than learn_threshold (the sum of the
-        /// differences over the sum); that pass then begins with a wait for the device. Planned compositions only.
-        bool learn = false;
-        double learn_threshold = 0.05;
-        bool poison = false;  ///< overwrite what leaves, so that a stray read is seen
-        typename Decider::Config
-            policies{};  ///< the evictor, the prefetcher and the pool, or the planner, with their knobs
-        typename Transport::Config transport{};
-    };
+    /// Which fields there are depends on the decider: core::OnlineOptions or core::PlannedOptions.
+    using Options = typename Composition::Options;
 
     /// Nothing is left behind on failure. Errors: budget (below the floor; the numbers are in the error), mismatch (a schedule of
     /// another catalog), unsupported (bytes that the transport cannot reach), out_of_memory, or the device's own. Blocks while
     /// the device allocates; residents are on their way when it returns.
     [[nodiscard]] static Result<Residency> try_create(Device& device, Catalog catalog, Options options = {}) {
-        auto settings = settings_of(options);
-        auto engine = Engine::open(device, std::move(catalog), std::move(settings),
-                                   Decider{std::move(options.policies)}, Transport{std::move(options.transport)});
-        if (!engine) { return engine.error(); }
-        return Residency{std::move(*engine)};
+        auto settings = core::settings_of(options);
+        auto decider = std::make_unique<Decider>(std::move(options.policies));
+        Decider& own = *decider;
+        auto transport = std::make_unique<core::TransportHolder<Device, Transport>>(std::move(options.transport));
+        auto session = core::Session<Device>::open(device, std::move(catalog), std::move(settings), std::move(decider),
+                                                   std::move(transport));
+        if (!session) { return session.error(); }
+        return Residency{std::move(*session), own};
     }
     /// What try_create would make of the budget: the floor and the total are known before anything is held. Nothing is allocated on
     /// the device. Errors: budget and mismatch, as of try_create.
     [[nodiscard]] static Result<ResolvedBudget> try_resolve_budget(Device& device, Catalog catalog,
                                                                    Options options = {}) {
-        auto settings = settings_of(options);
-        return Engine::resolve(device, std::move(catalog), std::move(settings), Decider{std::move(options.policies)});
+        auto settings = core::settings_of(options);
+        return core::Session<Device>::resolve(device, std::move(catalog), std::move(settings),
+                                              std::make_unique<Decider>(std::move(options.policies)));
     }
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] static ResolvedBudget resolve_budget(Device& device, Catalog catalog, Options options = {}) {
@@ -99,8 +87,8 @@ public:
     /// and weights are streamed. Where none are, such a graph holds the addresses of today: it is good until the budget is changed,
     /// and nobody can refuse it after that; a CapturedPass is refused.
     [[nodiscard]] Result<Pass> try_begin(Stream stream) {
-        if (auto begun = engine_->begin_pass(stream); !begun) { return begun.error(); }
-        return Pass{engine_.get()};
+        if (auto begun = session_->begin_pass(stream); !begun) { return begun.error(); }
+        return Pass{session_.get()};
     }
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] Pass begin(Stream stream) { return unwrap(try_begin(stream)); }
@@ -109,58 +97,58 @@ public:
     /// Records one pass as a graph, copies included: `body(pass)` acquires every step in the order of the schedule and launches its
     /// kernels on `stream` (or on streams named by use_on), and returns void or a Status. Nothing of it runs. Blocks until the
     /// device has done what was asked before. Errors: unsupported, divergence, wrong_state, budget, or the device's own.
-    template <class Body>
-    [[nodiscard]] Result<CapturedPass<Engine>> try_capture(Stream stream, Body&& body)
-        requires(Composition::is_planned && CapturingDevice<Device>)
+    template <class Body, CapturingDevice D = Device>
+    [[nodiscard]] Result<CapturedPass<D>> try_capture(Stream stream, Body&& body)
+        requires Composition::is_planned
     {
         detail::Attempt attempt;
-        auto graph = engine_->capture(stream, [&] {
-            Pass pass{engine_.get()};
+        auto graph = session_->capture(stream, [&] {
+            Pass pass{session_.get()};
             Status status = attempt.run(body, pass);
             Status ended = pass.try_end();
             return status ? std::move(ended) : std::move(status);
         });
         attempt.rethrow();
         if (!graph) { return graph.error(); }
-        return CapturedPass<Engine>{*engine_, *graph};
+        return CapturedPass<D>{*session_, *graph};
     }
     /// Another budget, between passes, larger or smaller, with leases open or not. What is leased stays where it is, is valid as
     /// before, and counts. Of the rest as many weights leave as have to; what stays at its place is not moved again, what lies on memory
     /// that is given back is copied within the device. What open leases keep beyond the new budget is *pending*: nothing else is
     /// brought in its place, and it is given back once they have ended and their uses are complete, at the beginnings and ends of
-    /// passes and by try_settle_budget and try_drain. Captured passes become stale. Blocks until recorded uses and copies are complete.
+    /// passes and by try_reclaim_pending and try_drain. Captured passes become stale. Blocks until recorded uses and copies are complete.
     ///
     /// Errors; the old budget stays in force, and no lease is touched: budget (below the floor); wrong_state (a pass is open; or, of a
     /// planned composition with open leases, below the floor of the image as it lies: the addresses of a plan are offsets in one
     /// image, which cannot be laid out anew under a lease. The error names it and the bytes); or the device's own.
-    [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) { return engine_->set_budget(budget); }
+    [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) { return session_->set_budget(budget); }
     /// Gives back what the last change of the budget left pending, as far as it can be by now; says what came of that change so far.
     /// Does not block.
-    [[nodiscard]] Result<BudgetChange> try_settle_budget() { return engine_->settle_budget(); }
+    [[nodiscard]] Result<BudgetChange> try_reclaim_pending() { return session_->reclaim_pending(); }
     /// What came of the last change of the budget so far.
-    [[nodiscard]] const BudgetChange& budget_change() const noexcept { return engine_->budget_change(); }
+    [[nodiscard]] const BudgetChange& budget_change() const noexcept { return session_->budget_change(); }
     /// What is held beyond the budget in force, since open leases keep it.
-    [[nodiscard]] std::uint64_t pending_bytes() const { return engine_->pending_bytes(); }
+    [[nodiscard]] std::uint64_t pending_bytes() const { return session_->pending_bytes(); }
     /// Another future, between passes. Error budget: the budget is below the new schedule's floor; the old one stays.
-    [[nodiscard]] Status try_set_schedule(Schedule schedule) { return engine_->set_schedule(std::move(schedule)); }
+    [[nodiscard]] Status try_set_schedule(Schedule schedule) { return session_->set_schedule(std::move(schedule)); }
     /// What the last pass that ended acquired, in order, as a schedule. Needs Options::record.
     [[nodiscard]] Result<Schedule> try_recorded_schedule(Cycle cycle = Cycle::cyclic) const {
-        return engine_->recorded_schedule(cycle);
+        return session_->recorded_schedule(cycle);
     }
     /// Blocks until all uses and copies so far are complete; then as try_transport_status().
-    [[nodiscard]] Status try_drain() { return engine_->drain_and_settle(); }
+    [[nodiscard]] Status try_drain() { return session_->drain(); }
     /// What threads of the transport failed at so far; always success for a transport without any. Does not block. Success after
     /// the stream of a pass was synchronized says that every byte that the pass read arrived as its source has it.
-    [[nodiscard]] Status try_transport_status() const { return engine_->transport_status(); }
+    [[nodiscard]] Status try_transport_status() const { return session_->transport_status(); }
 #if RESIDENCY_EXCEPTIONS
-    template <class Body>
-    [[nodiscard]] CapturedPass<Engine> capture(Stream stream, Body&& body)
-        requires(Composition::is_planned && CapturingDevice<Device>)
+    template <class Body, CapturingDevice D = Device>
+    [[nodiscard]] CapturedPass<D> capture(Stream stream, Body&& body)
+        requires Composition::is_planned
     {
         return unwrap(try_capture(stream, std::forward<Body>(body)));
     }
     BudgetChange set_budget(const Budget& budget) { return unwrap(try_set_budget(budget)); }
-    BudgetChange settle_budget() { return unwrap(try_settle_budget()); }
+    BudgetChange reclaim_pending() { return unwrap(try_reclaim_pending()); }
     void set_schedule(Schedule schedule) { unwrap(try_set_schedule(std::move(schedule))); }
     [[nodiscard]] Schedule recorded_schedule(Cycle cycle = Cycle::cyclic) const {
         return unwrap(try_recorded_schedule(cycle));
@@ -169,48 +157,38 @@ public:
 #endif
 
     /// May ask the device whether a pass has ended; does not block.
-    [[nodiscard]] Statistics statistics() const { return engine_->statistics(); }
+    [[nodiscard]] Statistics statistics() const { return session_->statistics(); }
     /// The budget in force and how it came about.
-    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return engine_->budget(); }
+    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return session_->budget(); }
     /// The first failure of an operation that could not report it: the end of a lease or of a pass.
-    [[nodiscard]] const std::optional<Error>& failure() const noexcept { return engine_->failure(); }
-    [[nodiscard]] const Catalog& catalog() const noexcept { return engine_->catalog(); }
-    [[nodiscard]] const Schedule& schedule() const noexcept { return engine_->schedule(); }
-    [[nodiscard]] Device& device() noexcept { return engine_->device(); }
+    [[nodiscard]] const std::optional<Error>& failure() const noexcept { return session_->failure(); }
+    [[nodiscard]] const Catalog& catalog() const noexcept { return session_->catalog(); }
+    [[nodiscard]] const Schedule& schedule() const noexcept { return session_->schedule(); }
+    [[nodiscard]] Device& device() noexcept { return session_->device(); }
     /// The policies, for those that take hints.
     [[nodiscard]] Evictor& evictor() noexcept
         requires(!Composition::is_planned)
     {
-        return engine_->decider().evictor();
+        return decider_->evictor();
     }
     [[nodiscard]] Prefetcher& prefetcher() noexcept
         requires(!Composition::is_planned)
     {
-        return engine_->decider().prefetcher();
+        return decider_->prefetcher();
     }
     /// The moves of a pass, of a planned composition.
     [[nodiscard]] const plan::Plan& plan() const noexcept
         requires Composition::is_planned
     {
-        return engine_->decider().plan();
+        return decider_->plan();
     }
 
 private:
-    [[nodiscard]] static core::Settings settings_of(Options& options) {
-        core::Settings settings;
-        settings.budget = {options.budget, options.stored_budget, Budget::automatic()};
-        settings.reserve_bytes = options.reserve_bytes;
-        settings.schedule = std::move(options.schedule);
-        settings.strict = options.strict;
-        settings.record = options.record;
-        settings.poison = options.poison;
-        settings.learn = options.learn;
-        settings.learn_threshold = options.learn_threshold;
-        return settings;
-    }
-    explicit Residency(std::unique_ptr<Engine> engine) noexcept : engine_{std::move(engine)} {}
+    Residency(std::unique_ptr<core::Session<Device>> session, Decider& decider) noexcept
+        : session_{std::move(session)}, decider_{&decider} {}
 
-    std::unique_ptr<Engine> engine_;
+    std::unique_ptr<core::Session<Device>> session_;
+    Decider* decider_;  // of the session, by its type
 };
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -40,7 +40,7 @@ public:
     [[nodiscard]] std::span<const std::uint32_t> groups() const noexcept { return groups_; }
 
     [[nodiscard]] const Place& place() const noexcept { return place_; }
-    [[nodiscard]] StepIndex now() const noexcept { return place_.access.moment; }
+    [[nodiscard]] StepIndex now() const noexcept { return place_.access.step_index; }
     void go_to(const Place& place) noexcept { place_ = place; }
     void begin_pass(bool is_first) noexcept;
 

@@ -29,7 +29,7 @@ RESIDENCY_INLINE void ScheduleCursor::open(const Catalog& catalog, Schedule sche
 RESIDENCY_INLINE void ScheduleCursor::change(Schedule schedule) {
     schedule_ = std::move(schedule);
     index_uses();
-    place_.base = place_.access.moment + 1;
+    place_.base = place_.access.step_index + 1;
     if (schedule_.empty() || !schedule_.is_cyclic()) { return; }
     if (const StepIndex beyond = place_.base % schedule_.size(); beyond > 0) {
         place_.base += schedule_.size() - beyond;
@@ -48,7 +48,7 @@ RESIDENCY_INLINE void ScheduleCursor::index_uses() {
 RESIDENCY_INLINE void ScheduleCursor::begin_pass(bool is_first) noexcept {
     if (!schedule_.empty()) {
         if (schedule_.is_cyclic() && !is_first) { place_.base += schedule_.size(); }
-        if (!schedule_.is_cyclic()) { place_.access.moment = 0; }
+        if (!schedule_.is_cyclic()) { place_.access.step_index = 0; }
     }
     place_.access.step = AccessPoint::nowhere;
 }
@@ -63,24 +63,24 @@ RESIDENCY_INLINE auto ScheduleCursor::find(std::uint32_t step) const -> Result<F
     Found found{{{0, step}, place_.base}};
     const AccessPoint& last = place_.access;
     if (last.step == step) {
-        found.place.access.moment = last.moment;
+        found.place.access.step_index = last.step_index;
         return found;
     }
     found.has_diverged = step != expected();
     if (found.has_diverged && strict_) { return diverged("step " + std::to_string(step)); }
     if (schedule_.is_cyclic()) {
         if (has_started() && step < last.step) { found.place.base += schedule_.size(); }
-        found.place.access.moment = found.place.base + step;
+        found.place.access.step_index = found.place.base + step;
     } else {
-        found.place.access.moment = std::max<StepIndex>(last.moment, step);
+        found.place.access.step_index = std::max<StepIndex>(last.step_index, step);
     }
     return found;
 }
 
 RESIDENCY_INLINE auto ScheduleCursor::find(std::span<const StorageId> storages) const -> Result<Found> {
     const AccessPoint& last = place_.access;
-    if (schedule_.empty()) { return Found{{{last.moment + 1, AccessPoint::nowhere}, place_.base}}; }
-    if (storages.empty()) { return Found{{{last.moment, last.step}, place_.base}}; }
+    if (schedule_.empty()) { return Found{{{last.step_index + 1, AccessPoint::nowhere}, place_.base}}; }
+    if (storages.empty()) { return Found{{{last.step_index, last.step}, place_.base}}; }
     std::uint32_t step = has_started() ? last.step : 0;
     bool announced = true;
     if (!has_started() || !reads(step, storages.front())) {

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/decider.hpp"
+#include "residency/core/session_state.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/error.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// The budget in force, from text to bytes: never below the floor, and the cap of everything that the session holds on the device, apart
+/// from bytes that open leases keep after a change (pending_bytes()).
+template <Device D>
+class BudgetControl {
+public:
+    /// `reserve_bytes`: of the free device memory, what an automatic budget leaves.
+    BudgetControl(SessionState<D>& shared, BudgetSources sources, std::uint64_t reserve_bytes)
+        : shared_{&shared}, sources_{std::move(sources)}, reserve_bytes_{reserve_bytes} {}
+
+    /// Resolves the sources for the first time. `resident_bytes`: what the session itself holds.
+    [[nodiscard]] Status resolve(std::uint64_t resident_bytes) {
+        resident_bytes_ = resident_bytes;
+        floor_bytes_ = resident_bytes_ + shared_->decider->limits().floor_bytes;
+        auto resolved = sources_.try_resolve(context(sources_.winner().first.kind()));
+        if (!resolved) { return resolved.error(); }
+        budget_ = std::move(*resolved);
+        return {};
+    }
+    /// Another budget. The caller has drained the streams; `held_before_bytes` is what was held before that. On failure the budget in
+    /// force stays. Blocks.
+    [[nodiscard]] Result<BudgetChange> set(ResolvedBudget budget, std::uint64_t held_before_bytes);
+    /// What `budget` comes to now, without a change.
+    [[nodiscard]] Result<ResolvedBudget> try_resolve(const Budget& budget) {
+        auto now = context(budget.kind());
+        if (now.free_device_bytes) { *now.free_device_bytes += held_bytes(); }
+        return budget.try_resolve(now);
+    }
+    /// Gives back what the last change left pending, as far as leases have ended and their uses are complete. Does not block.
+    [[nodiscard]] Status reclaim_pending();
+
+    /// The floor of a schedule that was prepared; an error if the budget in force is below it.
+    [[nodiscard]] Status raise_floor();
+    void set_floor_bytes(std::uint64_t bytes) noexcept { floor_bytes_ = bytes; }
+    [[nodiscard]] std::uint64_t floor_bytes() const noexcept { return floor_bytes_; }
+
+    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return budget_; }
+    [[nodiscard]] ResolvedBudget take_budget() noexcept { return std::move(budget_); }
+    /// The share of the decider, in bytes.
+    [[nodiscard]] std::uint64_t decider_cap_bytes() const noexcept { return budget_.bytes - resident_bytes_; }
+    [[nodiscard]] std::uint64_t held_bytes() const {
+        return resident_bytes_ + shared_->decider->memory_use().held_bytes;
+    }
+    [[nodiscard]] std::uint64_t pending_bytes() const {
+        const std::uint64_t held = held_bytes();
+        return held > budget_.bytes ? held - budget_.bytes : 0;
+    }
+    /// The last change of the budget, and what became of it so far.
+    [[nodiscard]] const BudgetChange& last_change() const noexcept { return change_; }
+
+private:
+    [[nodiscard]] BudgetContext context(BudgetKind kind);
+
+    SessionState<D>* shared_;
+    BudgetSources sources_;
+    std::uint64_t reserve_bytes_;
+    std::uint64_t resident_bytes_ = 0;  // held by the session, not by the decider
+    std::uint64_t floor_bytes_ = 0;
+    ResolvedBudget budget_;
+    BudgetChange change_;
+};
+
+template <Device D>
+Result<BudgetChange> BudgetControl<D>::set(ResolvedBudget budget, std::uint64_t held_before_bytes) {
+    const Counters before = shared_->counters;
+    const StepIndex now = shared_->cursor.now();
+    if (auto changed = shared_->decider->set_cap(budget.bytes - resident_bytes_, now); !changed) {
+        return changed.error();
+    }
+    change_ = {};
+    change_.budget_before_bytes = budget_.bytes;
+    change_.budget_bytes = budget.bytes;
+    change_.held_before_bytes = held_before_bytes;
+    change_.held_bytes = held_bytes();
+    change_.evicted_bytes = shared_->counters.evicted_bytes - before.evicted_bytes;
+    change_.moved_bytes = shared_->counters.moved_bytes - before.moved_bytes;
+    change_.returned_at = shared_->device->host_time();
+    budget_ = std::move(budget);
+    change_.pending_bytes = pending_bytes();
+    if (change_.is_complete()) { change_.complete_at = change_.returned_at; }
+    return change_;
+}
+
+template <Device D>
+Status BudgetControl<D>::reclaim_pending() {
+    if (!shared_->decider->has_pending() && change_.is_complete()) { return {}; }
+    auto reclaimed = shared_->decider->reclaim_pending();
+    const std::uint64_t still = pending_bytes();
+    if (change_.pending_bytes > still) {
+        change_.given_back_later_bytes += change_.pending_bytes - still;
+        change_.pending_bytes = still;
+        if (still == 0) { change_.complete_at = shared_->device->host_time(); }
+    }
+    return reclaimed;
+}
+
+template <Device D>
+Status BudgetControl<D>::raise_floor() {
+    const BudgetLimits limits = shared_->decider->limits();
+    const std::uint64_t floor = resident_bytes_ + limits.floor_bytes;
+    if (floor > budget_.bytes) {
+        return Error{ErrorKind::budget,
+                     "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " + std::to_string(floor) +
+                         " that this schedule needs (step " + std::to_string(limits.floor_step) +
+                         "): raise the budget first",
+                     BudgetNumbers{floor, budget_.bytes, resident_bytes_, floor, limits.floor_step}};
+    }
+    floor_bytes_ = floor;
+    return {};
+}
+
+template <Device D>
+BudgetContext BudgetControl<D>::context(BudgetKind kind) {
+    const BudgetLimits limits = shared_->decider->limits();
+    const Schedule& schedule = shared_->schedule();
+    BudgetContext result;
+    result.streamed_bytes = shared_->catalog.streamed_bytes();
+    result.resident_bytes = shared_->catalog.resident_bytes();
+    result.everything_bytes = resident_bytes_ + limits.ceiling_bytes;
+    result.floor_bytes = floor_bytes_;
+    result.floor_step = limits.floor_step;
+    if (limits.floor_step < schedule.size()) { result.floor_step_name = schedule[limits.floor_step].name; }
+    if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
+        if (const auto memory = shared_->device->memory()) { result.free_device_bytes = memory->free_bytes; }
+    }
+    result.reserve_bytes = reserve_bytes_;
+    return result;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "residency/core/lease_table.hpp"
+#include "residency/core/schedule_cursor.hpp"
+#include "residency/core/session_state.hpp"
+#include "residency/core/step_profiler.hpp"
+#include "residency/error.hpp"
+#include "residency/model/ids.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// The open leases and tickets of a session: every storage that one of them covers has a lease count above 0, and every stream that one
+/// of them reads on waits for the arrival of its bytes.
+template <Device D>
+class LeaseKeeper {
+public:
+    using Stream = typename D::Stream;
+
+    LeaseKeeper(SessionState<D>& shared, StepProfiler<D>& profiler) : shared_{&shared}, profiler_{&profiler} {}
+
+    /// Opens a lease on distinct storages, on a stream, or a ticket without one. `storages` must outlive the lease unless they are
+    /// copied. On failure no lease is open, and the cursor is where it was.
+    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
+                                       const ScheduleCursor::Found& found, std::optional<Stream> stream);
+    /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.
+    [[nodiscard]] Status use_on(LeaseId id, Stream stream);
+    /// Records the use on every stream of the lease. What fails is kept; the storages then count as in use until the device is drained.
+    void end(LeaseId id) noexcept;
+    /// Ends every lease without a record: the work that read by them never ran.
+    void revoke_all() noexcept {
+        leases_.close_all([&](const LeaseRecord& lease) {
+            count(lease.storages, -1);
+            shared_->decider->forget(lease.token);
+        });
+    }
+
+    [[nodiscard]] std::uint64_t open_leases() const noexcept { return leases_.open_leases(); }
+    [[nodiscard]] bool covers(LeaseId id, StorageId storage) const noexcept {
+        const LeaseRecord* lease = leases_.find(id);
+        return lease != nullptr && std::ranges::find(lease->storages, storage) != lease->storages.end();
+    }
+
+private:
+    void count(std::span<const StorageId> storages, std::int32_t by) noexcept {
+        for (const StorageId storage : storages) {
+            shared_->states[index(storage)].leases += static_cast<std::uint32_t>(by);
+        }
+    }
+    /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records.
+    [[nodiscard]] Status wait_for_arrival(LeaseRecord& lease, ConsumerId consumer);
+
+    SessionState<D>* shared_;
+    StepProfiler<D>* profiler_;
+    LeaseTable leases_;
+};
+
+template <Device D>
+Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool copy_storages,
+                                     const ScheduleCursor::Found& found, std::optional<Stream> stream) {
+    if (!shared_->is_pass_open) {
+        return Error{ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"};
+    }
+    CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
+    if (copy_scheduler.is_broken()) { return shared_->broken(); }
+    std::optional<ConsumerId> consumer;
+    if (stream) {
+        auto known = copy_scheduler.consumer(*stream);
+        if (!known) { return known.error(); }
+        consumer = *known;
+        if (shared_->decider->needs_record(storages)) {
+            if (auto allowed = copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
+        }
+    }
+    const AccessPoint& access = found.place.access;
+    const bool is_timed = stream && profiler_->lease_comes(access, *stream);
+    auto token = shared_->decider->ensure(storages, access);
+    if (!token) { return token.error(); }
+    const LeaseId id = leases_.open();
+    LeaseRecord& lease = *leases_.find(id);
+    lease.storages = storages;
+    if (copy_storages) {
+        lease.own.assign(storages.begin(), storages.end());
+        lease.storages = lease.own;
+    }
+    lease.access = access;
+    lease.token = *token;
+    count(storages, 1);
+    if (consumer) {
+        if (auto waited = wait_for_arrival(lease, *consumer); !waited) {
+            count(storages, -1);
+            shared_->decider->forget(*token);
+            leases_.close(id);
+            return waited.error();
+        }
+    }
+    if (is_timed) { profiler_->lease_began(access, *stream); }
+    shared_->cursor.go_to(found.place);
+    shared_->counters.divergences += found.has_diverged ? 1U : 0U;
+    ++shared_->counters.acquires;
+    return id;
+}
+
+template <Device D>
+Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
+    LeaseRecord* const lease = leases_.find(id);
+    if (lease == nullptr) {
+        return Error{ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
+    }
+    auto consumer = shared_->copy_scheduler.consumer(stream);
+    if (!consumer) { return consumer.error(); }
+    if (std::ranges::find(lease->consumers, *consumer) != lease->consumers.end()) { return {}; }
+    if (shared_->decider->needs_record(lease->storages)) {
+        if (auto allowed = shared_->copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
+    }
+    profiler_->interrupt();
+    return wait_for_arrival(*lease, *consumer);
+}
+
+template <Device D>
+void LeaseKeeper<D>::end(LeaseId id) noexcept {
+    LeaseRecord* const found = leases_.find(id);
+    if (found == nullptr) { return; }
+    const LeaseRecord& lease = *found;
+    CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
+    std::optional<Stream> timed;
+    if (lease.access.is_whole && !lease.consumers.empty()) {
+        const Stream stream = copy_scheduler.stream_of(lease.consumers.front());
+        if (profiler_->lease_ends(lease.access, stream)) { timed = stream; }
+    }
+    bool is_recorded = true;
+    const bool needs_record = shared_->decider->needs_record(lease.storages);
+    for (const ConsumerId consumer : lease.consumers) {
+        if (!needs_record) {
+            copy_scheduler.note_use(consumer);
+        } else if (auto point = copy_scheduler.record_use(consumer, lease.storages); !point) {
+            shared_->keep_failure(point.error());
+            is_recorded = false;
+        }
+    }
+    for (const ConsumerId consumer : lease.consumers) { copy_scheduler.release(consumer); }
+    count(lease.storages, -1);
+    shared_->decider->released(lease.token, is_recorded);
+    if (timed) { profiler_->lease_ended(lease.access, *timed); }
+    leases_.close(id);
+}
+
+template <Device D>
+Status LeaseKeeper<D>::wait_for_arrival(LeaseRecord& lease, ConsumerId consumer) {
+    EventPoint arrival = 0;
+    for (const StorageId storage : lease.storages) {
+        arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
+    }
+    if (auto waited = shared_->copy_scheduler.stream_wait_arrival(consumer, arrival); !waited) { return waited; }
+    lease.consumers.push_back(consumer);
+    shared_->copy_scheduler.retain(consumer);
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/session.hpp"
+#include "residency/model/schedule.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Of free device memory, what an automatic budget leaves to others.
+inline constexpr std::uint64_t default_reserve_bytes = std::uint64_t{512} << 20;
+
+/// What a Residency with an evictor and a prefetcher is made with.
+template <class Policies, class Transport>
+struct OnlineOptions {
+    std::optional<Budget> budget{};         ///< set by whoever runs the model; takes precedence over stored_budget
+    std::optional<Budget> stored_budget{};  ///< set by whoever made the model; without either: automatic
+    std::uint64_t reserve_bytes = default_reserve_bytes;
+    Schedule schedule{};  ///< without steps: the policies know nothing of the future
+    bool strict = false;  ///< a divergence from the schedule is an error, not a statistic
+    bool record = false;  ///< keep what each pass acquired: recorded_schedule()
+    bool poison = false;  ///< overwrite evicted bytes with 0xDB, so that a stray read is seen
+    Policies policies{};  ///< the evictor, the prefetcher and the pool, with their knobs
+    Transport transport{};
+};
+
+/// What a Residency that replays a plan is made with. There is no `poison`: a plan overwrites the bytes of one weight with the next.
+template <class Policies, class Transport>
+struct PlannedOptions {
+    std::optional<Budget> budget{};         ///< set by whoever runs the model; takes precedence over stored_budget
+    std::optional<Budget> stored_budget{};  ///< set by whoever made the model; without either: automatic
+    std::uint64_t reserve_bytes = default_reserve_bytes;
+    Schedule schedule{};  ///< without steps: the storages are assumed to be read in the natural order of their names
+    bool strict = false;  ///< a divergence from the schedule is an error, not a statistic
+    bool record = false;  ///< keep what each pass acquired: recorded_schedule()
+    /// Measure the steps of the first passes, and plan again if the measured times differ by more than learn_threshold (the sum of the
+    /// differences over the sum of the times). The pass that plans again begins with a wait for the device.
+    bool learn = false;
+    double learn_threshold = 0.05;
+    Policies policies{};  ///< the planner and the pool, with their knobs
+    Transport transport{};
+};
+
+/// The part of the options that the session itself reads.
+template <class Options>
+[[nodiscard]] Settings settings_of(Options& options) {
+    Settings settings;
+    settings.budget = {options.budget, options.stored_budget, Budget::automatic()};
+    settings.reserve_bytes = options.reserve_bytes;
+    settings.schedule = std::move(options.schedule);
+    settings.strict = options.strict;
+    settings.record = options.record;
+    if constexpr (requires { options.poison; }) { settings.poison = options.poison; }
+    if constexpr (requires { options.learn; }) {
+        settings.learn = options.learn;
+        settings.learn_threshold = options.learn_threshold;
+    }
+    return settings;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "residency/core/session_state.hpp"
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/pool/memory_pool.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// The storages that no policy moves: those pinned to the device lie in one allocation, from open() to close(); those that kernels read
+/// from the host have the address of their pinned memory. Where the decider holds residents, the allocation is empty.
+template <Device D>
+class ResidentStore {
+public:
+    /// Computes what the residents will take. Holds nothing.
+    void prepare(const D& device, const Catalog& catalog, bool decider_holds_residents) {
+        bytes_ = 0;
+        for (const Storage& storage : catalog.storages()) {
+            if (storage.placement != Placement::resident || decider_holds_residents) { continue; }
+            bytes_ = pool::round_up(bytes_, storage.alignment_bytes) + storage.bytes;
+        }
+        held_bytes_ = pool::round_up(bytes_, device.allocation_granularity());
+    }
+    /// Gives the host's storages their addresses. An error if one is not in pinned memory.
+    [[nodiscard]] Status view_host_storages(SessionState<D>& shared);
+    /// Allocates, and enqueues the copies of all residents. Blocks while the device allocates.
+    [[nodiscard]] Status bring_residents(SessionState<D>& shared);
+    /// Precondition: the streams are drained.
+    void close(D& device) noexcept {
+        if (memory_ != nullptr) { static_cast<void>(device.deallocate(memory_).has_value()); }
+        memory_ = nullptr;
+    }
+    /// Device bytes, as the driver counts them.
+    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_; }
+
+private:
+    void* memory_ = nullptr;
+    std::uint64_t bytes_ = 0;       // of the residents, with their alignment
+    std::uint64_t held_bytes_ = 0;  // the same, as the driver rounds
+};
+
+template <Device D>
+Status ResidentStore<D>::view_host_storages(SessionState<D>& shared) {
+    for (std::uint32_t i = 0; i < shared.states.size(); ++i) {
+        const Storage& storage = shared.catalog.storages()[i];
+        if (storage.placement != Placement::host || storage.bytes == 0) { continue; }
+        const auto* source = std::get_if<HostSource>(&storage.source);
+        if (source == nullptr || source->host->kind() != HostMemory::pinned) {
+            return Error{ErrorKind::unsupported, shared.catalog.describe(StorageId{i}) +
+                                                     " is to be read from the host, but its bytes are not in pinned "
+                                                     "memory: pin them, or place it elsewhere"};
+        }
+        auto view = shared.device->device_view(shared.catalog.host_bytes(StorageId{i}));
+        if (!view) { return view.error(); }
+        shared.states[i].address = const_cast<std::byte*>(static_cast<const std::byte*>(*view));
+    }
+    return {};
+}
+
+template <Device D>
+Status ResidentStore<D>::bring_residents(SessionState<D>& shared) {
+    if (bytes_ == 0) { return {}; }
+    auto memory = shared.device->allocate(bytes_);
+    if (!memory) { return memory.error(); }
+    memory_ = *memory;
+    std::vector<transport::Fetch> fetches;
+    std::uint64_t end = 0;
+    for (std::uint32_t i = 0; i < shared.states.size(); ++i) {
+        const Storage& storage = shared.catalog.storages()[i];
+        if (storage.placement != Placement::resident) { continue; }
+        end = pool::round_up(end, storage.alignment_bytes);
+        std::byte* address = static_cast<std::byte*>(memory_) + end;
+        end += storage.bytes;
+        if (storage.bytes == 0) { continue; }
+        shared.states[i].address = address;
+        fetches.push_back({StorageId{i}, 0, storage.bytes, address});
+        shared.counters.fetched_bytes += storage.bytes;
+    }
+    if (fetches.empty()) { return {}; }
+    auto arrival = shared.copy_scheduler.transfer(fetches);
+    if (!arrival) { return arrival.error(); }
+    ++shared.counters.calls;
+    for (const transport::Fetch& fetch : fetches) { shared.states[index(fetch.storage)].arrival = *arrival; }
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,564 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/any_transport.hpp"
+#include "residency/core/budget_control.hpp"
+#include "residency/core/decider.hpp"
+#include "residency/core/graph_runner.hpp"
+#include "residency/core/lease_keeper.hpp"
+#include "residency/core/pass_timer.hpp"
+#include "residency/core/resident_store.hpp"
+#include "residency/core/session_state.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/core/step_profiler.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/schedule_builder.hpp"
+#include "residency/pool/memory_pool.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// What a session is made with, beside its policies.
+struct Settings {
+    BudgetSources budget;
+    std::uint64_t reserve_bytes = 0;
+    Schedule schedule;    ///< without steps: none
+    bool strict = false;  ///< a divergence from the schedule is an error
+    bool record = false;  ///< keep what each pass acquired
+    bool poison = false;  ///< overwrite what is evicted
+    bool learn = false;   ///< measure the steps of a few passes, and plan again if they differ from what was planned
+    double learn_threshold = 0.05;
+};
+
+/// The state behind a Residency on a device of type `D`, for every composition of policies: joins passes and their schedule to leases,
+/// budget, graphs and one decider. At most one pass is open at a time. Not thread safe.
+template <Device D>
+class Session {
+public:
+    using Device = D;
+    using Stream = typename D::Stream;
+
+    [[nodiscard]] static Result<std::unique_ptr<Session>> open(D& device, Catalog catalog, Settings settings,
+                                                               std::unique_ptr<Decider<D>> decider,
+                                                               std::unique_ptr<AnyTransport<D>> transport);
+    /// What open() would make of the budget. Asks the device for its sizes only.
+    [[nodiscard]] static Result<ResolvedBudget> resolve(D& device, Catalog catalog, Settings settings,
+                                                        std::unique_ptr<Decider<D>> decider);
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+    ~Session() { close(); }
+
+    [[nodiscard]] Status begin_pass(Stream stream);
+    [[nodiscard]] Status end_pass();
+    /// Blocks until the pass's stream has done its work so far. Speculative copies continue meanwhile.
+    [[nodiscard]] Status wait_in_pass();
+
+    /// Everything that a step of the schedule reads, together, on a stream; without a stream, a ticket.
+    [[nodiscard]] Result<LeaseId> acquire_step(std::uint32_t step, std::optional<Stream> stream);
+    /// Every storage that these weights lie on, together, on a stream; without a stream, a ticket.
+    [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
+    [[nodiscard]] Status use_on(LeaseId id, Stream stream) { return leases_.use_on(id, stream); }
+    void end_lease(LeaseId id) noexcept { leases_.end(id); }
+    /// The device address of a weight's first byte while it is leased; null if the weight has no bytes.
+    [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
+        const std::byte* base = shared_.states[index(weight_storage_[index(weight)])].address;
+        return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
+    }
+    [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept {
+        return shared_.catalog.contains(weight) && leases_.covers(id, weight_storage_[index(weight)]);
+    }
+
+    /// A graph of one pass: `body()` acquires what the schedule says, launches its kernels, ends the pass, and returns a Status. Blocks.
+    template <class Body>
+    [[nodiscard]] Result<GraphOf<D>> capture(Stream stream, Body&& body)
+        requires CapturingDevice<D>;
+    /// Enqueues one captured pass. Does not block.
+    [[nodiscard]] Status launch(const GraphOf<D>& graph, std::uint64_t generation, Stream stream)
+        requires CapturingDevice<D>;
+    /// Counts the changes of the mapping. Precondition: the composition supports graphs.
+    [[nodiscard]] std::uint64_t generation() const noexcept {
+        return std::as_const(*shared_.decider).graphs()->generation();
+    }
+
+    /// Another budget, between passes; leases may be open. On failure the one in force stays. Blocks.
+    [[nodiscard]] Result<BudgetChange> set_budget(const Budget& budget);
+    /// Gives back what the last change left pending, as far as possible. Does not block.
+    [[nodiscard]] Result<BudgetChange> reclaim_pending() {
+        if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
+        return budget_.last_change();
+    }
+    [[nodiscard]] const BudgetChange& budget_change() const noexcept { return budget_.last_change(); }
+    [[nodiscard]] std::uint64_t pending_bytes() const { return budget_.pending_bytes(); }
+    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return budget_.budget(); }
+
+    /// Another schedule from the next pass on. Blocks. On failure the one in force stays.
+    [[nodiscard]] Status set_schedule(Schedule schedule);
+    [[nodiscard]] Result<Schedule> recorded_schedule(Cycle cycle) const;
+
+    /// Blocks until every recorded use and every copy is complete, and gives back what a change of the budget left pending.
+    [[nodiscard]] Status drain();
+    [[nodiscard]] Status transport_status() const { return shared_.copy_scheduler.transport_status(); }
+
+    [[nodiscard]] Statistics statistics() const;
+    [[nodiscard]] const std::optional<Error>& failure() const noexcept { return shared_.failure; }
+    [[nodiscard]] const Catalog& catalog() const noexcept { return shared_.catalog; }
+    [[nodiscard]] const Schedule& schedule() const noexcept { return shared_.schedule(); }
+    [[nodiscard]] D& device() noexcept { return *shared_.device; }
+    [[nodiscard]] Stream pass_stream() const noexcept { return shared_.copy_scheduler.stream_of(pass_consumer_); }
+
+private:
+    static constexpr std::uint32_t initial_events = 64;  // of each stream; more are made when they run out
+
+    Session(D& device, Catalog catalog, Settings settings, std::unique_ptr<Decider<D>> decider)
+        : settings_{std::move(settings)},
+          profiler_{shared_, settings_.learn_threshold},
+          leases_{shared_, profiler_},
+          graphs_{shared_, leases_},
+          budget_{shared_, settings_.budget, settings_.reserve_bytes} {
+        shared_.device = &device;
+        shared_.catalog = std::move(catalog);
+        shared_.decider = std::move(decider);
+    }
+
+    /// Everything up to the budget. Holds nothing on the device.
+    [[nodiscard]] Status prepare();
+    [[nodiscard]] Status open(std::unique_ptr<AnyTransport<D>> transport);
+    /// Blocks until readers and copies are complete, then frees everything. A device that cannot be drained is left alone.
+    void close() noexcept;
+
+    /// A decider that plans and was given no schedule gets one: the storages in the order of the catalog.
+    [[nodiscard]] Result<Schedule> schedule_to_open(Schedule schedule) const;
+    [[nodiscard]] Status check_schedule(const Schedule& schedule) const;
+    /// Collects what the streamed storages ask of a pool.
+    void collect_needs();
+    [[nodiscard]] Status set_order() {
+        const ScheduleCursor& cursor = shared_.cursor;
+        return shared_.decider->set_order(cursor.order(), cursor.groups(), cursor.now(), budget_.decider_cap_bytes());
+    }
+    void start_pass(ConsumerId consumer, PassMode mode);
+    /// Adopts measured step times, if they are ready and differ from what was planned. Blocks then, and only then.
+    [[nodiscard]] Status learn();
+    void record_step(std::span<const WeightId> weights) {
+        if (settings_.record) { recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}}); }
+    }
+
+    Settings settings_;
+    SessionState<D> shared_;
+    StepProfiler<D> profiler_;
+    LeaseKeeper<D> leases_;
+    GraphRunner<D> graphs_;
+    BudgetControl<D> budget_;
+    ResidentStore<D> residents_;
+    PassTimer<D> timer_;
+
+    std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
+    pool::Needs needs_;                          // spans over it
+    std::vector<StorageId> weight_storage_;      // by weight
+    std::vector<std::uint64_t> weight_offset_;   // by weight, bytes
+    std::vector<StorageId> wanted_;              // of one acquisition
+    std::vector<std::uint64_t> seen_;            // by storage: the acquisition that wanted it last
+    std::uint64_t acquisition_ = 0;
+    ConsumerId pass_consumer_ = 0;  // of the pass's own stream
+    Counters before_pass_;
+    std::vector<StepRecord> recording_, recorded_;  // of the pass that is open, of the last one
+};
+
+template <Device D>
+auto Session<D>::open(D& device, Catalog catalog, Settings settings, std::unique_ptr<Decider<D>> decider,
+                      std::unique_ptr<AnyTransport<D>> transport) -> Result<std::unique_ptr<Session>> {
+    std::unique_ptr<Session> session{new Session{device, std::move(catalog), std::move(settings), std::move(decider)}};
+    if (auto opened = session->open(std::move(transport)); !opened) { return opened.error(); }
+    return session;
+}
+
+template <Device D>
+Result<ResolvedBudget> Session<D>::resolve(D& device, Catalog catalog, Settings settings,
+                                           std::unique_ptr<Decider<D>> decider) {
+    Session session{device, std::move(catalog), std::move(settings), std::move(decider)};
+    if (auto prepared = session.prepare(); !prepared) { return prepared.error(); }
+    return session.budget_.take_budget();
+}
+
+template <Device D>
+Status Session<D>::begin_pass(Stream stream) {
+    if (shared_.is_pass_open) {
+        return Error{ErrorKind::wrong_state, "a pass is already open on this Residency: end it before the next begins"};
+    }
+    CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
+    Decider<D>& decider = *shared_.decider;
+    if (copy_scheduler.is_broken()) { return shared_.broken(); }
+    const auto is_captured = shared_.device->is_capturing(stream);
+    if (!is_captured) { return is_captured.error(); }
+    if (*is_captured && decider.is_streaming()) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured, and weights are streamed: a foreign capture would hold none of the "
+                     "copies; use Residency::capture"};
+    }
+    if (*is_captured) {
+        copy_scheduler.note_foreign_graph();
+        if (auto polled = copy_scheduler.poll_arrivals(); !polled) { return polled; }
+    } else {
+        if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
+        if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
+        if (auto learned = learn(); !learned) { return learned; }
+        if (auto polled = copy_scheduler.begin_pass(); !polled) { return polled; }
+    }
+    auto consumer = copy_scheduler.consumer(stream);
+    if (!consumer) { return consumer.error(); }
+    const bool repeats_one_shot = !schedule().empty() && !schedule().is_cyclic() && shared_.counters.passes > 0;
+    if (auto prepared = decider.prepare_pass({repeats_one_shot, *is_captured}); !prepared) { return prepared; }
+    if (!*is_captured) {
+        if (auto started = timer_.start(*shared_.device, stream, decider.is_streaming()); !started) { return started; }
+    }
+    start_pass(*consumer, *is_captured ? PassMode::foreign_captured : PassMode::eager);
+    profiler_.pass_began(stream);
+    return {};
+}
+
+template <Device D>
+Status Session<D>::end_pass() {
+    if (!shared_.is_pass_open) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
+    shared_.is_pass_open = false;
+    CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
+    Status status;
+    const auto note = [&](Status done) {
+        if (!done) { status = std::move(done); }
+    };
+    if (shared_.pass_mode != PassMode::foreign_captured) {
+        for (ConsumerId id = 0; id < copy_scheduler.consumers(); ++id) {
+            if (id == pass_consumer_ || !copy_scheduler.used_in_this_pass(id)) { continue; }
+            note(copy_scheduler.join_streams(pass_consumer_, id));
+        }
+    }
+    if (shared_.is_eager()) { note(timer_.stop(*shared_.device, pass_stream())); }
+    note(copy_scheduler.transport_status());
+    note(profiler_.pass_ended(pass_stream()));
+    shared_.decider->pass_ended();
+    ++shared_.counters.passes;
+    shared_.last_pass = shared_.counters - before_pass_;
+    recorded_.swap(recording_);
+    if (shared_.is_eager()) { note(budget_.reclaim_pending()); }
+    shared_.keep_failure(status);
+    return status;
+}
+
+template <Device D>
+Status Session<D>::wait_in_pass() {
+    if (!shared_.is_pass_open) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
+    D& device = *shared_.device;
+    const auto is_captured = device.is_capturing(pass_stream());
+    if (!is_captured) { return is_captured.error(); }
+    if (!shared_.is_eager() || *is_captured) {
+        return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
+    }
+    ++shared_.counters.host_waits;
+    if (shared_.decider->is_speculative()) {
+        const auto here = timer_.spare_event();
+        if (auto recorded = device.record(here, pass_stream()); !recorded) { return recorded; }
+        while (shared_.decider->send_speculative(shared_.cursor.now())) {
+            const auto is_complete = device.is_complete(here);
+            if (!is_complete) { return is_complete.error(); }
+            if (*is_complete) { return {}; }
+        }
+    }
+    return device.synchronize(pass_stream());
+}
+
+template <Device D>
+Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
+    auto found = shared_.cursor.find(step);
+    if (!found) { return found.error(); }
+    found->place.access.is_announced = found->place.access.is_whole = true;
+    const Schedule::Step& declared = schedule()[step];
+    auto lease = leases_.hold(declared.storages, false, *found, stream);
+    if (lease) { record_step(declared.weights); }
+    return lease;
+}
+
+template <Device D>
+Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
+    wanted_.clear();
+    ++acquisition_;
+    for (const WeightId weight : weights) {
+        if (!shared_.catalog.contains(weight)) {
+            return Error{ErrorKind::invalid_argument, "the catalog of " +
+                                                          std::to_string(shared_.catalog.weights().size()) +
+                                                          " weights has no weight " + std::to_string(index(weight))};
+        }
+        const StorageId storage = weight_storage_[index(weight)];
+        if (std::exchange(seen_[index(storage)], acquisition_) != acquisition_) { wanted_.push_back(storage); }
+    }
+    auto found = shared_.cursor.find(wanted_);
+    if (!found) { return found.error(); }
+    auto lease = leases_.hold(wanted_, true, *found, stream);
+    if (lease) { record_step(weights); }
+    return lease;
+}
+
+template <Device D>
+template <class Body>
+Result<GraphOf<D>> Session<D>::capture(Stream stream, Body&& body)
+    requires CapturingDevice<D>
+{
+    if (shared_.is_pass_open || leases_.open_leases() > 0) {
+        return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open"};
+    }
+    if (!shared_.copy_scheduler.transport().is_capturable()) {
+        return Error{ErrorKind::unsupported,
+                     "this transport needs the host for every copy, and a graph runs without it"};
+    }
+    if (auto drained = shared_.drain(); !drained) { return drained.error(); }
+    if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
+    const auto begin = [&](Stream on) -> Status {
+        auto consumer = shared_.copy_scheduler.consumer(on);
+        if (!consumer) { return consumer.error(); }
+        start_pass(*consumer, PassMode::captured);
+        return {};
+    };
+    return graphs_.capture(stream, begin, body);
+}
+
+template <Device D>
+Status Session<D>::launch(const GraphOf<D>& graph, std::uint64_t generation, Stream stream)
+    requires CapturingDevice<D>
+{
+    if (generation != this->generation()) {
+        return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
+    }
+    if (shared_.is_pass_open || leases_.open_leases() > 0) {
+        return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
+    }
+    if (shared_.copy_scheduler.is_broken()) { return shared_.broken(); }
+    const auto is_captured = shared_.device->is_capturing(stream);
+    if (!is_captured) { return is_captured.error(); }
+    if (*is_captured) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured: a captured pass is launched by itself, not as part of another "
+                     "graph"};
+    }
+    return graphs_.launch(graph, stream, timer_);
+}
+
+template <Device D>
+Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
+    if (shared_.is_pass_open) {
+        return Error{ErrorKind::wrong_state, "a budget changes between passes: end the pass before"};
+    }
+    const std::uint64_t held_bytes = budget_.held_bytes();
+    auto resolved = budget_.try_resolve(budget);
+    if (!resolved) { return resolved.error(); }
+    if (auto resumed = graphs_.resume(); !resumed) { return resumed.error(); }
+    if (auto drained = shared_.drain(); !drained) { return drained.error(); }
+    if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
+    return budget_.set(std::move(*resolved), held_bytes);
+}
+
+template <Device D>
+Status Session<D>::set_schedule(Schedule schedule) {
+    if (shared_.is_pass_open || leases_.open_leases() > 0) {
+        return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
+    }
+    if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
+    if (auto drained = shared_.drain(); !drained) { return drained; }
+    if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
+    const auto prepare = [&](const Schedule& next) {
+        return shared_.decider->prepare(*shared_.device, shared_.catalog, next, needs_);
+    };
+    if (auto prepared = prepare(schedule); !prepared) { return prepared; }
+    const std::uint64_t floor_before = budget_.floor_bytes();
+    if (auto raised = budget_.raise_floor(); !raised) {
+        if (auto undone = prepare(this->schedule()); !undone) { return undone; }
+        return raised;
+    }
+    const ScheduleCursor cursor_before = shared_.cursor;
+    shared_.cursor.change(std::move(schedule));
+    auto ordered = set_order();
+    if (ordered) {
+        profiler_.restart();
+        return {};
+    }
+    shared_.cursor = cursor_before;
+    budget_.set_floor_bytes(floor_before);
+    if (auto undone = prepare(this->schedule()); !undone) { return undone; }
+    static_cast<void>(set_order().has_value());
+    return ordered;
+}
+
+template <Device D>
+Result<Schedule> Session<D>::recorded_schedule(Cycle cycle) const {
+    if (!settings_.record) {
+        return Error{ErrorKind::wrong_state, "nothing was recorded: set .record when the Residency is made"};
+    }
+    return Schedule::try_recorded(shared_.catalog, recorded_, cycle);
+}
+
+template <Device D>
+Status Session<D>::drain() {
+    if (auto drained = shared_.drain(); !drained) { return drained; }
+    if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
+    if (!shared_.decider->has_pending()) { return {}; }
+    // What was copied within the device has to arrive, too.
+    if (auto drained = shared_.copy_scheduler.drain_all(); !drained) { return drained; }
+    return budget_.reclaim_pending();
+}
+
+template <Device D>
+Statistics Session<D>::statistics() const {
+    const Decider<D>& decider = *shared_.decider;
+    const Catalog& catalog = shared_.catalog;
+    const MemoryUse use = decider.memory_use();
+    Statistics result;
+    result.total = shared_.counters;
+    result.total.host_waits += shared_.copy_scheduler.host_waits();
+    result.last_pass = shared_.last_pass;
+    result.budget_bytes = budget().bytes;
+    result.floor_bytes = budget_.floor_bytes();
+    result.held_bytes = budget_.held_bytes();
+    result.pending_bytes = pending_bytes();
+    const std::uint64_t residents = decider.holds_residents() ? 0 : catalog.resident_bytes();
+    result.requested_bytes = residents + use.requested_bytes;
+    result.peak_requested_bytes = residents + use.peak_requested_bytes;
+    result.resident_bytes = catalog.resident_bytes();
+    result.host_read_bytes = catalog.bytes_placed(Placement::host);
+    result.streaming = decider.is_streaming();
+    result.pass_time = timer_.last(*shared_.device);
+    result.bound = decider.bound();
+    return result;
+}
+
+template <Device D>
+Status Session<D>::prepare() {
+    auto schedule = schedule_to_open(std::exchange(settings_.schedule, {}));
+    if (!schedule) { return schedule.error(); }
+    const Catalog& catalog = shared_.catalog;
+    shared_.cursor.open(catalog, std::move(*schedule), settings_.strict);
+    const std::size_t storages = catalog.storages().size();
+    shared_.states.resize(storages);
+    for (std::size_t i = 0; i < storages; ++i) { shared_.states[i].placement = catalog.storages()[i].placement; }
+    seen_.resize(storages);
+    wanted_.reserve(storages);
+    weight_storage_.reserve(catalog.weights().size());
+    weight_offset_.reserve(catalog.weights().size());
+    for (const Weight& weight : catalog.weights()) {
+        weight_storage_.push_back(weight.storage);
+        weight_offset_.push_back(weight.offset_bytes);
+    }
+    collect_needs();
+    if (auto prepared = shared_.decider->prepare(*shared_.device, catalog, this->schedule(), needs_); !prepared) {
+        return prepared;
+    }
+    residents_.prepare(*shared_.device, catalog, shared_.decider->holds_residents());
+    return budget_.resolve(residents_.held_bytes());
+}
+
+template <Device D>
+Status Session<D>::open(std::unique_ptr<AnyTransport<D>> transport) {
+    if (auto prepared = prepare(); !prepared) { return prepared; }
+    CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
+    if (auto opened = copy_scheduler.open(*shared_.device, shared_.catalog, std::move(transport), initial_events);
+        !opened) {
+        return opened;
+    }
+    DeciderContext<D> context;
+    context.catalog = shared_.catalog;
+    context.states = shared_.states;
+    context.counters = &shared_.counters;
+    context.order = shared_.cursor.order();
+    context.groups = shared_.cursor.groups();
+    context.poison = settings_.poison;
+    context.device = shared_.device;
+    context.copy_scheduler = &copy_scheduler;
+    if (auto opened = shared_.decider->open(context, needs_, budget_.decider_cap_bytes()); !opened) { return opened; }
+    if (auto viewed = residents_.view_host_storages(shared_); !viewed) { return viewed; }
+    if (auto opened = timer_.open(*shared_.device); !opened) { return opened; }
+    if (settings_.learn) {
+        if (auto opened = profiler_.open(); !opened) { return opened; }
+    }
+    return residents_.bring_residents(shared_);
+}
+
+template <Device D>
+void Session<D>::close() noexcept {
+    RESIDENCY_ASSERT(leases_.open_leases() == 0, "end every lease before the Residency");
+    RESIDENCY_ASSERT(!shared_.is_pass_open, "end the pass before the Residency");
+    CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
+    if (copy_scheduler.is_open() && !copy_scheduler.drain_all() && !copy_scheduler.drain_device()) {
+        shared_.decider->abandon();
+        copy_scheduler.abandon();
+        copy_scheduler.close();
+        return;
+    }
+    shared_.decider->close();
+    residents_.close(*shared_.device);
+    profiler_.close();
+    timer_.close(*shared_.device);
+    copy_scheduler.close();
+}
+
+template <Device D>
+Result<Schedule> Session<D>::schedule_to_open(Schedule schedule) const {
+    if (auto belongs = check_schedule(schedule); !belongs) { return belongs.error(); }
+    const Catalog& catalog = shared_.catalog;
+    if (!shared_.decider->holds_residents() || !schedule.empty() || catalog.weights().empty()) { return schedule; }
+    ScheduleBuilder builder{catalog};
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+        if (const auto weights = catalog.weights_of(StorageId{i}); !weights.empty()) { builder.step(weights); }
+    }
+    return builder.try_build();
+}
+
+template <Device D>
+Status Session<D>::check_schedule(const Schedule& schedule) const {
+    if (schedule.empty() || schedule.catalog_hash() == shared_.catalog.hash()) { return {}; }
+    return Error{ErrorKind::mismatch, "the schedule was made for another catalog: its hash is " +
+                                          std::to_string(schedule.catalog_hash()) + ", this catalog's is " +
+                                          std::to_string(shared_.catalog.hash())};
+}
+
+template <Device D>
+void Session<D>::collect_needs() {
+    for (const Storage& storage : shared_.catalog.storages()) {
+        if (storage.placement != Placement::streamed || storage.bytes == 0) { continue; }
+        streamed_bytes_.push_back(storage.bytes);
+        needs_.largest_alignment_bytes = (std::max)(needs_.largest_alignment_bytes, storage.alignment_bytes);
+    }
+    needs_.storages = streamed_bytes_;
+    if (streamed_bytes_.empty()) { return; }
+    const auto largest = std::ranges::max_element(streamed_bytes_);
+    needs_.step = {&*largest, 1};
+    needs_.largest_storage_bytes = *largest;
+}
+
+template <Device D>
+void Session<D>::start_pass(ConsumerId consumer, PassMode mode) {
+    pass_consumer_ = consumer;
+    shared_.pass_mode = mode;
+    shared_.is_pass_open = true;
+    before_pass_ = shared_.counters;
+    shared_.cursor.begin_pass(shared_.counters.passes == 0);
+    recording_.clear();
+    shared_.decider->pass_began(shared_.cursor.now());
+}
+
+template <Device D>
+Status Session<D>::learn() {
+    if (!settings_.learn) { return {}; }
+    auto schedule = profiler_.take_result(shared_.decider->planned_step_seconds());
+    if (!schedule) { return schedule.error(); }
+    if (!*schedule || leases_.open_leases() > 0) { return {}; }
+    return set_schedule(std::move(**schedule));
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core
