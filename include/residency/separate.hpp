@@ -30,3 +30,5 @@
 #include "residency/simulation/impl/simulated_device.ipp"
 #include "residency/simulation/impl/simulated_device_memory.ipp"
 #include "residency/simulation/impl/simulated_device_work.ipp"
+#include "residency/transport/impl/read_coalescer.ipp"
+#include "residency/transport/impl/weight_sources.ipp"
