@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Random problems and their plans without a test framework: replayed under any timing, simulated again, compared with the bounds and
-// with plans of known speed. Exits with 1 at the first failure. Built by run.py against headers with a mistake in them.
+// Plans random problems without a test framework: replays each plan under any timing, simulates it again, and compares it with the
+// bounds and with plans of known speed. Exits with 1 at the first failure. run.py builds it on headers with mutants.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// The random programs of tests/model_based without a test framework: exits with 1 at the first failure. Built by run.py against
-// headers with a mistake in them; with ONLY_PLANNED or ONLY_ONLINE, less of it, for a mistake that concerns the other in nothing.
+// Runs the random programs of tests/model_based without a test framework, and exits with 1 at the first failure. run.py builds it on
+// headers with mutants. ONLY_PLANNED and ONLY_ONLINE each leave out the compositions of the other.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
