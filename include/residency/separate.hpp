@@ -4,8 +4,13 @@
 
 // What one file of a program includes that is compiled with RESIDENCY_HEADER_ONLY=0, see config.hpp.
 #include "residency/budget/impl/budget.ipp"
+#include "residency/core/impl/chunk_contents.ipp"
+#include "residency/core/impl/chunk_placement.ipp"
+#include "residency/core/impl/chunk_table.ipp"
+#include "residency/core/impl/copy_cursor.ipp"
 #include "residency/core/impl/plan_factory.ipp"
 #include "residency/core/impl/schedule_cursor.ipp"
+#include "residency/core/impl/step_retirement.ipp"
 #include "residency/host/impl/loading.ipp"
 #include "residency/host/impl/memory_limits.ipp"
 #include "residency/host/impl/region.ipp"

@@ -18,44 +18,48 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// What another plan follows.
+/// The plan in force when another one is made, and the state that it left.
 struct CurrentPlan {
     const plan::Plan* plan = nullptr;     ///< null: there was none
-    std::vector<plan::Presence> present;  ///< by chunk of its image
-    StorageId leased = no_storage;        ///< one that an open lease keeps where it is, if there is any
-    std::uint64_t budget_bytes = 0;
-    std::uint64_t held_bytes = 0;
+    std::vector<plan::Presence> present;  ///< by chunk of its image: what memory holds
+    StorageId leased =
+        no_storage;  ///< a storage with an open lease, if there is any: the image stays as it is laid out
+    std::uint64_t budget_bytes = 0;  ///< device bytes that the plan was made for
+    std::uint64_t held_bytes = 0;    ///< device bytes, as the driver counts them
 };
 
-/// Makes the plans for one catalog: what there is to plan, its floor, and a plan for each budget.
+/// Makes plans for one catalog. Every plan that it returns is for the schedule that was prepared last, and holds no more than its budget.
 class PlanFactory {
 public:
-    /// `leases_at_once`: steps whose bytes have to be there together, at least 1. `link`: unset until set_link(). `given`: instead of
-    /// making one.
+    /// `leases_at_once`: the number of consecutive steps whose bytes are there together, at least 1. `link`: unset until set_link().
+    /// `given`: a plan to be used instead of making one.
     PlanFactory(plan::Options options, std::uint32_t leases_at_once, std::optional<plan::Link> link,
                 std::optional<plan::Plan> given)
         : options_{std::move(options)}, leases_at_once_{leases_at_once}, link_{link}, given_{std::move(given)} {}
 
-    /// What a schedule asks for; `in_force` is null while there is no plan.
+    /// Computes problem() and sizes() for a schedule. `current_plan`: null while there is none. Errors: what the planner says of a malformed
+    /// problem.
     [[nodiscard]] Status prepare(const Catalog& catalog, const Schedule& schedule, std::uint64_t chunk_bytes,
                                  const plan::Plan* current_plan);
+    /// What there is to plan, apart from the budget.
     [[nodiscard]] const plan::Problem& problem() const noexcept { return problem_; }
+    /// The smallest budget that works, and the one from which on everything is resident.
     [[nodiscard]] const plan::ChunkFloor& sizes() const noexcept { return sizes_; }
 
     [[nodiscard]] bool knows_link() const noexcept { return link_.has_value(); }
     void set_link(const plan::Link& link) noexcept { link_ = problem_.link = link; }
     [[nodiscard]] bool is_given() const noexcept { return given_.has_value(); }
-    /// Plans are for passes that are replayed as graphs from now on, or not.
+    /// Whether the plans made from now on are for passes that are replayed as graphs.
     void set_captured(bool captured) noexcept { options_.captured = captured; }
 
-    /// Errors: mismatch (the given plan is for another catalog, budget or chunk size); wrong_state (a lease keeps the image as it lies,
-    /// and that takes more than the budget); or the planner's.
+    /// A plan for a budget. Errors: mismatch (the given plan is for another catalog, budget or chunk size); wrong_state (the image stays as
+    /// it is, for an open lease, and needs more than the budget); those of the planner. Takes milliseconds to seconds.
     [[nodiscard]] Result<plan::Plan> make(const Catalog& catalog, std::uint64_t budget_bytes,
                                           const CurrentPlan& current_plan) const;
 
 private:
     [[nodiscard]] Result<plan::Plan> check_given(const Catalog& catalog, std::uint64_t budget_bytes) const;
-    /// What is leased keeps its address: the image stays as it is.
+    /// A plan that keeps the layout of the image, hence the addresses of leased storages.
     [[nodiscard]] Result<plan::Plan> make_under_leases(const Catalog& catalog, plan::Problem problem,
                                                        const plan::Options& options,
                                                        const CurrentPlan& current_plan) const;
@@ -64,8 +68,8 @@ private:
     std::uint32_t leases_at_once_;
     std::optional<plan::Link> link_;
     std::optional<plan::Plan> given_;
-    plan::Problem problem_;
-    plan::ChunkFloor sizes_;
+    plan::Problem problem_;   // of the schedule that was prepared last; its budget is not set
+    plan::ChunkFloor sizes_;  // of that problem
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

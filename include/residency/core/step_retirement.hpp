@@ -5,45 +5,41 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
+#include "residency/config.hpp"
 #include "residency/core/copy_scheduler.hpp"
+#include "residency/error.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// How far the steps of all passes are, numbered across passes. Steps end in order: those before the current one, once no lease of
-/// theirs is open; of the last two passes it is known at which point of every reader.
+/// Which steps have ended. Steps are numbered across passes and end in order: a step ends when a later one is current and no lease of it
+/// is open. For the steps of the last two passes, the end is known as a point of each consumer stream.
 class StepRetirement {
 public:
     StepRetirement() = default;
-    StepRetirement(std::uint32_t steps, std::size_t consumers)
-        : window_{2 * std::size_t{steps}},
-          leases_(window_, 0),
-          points_(consumers, std::vector<EventPoint>(window_, 0)) {}
+    /// `steps`: per pass. `consumers`: those that the copy scheduler has now.
+    StepRetirement(std::uint32_t steps, std::size_t consumers);
 
-    /// Steps whose ends are told apart.
+    /// The number of steps whose ends are told apart: two passes.
     [[nodiscard]] std::uint64_t window() const noexcept { return window_; }
-    /// The step that runs: those before it take no more leases.
+    /// The current step. Steps before it take no more leases.
     [[nodiscard]] std::uint64_t current() const noexcept { return current_; }
     /// Steps before this one have ended, and their ends are recorded.
     [[nodiscard]] std::uint64_t ended() const noexcept { return ended_; }
 
+    /// The current step is at least this one.
     void reach(std::uint64_t step) noexcept { current_ = (std::max)(current_, step); }
     /// Precondition: no lease is open.
-    void go_to(std::uint64_t current, std::uint64_t ended) noexcept {
-        current_ = current;
-        ended_ = ended;
-    }
+    void go_to(std::uint64_t current, std::uint64_t ended) noexcept;
 
-    /// Preconditions: ended() <= step < ended() + window().
+    /// Preconditions of both: ended() <= step < ended() + window().
     void open_lease(std::uint64_t step) noexcept { ++leases_[at(step)]; }
     void close_lease(std::uint64_t step) noexcept { --leases_[at(step)]; }
-    [[nodiscard]] std::uint64_t open_leases() const noexcept {
-        return std::accumulate(leases_.begin(), leases_.end(), std::uint64_t{0});
-    }
+    /// The number of open leases, of all steps.
+    [[nodiscard]] std::uint64_t open_leases() const noexcept;
 
-    /// Ends every step that can be.
+    /// Ends every step that can end. Enqueues nothing.
     template <class CopyScheduler>
     void advance(const CopyScheduler& copy_scheduler) {
         while (ended_ < current_ && leases_[at(ended_)] == 0) {
@@ -64,17 +60,21 @@ public:
         }
         return {};
     }
-    /// Readers are others from now on.
+    /// Drops recorded ends: consumer ids are about to be renumbered (capture).
     void forget_consumers() noexcept { points_.clear(); }
 
 private:
     [[nodiscard]] std::size_t at(std::uint64_t step) const noexcept { return static_cast<std::size_t>(step % window_); }
 
-    std::size_t window_ = 0;
+    std::size_t window_ = 0;  // steps
     std::uint64_t current_ = 0;
     std::uint64_t ended_ = 0;
-    std::vector<std::uint32_t> leases_;            // by step of the window: open ones
-    std::vector<std::vector<EventPoint>> points_;  // by reader, by step of the window: its end
+    std::vector<std::uint32_t> leases_;            // by step modulo window_: open leases
+    std::vector<std::vector<EventPoint>> points_;  // by consumer, by step modulo window_: the end of the step
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/core/impl/step_retirement.ipp"
+#endif

@@ -26,8 +26,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 namespace detail {
 
-// What there is to plan, as plain data: residents are pinned, storages that kernels read from the host have no bytes. Compute
-// times only where every step has one. While a step runs, what the next leases_at_once - 1 of them read has to be there too.
+// What there is to plan, as plain data. Resident storages are pinned; storages that kernels read from the host have no bytes. Compute
+// times are set only if every step has one. A step also reads what the next leases_at_once - 1 steps read: their leases overlap.
 inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedule, const plan::Link& link,
                                   std::uint64_t chunk_bytes, std::uint32_t leases_at_once) {
     plan::Problem problem;
@@ -41,7 +41,8 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
         if (storage.placement == Placement::resident) { problem.pinned.push_back(i); }
     }
     bool timed = true;
-    std::vector<std::uint32_t> reads, seen(catalog.storages().size(), UINT32_MAX);  // the step that it was seen at
+    std::vector<std::uint32_t> reads,
+        seen(catalog.storages().size(), UINT32_MAX);  // by storage: the last step that it was added to
     for (std::uint32_t i = 0; i < schedule.size(); ++i) {
         reads.clear();
         for (std::uint32_t k = 0; k < leases_at_once && i + k < schedule.size(); ++k) {
@@ -69,7 +70,8 @@ RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Sched
         detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
     const bool is_written =
         std::ranges::any_of(catalog.storages(), [](const Storage& storage) { return storage.is_mutable; });
-    // What kernels have written cannot be brought again: the image stays as it is, from the beginning as for the smallest budget.
+    // Bytes that kernels have written cannot be copied again, so that the image stays as it is laid out. It is laid out for the smallest
+    // floor, since the budget may be lowered later.
     if (current_plan != nullptr && is_written) { problem.image_offsets = current_plan->data().storage_offsets; }
     auto sizes = plan::chunk_floor(problem);
     if (!sizes) { return sizes.error(); }
@@ -105,7 +107,7 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
         best->data().storage_offsets == current_plan.plan->data().storage_offsets) {
         return best;
     }
-    // The image stays as it is where that is as good: what is at its place need not move.
+    // Keep the image as it is laid out if a plan for it is as good, within 2 %: chunks that are there need not be copied again.
     problem.image_offsets = current_plan.plan->data().storage_offsets;
     const auto sizes = plan::chunk_floor(problem);
     if (!sizes || sizes->floor_bytes > budget_bytes) { return best; }

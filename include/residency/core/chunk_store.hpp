@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/core/chunk_contents.hpp"
+#include "residency/core/chunk_loops.hpp"
+#include "residency/core/chunk_placement.hpp"
+#include "residency/core/chunk_table.hpp"
+#include "residency/core/decider.hpp"
+#include "residency/error.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/pool/virtual.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// The image of the plan in force, mapped: table() says for each chunk on which slot it lies and for each slot whose bytes it holds, and
+/// the pool's mapping agrees with it, except while is_unmapped(). Nothing else maps device memory.
+///
+/// A chunk lies on the slot that the plan gives it, its *home*, or it is one of
+///  - misplaced_leased chunks: leased when the plan came into force, and their home could not be had. They go home when their leases
+///    have ended and their uses are complete.
+///  - remapped chunks: put on another slot by move(), since their home was needed for something else at the same time.
+template <pool::PlannedPool Pool>
+class ChunkStore {
+public:
+    using Device = typename Pool::Device;
+    static constexpr std::uint32_t none = plan::none;
+
+    /// Keeps the reference.
+    ChunkStore(typename Pool::Config config, const DeciderContext<Device>& context)
+        : pool_{std::move(config)}, context_{&context} {}
+
+    [[nodiscard]] std::uint64_t chunk_bytes(const Device& device) const { return pool_.chunk_bytes(device); }
+
+    /// A plan comes into force: maps its image. Chunks of the same image that are leased, or that must not leave, keep their bytes and
+    /// addresses; of the others, what place_chunks() keeps. The rest is evicted. The streams are drained, except for reads of leased
+    /// chunks. Blocks. On failure the old plan is in force, and is_unmapped() or closed.
+    [[nodiscard]] Status adopt(plan::Plan plan);
+    [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+    /// Parts of the image may be unmapped since a call failed: the plan in force has to be adopted again.
+    [[nodiscard]] bool is_unmapped() const noexcept { return is_unmapped_; }
+    /// Counts the changes of the mapping.
+    [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
+    /// Device bytes, as the driver counts them.
+    [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
+    [[nodiscard]] std::uint64_t peak_held_bytes() const noexcept { return peak_held_; }
+    /// Precondition: the streams are drained.
+    void close() noexcept {
+        if (is_open_) { pool_.close(); }
+        is_open_ = false;
+    }
+    void abandon() noexcept {
+        if (is_open_) { pool_.abandon(); }
+        is_open_ = false;
+    }
+
+    /// The plan in force.
+    [[nodiscard]] const plan::Plan& plan() const noexcept { return plan_; }
+    [[nodiscard]] const ChunkTable& table() const noexcept { return table_; }
+    [[nodiscard]] const ChunkContents& contents() const noexcept { return contents_; }
+    /// By chunk: what memory holds, for the planner of the next plan.
+    [[nodiscard]] std::vector<plan::Presence> presence() const;
+
+    [[nodiscard]] bool is_leased(std::uint32_t chunk) const noexcept {
+        return std::ranges::any_of(contents_.storages(chunk),
+                                   [&](std::uint32_t s) { return context_->states[s].leases > 0; });
+    }
+    /// Whether the catalog allows a chunk to leave, whatever the plan says: what is pinned or written to must stay.
+    [[nodiscard]] bool may_leave(std::uint32_t chunk) const noexcept {
+        return std::ranges::all_of(contents_.storages(chunk), [&](std::uint32_t s) {
+            return context_->states[s].placement == Placement::streamed;
+        });
+    }
+    [[nodiscard]] bool is_at_home(std::uint32_t chunk) const noexcept {
+        return table_.slot(chunk) == plan_.slot_of_chunk(chunk);
+    }
+    [[nodiscard]] bool has_misplaced() const noexcept { return !misplaced_leased_.empty(); }
+    [[nodiscard]] bool is_misplaced(std::uint32_t chunk) const noexcept {
+        return std::ranges::find(misplaced_leased_, chunk) != misplaced_leased_.end();
+    }
+    [[nodiscard]] bool has_remapped() const noexcept { return !remapped_.empty(); }
+
+    /// The copy of a chunk to its slot was enqueued, or failed. Counts the eviction of what was there.
+    void note_copy(std::uint32_t chunk, bool is_sent) noexcept {
+        if (table_.bring(chunk, is_sent)) { count_eviction(); }
+    }
+    /// Goes back to occupants of slots that table() gave. Precondition: nothing was mapped since.
+    void set_occupants(const std::vector<std::uint32_t>& occupants) { table_.set_occupants(occupants); }
+
+    /// Puts a chunk on another slot; its bytes are lost. Blocks until all recorded uses are complete.
+    [[nodiscard]] Status move(std::uint32_t chunk, std::uint32_t slot);
+    /// Puts the chunks of some copies back home; their bytes are lost where they were elsewhere. Blocks if there are any.
+    [[nodiscard]] Status restore(std::span<const plan::Copy> copies);
+    /// The same for all remapped chunks.
+    [[nodiscard]] Status restore_remapped();
+    /// Sends misplaced chunks home whose leases have ended and whose uses are known to be complete, then gives extra slots back. Does
+    /// not wait for work on the device.
+    [[nodiscard]] Status send_home();
+    /// Blocks until recorded uses are complete, then send_home(), if that can free a misplaced chunk.
+    [[nodiscard]] Status send_unleased_home();
+    /// The same if these storages lie on such a chunk: leased again where it is, it might never go home, since passes overlap.
+    [[nodiscard]] Status send_home_before_use(std::span<const StorageId> storages);
+
+private:
+    void count_eviction() noexcept {
+        ++context_->counters->evictions;
+        context_->counters->evicted_bytes += plan_.chunk_bytes();
+    }
+    [[nodiscard]] bool is_same_image(const plan::Plan& plan) const noexcept {
+        return is_open_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
+               plan.image_bytes() == plan_.image_bytes();
+    }
+    /// Counts all chunks but these as evicted.
+    void evict_all_but(std::span<const std::uint32_t> kept);
+    /// Whether every recorded use of a chunk is known to be complete.
+    [[nodiscard]] bool is_unused(std::uint32_t chunk) const noexcept {
+        return std::ranges::all_of(contents_.storages(chunk),
+                                   [&](std::uint32_t s) { return context_->copy_scheduler->is_unused(StorageId{s}); });
+    }
+    [[nodiscard]] Status drain() {
+        ++context_->counters->host_waits;
+        return context_->copy_scheduler->drain();
+    }
+    /// Precondition: nothing uses the chunk.
+    [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot);
+
+    Pool pool_;
+    const DeciderContext<Device>* context_;
+    plan::Plan plan_;
+    ChunkTable table_;
+    ChunkContents contents_;
+    std::vector<std::uint32_t> remapped_;          // chunks
+    std::vector<std::uint32_t> misplaced_leased_;  // chunks
+    bool is_open_ = false;
+    bool is_unmapped_ = false;
+    std::uint64_t generation_ = 0;
+    std::uint64_t peak_held_ = 0;  // device bytes
+};
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::adopt(plan::Plan plan) {
+    const bool keeps_image = is_same_image(plan);
+    std::vector<std::uint32_t> pinned;
+    for (std::uint32_t chunk = 0; keeps_image && chunk < table_.chunks(); ++chunk) {
+        if (is_leased(chunk) || (table_.is_there(chunk) && !may_leave(chunk))) { pinned.push_back(chunk); }
+    }
+    ChunkPlacement placement = place_chunks(plan, pinned, keeps_image ? table_.all_there() : std::vector<bool>{});
+    evict_all_but(placement.kept);
+    is_unmapped_ = true;
+    ++generation_;
+    if (!keeps_image) {
+        if (is_open_) {
+            if (auto closed = pool_.try_close(); !closed) { return closed; }
+            is_open_ = false;
+        }
+        if (auto opened = pool_.open(*context_->device, plan.image_bytes()); !opened) { return opened; }
+        is_open_ = true;
+    }
+    if (auto arranged = pool_.arrange(placement.slots, placement.table, placement.kept); !arranged) {
+        if (!keeps_image) { close(); }  // the addresses are not those of the plan in force
+        return arranged;
+    }
+    is_unmapped_ = false;
+    peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
+    plan_ = std::move(plan);
+    remapped_.clear();
+    misplaced_leased_ = std::move(placement.misplaced_leased);
+    table_ = ChunkTable{plan_, std::move(placement)};
+    contents_ = ChunkContents{plan_, pool_.base()};
+    for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
+        if (plan_.storage_bytes(s) > 0) { context_->states[s].address = pool_.base() + plan_.storage_offset(s); }
+    }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+void ChunkStore<Pool>::evict_all_but(std::span<const std::uint32_t> kept) {
+    if (!is_open_) { return; }
+    std::vector<bool> is_kept(table_.chunks(), false);
+    for (const std::uint32_t chunk : kept) { is_kept[chunk] = true; }
+    for (std::uint32_t chunk = 0; chunk < table_.chunks(); ++chunk) {
+        if (is_kept[chunk] || !table_.is_there(chunk)) { continue; }
+        table_.lose(chunk);
+        count_eviction();
+    }
+}
+
+template <pool::PlannedPool Pool>
+std::vector<plan::Presence> ChunkStore<Pool>::presence() const {
+    std::vector<plan::Presence> present;
+    for (std::uint32_t chunk = 0; chunk < table_.chunks(); ++chunk) {
+        present.push_back(!table_.is_there(chunk) ? plan::Presence::absent
+                          : table_.stays(chunk)   ? plan::Presence::resident
+                                                  : plan::Presence::streamed);
+    }
+    return present;
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::move(std::uint32_t chunk, std::uint32_t slot) {
+    const bool leaves_home = is_at_home(chunk);
+    if (auto drained = drain(); !drained) { return drained; }
+    if (auto moved = remap(chunk, slot); !moved) { return moved; }
+    if (leaves_home) { remapped_.push_back(chunk); }
+    if (is_at_home(chunk)) { std::erase(remapped_, chunk); }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::restore(std::span<const plan::Copy> copies) {
+    Status restored;
+    for_each_chunk(plan_, copies, [&](std::uint32_t chunk) {
+        if (restored && !is_at_home(chunk)) { restored = move(chunk, plan_.slot_of_chunk(chunk)); }
+    });
+    return restored;
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::restore_remapped() {
+    while (!remapped_.empty()) {
+        const std::uint32_t chunk = remapped_.back();
+        if (auto moved = move(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+    }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::send_home() {
+    for (std::size_t i = misplaced_leased_.size(); i-- > 0;) {
+        const std::uint32_t chunk = misplaced_leased_[i];
+        if (is_leased(chunk) || !is_unused(chunk)) { continue; }
+        if (!is_at_home(chunk)) {
+            if (auto moved = remap(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+        }
+        misplaced_leased_.erase(misplaced_leased_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    for (std::uint32_t slot = table_.slots(); slot-- > plan_.slots_held();) {
+        if (!table_.is_empty(slot)) { continue; }
+        if (auto given = pool_.give_back(slot); !given) { return given; }
+        table_.remove(slot);
+    }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::send_unleased_home() {
+    if (std::ranges::all_of(misplaced_leased_, [&](std::uint32_t chunk) { return is_leased(chunk); })) { return {}; }
+    if (auto drained = drain(); !drained) { return drained; }
+    return send_home();
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storages) {
+    const bool is_any_wanted = std::ranges::any_of(misplaced_leased_, [&](std::uint32_t chunk) {
+        return !is_leased(chunk) &&
+               std::ranges::any_of(storages, [&](StorageId id) { return contents_.chunks(id).contains(chunk); });
+    });
+    return is_any_wanted ? send_unleased_home() : Status{};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::remap(std::uint32_t chunk, std::uint32_t slot) {
+    table_.lose(chunk);
+    ++generation_;
+    if (auto moved = pool_.remap(chunk, slot); !moved) {
+        is_unmapped_ = pool_.slot_of(chunk) != table_.slot(chunk);
+        return moved;
+    }
+    table_.move(chunk, slot);
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

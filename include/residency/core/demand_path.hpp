@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/core/chunk_loader.hpp"
+#include "residency/core/chunk_store.hpp"
+#include "residency/core/decider.hpp"
+#include "residency/core/plan_player.hpp"
+#include "residency/core/use_records.hpp"
+#include "residency/error.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/plan/copy.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/pool/virtual.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Brings what is asked for and the plan does not have there: all of a request or nothing, and never over a leased chunk or another
+/// chunk of the request. After a request that took from the ring, the plan player verifies its calls for a pass.
+template <pool::PlannedPool Pool>
+class DemandPath {
+public:
+    using Device = typename Pool::Device;
+
+    /// Keeps the references.
+    DemandPath(const DeciderContext<Device>& context, ChunkStore<Pool>& store, ChunkLoader<Pool>& loader,
+               UseRecords<Device>& uses, PlanPlayer<Pool>& player) noexcept
+        : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, player_{&player} {}
+
+    /// The store has adopted a plan.
+    void start();
+    /// Brings those chunks of some storages that are not there. `is_planned`: the plan has brought all that their step needs. Blocks if a
+    /// chunk has to be mapped elsewhere, or a resident has to leave. Errors: budget if leases leave no room; those of device calls.
+    [[nodiscard]] Status bring(std::span<const StorageId> wanted, bool is_planned);
+
+private:
+    static constexpr std::uint32_t none = plan::none;
+
+    /// Makes sure that a missing chunk lies on a slot that may be overwritten: its own, else one of the ring, else one of a resident.
+    [[nodiscard]] Status make_room(std::uint32_t chunk);
+    /// Whether a slot may be overwritten: by neither a lease nor another chunk of this request is it needed.
+    [[nodiscard]] bool is_free(std::uint32_t slot) const noexcept {
+        const std::uint32_t occupant = store_->table().occupant(slot);
+        return reserved_by_[slot] == none &&
+               (occupant == none || (wanted_in_[occupant] != request_ && !store_->is_leased(occupant)));
+    }
+    /// A free slot of the ring, else of the resident that is needed last from the current step on; or none.
+    [[nodiscard]] std::uint32_t find_place() const noexcept;
+    [[nodiscard]] Error no_room_for(std::uint32_t chunk) const;
+
+    const DeciderContext<Device>* context_;
+    ChunkStore<Pool>* store_;
+    ChunkLoader<Pool>* loader_;
+    UseRecords<Device>* uses_;
+    PlanPlayer<Pool>* player_;
+
+    std::uint64_t request_ = 0;             // counts the requests under this plan
+    std::vector<std::uint64_t> wanted_in_;  // by chunk: the last request that wanted it
+    std::vector<std::uint32_t>
+        reserved_by_;                     // by slot, of the current request: the missing chunk that takes it, or none
+    std::vector<std::uint32_t> missing_;  // chunks of the current request
+};
+
+template <pool::PlannedPool Pool>
+void DemandPath<Pool>::start() {
+    request_ = 0;
+    wanted_in_.assign(store_->table().chunks(), 0);
+    missing_.reserve(store_->table().chunks());
+}
+
+template <pool::PlannedPool Pool>
+Status DemandPath<Pool>::bring(std::span<const StorageId> wanted, bool is_planned) {
+    if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
+    const ChunkTable& table = store_->table();
+    ++request_;
+    missing_.clear();
+    bool touches_ring = false;
+    for (const StorageId id : wanted) {
+        for (const std::uint32_t chunk : store_->contents().chunks(id)) {
+            touches_ring = touches_ring || !table.stays(chunk) || !store_->is_at_home(chunk);
+            if (std::exchange(wanted_in_[chunk], request_) == request_) { continue; }
+            if (!table.is_there(chunk)) { missing_.push_back(chunk); }
+        }
+    }
+    // Calls of this pass may lag behind the access. When they come, they must not overwrite what it reads.
+    if (touches_ring && !(is_planned && missing_.empty())) { player_->verify_a_pass(); }
+    if (missing_.empty()) { return {}; }
+    // A misplaced chunk may lie where a missing one belongs.
+    if (auto sent = store_->send_unleased_home(); !sent) { return sent; }
+    reserved_by_.assign(table.slots(), none);
+    for (const std::uint32_t chunk : missing_) {
+        if (auto made = make_room(chunk); !made) { return made; }
+        reserved_by_[table.slot(chunk)] = chunk;
+    }
+    if (auto waits = uses_->copy_stream_wait_for_all(); !waits) { return waits; }
+    player_->forget_ahead();
+    std::ranges::sort(missing_);
+    Status loaded = loader_->load(missing_);
+    for (const std::uint32_t chunk : missing_) {
+        for (const std::uint32_t s : store_->contents().storages(chunk)) { context_->states[s].demand_missed = true; }
+    }
+    return loaded;
+}
+
+template <pool::PlannedPool Pool>
+Status DemandPath<Pool>::make_room(std::uint32_t chunk) {
+    const ChunkTable& table = store_->table();
+    if (!is_free(table.slot(chunk))) {
+        const std::uint32_t place = find_place();
+        if (place == none) { return no_room_for(chunk); }
+        if (!table.is_of_ring(place) || table.stays(chunk)) {
+            if (auto included = uses_->include_residents(); !included) { return included; }
+        }
+        if (auto moved = store_->move(chunk, place); !moved) { return moved; }
+        player_->verify_a_pass();
+    }
+    const std::uint32_t occupant = table.occupant(table.slot(chunk));
+    if (occupant != none && table.stays(occupant)) { player_->note_resident_eviction(occupant); }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+std::uint32_t DemandPath<Pool>::find_place() const noexcept {
+    const ChunkTable& table = store_->table();
+    for (std::uint32_t slot = 0; slot < table.slots(); ++slot) {
+        if (table.is_of_ring(slot) && is_free(slot)) { return slot; }
+    }
+    const plan::Plan& plan = store_->plan();
+    if (!plan.is_cyclic()) { return none; }  // residents of a one-shot plan are brought once per pass
+    // The residents that are needed last: those of the steps before this one, the nearest step first.
+    const auto residents = plan.residents();
+    const auto next = static_cast<std::size_t>(
+        std::ranges::lower_bound(residents, player_->current_step(), {}, &plan::Copy::needed_by) - residents.begin());
+    for (std::size_t back = 1; back <= residents.size(); ++back) {
+        const plan::Copy& resident = residents[(next + residents.size() - back) % residents.size()];
+        for (const std::uint32_t chunk : plan.chunks_of_copy(resident)) {
+            const std::uint32_t slot = plan.slot_of_chunk(chunk);
+            if (table.stays(chunk) && is_free(slot) && store_->may_leave(chunk)) { return slot; }
+        }
+    }
+    return none;
+}
+
+template <pool::PlannedPool Pool>
+Error DemandPath<Pool>::no_room_for(std::uint32_t chunk) const {
+    const plan::Plan& plan = store_->plan();
+    std::uint64_t leased = 0;
+    for (const std::uint32_t occupant : store_->table().occupants()) {
+        if (occupant != none && store_->is_leased(occupant)) { leased += plan.chunk_bytes(); }
+    }
+    const std::uint64_t asked = missing_.size() * plan.chunk_bytes();
+    std::string message = "no room for " +
+                          context_->catalog.describe(StorageId{store_->contents().storages(chunk).front()}) + ": " +
+                          std::to_string(asked) + " bytes are missing (in chunks of " +
+                          std::to_string(plan.chunk_bytes()) + "), and of the budget of " +
+                          std::to_string(plan.budget_bytes()) + " are " + std::to_string(leased) + " leased; ";
+    message += leased > 0
+                   ? "end leases first, or plan for as many steps as are leased together: policies.leases_at_once"
+                   : "raise the budget, or ask for less at once";
+    return Error{ErrorKind::budget, std::move(message),
+                 BudgetNumbers{asked, plan.budget_bytes(), leased, plan.floor_bytes(), UINT32_MAX}};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

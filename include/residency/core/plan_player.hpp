@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/core/access_point.hpp"
+#include "residency/core/any_transport.hpp"
+#include "residency/core/chunk_loader.hpp"
+#include "residency/core/chunk_loops.hpp"
+#include "residency/core/chunk_store.hpp"
+#include "residency/core/copy_cursor.hpp"
+#include "residency/core/decider.hpp"
+#include "residency/core/plan_mode.hpp"
+#include "residency/core/resident_queue.hpp"
+#include "residency/core/step_retirement.hpp"
+#include "residency/core/use_records.hpp"
+#include "residency/error.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/pool/virtual.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Replays the plan in force: its calls are enqueued in plan order, each as soon as the end of the step that it waits for is recorded,
+/// across the end of a pass into the next. Residents are brought once (one-shot: once per pass), those of earlier steps first. Trusts
+/// the plan as long as mode() is `following`, and never waits on the host for anything but a lost use or a chunk to restore.
+///
+/// A lease belongs to a step of the plan, or it is unplanned: no call waits for its end, so that calls are verified while it is open.
+template <pool::PlannedPool Pool>
+class PlanPlayer {
+public:
+    using Device = typename Pool::Device;
+
+    /// What the plan has for one access.
+    struct Reached {
+        bool in_order = false;  ///< the access belongs to a step that has not ended
+        bool is_there = false;  ///< every call and resident that the step needs is enqueued
+    };
+
+    /// Keeps the references.
+    PlanPlayer(const DeciderContext<Device>& context, ChunkStore<Pool>& store, ChunkLoader<Pool>& loader,
+               UseRecords<Device>& uses) noexcept
+        : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, residents_{store, loader} {}
+
+    /// The plan that the store has adopted is replayed from its first pass on; all earlier work is complete. Leases that are open become
+    /// unplanned. `problem`: what the plan solves.
+    void start(const plan::Problem& problem);
+    [[nodiscard]] PlanMode mode() const noexcept;
+    [[nodiscard]] std::uint64_t calls_per_pass() const noexcept { return calls_.calls_per_pass(); }
+
+    /// An access to `wanted` at some step: enqueues what the plan allows. Errors: a device call; in a capture also divergence, and
+    /// unsupported if the plan does not have there what the step needs. Blocks if a use was lost.
+    [[nodiscard]] Result<Reached> reach(std::span<const StorageId> wanted, const AccessPoint& access);
+    [[nodiscard]] LeaseToken open_lease(const AccessPoint& access, bool in_order) noexcept;
+    /// The lease did not come about.
+    void forget_lease(const LeaseToken& token) noexcept { static_cast<void>(close_lease(token)); }
+    /// Enqueues what waited for the end of the lease.
+    void end_lease(const LeaseToken& token) noexcept;
+    void begin_pass() noexcept;
+    void end_pass() noexcept;
+
+    /// The next calls bring what is absent, after looking at memory, and for as many calls as a pass has.
+    void verify_a_pass() noexcept { calls_.verify_a_pass(); }
+    /// A resident chunk leaves: it is brought again when its slot is free.
+    void note_resident_eviction(std::uint32_t chunk) noexcept { residents_.note_eviction(chunk); }
+    [[nodiscard]] bool has_all_residents() const noexcept { return residents_.has_all(); }
+    /// The current step, as the plan counts.
+    [[nodiscard]] std::uint32_t current_step() const noexcept {
+        return static_cast<std::uint32_t>(steps_.current() % store_->plan().steps());
+    }
+    /// Other copies come first: what was announced to the transport is not what it is given next.
+    void forget_ahead() {
+        context_->copy_scheduler->transport().forget_ahead();
+        announced_ = 0;
+    }
+
+    /// Brings memory to the state in which a graph of a pass begins and ends: residents are there, and calls [0, cut) of the pass.
+    /// Blocks if a use was lost or chunks lie elsewhere.
+    [[nodiscard]] Status reach_cut();
+    /// Everything is complete, no lease is open, and the cut is reached: the next pass is captured.
+    void begin_capture();
+    /// The capture is over: goes back to the state before it. An error if the graph lacks something of its pass.
+    [[nodiscard]] Status end_capture(bool is_recorded);
+    /// A graph was enqueued.
+    void graph_launched();
+
+private:
+    /// What a capture changes although nothing of it runs.
+    struct State {
+        CopyCursor calls;
+        std::uint64_t current_step = 0, ended_steps = 0;
+        std::vector<std::uint32_t> occupants;
+    };
+
+    [[nodiscard]] std::uint64_t first_step(std::uint64_t pass) const noexcept { return pass * store_->plan().steps(); }
+    /// The first step of the current pass, numbered across passes.
+    [[nodiscard]] std::uint64_t first_step() const noexcept { return first_step(calls_.pass()); }
+    /// True: it was a lease of a step of the plan in force.
+    [[nodiscard]] bool close_lease(const LeaseToken& token) noexcept;
+
+    /// Enqueues what may come now, and announces what follows. A failure is tried again by the next access; in a capture it is kept.
+    void try_advance() noexcept;
+    [[nodiscard]] Status advance();
+    /// Enqueues calls up to the first that has to wait for the host: its step has not ended, or a lease is in the way.
+    [[nodiscard]] Status enqueue_calls();
+    /// True: the next call is enqueued. False: it has to wait for the host.
+    [[nodiscard]] Result<bool> enqueue_next();
+    /// Tells the transport what the next calls bring, at most one pass of them (one-shot: of the current pass).
+    void read_ahead();
+    [[nodiscard]] bool is_any_leased(std::span<const plan::Copy> copies) const noexcept {
+        return any_chunk(store_->plan(), copies, [&](std::uint32_t chunk) { return store_->is_leased(chunk); });
+    }
+    [[nodiscard]] Error not_captured(std::uint32_t step) const;
+
+    // LeaseToken::kind
+    static constexpr std::uint8_t no_lease = 0;         // of nothing
+    static constexpr std::uint8_t lease_of_step = 1;    // its step ends after it
+    static constexpr std::uint8_t unplanned_lease = 2;  // no step accounts for it
+
+    const DeciderContext<Device>* context_;
+    ChunkStore<Pool>* store_;
+    ChunkLoader<Pool>* loader_;
+    UseRecords<Device>* uses_;
+    ResidentQueue<Pool> residents_;
+    StepRetirement steps_;
+    CopyCursor calls_;
+    std::uint32_t plan_epoch_ = 0;      // plans that came into force so far
+    std::uint64_t unplanned_ = 0;       // open leases that no step of the plan accounts for
+    std::uint64_t announced_ = 0;       // calls before this one are known to the transport, numbered across passes
+    std::vector<bool> has_sole_owner_;  // by call: brings a chunk to a slot that no other chunk has
+
+    State outside_;                           // while capturing: the state before
+    std::vector<std::uint32_t> after_graph_;  // by slot: the occupant that a graph leaves
+    std::optional<Error> capture_failure_;    // the last call that failed in the capture
+};
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::start(const plan::Problem& problem) {
+    const plan::Plan& plan = store_->plan();
+    const ChunkTable& table = store_->table();
+    ++plan_epoch_;
+    unplanned_ += steps_.open_leases();
+    steps_ = StepRetirement{plan.steps(), context_->copy_scheduler->consumers()};
+    calls_ = CopyCursor{plan};
+    residents_.start(problem);
+    if (unplanned_ > 0) { calls_.verify_a_pass(); }
+    has_sole_owner_.assign(plan.calls().size(), false);
+    for (std::uint32_t k = 0; k < plan.calls().size(); ++k) {
+        const auto copies = plan.copies(plan.calls()[k]);
+        has_sole_owner_[k] = any_chunk(plan, copies, [&](std::uint32_t chunk) { return table.is_sole_owner(chunk); });
+        // The first calls leave out what is there already.
+        if (any_chunk(plan, copies, [&](std::uint32_t chunk) { return table.is_there(chunk); })) {
+            calls_.verify_before(k + std::uint64_t{1});
+        }
+    }
+}
+
+template <pool::PlannedPool Pool>
+PlanMode PlanPlayer<Pool>::mode() const noexcept {
+    if (store_->is_unmapped()) { return PlanMode::unmapped; }
+    if (calls_.is_capturing()) { return PlanMode::capturing; }
+    if (store_->table().all_stay() && residents_.has_all() && !uses_->includes_residents() && !uses_->has_lost()) {
+        return PlanMode::at_rest;
+    }
+    const bool may_differ = calls_.must_verify() || unplanned_ > 0 || store_->has_misplaced();
+    return may_differ ? PlanMode::verifying : PlanMode::following;
+}
+
+template <pool::PlannedPool Pool>
+auto PlanPlayer<Pool>::reach(std::span<const StorageId> wanted, const AccessPoint& access) -> Result<Reached> {
+    const std::uint64_t step = first_step() + access.step;
+    const bool is_capturing = mode() == PlanMode::capturing;
+    if (is_capturing && (!access.is_announced || step < steps_.current())) {
+        return Error{
+            ErrorKind::divergence,
+            "a captured pass follows its schedule: " +
+                (wanted.empty() ? "step " + std::to_string(access.step) : context_->catalog.describe(wanted.front())) +
+                " is not read at step " + std::to_string(steps_.current() - first_step())};
+    }
+    Reached reached{access.is_announced && step >= steps_.ended()};
+    if (reached.in_order) {
+        steps_.reach(step);
+        steps_.advance(*context_->copy_scheduler);
+        if (auto advanced = advance(); !advanced) { return advanced.error(); }
+        if (auto brought = residents_.bring_for(access.step); !brought) { return brought.error(); }
+        reached.in_order = step < steps_.ended() + steps_.window();
+        reached.is_there = reached.in_order && calls_.has_enqueued(store_->plan().step_calls(access.step)) &&
+                           residents_.has_all_for(access.step);
+    }
+    if (is_capturing && !reached.is_there) { return not_captured(access.step); }
+    return reached;
+}
+
+template <pool::PlannedPool Pool>
+Error PlanPlayer<Pool>::not_captured(std::uint32_t step) const {
+    return capture_failure_.value_or(
+        Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " + std::to_string(step) +
+                                          " needs bytes that an open lease keeps from coming; end that lease first, or "
+                                          "plan for leases that overlap with policies.leases_at_once"});
+}
+
+template <pool::PlannedPool Pool>
+LeaseToken PlanPlayer<Pool>::open_lease(const AccessPoint& access, bool in_order) noexcept {
+    const std::uint64_t step = first_step() + access.step;
+    if (in_order) {
+        steps_.open_lease(step);
+    } else {
+        ++unplanned_;
+    }
+    return {step, plan_epoch_, in_order ? lease_of_step : unplanned_lease, access.is_whole};
+}
+
+template <pool::PlannedPool Pool>
+bool PlanPlayer<Pool>::close_lease(const LeaseToken& token) noexcept {
+    if (token.kind == no_lease) { return false; }
+    const bool is_of_step = token.kind == lease_of_step && token.plan_epoch == plan_epoch_;
+    if (is_of_step) {
+        steps_.close_lease(token.step_index);
+    } else {
+        --unplanned_;
+    }
+    return is_of_step;
+}
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::end_lease(const LeaseToken& token) noexcept {
+    if (close_lease(token) && token.ends_step) { steps_.reach(token.step_index + 1); }
+    if (token.plan_epoch == plan_epoch_) {
+        if (mode() == PlanMode::at_rest) { return; }
+        steps_.advance(*context_->copy_scheduler);
+    }
+    try_advance();
+}
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::begin_pass() noexcept {
+    steps_.reach(first_step());
+    if (calls_.begin_pass()) { residents_.start_again(); }
+    try_advance();
+}
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::end_pass() noexcept {
+    calls_.end_pass();
+    steps_.reach(first_step());
+    steps_.advance(*context_->copy_scheduler);
+    try_advance();
+}
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::try_advance() noexcept {
+    if (auto advanced = advance(); !advanced && calls_.is_capturing()) { capture_failure_ = advanced.error(); }
+}
+
+template <pool::PlannedPool Pool>
+Status PlanPlayer<Pool>::advance() {
+    if (mode() == PlanMode::unmapped) { return {}; }
+    Status enqueued = enqueue_calls();
+    if (enqueued) { read_ahead(); }
+    return enqueued;
+}
+
+template <pool::PlannedPool Pool>
+Status PlanPlayer<Pool>::enqueue_calls() {
+    if (uses_->has_lost() && calls_.is_capturing()) {
+        return Error{ErrorKind::device, "the end of a lease could not be captured"};
+    }
+    if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
+    if (calls_.may_bring_rest()) {
+        if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
+    }
+    while (calls_.may_enqueue()) {
+        const auto enqueued = enqueue_next();
+        if (!enqueued) { return enqueued.error(); }
+        if (!*enqueued) { return {}; }
+        calls_.advance();
+    }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Result<bool> PlanPlayer<Pool>::enqueue_next() {
+    const plan::Plan& plan = store_->plan();
+    const std::uint64_t pass = calls_.pass_of_next();
+    const std::uint32_t k = calls_.next_in_plan();
+    const plan::Call& call = plan.calls()[k];
+    const bool waits = call.wait.exists() && (call.wait.pass == 0 || pass > calls_.first_pass());
+    const std::uint64_t after =
+        waits ? first_step(pass + static_cast<std::uint64_t>(std::int64_t{call.wait.pass})) + call.wait.step : 0;
+    if (auto brought = residents_.bring_for(call.needed_by); !brought) { return brought.error(); }
+    if (auto brought = residents_.bring_before_call(calls_.next()); !brought) { return brought.error(); }
+    if (!residents_.has_all_for(call.needed_by) || (waits && after >= steps_.ended())) { return false; }
+    const PlanMode now = mode();
+    if (now == PlanMode::verifying) { return loader_->load_around_leases(plan.copies(call)); }
+    // No step's end orders a copy to a slot of the chunk's own, and the chunk may be leased out of order.
+    if (has_sole_owner_[k] && now != PlanMode::capturing && is_any_leased(plan.copies(call))) { return false; }
+    if (waits) {
+        if (auto waiting = steps_.copy_stream_wait_for_end(*context_->copy_scheduler, after); !waiting) {
+            return waiting.error();
+        }
+    }
+    if (auto sent = loader_->load_call(k); !sent) { return sent.error(); }
+    return true;
+}
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::read_ahead() {
+    const PlanMode now = mode();
+    if (calls_.calls_per_pass() == 0 || now == PlanMode::capturing || unplanned_ > 0) { return; }
+    if (now == PlanMode::verifying) {
+        forget_ahead();
+        return;
+    }
+    announced_ = (std::max)(announced_, calls_.next());
+    AnyTransport<Device>& transport = context_->copy_scheduler->transport();
+    while (announced_ < calls_.known_end() && transport.read_ahead(store_->contents().call(
+                                                  static_cast<std::uint32_t>(announced_ % calls_.calls_per_pass())))) {
+        ++announced_;
+    }
+}
+
+template <pool::PlannedPool Pool>
+Status PlanPlayer<Pool>::reach_cut() {
+    const plan::Plan& plan = store_->plan();
+    if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
+    if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
+    if (auto restored = store_->restore_remapped(); !restored) { return restored; }
+    if (auto waits = uses_->copy_stream_wait_for_all(); !waits) { return waits; }
+    for (std::uint32_t k = 0; k < plan.cut(); ++k) {
+        const bool is_any_absent = any_chunk(plan, plan.copies(plan.calls()[k]),
+                                             [&](std::uint32_t chunk) { return !store_->table().is_there(chunk); });
+        if (!is_any_absent) { continue; }
+        if (auto sent = loader_->load_call(k); !sent) { return sent; }
+    }
+    calls_.reach_cut();
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::begin_capture() {
+    outside_ = {calls_, steps_.current(), steps_.ended(), store_->table().occupants()};
+    steps_.forget_consumers();
+    calls_.begin_capture();
+    capture_failure_.reset();
+}
+
+template <pool::PlannedPool Pool>
+Status PlanPlayer<Pool>::end_capture(bool is_recorded) {
+    Status whole;
+    const bool is_complete = !uses_->has_lost() && calls_.is_capture_whole();
+    if (is_recorded && !is_complete) {
+        whole =
+            capture_failure_.value_or(Error{ErrorKind::wrong_state, "not everything that the pass needs was captured"});
+    }
+    if (is_recorded && is_complete) { after_graph_ = store_->table().occupants(); }
+    uses_->forget_lost();
+    capture_failure_.reset();
+    calls_ = outside_.calls;
+    steps_.go_to(outside_.current_step, outside_.ended_steps);
+    steps_.forget_consumers();
+    store_->set_occupants(outside_.occupants);
+    return whole;
+}
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::graph_launched() {
+    calls_.advance_by_graph();
+    steps_.go_to(first_step(), first_step());
+    store_->set_occupants(after_graph_);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,330 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/core/plan_player.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/core/planned_parts.hpp"
+
+using namespace planned_parts;
+using residency::Cycle;
+using residency::ErrorKind;
+using residency::Placement;
+using residency::simulation::CallKind;
+
+namespace {
+
+std::uint64_t bytes_of(std::span<const std::vector<Fetch>> calls) {
+    std::uint64_t bytes = 0;
+    for (const auto& call : calls) {
+        for (const Fetch& piece : call) { bytes += piece.bytes; }
+    }
+    return bytes;
+}
+/// An access to storage i at a step that the schedule does not have it at, and the lease on it.
+LeaseToken lease_unplanned(Parts& parts, std::uint32_t i) {
+    const StorageId id{i};
+    const AccessPoint access{0, 0, false, false};
+    const auto reached = must(parts.player.reach({&id, 1}, access));
+    CHECK_FALSE(reached.in_order);
+    parts.hold(i);
+    return parts.player.open_lease(access, false);
+}
+
+}  // namespace
+
+TEST_CASE("plan player: passes in the order of the plan find everything there, and move what the plan says") {
+    for (std::uint64_t budget = 1; budget <= 8; ++budget) {
+        CAPTURE(budget);
+        Parts parts{chunks(8)};
+        must(parts.adopt(parts.make_plan(budget * chunk)));
+        CHECK(parts.pass() == 8);
+        for (int i = 0; i < 4; ++i) {
+            parts.log->enqueued.clear();
+            CHECK(parts.pass() == 8);
+            CHECK(parts.player.mode() == (budget == 8 ? PlanMode::at_rest : PlanMode::following));
+            CHECK(bytes_of(parts.log->enqueued) == parts.store.plan().bytes_per_pass());
+        }
+        CHECK(parts.counters.host_waits == 0);
+    }
+}
+
+TEST_CASE("plan player: a call comes with the end of the step that it waits for, neither before nor later") {
+    for (std::uint64_t budget = 2; budget < 8; ++budget) {
+        CAPTURE(budget);
+        Parts parts{chunks(8)};
+        must(parts.adopt(parts.make_plan(budget * chunk)));
+        const plan::Plan& made = parts.store.plan();
+        CHECK(parts.pass() == 8);  // the residents came
+        const std::uint64_t calls = made.calls().size();
+        const std::size_t residents = parts.log->enqueued.size();
+        std::uint64_t ended = made.steps();
+        const auto expected = [&] {
+            std::uint64_t k = 0;
+            for (;; ++k) {
+                const plan::Wait wait = made.calls()[k % calls].wait;
+                const std::uint64_t pass = k / calls - (wait.pass < 0 ? 1U : 0U);
+                if (wait.exists() && (wait.pass == 0 || k >= calls) && pass * made.steps() + wait.step >= ended) {
+                    return k;
+                }
+            }
+        };
+        const std::uint64_t first = expected();
+        parts.player.begin_pass();
+        for (std::uint32_t i = 0; i < made.steps(); ++i) {
+            CHECK(parts.step(i));
+            ended = made.steps() + i + 1;
+            CHECK(parts.log->enqueued.size() - residents == expected() - first);
+        }
+        parts.player.end_pass();
+        CHECK(parts.log->enqueued.size() - residents == calls);
+    }
+}
+
+TEST_CASE("plan player: residents come once, and not later than the step that reads them") {
+    std::vector<Spec> specs = chunks(6);
+    specs[4].placement = Placement::resident;
+    Parts parts{specs};
+    must(parts.adopt(parts.make_plan(3 * chunk)));
+    CHECK_FALSE(parts.player.has_all_residents());
+    CHECK(parts.pass() == 6);
+    CHECK(parts.player.has_all_residents());
+    parts.log->enqueued.clear();
+    CHECK(parts.pass() == 6);
+    for (const auto& call : parts.log->enqueued) {
+        for (const Fetch& piece : call) { CHECK(piece.storage != StorageId{4}); }
+    }
+    parts.player.note_resident_eviction(parts.chunk_of(4));
+    CHECK_FALSE(parts.player.has_all_residents());
+}
+
+TEST_CASE("plan player: a one-shot plan starts again with each pass, and brings nothing between passes") {
+    Parts parts{chunks(6), Cycle::one_shot};
+    must(parts.adopt(parts.make_plan(3 * chunk)));
+    CHECK(parts.log->enqueued.empty());
+    for (int i = 0; i < 3; ++i) {
+        CHECK(parts.pass() == 6);
+        const std::size_t before = parts.log->enqueued.size();
+        parts.player.forget_lease(LeaseToken{});
+        CHECK(parts.log->enqueued.size() == before);
+    }
+}
+
+TEST_CASE("plan player: steps that are skipped cost nothing but their bytes") {
+    Parts parts{chunks(8)};
+    must(parts.adopt(parts.make_plan(3 * chunk)));
+    CHECK(parts.pass() == 8);
+    parts.player.begin_pass();
+    CHECK(parts.step(1));
+    CHECK(parts.step(6));
+    parts.player.end_pass();
+    CHECK(parts.pass() == 8);
+    CHECK(parts.player.mode() == PlanMode::following);
+    CHECK(parts.counters.host_waits == 0);
+}
+
+TEST_CASE(
+    "plan player: a step that has ended is not in order; its lease is unplanned, and calls are verified around it") {
+    Parts parts{chunks(6)};
+    must(parts.adopt(parts.make_plan(2 * chunk)));
+    parts.player.begin_pass();
+    CHECK(parts.step(0));
+    CHECK(parts.step(1));
+    CHECK(parts.step(2));
+    const StorageId id{0};
+    const auto reached = must(parts.player.reach({&id, 1}, {0, 0, true, true}));
+    CHECK_FALSE(reached.in_order);
+    CHECK_FALSE(reached.is_there);
+    // What is there of the next steps is leased out of order.
+    std::uint32_t held = 3;
+    while (!parts.store.table().is_there(parts.chunk_of(held))) { ++held; }
+    const LeaseToken token = lease_unplanned(parts, held);
+    CHECK(parts.player.mode() == PlanMode::verifying);
+    parts.read(held, std::chrono::milliseconds{1});
+    for (std::uint32_t i = 3; i < 6; ++i) { static_cast<void>(parts.step(i)); }
+    parts.player.end_pass();
+    CHECK(parts.store.table().is_there(parts.chunk_of(held)));
+    parts.let_go(held);
+    parts.player.end_lease(token);
+    CHECK(parts.pass() == 6);
+    CHECK(parts.player.mode() == PlanMode::following);
+}
+
+TEST_CASE("plan player: a leased chunk that memory has anyway is left alone, in every mode") {
+    for (std::uint32_t leased = 0; leased < 6; ++leased) {
+        for (std::uint64_t budget = 2; budget < 6; ++budget) {
+            Parts parts{chunks(6)};
+            must(parts.adopt(parts.make_plan(budget * chunk)));
+            CHECK(parts.pass() == 6);
+            if (!parts.store.table().is_there(parts.chunk_of(leased))) { continue; }
+            const LeaseToken token = lease_unplanned(parts, leased);
+            parts.read(leased, std::chrono::milliseconds{1});
+            static_cast<void>(parts.pass());
+            CHECK(parts.store.table().is_there(parts.chunk_of(leased)));
+            parts.let_go(leased);
+            parts.player.end_lease(token);
+            CHECK(parts.pass() == 6);
+        }
+    }
+}
+
+TEST_CASE("plan player: at rest nothing is enqueued, and what ends the rest is told") {
+    Parts parts{chunks(4)};
+    must(parts.adopt(parts.make_plan(4 * chunk)));
+    CHECK(parts.player.mode() == PlanMode::following);
+    CHECK(parts.pass() == 4);
+    CHECK(parts.player.mode() == PlanMode::at_rest);
+    CHECK(parts.player.calls_per_pass() == 0);
+    const std::size_t before = parts.log->enqueued.size();
+    CHECK(parts.pass() == 4);
+    CHECK(parts.log->enqueued.size() == before);
+    parts.uses.set_includes_residents(true);
+    CHECK(parts.player.mode() == PlanMode::following);
+    parts.uses.set_includes_residents(false);
+    parts.uses.note_lost();
+    CHECK(parts.player.mode() == PlanMode::following);
+    CHECK(parts.pass() == 4);  // waits for the device
+    CHECK_FALSE(parts.uses.has_lost());
+    CHECK(parts.player.mode() == PlanMode::at_rest);
+}
+
+TEST_CASE("plan player: leases of a plan that is no longer in force are unplanned under the next") {
+    Parts parts{chunks(6)};
+    must(parts.adopt(parts.make_plan(4 * chunk)));
+    parts.player.begin_pass();
+    const StorageId id{0};
+    const AccessPoint access{0, 0, true, true};
+    CHECK(must(parts.player.reach({&id, 1}, access)).is_there);
+    const LeaseToken token = parts.player.open_lease(access, true);
+    parts.hold(0);
+    parts.player.end_pass();
+    must(parts.scheduler.drain());
+    must(parts.adopt(parts.make_plan(4 * chunk)));
+    CHECK(parts.player.mode() == PlanMode::verifying);
+    CHECK(parts.store.table().is_there(parts.chunk_of(0)));
+    parts.let_go(0);
+    parts.player.end_lease(token);
+    CHECK(parts.pass() == 6);
+    CHECK(parts.pass() == 6);
+    CHECK(parts.player.mode() == PlanMode::following);
+}
+
+TEST_CASE("plan player: calls that are announced come next, as they were announced, or are called off") {
+    for (std::uint64_t budget = 1; budget < 8; ++budget) {
+        Parts parts{chunks(8)};
+        parts.log->takes_announcements = true;
+        must(parts.adopt(parts.make_plan(budget * chunk)));
+        parts.player.forget_ahead();
+        CHECK(parts.pass() == 8);
+        parts.log->is_wrong = false;  // residents came between the calls
+        for (int i = 0; i < 3; ++i) { CHECK(parts.pass() == 8); }
+        CHECK(parts.log->announcements > 0);
+        CHECK_FALSE(parts.log->is_wrong);
+        const std::uint64_t forgotten = parts.log->forgotten;
+        parts.player.forget_ahead();
+        parts.player.verify_a_pass();
+        CHECK(parts.pass() == 8);
+        CHECK(parts.log->forgotten > forgotten + 1);
+        for (int i = 0; i < 3; ++i) { CHECK(parts.pass() == 8); }
+        CHECK_FALSE(parts.log->is_wrong);
+    }
+}
+
+TEST_CASE("plan player: a captured pass leaves memory as the next one expects it, and the player as it was") {
+    plan::Options options;
+    options.captured = true;
+    for (std::uint64_t budget = 2; budget <= 6; ++budget) {
+        CAPTURE(budget);
+        Parts parts{chunks(6), Cycle::cyclic, options};
+        must(parts.adopt(parts.make_plan(budget * chunk)));
+        CHECK(parts.pass() == 6);
+        must(parts.player.reach_cut());
+        must(parts.scheduler.drain());
+        const auto outside = parts.store.table().occupants();
+        parts.player.begin_capture();
+        CHECK(parts.player.mode() == PlanMode::capturing);
+        for (auto& state : parts.states) { state.arrival = 0; }  // points of the copy stream are others in a capture
+        must(parts.scheduler.begin_capture(parts.stream));
+        parts.reader = must(parts.scheduler.consumer(parts.stream));
+        SUBCASE("all of it") {
+            CHECK(parts.pass() == 6);
+            const auto graph = must(parts.scheduler.end_capture());
+            must(parts.player.end_capture(true));
+            CHECK(parts.player.mode() != PlanMode::capturing);
+            CHECK(parts.store.table().occupants() == outside);
+            for (auto& state : parts.states) { state.arrival = 0; }
+            parts.reader = must(parts.scheduler.consumer(parts.stream));
+            must(parts.player.reach_cut());
+            for (int i = 0; i < 3; ++i) {
+                must(parts.scheduler.order_after_everything(parts.reader));
+                must(parts.device.launch(graph, parts.stream));
+                parts.player.graph_launched();
+            }
+            must(parts.device.synchronize());
+            must(parts.device.destroy_graph(graph));
+            CHECK(parts.pass() == 6);
+        }
+        SUBCASE("a step that has ended, and one that the plan cannot have there") {
+            parts.player.begin_pass();
+            CHECK(parts.step(0));
+            CHECK(parts.step(1));
+            const StorageId id{0};
+            const auto behind = parts.player.reach({&id, 1}, {0, 0, true, true});
+            REQUIRE_FALSE(behind);
+            CHECK(behind.error().kind() == ErrorKind::divergence);
+            const auto undeclared = parts.player.reach({&id, 1}, {0, 2, false, false});
+            REQUIRE_FALSE(undeclared);
+            CHECK(undeclared.error().kind() == ErrorKind::divergence);
+            if (budget == 2) {
+                const AccessPoint second{0, 2, true, true};
+                const StorageId two{2}, three{3}, four{4};
+                CHECK(must(parts.player.reach({&two, 1}, second)).is_there);
+                const LeaseToken token = parts.player.open_lease(second, true);
+                const AccessPoint third{0, 3, true, true};
+                const LeaseToken other = [&] {
+                    CHECK(must(parts.player.reach({&three, 1}, third)).is_there);
+                    return parts.player.open_lease(third, true);
+                }();
+                const auto fourth = parts.player.reach({&four, 1}, {0, 4, true, true});
+                REQUIRE_FALSE(fourth);
+                CHECK(fourth.error().kind() == ErrorKind::unsupported);
+                CHECK(fourth.error().message().find("policies.leases_at_once") != std::string::npos);
+                parts.player.forget_lease(token);
+                parts.player.forget_lease(other);
+            }
+            const auto graph = must(parts.scheduler.end_capture());
+            must(parts.device.destroy_graph(graph));
+            const auto ended = parts.player.end_capture(true);
+            if (budget == 2) { CHECK_FALSE(ended); }
+            CHECK(parts.store.table().occupants() == outside);
+            for (auto& state : parts.states) { state.arrival = 0; }
+            parts.reader = must(parts.scheduler.consumer(parts.stream));
+            CHECK(parts.pass() == 6);
+        }
+    }
+}
+
+TEST_CASE("plan player: a copy that fails is tried again by the next access") {
+    for (std::uint64_t nth = 1; nth < 8; ++nth) {
+        Parts parts{chunks(6)};
+        must(parts.adopt(parts.make_plan(3 * chunk)));
+        parts.device.fail(CallKind::copy, nth);
+        std::uint32_t failed = 0;
+        parts.player.begin_pass();
+        for (std::uint32_t i = 0; i < 6; ++i) {
+            const StorageId id{i};
+            if (!parts.player.reach({&id, 1}, {0, i, true, true})) { ++failed; }
+            CHECK(parts.step(i));
+        }
+        parts.player.end_pass();
+        CHECK(failed <= 1);
+        parts.device.clear_failures();
+        CHECK(parts.pass() == 6);
+    }
+}

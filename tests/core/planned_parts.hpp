@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/core/any_transport.hpp"
+#include "residency/core/chunk_loader.hpp"
+#include "residency/core/chunk_store.hpp"
+#include "residency/core/demand_path.hpp"
+#include "residency/core/plan_factory.hpp"
+#include "residency/core/plan_player.hpp"
+#include "residency/core/use_records.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/transport/pinned.hpp"
+#include "tests/support/streaming.hpp"
+
+namespace planned_parts {
+
+using namespace streaming;
+using residency::StorageId;
+using residency::core::AccessPoint;
+using residency::core::ChunkStore;
+using residency::core::CurrentPlan;
+using residency::core::LeaseToken;
+using residency::core::PlanMode;
+using residency::core::PlanPlayer;
+using residency::transport::Fetch;
+namespace plan = residency::plan;
+
+using Pool = residency::pool::Virtual<Device>;
+
+inline constexpr std::uint64_t chunk = 4096;
+
+/// Pinned copies; notes what is enqueued and what is announced.
+class WatchedTransport final : public residency::core::AnyTransport<Device> {
+public:
+    struct Log {
+        std::vector<std::vector<Fetch>> enqueued;
+        std::vector<std::vector<Fetch>> announced;  // and neither enqueued nor forgotten since
+        std::uint64_t announcements = 0;
+        std::uint64_t forgotten = 0;  // calls of forget_ahead
+        bool is_wrong = false;        // something came that was not announced as the next
+        bool takes_announcements = false;
+    };
+    explicit WatchedTransport(std::shared_ptr<Log> log) : log_{std::move(log)}, pinned_{{}} {}
+
+    residency::Status open(Device& device, const residency::Catalog& catalog) override {
+        return pinned_.open(device, catalog);
+    }
+    residency::Status enqueue(std::span<const Fetch> fetches, Stream stream) override {
+        const std::vector<Fetch> pieces{fetches.begin(), fetches.end()};
+        const auto announced = std::ranges::find(log_->announced, pieces);
+        log_->is_wrong = log_->is_wrong || announced != log_->announced.begin();
+        if (announced != log_->announced.end()) { log_->announced.erase(log_->announced.begin(), announced + 1); }
+        auto sent = pinned_.enqueue(fetches, stream);
+        if (sent) { log_->enqueued.push_back(pieces); }
+        return sent;
+    }
+    [[nodiscard]] residency::Status status() const override { return {}; }
+    [[nodiscard]] bool is_capturable() const noexcept override { return true; }
+    bool read_ahead(std::span<const Fetch> fetches) override {
+        if (!log_->takes_announcements || log_->announced.size() >= 3) { return false; }
+        log_->announced.emplace_back(fetches.begin(), fetches.end());
+        ++log_->announcements;
+        return true;
+    }
+    void forget_ahead() override {
+        log_->announced.clear();
+        ++log_->forgotten;
+    }
+    void close() noexcept override { pinned_.close(); }
+    void abandon() noexcept override {}
+
+private:
+    std::shared_ptr<Log> log_;
+    residency::transport::Pinned<Device> pinned_;
+};
+
+/// The parts of a planned decider without the decider, and a stream that reads. Step i of the schedule reads weight i unless another
+/// schedule is given. Leases are counted by hand.
+class Parts {
+public:
+    explicit Parts(std::vector<Spec> specs, residency::Cycle cycle = residency::Cycle::cyclic,
+                   plan::Options plan_options = {})
+        : model_{make_model(device, specs)},
+          schedule{in_order(model_, cycle)},
+          factory{std::move(plan_options), 1, plan::Link{}, std::nullopt} {
+        states.resize(specs.size());
+        for (std::size_t i = 0; i < specs.size(); ++i) { states[i].placement = specs[i].placement; }
+        must(scheduler.open(device, model_.catalog, std::make_unique<WatchedTransport>(log), 64));
+        context.catalog = model_.catalog;
+        context.states = states;
+        context.counters = &counters;
+        context.device = &device;
+        context.copy_scheduler = &scheduler;
+        stream = must(device.create_stream());
+        must(scheduler.begin_pass());
+        reader = must(scheduler.consumer(stream));
+        must(factory.prepare(model_.catalog, schedule, chunk, nullptr));
+    }
+    Parts(const Parts&) = delete;
+    Parts& operator=(const Parts&) = delete;
+    ~Parts() {
+        device.clear_failures();
+        CHECK(scheduler.drain_device());
+        CHECK(*model_.wrong == 0);
+        store.close();
+        scheduler.close();
+        CHECK(device.destroy_stream(stream));
+    }
+
+    [[nodiscard]] plan::Plan make_plan(std::uint64_t budget) {
+        return must(factory.make(model_.catalog, budget, CurrentPlan{}));
+    }
+    /// As the decider does. The streams are drained.
+    residency::Status adopt(plan::Plan plan) {
+        player.forget_ahead();
+        if (auto adopted = store.adopt(std::move(plan)); !adopted) { return adopted; }
+        uses.set_includes_residents(store.has_misplaced());
+        loader.reserve();
+        player.start(factory.problem());
+        demand.start();
+        return {};
+    }
+
+    void hold(std::uint32_t storage) { ++states[storage].leases; }
+    /// The end of a lease, recorded on the stream.
+    void let_go(std::uint32_t storage) {
+        const StorageId id{storage};
+        CHECK(scheduler.record_use(reader, {&id, 1}));
+        --states[storage].leases;
+    }
+    /// A kernel that compares a storage with the host's bytes, after its arrival.
+    void read(std::uint32_t storage, std::chrono::nanoseconds duration = std::chrono::microseconds{1}) {
+        must(scheduler.stream_wait_arrival(reader, states[storage].arrival));
+        Device::Kernel kernel;
+        kernel.name = "read " + std::to_string(storage);
+        kernel.duration = duration;
+        const std::uint64_t bytes = model_.catalog.storages()[storage].bytes;
+        kernel.reads = {{states[storage].address, bytes}};
+        kernel.body = [at = states[storage].address, bytes, host = model_.catalog.host_bytes(StorageId{storage}),
+                       wrong = model_.wrong.get()] { *wrong += std::memcmp(at, host, bytes) == 0 ? 0U : 1U; };
+        must(device.launch(stream, std::move(kernel)));
+    }
+    /// A lease of a storage that is there, and a kernel that reads it.
+    void use(std::uint32_t storage) {
+        hold(storage);
+        read(storage);
+        let_go(storage);
+    }
+    /// The chunk of a storage that has one, and the storage of such a chunk.
+    [[nodiscard]] std::uint32_t chunk_of(std::uint32_t storage) const {
+        return *store.contents().chunks(StorageId{storage}).begin();
+    }
+    [[nodiscard]] std::uint32_t storage_of(std::uint32_t c) const { return store.contents().storages(c).front(); }
+    /// A step as the decider takes it: reached, else brought on demand; leased, read, let go. True: the plan had it there.
+    bool step(std::uint32_t i) {
+        const StorageId id{i};
+        const AccessPoint access{0, i, true, true};
+        states[i].demand_missed = false;
+        const auto reached = must(player.reach({&id, 1}, access));
+        if (!reached.is_there || player.mode() == PlanMode::verifying) {
+            must(demand.bring({&id, 1}, reached.is_there));
+        }
+        const LeaseToken token = player.open_lease(access, reached.in_order);
+        use(i);
+        player.end_lease(token);
+        return reached.is_there && !states[i].demand_missed;
+    }
+    /// A pass of the plan. The number of steps that the plan had there.
+    std::uint32_t pass() {
+        std::uint32_t there = 0;
+        player.begin_pass();
+        for (std::uint32_t i = 0; i < schedule.size(); ++i) { there += step(i) ? 1U : 0U; }
+        player.end_pass();
+        return there;
+    }
+    [[nodiscard]] std::uint64_t used_bytes() {
+        const auto memory = must(device.memory());
+        return memory.total_bytes - memory.free_bytes;
+    }
+
+    std::shared_ptr<WatchedTransport::Log> log = std::make_shared<WatchedTransport::Log>();
+    CheckedDevice device;
+
+private:
+    Model model_;
+
+public:
+    residency::Schedule schedule;
+    residency::core::PlanFactory factory;
+    std::vector<residency::core::StorageState> states;
+    residency::Counters counters;
+    residency::core::CopyScheduler<Device> scheduler;
+    residency::core::DeciderContext<Device> context;
+    ChunkStore<Pool> store{Pool::Config{chunk}, context};
+    residency::core::UseRecords<Device> uses{context};
+    residency::core::ChunkLoader<Pool> loader{context, store, uses};
+    PlanPlayer<Pool> player{context, store, loader, uses};
+    residency::core::DemandPath<Pool> demand{context, store, loader, uses, player};
+    Stream stream{};
+    residency::core::ConsumerId reader = 0;
+};
+
+/// `count` storages of one chunk each.
+inline std::vector<Spec> chunks(std::size_t count) { return std::vector<Spec>(count, Spec{chunk}); }
+
+}  // namespace planned_parts
