@@ -44,28 +44,27 @@ TEST_CASE("a ring streams the deficit and itself, and is as fast as it says") {
         const plan::Problem problem = ring_problem(dice, 60, 0.01 + dice.real(), 0.3 + 0.6 * dice.real());
         const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
         const std::vector<bool> hold(image.cells.size(), false);
-        for (const bool thorough : {false, true}) {
-            plan::TokenRing ring{
-                problem, image, hold, problem.budget_bytes / problem.chunk_bytes, {.thorough = thorough}};
+        for (const plan::Effort effort : {plan::Effort::quick, plan::Effort::full}) {
+            plan::TokenRing ring{problem, image, hold, problem.budget_bytes / problem.chunk_bytes, {.effort = effort}};
             REQUIRE(ring.deficit() == (total_bytes(problem) - problem.budget_bytes) / problem.chunk_bytes);
             const plan::RingSolution found = ring.search();
             REQUIRE(found.found);
-            CHECK(found.streamed == ring.deficit() + found.slots);
+            const std::uint64_t streamed = ring.deficit() + found.ring.shape.slots;
             std::uint64_t chunks = 0;
-            for (const plan::RingSolution::Piece& piece : found.pieces) { chunks += piece.chunks; }
-            CHECK(chunks == found.streamed);
+            for (const plan::RingPiece& piece : found.timing.pieces) { chunks += piece.chunks; }
+            CHECK(chunks == streamed);
 
             plan::PlanData data = plan::assemble(problem, image, ring.assignment(found), false);
             data.budget_bytes = problem.budget_bytes;
             CHECK(data.held_bytes == problem.budget_bytes);
-            CHECK(data.bytes_per_pass == found.streamed * problem.chunk_bytes);
+            CHECK(data.bytes_per_pass == streamed * problem.chunk_bytes);
             CHECK(plan::check(plan::Plan{data}, problem).has_value());
             const double seconds = plan::simulate(data, problem.link, problem.compute_seconds);
-            CHECK(seconds == doctest::Approx(found.seconds).epsilon(1e-4));
+            CHECK(seconds == doctest::Approx(found.seconds()).epsilon(1e-4));
             const double reference =
                 std::max(plan::exact_bound(problem, problem.budget_bytes),
                          plan::latency_floor(problem, problem.budget_bytes, problem.link.latency_seconds));
-            CHECK(seconds <= reference * (thorough ? 1.03 : 1.05));
+            CHECK(seconds <= reference * (effort == plan::Effort::full ? 1.03 : 1.05));
         }
     }
 }
@@ -78,9 +77,11 @@ TEST_CASE("a thorough search is no slower than a quick one") {
         const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
         const std::vector<bool> hold(image.cells.size(), false);
         const std::uint64_t budget = problem.budget_bytes / problem.chunk_bytes;
-        const double quick = plan::TokenRing{problem, image, hold, budget, {.thorough = false}}.search().seconds;
-        const double thorough = plan::TokenRing{problem, image, hold, budget, {.thorough = true}}.search().seconds;
-        CHECK(thorough <= quick * (1 + 3e-3));
+        const double quick =
+            plan::TokenRing{problem, image, hold, budget, {.effort = plan::Effort::quick}}.search().seconds();
+        const double full =
+            plan::TokenRing{problem, image, hold, budget, {.effort = plan::Effort::full}}.search().seconds();
+        CHECK(full <= quick * (1 + 3e-3));
     }
 }
 
@@ -98,13 +99,13 @@ TEST_CASE("where some steps are short a ring of one block is faster than any cal
     plan::TokenRing ring{problem, image, hold, 440, {}};
     const plan::RingSolution found = ring.search();
     REQUIRE(found.found);
-    CHECK(found.line.calls.size() <= 40);
+    CHECK(found.timing.line.calls.size() <= 40);
     plan::PlanData data = plan::assemble(problem, image, ring.assignment(found), false);
     data.budget_bytes = problem.budget_bytes;
     CHECK(plan::check(plan::Plan{data}, problem).has_value());
     const double a = problem.link.latency_seconds + 1e-8, p = problem.link.bytes_per_second,
                  d = 40.0 * static_cast<double>(problem.chunk_bytes);
-    CHECK(found.seconds <= 1.02 * (d / p + 2 * std::sqrt(a * d / p) + a));
+    CHECK(found.seconds() <= 1.02 * (d / p + 2 * std::sqrt(a * d / p) + a));
 }
 
 TEST_CASE("one call may serve several steps; what it waits for comes before all of them") {
@@ -140,8 +141,8 @@ TEST_CASE("the search ends near its target, with less work") {
     const std::vector<bool> hold(image.cells.size(), false);
     const std::uint64_t budget = problem.budget_bytes / problem.chunk_bytes;
     plan::TokenRing free{problem, image, hold, budget, {}};
-    const double best = free.search().seconds;
-    plan::TokenRing aimed{problem, image, hold, budget, {.target_seconds = best * 1.01}};
-    CHECK(aimed.search().seconds <= best * 1.012);
+    const double best = free.search().seconds();
+    plan::TokenRing aimed{problem, image, hold, budget, {.bound_seconds = best * 1.01}};
+    CHECK(aimed.search().seconds() <= best * 1.012);
     CHECK(aimed.work() < free.work());
 }

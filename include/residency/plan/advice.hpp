@@ -14,6 +14,7 @@
 #include "residency/plan/floor.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -58,7 +59,7 @@ namespace detail {
 
 /// What no plan of copies beats at a budget. Seconds.
 [[nodiscard]] inline double best_seconds(const Problem& problem, std::uint64_t budget_bytes, Effort effort) {
-    return (std::max)(total_compute(problem), exact_bound(problem, budget_bytes, effort == Effort::full ? 2000 : 200));
+    return (std::max)(total_compute(problem), exact_bound(problem, budget_bytes, tuning::flow_bound_steps(effort)));
 }
 [[nodiscard]] inline std::string milliseconds(double seconds) {
     char text[48];

@@ -8,6 +8,7 @@
 
 #include "residency/config.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -47,7 +48,7 @@ inline double latency_floor(const Problem& problem, std::uint64_t budget_bytes, 
 /// one stalled byte each) and waits for its reader. Minimum cost for a flow of B bytes across the end of the pass. Seconds, rounded
 /// down to a byte a step; negative where there are more than `most_steps` steps, for which this takes too long.
 [[nodiscard]] RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_bytes,
-                                                 std::uint32_t most_steps = 2000);
+                                                 std::uint32_t most_steps = tuning::flow_bound_steps.full);
 
 /// The exact bound of a cyclic schedule that reads each storage in one step only; of any other, a bound: each storage counts at
 /// its first reader alone. Seconds. O(steps) times some tens.
@@ -56,7 +57,7 @@ inline double latency_floor(const Problem& problem, std::uint64_t budget_bytes, 
 /// The exact bound of one pass of any schedule when what is there at the start may be chosen, by a flow of memory from the start
 /// to the end (see flow_bound). Seconds, rounded down to a byte a step; negative where there are more than `most_steps` steps.
 [[nodiscard]] RESIDENCY_INLINE double one_shot_flow_bound(const Problem& problem, std::uint64_t budget_bytes,
-                                                          std::uint32_t most_steps = 2000);
+                                                          std::uint32_t most_steps = tuning::flow_bound_steps.full);
 
 /// Whether some storage is read by more than one step.
 [[nodiscard]] RESIDENCY_INLINE bool reads_repeatedly(const Problem& problem);
@@ -68,7 +69,7 @@ inline double latency_floor(const Problem& problem, std::uint64_t budget_bytes, 
 /// The exact bound: what no plan of copies goes below at L = 0, whatever it keeps and whenever it copies. Where storages are read
 /// repeatedly and there are more than `most_steps` steps: a bound, not the exact one. Seconds.
 [[nodiscard]] RESIDENCY_INLINE double exact_bound(const Problem& problem, std::uint64_t budget_bytes,
-                                                  std::uint32_t most_steps = 2000);
+                                                  std::uint32_t most_steps = tuning::flow_bound_steps.full);
 
 }}}  // namespace residency::RESIDENCY_ABI::plan
 

@@ -10,6 +10,7 @@
 #include "residency/plan/problem.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/timeline.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
@@ -19,7 +20,7 @@ inline void finalize_times(PlanData& data, const Problem& problem) {
         const Timeline line = timeline(data, problem.link, problem.compute_seconds);
         TimelineSolver solver;
         double least = 0;
-        for (std::uint32_t cut = 0; cut <= data.calls.size() && cut <= 16; ++cut) {
+        for (std::uint32_t cut = 0; cut <= data.calls.size() && cut <= tuning::cut_most; ++cut) {
             if (cut > 0 && data.calls[cut - 1].wait.exists() && data.calls[cut - 1].wait.pass == 0) { break; }
             const double seconds = solver.captured(line, cut);
             if (cut == 0 || seconds < least) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -67,7 +68,7 @@ public:
     /// before; where laps go on taking turns, their mean streams as much, the constraints being convex.
     double without_stall(double ring) {
         const std::size_t n = bytes_.size();
-        constexpr int laps = 16, settled = 8;
+        const int laps = tuning::fluid_laps, settled = tuning::fluid_settled_laps;
         mean_.assign(n, 0.0);
         double floor = std::numeric_limits<double>::infinity();
         double streamed = 0, time = 0, change = 1;

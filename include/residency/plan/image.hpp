@@ -10,6 +10,7 @@
 #include "residency/config.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -91,7 +92,10 @@ inline Image lay_out(const Problem& problem, ImageOrder order) {
         // 0: small or kept, 1: read at steps apart, 2: the rest.
         const auto group = [&](std::uint32_t s) {
             if (order == ImageOrder::aligned) { return 2; }
-            if (image.first_use[s] == none || pinned[s] || problem.storage_bytes[s] * 8 < g) { return 0; }
+            if (image.first_use[s] == none || pinned[s] ||
+                problem.storage_bytes[s] * tuning::small_storages_per_chunk < g) {
+                return 0;
+            }
             return image.last_use[s] != image.first_use[s] ? 1 : 2;
         };
         std::sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {

@@ -20,6 +20,7 @@
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/token_ring.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
@@ -31,7 +32,7 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
     for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
         const Cell& cell = image.cells[c];
         kept[c] = cell.keep;
-        if (!cell.keep && cell.last - cell.first > 2) { apart.push_back(c); }
+        if (!cell.keep && cell.last - cell.first > tuning::held_cell_steps) { apart.push_back(c); }
     }
     if (apart.empty()) { return {kept}; }
     std::vector<std::uint32_t> reads(problem.storages(), 0), uses(image.cells.size(), 0);
@@ -74,7 +75,8 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
     }
     std::vector<std::vector<bool>> choices{with(low)};
     if (low < apart.size()) {
-        for (const std::size_t count : {low * 3 / 4, low / 2, std::size_t{0}}) {
+        for (const double share : tuning::held_shares) {
+            const auto count = static_cast<std::size_t>(static_cast<double>(low) * share);
             if (count < low) { choices.push_back(with(count)); }
         }
     }
@@ -95,7 +97,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     const auto consider = [&](const RingAssignment& assignment) {
         PlanData data = assemble(problem, image, assignment, options.captured);
         finalize_times(data, problem);
-        work += std::uint64_t{20} * image.chunks();  // assembling a plan takes time too
+        work += tuning::unused_assembly_work * image.chunks();
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
     };
@@ -106,13 +108,13 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
                        image,
                        hold,
                        budget,
-                       {options.captured, options.effort == Effort::full, target_seconds, share,
-                        is_same ? &options.present : nullptr}};
+                       {options.captured, options.effort, target_seconds, share, is_same ? &options.present : nullptr}};
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         work += ring.work();
         if (solution.found) { consider(ring.assignment(solution)); }
-        if (!solution.found || budget <= 2 * floor) {
+        if (!solution.found ||
+            static_cast<double>(budget) <= tuning::interval_ring_floors * static_cast<double>(floor)) {
             std::uint64_t held = 0;
             for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
             RingAssignment assignment;
@@ -135,7 +137,7 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
         for (double& seconds : slower.compute_seconds) { seconds *= factor; }
         return slower;
     };
-    const Problem later = with_steps(1.05);
+    const Problem later = with_steps(tuning::slower_steps);
     PlanData plan;
     double least = 1e300;  // what a plan takes with steps as measured, and 5 % longer, together
     const auto consider = [&](const Problem& planned, Effort effort, double share = 1) {
@@ -150,13 +152,16 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
     if (options.effort == Effort::quick) {
         consider(problem, Effort::quick);
         const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later));
-        if (least > plan.predicted_seconds + 1.003 * unharmed) { consider(with_steps(1.08), Effort::quick, 0.5); }
+        if (least > plan.predicted_seconds + (1 + tuning::slower_steps_harm) * unharmed) {
+            consider(with_steps(tuning::planned_slower_steps), Effort::quick, tuning::slower_steps_share_quick);
+        }
     } else {
-        consider(with_steps(1.08), Effort::full, 0.95);
+        consider(with_steps(tuning::planned_slower_steps), Effort::full, tuning::slower_steps_share_full);
         const double before = least;
-        consider(problem, Effort::quick, 0.5);
-        if (plan.predicted_seconds > target_seconds * 1.015 || least < before * (1 - 5e-4)) {
-            consider(problem, Effort::full, 0.25);
+        consider(problem, Effort::quick, tuning::measured_steps_share);
+        if (plan.predicted_seconds > target_seconds * (1 + tuning::measured_steps_again_above) ||
+            least < before * (1 - tuning::measured_steps_again_gain)) {
+            consider(problem, Effort::full, tuning::measured_steps_again_share);
         }
     }
     return plan;
@@ -175,14 +180,14 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
     // measured, as it is beside kernels that use memory hard: a plan for such a link, if it reaches the bound all the same.
     const double bytes = static_cast<double>((image.filled_chunks() - budget) * image.chunk_bytes);
     const double used = bytes / problem.link.bytes_per_second / (std::max)(total_compute(problem), 1e-12);
-    const double most_share = options.effort == Effort::full ? 0.97 : 0.9;
-    if (const double share = (std::max)(0.75, 1.1 * used); share < most_share) {
+    const double share = (std::max)(tuning::slower_link_least, tuning::slower_link_margin * used);
+    if (share < tuning::slower_link_most(options.effort)) {
         Problem slower = problem;
         slower.link.bytes_per_second *= share;
         Options quick = options;
         quick.effort = Effort::quick;
-        const double limit = target_seconds * (1 + 3e-4);
-        if (exact_bound(slower, budget * image.chunk_bytes, 200) <= limit) {
+        const double limit = target_seconds * (1 + tuning::slower_link_loss);
+        if (exact_bound(slower, budget * image.chunk_bytes, tuning::flow_bound_steps(Effort::quick)) <= limit) {
             PlanData plan = best_ring(slower, image, budget, floor, quick, target_seconds, work);
             if (plan.predicted_seconds <= limit) {
                 finalize_times(plan, problem);
@@ -190,8 +195,9 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
             }
         }
     }
-    return used > 1 && used < 2.5 ? lasting_ring(problem, image, budget, floor, options, target_seconds)
-                                  : best_ring(problem, image, budget, floor, options, target_seconds, work);
+    return used > tuning::slower_steps_from && used < tuning::slower_steps_to
+               ? lasting_ring(problem, image, budget, floor, options, target_seconds)
+               : best_ring(problem, image, budget, floor, options, target_seconds, work);
 }
 
 // Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it,
@@ -199,25 +205,34 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
 inline void leave_unused(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
                          std::uint64_t floor, const Options& options, double target_seconds) {
     const std::uint64_t widest = *std::max_element(problem.storage_bytes.begin(), problem.storage_bytes.end());
-    const std::uint64_t most = (std::min)(budget - floor, 2 * (widest / image.chunk_bytes + 1));
-    const bool is_small = problem.steps() <= 6 && budget < 1024;
+    const std::uint64_t most =
+        (std::min)(budget - floor, tuning::unused_storages_most * (widest / image.chunk_bytes + 1));
+    const bool is_small = problem.steps() <= tuning::unused_small_steps && budget < tuning::unused_small_chunks;
     Options search = options;
     search.present.clear();
     if (!is_small) { search.effort = Effort::quick; }
-    const auto is_close = [&](const PlanData& data) { return data.predicted_seconds <= target_seconds * 1.005; };
+    const auto is_close = [&](const PlanData& data) {
+        return data.predicted_seconds <= target_seconds * (1 + tuning::unused_above);
+    };
     std::vector<std::pair<double, std::uint64_t>> choices;
     std::uint64_t work = 0;
-    for (std::uint64_t unused = (std::max<std::uint64_t>)(most / 128, 1); unused <= most && work < 4000000;
-         unused += (std::max<std::uint64_t>)(unused / (is_small ? 16 : 4), 1)) {
+    for (std::uint64_t unused = (std::max<std::uint64_t>)(most / tuning::unused_first_part, 1);
+         unused <= most && work < tuning::unused_work;
+         unused +=
+         (std::max<std::uint64_t>)(unused / (is_small ? tuning::unused_step_part_small : tuning::unused_step_part),
+                                   1)) {
         const PlanData data = best_ring(problem, image, budget - unused, floor, search, target_seconds, work);
         choices.emplace_back(data.predicted_seconds, unused);
         if (is_close(data)) { break; }
     }
     std::sort(choices.begin(), choices.end());
     // A plan that is close to what memory holds gives way for more than a little only.
-    const double limit = best.predicted_seconds * (tells_of(options, image) ? 0.999 : 1.0);
-    for (std::size_t c = 0; c < choices.size() && c < 2 && !is_close(best); ++c) {
-        if (choices[c].first > best.predicted_seconds * (is_small ? 1.02 : 0.995)) { break; }
+    const double limit = best.predicted_seconds * (tells_of(options, image) ? 1 - tuning::refetch_loss : 1.0);
+    for (std::size_t c = 0; c < choices.size() && c < tuning::unused_choices && !is_close(best); ++c) {
+        if (choices[c].first >
+            best.predicted_seconds * (is_small ? tuning::unused_promising_small : tuning::unused_promising)) {
+            break;
+        }
         PlanData data = best_ring(problem, image, budget - choices[c].second, floor, options, target_seconds, work);
         if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
     }
@@ -230,10 +245,13 @@ RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image
         Options alone = options;
         alone.present.clear();
         PlanData fastest = resident_or_ring(problem, image, budget, floor, alone, target_seconds);
-        if (best.predicted_seconds > fastest.predicted_seconds * 1.001) { best = std::move(fastest); }
+        if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
+            best = std::move(fastest);
+        }
     }
-    if (problem.steps() <= 12 && problem.storages() <= 16 && options.effort == Effort::full &&
-        image.filled_chunks() > budget && best.predicted_seconds > target_seconds * 1.005) {
+    if (problem.steps() <= tuning::unused_steps && problem.storages() <= tuning::unused_storages &&
+        options.effort == Effort::full && image.filled_chunks() > budget &&
+        best.predicted_seconds > target_seconds * (1 + tuning::unused_above)) {
         leave_unused(best, problem, image, budget, floor, options, target_seconds);
     }
     return best;

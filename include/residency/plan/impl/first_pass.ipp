@@ -13,6 +13,7 @@
 #include "residency/plan/first_pass.hpp"
 #include "residency/plan/link.hpp"
 #include "residency/plan/plan.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -104,10 +105,10 @@ RESIDENCY_INLINE std::vector<std::size_t> order_first_pass(const Plan& plan, con
     detail::FirstPass pass{plan, link, compute, there};
     double least = pass.run(false, 0);
     for (const bool fills : {false, true}) {
-        for (const std::uint32_t ahead : {0U, 1U, 2U, 4U, 8U}) {
+        for (const std::uint32_t ahead : tuning::first_pass_ahead) {
             if (!fills && ahead == 0) { continue; }
             const double seconds = pass.run(fills, ahead);
-            if (seconds >= least * (1 - 1e-6)) { continue; }
+            if (seconds >= least * (1 - tuning::first_pass_gain)) { continue; }
             least = seconds;
             best = pass.take_order();
         }

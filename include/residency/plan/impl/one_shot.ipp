@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/simulate.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
@@ -32,8 +34,10 @@ RESIDENCY_INLINE PlanData one_shot_plan(const Problem& problem, const Image& ima
         return static_cast<std::uint32_t>(std::clamp(balanced * factor, 1.0, 1e6));
     };
     std::vector<std::uint32_t> sizes{chunks(1)};
-    if (options.effort == Effort::full && image.cells.size() + problem.step_storages.size() < 20000) {
-        sizes = {1, 4, chunks(0.5), chunks(1), chunks(2)};
+    if (options.effort == Effort::full &&
+        image.cells.size() + problem.step_storages.size() < tuning::one_shot_full_items) {
+        sizes.assign(std::begin(tuning::one_shot_call_chunks), std::end(tuning::one_shot_call_chunks));
+        for (const double factor : tuning::one_shot_call_factors) { sizes.push_back(chunks(factor)); }
         std::sort(sizes.begin(), sizes.end());
         sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     }

@@ -21,6 +21,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -41,7 +42,7 @@ inline PlanData bounds_at(const Problem& problem, std::uint64_t budget_bytes, co
     data.budget_bytes = budget_bytes;
     data.usual_bound_seconds = usual_bound(problem, budget_bytes);
     data.bound_seconds = (std::max)(data.usual_bound_seconds,
-                                    exact_bound(problem, budget_bytes, options.effort == Effort::full ? 2000 : 200));
+                                    exact_bound(problem, budget_bytes, tuning::flow_bound_steps(options.effort)));
     const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
     data.latency_floor_seconds = problem.cyclic ? latency_floor(problem, budget_bytes, latency) : data.bound_seconds;
     return data;
@@ -69,7 +70,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     };
     const PlanData bounds = bounds_at(problem, budget_bytes, options);
     const double target_seconds = (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds);
-    const bool is_short = problem.steps() <= 32;
+    const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
     bool found = false;
     for (std::size_t k = 0; k < images.size(); ++k) {
@@ -77,10 +78,16 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
         // matter.
         if (found && k == 1 &&
-            (best.predicted_seconds <= target_seconds * 1.002 || (!is_short && budget > floors[k].chunks * 5 / 2))) {
+            (best.predicted_seconds <= target_seconds * (1 + tuning::aligned_image_gain) ||
+             (!is_short &&
+              static_cast<double>(budget) > tuning::aligned_image_floors * static_cast<double>(floors[k].chunks)))) {
             continue;
         }
-        if (found && k == 2 && deficit(0) - deficit(2) <= deficit(0) / 50) { continue; }
+        if (found && k == 2 &&
+            static_cast<double>(deficit(0) - deficit(2)) <=
+                tuning::packed_image_saves * static_cast<double>(deficit(0))) {
+            continue;
+        }
         PlanData data = problem.cyclic
                             ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options, target_seconds)
                             : one_shot_plan(problem, images[k], budget, options);

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "residency/config.hpp"
+#include "residency/plan/options.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+/// Every tuned number of the planner, each with its unit. No other file of plan/ has one.
+namespace tuning {
+
+/// One number for each effort.
+template <class T>
+struct ByEffort {
+    T quick, full;
+
+    [[nodiscard]] constexpr T operator()(Effort effort) const noexcept { return effort == Effort::full ? full : quick; }
+};
+
+// ---- bounds
+inline constexpr ByEffort<std::uint32_t> flow_bound_steps{200, 2000};
+
+// ---- choice of the image
+inline constexpr double aligned_image_gain = 2e-3;
+inline constexpr std::uint32_t short_schedule_steps = 32;
+inline constexpr double aligned_image_floors = 2.5;
+inline constexpr double packed_image_saves = 0.02;
+
+// ---- cells that stay
+inline constexpr std::uint32_t held_cell_steps = 2;
+inline constexpr double held_shares[] = {0.75, 0.5, 0};
+
+// ---- interval ring
+inline constexpr double interval_ring_floors = 2;
+
+// ---- plans that bear slower steps
+inline constexpr double slower_steps = 1.05;
+inline constexpr double planned_slower_steps = 1.08;
+inline constexpr double slower_steps_from = 1;
+inline constexpr double slower_steps_to = 2.5;
+inline constexpr double slower_steps_harm = 3e-3;
+inline constexpr double slower_steps_share_quick = 0.5;
+inline constexpr double slower_steps_share_full = 0.95;
+inline constexpr double measured_steps_share = 0.5;
+inline constexpr double measured_steps_again_share = 0.25;
+inline constexpr double measured_steps_again_above = 0.015;
+inline constexpr double measured_steps_again_gain = 5e-4;
+
+// ---- plans that bear a slower link
+inline constexpr ByEffort<double> slower_link_most{0.9, 0.97};
+inline constexpr double slower_link_least = 0.75;
+inline constexpr double slower_link_margin = 1.1;
+inline constexpr double slower_link_loss = 3e-4;
+
+// ---- budget left unused
+inline constexpr std::uint32_t unused_steps = 12;
+inline constexpr std::uint32_t unused_storages = 16;
+inline constexpr std::uint32_t unused_small_steps = 6;
+inline constexpr std::uint64_t unused_small_chunks = 1024;
+inline constexpr double unused_above = 5e-3;
+inline constexpr std::uint64_t unused_storages_most = 2;
+inline constexpr std::uint64_t unused_first_part = 128;
+inline constexpr std::uint64_t unused_step_part = 4;
+inline constexpr std::uint64_t unused_step_part_small = 16;
+inline constexpr std::uint64_t unused_work = 4000000;
+inline constexpr std::uint64_t unused_assembly_work = 20;
+inline constexpr std::size_t unused_choices = 2;
+inline constexpr double unused_promising = 0.995;
+inline constexpr double unused_promising_small = 1.02;
+
+// ---- refetch
+inline constexpr double refetch_loss = 1e-3;
+inline constexpr double refetch_good_loss = 1e-4;
+inline constexpr double refetch_passes = 64;
+inline constexpr double refetch_few_share = 1.0 / 128;
+inline constexpr double refetch_larger_ring = 0.02;
+inline constexpr ByEffort<std::uint64_t> refetch_work_least{10000, 100000};
+inline constexpr ByEffort<std::uint64_t> refetch_work_per_step{30, 200};
+inline constexpr std::size_t refetch_slower_rings = 4;
+inline constexpr std::size_t refetch_reach_steps = 12;
+
+// ---- token ring: coarse grid
+inline constexpr ByEffort<std::uint64_t> ring_work_least{150000, 3000000};
+inline constexpr ByEffort<std::uint64_t> ring_work_per_step{400, 6000};
+inline constexpr ByEffort<double> grid_growth{1.5, 1.25};
+inline constexpr double grid_piece_chunks[] = {1, 4};
+inline constexpr double grid_piece_factors[] = {1, 2};
+inline constexpr ByEffort<double> pieces_least{64, 3000};
+inline constexpr ByEffort<double> pieces_per_step{3, 6};
+inline constexpr double hopeless_ring = 0.01;
+
+// ---- token ring: descent
+inline constexpr ByEffort<std::size_t> descents{1, 3};
+inline constexpr double descent_gain = 1e-5;
+inline constexpr double descent_slot_factors[] = {0.5, 0.8, 0.9, 0.95, 1.05, 1.1, 1.2, 1.5};
+inline constexpr std::uint32_t descent_block_counts[] = {1, 2, 3};
+inline constexpr std::uint8_t phases = 4;
+
+// ---- token ring: smaller rings
+inline constexpr double as_fast = 3e-4;
+inline constexpr double shrink_first = 0.7;
+inline constexpr double shrink_last = 0.99;
+
+// ---- token ring: refinement
+inline constexpr ByEffort<std::uint64_t> refine_work{100000, 2000000};
+inline constexpr std::uint64_t refine_work_others = 500000;
+inline constexpr ByEffort<std::size_t> refine_others{0, 2};
+inline constexpr double refine_others_within = 0.02;
+inline constexpr double refine_ends_within = 2e-4;
+inline constexpr double refine_gain = 1e-7;
+inline constexpr std::size_t refine_reach_steps = 2;
+
+// ---- token ring: single block
+inline constexpr double single_block_above = 0.01;
+inline constexpr double single_block_factor = 1.5;
+inline constexpr double single_block_within = 0.02;
+inline constexpr ByEffort<std::uint64_t> single_block_work{150000, 1500000};
+inline constexpr ByEffort<std::uint64_t> single_block_refine_work{10000, 100000};
+
+// ---- rounding
+inline constexpr double rounding_growth = 2e-3;
+inline constexpr double rounding_most = 50;
+inline constexpr int rounding_halvings = 3;
+
+// ---- times
+inline constexpr double period_tolerance = 1e-5;
+inline constexpr std::size_t search_cut_most = 4;
+inline constexpr std::uint32_t cut_most = 16;
+
+// ---- fluid relaxation
+inline constexpr int fluid_laps = 16;
+inline constexpr int fluid_settled_laps = 8;
+
+// ---- image
+inline constexpr std::uint64_t small_storages_per_chunk = 8;
+
+// ---- one pass
+inline constexpr std::uint32_t one_shot_call_chunks[] = {1, 4};
+inline constexpr double one_shot_call_factors[] = {0.5, 1, 2};
+inline constexpr std::size_t one_shot_full_items = 20000;
+inline constexpr std::uint32_t one_shot_call_steps = 8;
+
+// ---- first pass
+inline constexpr std::uint32_t first_pass_ahead[] = {0, 1, 2, 4, 8};
+inline constexpr double first_pass_gain = 1e-6;
+
+}  // namespace tuning
+
+}}}  // namespace residency::RESIDENCY_ABI::plan
