@@ -22,6 +22,7 @@
 #include "benchmarks/lab/records.hpp"
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/table.hpp"
+#include "residency/model/use_order.hpp"
 
 namespace lab {
 

@@ -18,6 +18,7 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/model/use_order.hpp"
 #include "residency/prefetch/hinted.hpp"
 
 namespace lab {

@@ -13,6 +13,7 @@
 #include "benchmarks/lab/run_job.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
+#include "residency/model/use_order.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/trace/replay.hpp"

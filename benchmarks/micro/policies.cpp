@@ -24,6 +24,7 @@
 #include "residency/evict/scheduled.hpp"
 #include "residency/evict/sieve.hpp"
 #include "residency/evict/static_split.hpp"
+#include "residency/model/use_order.hpp"
 #include "residency/prefetch/hinted.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/scheduled.hpp"

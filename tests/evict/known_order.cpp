@@ -13,6 +13,7 @@
 #include "residency/evict/belady.hpp"
 #include "residency/evict/scheduled.hpp"
 #include "residency/evict/static_split.hpp"
+#include "residency/model/use_order.hpp"
 #include "residency/trace/replay.hpp"
 
 using namespace residency;

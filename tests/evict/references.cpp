@@ -20,6 +20,7 @@
 #include "residency/evict/s3_fifo.hpp"
 #include "residency/evict/scheduled.hpp"
 #include "residency/evict/sieve.hpp"
+#include "residency/model/use_order.hpp"
 #include "residency/trace/replay.hpp"
 
 using namespace residency;

@@ -25,6 +25,7 @@
 #include "residency/evict/s3_fifo.hpp"
 #include "residency/evict/sieve.hpp"
 #include "residency/model/file.hpp"
+#include "residency/model/use_order.hpp"
 #include "residency/trace/replay.hpp"
 #include "tests/evict/references.hpp"
 #include "tests/support/sanitized.hpp"

@@ -61,7 +61,7 @@ TEST_CASE("names are found, and what is missing is named") {
     const auto missing = catalog.try_find("layer.1");
     REQUIRE_FALSE(missing.has_value());
     CHECK(missing.error().kind() == ErrorKind::mismatch);
-    CHECK(missing.error().message() == "the catalog has no weight \"layer.1\"");
+    CHECK(missing.error().message() == "the catalog has no weight \"layer.1\"; the nearest name is \"layer.0\"");
 }
 
 TEST_CASE("sizes by placement") {

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "residency/model/quoted.hpp"
+
 using namespace residency;
 
 namespace {

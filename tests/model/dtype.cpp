@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -133,4 +134,55 @@ TEST_CASE("a default-constructed type has no size") {
     CHECK(DType{}.name() == "none");
     CHECK_FALSE(DType{}.bytes_of(0).has_value());
     CHECK_FALSE(DType{}.is_byte_addressable());
+}
+
+namespace {
+
+struct Half {
+    std::uint16_t bits;
+};
+struct Other16 {
+    std::uint16_t bits;
+};
+struct BlockQ4 {
+    std::uint8_t bytes[18];
+};
+enum class Level : std::uint8_t { low };
+
+}  // namespace
+
+template <>
+inline constexpr residency::DType residency::element_dtype<Half> = residency::dtype::f16;
+
+TEST_CASE("an element type matches the dtypes that can be read as it") {
+    using namespace residency;
+    for (const DType& each : dtype::all) {
+        CAPTURE(each.name());
+        CHECK(matches<std::byte>(each));
+        CHECK(matches<const unsigned char>(each));
+        CHECK(matches<float>(each) == (each == dtype::f32));
+        CHECK(matches<const double>(each) == (each == dtype::f64));
+        CHECK(matches<bool>(each) == (each == dtype::boolean));
+        CHECK(matches<std::int8_t>(each) == (each == dtype::i8));
+        CHECK(matches<std::int16_t>(each) == (each == dtype::i16));
+        CHECK(matches<std::int32_t>(each) == (each == dtype::i32));
+        CHECK(matches<long long>(each) == (each == dtype::i64));
+        CHECK(matches<long>(each) == (each == dtype::i64));
+        // Unsigned integers are the bits of an element of their size.
+        CHECK(matches<std::uint16_t>(each) == (each.block_bits() == 16));
+        CHECK(matches<std::uint32_t>(each) == (each.block_bits() == 32));
+        CHECK(matches<unsigned long long>(each) == (each.block_bits() == 64));
+        // A type that was made known has one dtype, any other those of its size.
+        CHECK(matches<Half>(each) == (each == dtype::f16));
+        CHECK(matches<Other16>(each) == (each.block_bits() == 16));
+        CHECK(matches<Level>(each) == (each.block_bits() == 8));
+        CHECK_FALSE(matches<BlockQ4>(each));
+    }
+    constexpr DType q4 = DType::block("Q4_0", 18, 32);
+    CHECK(matches<BlockQ4>(q4));
+    CHECK(matches<std::byte>(q4));
+    CHECK_FALSE(matches<std::uint16_t>(DType::block("two", 2, 4)));
+    CHECK_FALSE(matches<Half>(q4));
+    static_assert(matches<float>(dtype::f32) && !matches<double>(dtype::f32));
+    static_assert(element_dtype<Other16> == DType{} && element_dtype<long double> == DType{});
 }

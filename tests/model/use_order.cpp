@@ -87,7 +87,7 @@ TEST_CASE("an order of a schedule counts tied weights once") {
     builder.add("unused", dtype::u8, {1});
     const auto schedule = ScheduleBuilder{*builder.try_build()}.step({"a", "c"}).step({"b"}).step({"c"}).try_build();
     REQUIRE(schedule);
-    const UseOrder order{*schedule};
+    const UseOrder order = schedule->use_order();
     CHECK(order.steps() == 3);
     CHECK(order.storage_count() == 3);
     CHECK(order.storages_at(0).size() == 1);
@@ -95,7 +95,7 @@ TEST_CASE("an order of a schedule counts tied weights once") {
     CHECK(order.next_use(StorageId{2}, 0) == never);
     CHECK(UseOrder{}.steps() == 0);
     CHECK(UseOrder{}.storage_count() == 0);
-    CHECK(UseOrder{Schedule{}}.steps() == 0);
+    CHECK(Schedule{}.use_order().steps() == 0);
 }
 
 TEST_CASE("bad plain data is refused") {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "residency/model/use_order.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
 namespace model_based {

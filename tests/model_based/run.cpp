@@ -18,6 +18,7 @@
 
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/model/use_order.hpp"
 
 namespace model_based {
 namespace {

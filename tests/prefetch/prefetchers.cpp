@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/model/use_order.hpp"
 #include "residency/prefetch/hinted.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/none.hpp"

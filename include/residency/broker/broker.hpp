@@ -18,6 +18,7 @@
 #include "residency/budget/budget.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/model/checked.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

@@ -18,6 +18,7 @@
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_state.hpp"
 #include "residency/evict/eviction_policy.hpp"
+#include "residency/model/use_order.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 

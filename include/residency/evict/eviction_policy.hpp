@@ -11,10 +11,12 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/step_index.hpp"
-#include "residency/model/use_order.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
+namespace residency { inline namespace RESIDENCY_ABI {
+
+class UseOrder;
+
+namespace evict {
 
 /// What an evictor may know. Everything outlives the evictor's use of it.
 struct Context {

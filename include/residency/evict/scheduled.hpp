@@ -9,6 +9,7 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/next_use_heap.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 

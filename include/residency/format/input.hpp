@@ -23,6 +23,7 @@
 #include "residency/format/text.hpp"
 #include "residency/model/checked.hpp"
 #include "residency/model/file_identity.hpp"
+#include "residency/model/stat_identity.hpp"
 #include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {

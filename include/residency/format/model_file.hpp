@@ -17,6 +17,7 @@
 #include "residency/error.hpp"
 #include "residency/format/text.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/model/checked.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

@@ -9,21 +9,21 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/name_index.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The immutable table of the weights and storages of one model, and the owner of their host bytes: a handle that is
-/// cheap to copy; copies share the table. Any number of threads may read it. Made by CatalogBuilder; a
-/// default-constructed one is empty. Two are equal if they share one table.
+/// The weights and storages of one model, every weight inside its storage and every name once, and the owner of their host bytes.
+/// Immutable; copies are cheap and share the tables. Any number of threads may read one. CatalogBuilder makes it; a default-constructed
+/// catalog is empty. Two catalogs are equal if they share their tables.
 class Catalog {
 public:
     Catalog() noexcept = default;
@@ -57,45 +57,40 @@ public:
         return std::span{table.weights_by_storage}.subspan(first, table.storage_offsets[index(id) + 1] - first);
     }
 
-    /// The weight of that name. O(1); allocates nothing.
+    /// The weight of that name. O(1). Allocates nothing.
     [[nodiscard]] std::optional<WeightId> find(std::string_view name) const noexcept {
-        if (!data_) { return std::nullopt; }
-        const auto found = data_->table->by_name.find(name);
-        if (found == data_->table->by_name.end()) { return std::nullopt; }
-        return found->second;
+        return data_ ? data_->table->names.find(name, data_->table->weights) : std::nullopt;
     }
-    /// The same; an error that names what is missing.
+    /// The weight of that name. Error mismatch: there is none; the message says which name is nearest in spelling.
     [[nodiscard]] Result<WeightId> try_find(std::string_view name) const;
 
-    /// What stands for a storage in messages: its first weight's name, quoted, or its number. Precondition:
-    /// contains(id).
+    /// A storage in words, for messages: the name of its first weight, quoted, or else its number. Precondition: contains(id).
     [[nodiscard]] std::string describe(StorageId id) const;
 
-    /// Of names, dtypes, shapes, strides, offsets, and the sizes, alignments and mutability of storages, in their
-    /// order; not of contents, sources or placements. The same on every platform; 0 for an empty handle.
+    /// Hash of the names, dtypes, shapes, strides and offsets of the weights, and of the sizes, alignments and mutability of the storages,
+    /// in their order. Contents, sources and placements do not count. The same on every platform; 0 where empty.
     [[nodiscard]] std::uint64_t hash() const noexcept { return data_ ? data_->table->hash : 0; }
 
-    /// Bytes of all storages, each counted once.
+    /// Sum of the bytes of all storages.
     [[nodiscard]] std::uint64_t total_bytes() const noexcept { return data_ ? data_->total_bytes : 0; }
-    /// Bytes of the storages with that placement.
+    /// Sum of the bytes of the storages with that placement.
     [[nodiscard]] std::uint64_t bytes_placed(Placement placement) const noexcept {
         return data_ ? data_->bytes_placed[static_cast<std::size_t>(placement)] : 0;
     }
     [[nodiscard]] std::uint64_t streamed_bytes() const noexcept { return bytes_placed(Placement::streamed); }
     [[nodiscard]] std::uint64_t resident_bytes() const noexcept { return bytes_placed(Placement::resident); }
 
-    /// Where a storage's bytes are in host memory, or null if its source is not host memory. Precondition:
-    /// contains(id).
+    /// The storage's bytes in host memory, or null if its source is no host memory. Precondition: contains(id).
     [[nodiscard]] const std::byte* host_bytes(StorageId id) const noexcept {
         const auto* source = std::get_if<HostSource>(&storage(id).source);
         return source != nullptr ? source->host->data() + source->offset_bytes : nullptr;
     }
 
-    /// The same catalog, hash included, with one source for each storage. An error, naming the storage, where a source
-    /// is too small or the count is not that of the storages.
+    /// The same catalog, with the same hash, and one source for each storage. Error invalid_argument, naming the storage: its source is too
+    /// small, or there are more or fewer sources than storages.
     [[nodiscard]] Result<Catalog> try_with_sources(std::vector<StorageSource> sources) const;
-    /// The same catalog, hash included, with the storages of those weights placed so. An error, naming the weight,
-    /// where the catalog lacks it or a mutable storage would not be resident.
+    /// The same catalog, with the same hash, and another placement for the storages of those weights. Errors, naming the weight: mismatch
+    /// where the catalog lacks it; invalid_argument where a mutable storage would not be resident.
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const WeightId> ids, Placement placement) const;
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const std::string_view> names,
                                                      Placement placement) const;
@@ -117,22 +112,22 @@ public:
 private:
     friend class CatalogBuilder;
 
-    /// What every placement and source of one model shares.
+    /// What does not change with placements and sources; shared by the catalogs that differ in those only.
     struct Table {
         std::vector<Weight> weights;
-        std::unordered_map<std::string_view, WeightId> by_name;  // views of the names in `weights`
-        std::vector<std::uint32_t> storage_offsets;              // storages + 1, into weights_by_storage
+        detail::NameIndex names;                     // of `weights`
+        std::vector<std::uint32_t> storage_offsets;  // storages + 1, into weights_by_storage
         std::vector<WeightId> weights_by_storage;
         std::uint64_t hash = 0;
     };
     struct Data {
         std::shared_ptr<const Table> table;
         std::vector<Storage> storages;
-        std::uint64_t total_bytes = 0;
-        std::uint64_t bytes_placed[3] = {};
+        std::uint64_t total_bytes = 0;       // of all storages
+        std::uint64_t bytes_placed[3] = {};  // of the storages, by placement
     };
 
-    /// Precondition: the sizes have been summed without overflow.
+    /// Precondition: 64 bits hold the sum of the sizes.
     Catalog(std::shared_ptr<const Table> table, std::vector<Storage> storages);
 
     std::shared_ptr<const Data> data_;
@@ -140,7 +135,7 @@ private:
 
 namespace detail {
 
-/// An error without context where [offset, offset + bytes) does not lie inside the source.
+/// Error invalid_argument: the source has no bytes [offset, offset + bytes). The message does not name the storage.
 [[nodiscard]] RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t bytes);
 
 }  // namespace detail

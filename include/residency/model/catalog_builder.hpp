@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,61 +17,62 @@
 #include "residency/model/dtype.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/name_index.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// What add_storage may be told.
+/// Options of CatalogBuilder::add_storage.
 struct StorageOptions {
     Placement placement = Placement::streamed;
-    bool is_mutable = false;  ///< implies resident, whatever `placement` says
-    std::uint64_t alignment_bytes = Storage::default_alignment_bytes;
-    StorageSource source{};
+    bool is_mutable = false;  ///< kernels write it; implies resident, whatever `placement` says
+    std::uint64_t alignment_bytes = Storage::default_alignment_bytes;  ///< of its address on the device
+    StorageSource source{};                                            ///< of its bytes; none is enough to plan
 };
 
-/// Collects storages and weights, checks each as it comes, and makes the Catalog. Ids are dense, in the order of the
-/// calls. The first error is kept: later calls do nothing, and try_build returns it.
+/// Collects storages and weights; each that was added has been checked. Ids are dense, in the order of the calls. The builder keeps the
+/// first error: later calls do nothing, and try_build() returns it.
 class CatalogBuilder {
 public:
     static constexpr std::size_t max_name_bytes = 65535;
-    static constexpr std::uint64_t max_parts = std::uint64_t{1} << 20;  ///< of one split
+    static constexpr std::uint64_t max_parts = std::uint64_t{1} << 20;  ///< of one split()
     static constexpr std::uint64_t max_alignment_bytes = std::uint64_t{2} << 20;
 
-    /// Makes room for so many weights and storages in all; there may be more, or fewer.
+    /// Makes room for so many weights and storages in all. More or fewer may follow.
     void reserve(std::size_t weights, std::size_t storages);
 
-    /// A storage of `bytes` bytes; 0 is allowed. Returns no_storage after an error.
+    /// Adds a storage of `bytes` bytes, 0 included. Returns no_storage after an error.
     StorageId add_storage(std::uint64_t bytes, StorageOptions options = {});
 
-    /// A view on a storage. `strides` in elements; without them it is dense. A type of blocks or below a byte must be
-    /// dense. Returns no_weight after an error.
+    /// Adds a weight on a storage. `strides` in elements; without them it is dense. A type of blocks or below a byte must be dense.
+    /// Returns no_weight after an error.
     WeightId add_weight(std::string_view name, DType dtype, Shape shape, StorageId storage,
                         std::uint64_t offset_bytes = 0, std::optional<Strides> strides = std::nullopt);
 
-    /// A dense weight on a storage of its own that borrows `bytes` (see HostBytes::borrow for how long they must stay). Small weights
-    /// that are neighbours in one buffer travel faster as HostSources of it: nobody knows here what was allocated together.
+    /// Adds a dense weight on a storage of its own that borrows `bytes`; HostBytes::borrow says how long they must stay. Give small
+    /// weights that are neighbours in one buffer as HostSources of it, so that one copy brings several: the builder does not know what
+    /// was allocated together.
     WeightId add(std::string_view name, DType dtype, Shape shape, std::span<const std::byte> bytes,
                  HostMemory kind = HostMemory::pageable);
-    /// A dense weight on a storage of its own, with that source (none is enough to plan).
+    /// Adds a dense weight on a storage of its own with that source. No source is enough to plan.
     WeightId add(std::string_view name, DType dtype, Shape shape, StorageSource source = {}, bool is_mutable = false);
 
-    /// Another name for all of an existing weight: the same storage.
+    /// Adds another name for the whole of an existing weight, on the same storage.
     WeightId tie(std::string_view name, WeightId existing);
     WeightId tie(std::string_view name, std::string_view existing);
 
-    /// Splits a dense tensor along its first axis: it becomes name[0], name[1], …, one extent shorter, each a storage
-    /// of its own over the same source. name[0] keeps the ids of the weight and its storage, the others get new ones at
-    /// the end. Returns all of them in order; empty after an error. Refused: a scalar, an empty axis, strides, tied
-    /// storages, parts that do not end on a byte.
+    /// Splits a dense weight along its first axis into name[0], name[1], …, each one extent shorter and on a storage of its own, over
+    /// the same source. name[0] keeps the ids of the weight and its storage; the others get new ids at the end. Returns all of them in
+    /// order, or nothing after an error. Refused: a scalar, an empty axis, strides, tied storages, parts that do not end on a byte.
     std::vector<WeightId> split(std::string_view name);
 
-    /// The weight of that name among those added so far.
-    [[nodiscard]] std::optional<WeightId> find(std::string_view name) const;
+    /// The weight of that name among those added so far. O(1).
+    [[nodiscard]] std::optional<WeightId> find(std::string_view name) const noexcept;
     /// Success so far, or the first error.
     [[nodiscard]] const Status& status() const noexcept { return status_; }
 
-    /// The catalog, or the first error. The builder is left empty.
+    /// The catalog, or the first error. Leaves the builder empty.
     [[nodiscard]] Result<Catalog> try_build();
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] Catalog build() { return unwrap(try_build()); }
@@ -80,6 +80,7 @@ public:
 
 private:
     [[nodiscard]] static std::string describe(const DType& dtype, const Shape& shape);
+    /// Elements of a shape; none where 64 bits do not hold them, or the strides of them.
     [[nodiscard]] static std::optional<std::uint64_t> count(const Shape& shape) noexcept;
     [[nodiscard]] static Result<std::uint64_t> dense_bytes(const DType& dtype, const Shape& shape);
     [[nodiscard]] static Strides dense_strides(const Shape& shape);
@@ -93,10 +94,10 @@ private:
 
     std::vector<Weight> weights_;
     std::vector<Storage> storages_;
-    std::vector<std::uint32_t> users_;  // weights of each storage
-    std::unordered_map<std::string, WeightId> by_name_;
-    std::uint64_t total_bytes_ = 0;
-    Status status_;
+    std::vector<std::uint32_t> users_;  // by storage: number of weights on it
+    detail::NameIndex names_;           // of weights_
+    std::uint64_t total_bytes_ = 0;     // of all storages
+    Status status_;                     // success, or the first error
 };
 
 }}  // namespace residency::RESIDENCY_ABI

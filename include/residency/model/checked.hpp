@@ -9,19 +9,21 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
+/// a + b, or none where 64 bits do not hold it.
 [[nodiscard]] constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
     if (a > UINT64_MAX - b) { return std::nullopt; }
     return a + b;
 }
 
+/// a · b, or none where 64 bits do not hold it.
 [[nodiscard]] constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) noexcept {
     if (b != 0 && a > UINT64_MAX / b) { return std::nullopt; }
     return a * b;
 }
 
-/// a + b, or UINT64_MAX where that does not fit.
+/// a + b, or UINT64_MAX where 64 bits do not hold it.
 [[nodiscard]] constexpr std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) noexcept {
-    return checked_add(a, b).value_or(UINT64_MAX);
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
 /// Whether [offset, offset + bytes) lies inside [0, whole).

@@ -2,86 +2,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "residency/error.hpp"
-#include "residency/model/checked.hpp"
-#include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The type of a weight's elements: a name, and how many bits a block of so many elements takes. A regular value
-/// without dynamic storage; two are equal if all of that is. Plain types have blocks of one element.
+/// The type of a weight's elements: a name of 1 … max_name_bytes bytes, and the bits of a block of so many elements. Plain types have
+/// blocks of one element. A regular value without dynamic memory; two are equal if their names and numbers are.
 class DType {
 public:
     static constexpr std::size_t max_name_bytes = 23;
 
-    /// The type "none", zero bits: what a default-constructed Weight has. No catalog accepts it.
+    /// The type "none" of zero bits, which no catalog accepts.
     constexpr DType() noexcept = default;
 
-    /// A type whose elements have `bits` bits each. Preconditions: as for block; the alignment a power of two, up to
-    /// 128.
+    /// A type of elements of `bits` bits each. Preconditions: a name of 1 … max_name_bytes bytes; bits > 0; the alignment is a power of
+    /// two, up to 128.
     [[nodiscard]] static constexpr DType plain(std::string_view name, std::uint32_t bits,
                                                std::uint32_t alignment_bytes) noexcept {
         RESIDENCY_ASSERT(!name.empty() && name.size() <= max_name_bytes && bits != 0, "give a short name and a size");
         return {name, bits, 1, alignment_bytes};
     }
-    /// A block-quantised type, such as {"Q4_0", 18, 32}. Preconditions: a name of 1 … max_name_bytes bytes,
-    /// `block_bytes` of 1 … 2^29 − 1, at least one element; from outside, use try_block.
+    /// A block-quantised type, such as {"Q4_0", 18, 32}. Preconditions: a name of 1 … max_name_bytes bytes; `block_bytes` of
+    /// 1 … 2^29 − 1; at least one element. For values from outside use try_block.
     [[nodiscard]] static constexpr DType block(std::string_view name, std::uint32_t block_bytes,
                                                std::uint32_t block_elements) noexcept {
         RESIDENCY_ASSERT(block_fits(name, block_bytes, block_elements),
                          "give a short name, bytes and elements; see try_block");
         return {name, block_bytes * 8, block_elements, 1};
     }
-    /// The same for values from a file: an error where a precondition does not hold.
+    /// A block-quantised type from a file. Error invalid_argument: a precondition of block() does not hold.
     [[nodiscard]] static Result<DType> try_block(std::string_view name, std::uint64_t block_bytes,
-                                                 std::uint64_t block_elements) {
-        if (!block_fits(name, block_bytes, block_elements)) {
-            return Error{ErrorKind::invalid_argument,
-                         "block type " + detail::quoted(name) + " of " + std::to_string(block_bytes) + " bytes and " +
-                             std::to_string(block_elements) + " elements: the name takes 1 to " +
-                             std::to_string(max_name_bytes) +
-                             " bytes, a block 1 to 2^29 - 1 bytes and 1 to 2^32 - 1 elements"};
-        }
-        return DType{name, static_cast<std::uint32_t>(block_bytes) * 8, static_cast<std::uint32_t>(block_elements), 1};
-    }
+                                                 std::uint64_t block_elements);
 
     [[nodiscard]] constexpr std::string_view name() const noexcept { return {name_.data(), name_length_}; }
     /// Bits of one block; of one element where block_elements() is 1.
     [[nodiscard]] constexpr std::uint32_t block_bits() const noexcept { return block_bits_; }
     [[nodiscard]] constexpr std::uint32_t block_elements() const noexcept { return block_elements_; }
-    /// Bytes to which an element's offset must be aligned: 1 for types below a byte and for blocks.
+    /// Bytes to which an element's offset must be aligned. 1 for types below a byte and for blocks.
     [[nodiscard]] constexpr std::uint32_t alignment_bytes() const noexcept { return alignment_bytes_; }
-    /// Whether elements can be addressed one by one in whole bytes.
+    /// Whether each element takes whole bytes of its own.
     [[nodiscard]] constexpr bool is_byte_addressable() const noexcept {
         return block_elements_ == 1 && block_bits_ != 0 && block_bits_ % 8 == 0;
     }
 
-    /// Bytes of `elements` elements. An error where they do not fill whole blocks and whole bytes, or 64 bits do not
-    /// hold it.
-    [[nodiscard]] Result<std::uint64_t> bytes_of(std::uint64_t elements) const {
-        if (block_bits_ == 0) { return refused(elements, "the type has no size"); }
-        if (elements % block_elements_ != 0) {
-            return refused(elements, "they do not fill blocks of " + std::to_string(block_elements_));
-        }
-        const std::uint64_t blocks = elements / block_elements_;
-        if (block_bits_ % 8 == 0) {
-            const auto bytes = detail::checked_multiply(blocks, block_bits_ / 8);
-            return bytes ? Result<std::uint64_t>{*bytes} : refused(elements, "their bytes do not fit in 64 bits");
-        }
-        // Whole groups of eight blocks have block_bits bytes; the rest must end on a byte.
-        const std::uint64_t rest_bits = blocks % 8 * block_bits_;
-        if (rest_bits % 8 != 0) { return refused(elements, "they do not fill whole bytes"); }
-        const auto groups = detail::checked_multiply(blocks / 8, block_bits_);
-        const auto bytes = groups ? detail::checked_add(*groups, rest_bits / 8) : groups;
-        return bytes ? Result<std::uint64_t>{*bytes} : refused(elements, "their bytes do not fit in 64 bits");
-    }
+    /// Bytes of `elements` elements. Error invalid_argument: they do not fill whole blocks and whole bytes, or 64 bits do not hold the
+    /// number.
+    [[nodiscard]] Result<std::uint64_t> bytes_of(std::uint64_t elements) const;
 
     friend constexpr bool operator==(const DType&, const DType&) noexcept = default;
 
@@ -91,18 +64,15 @@ private:
         : block_bits_{block_bits},
           block_elements_{block_elements},
           alignment_bytes_{static_cast<std::uint8_t>(alignment_bytes)},
-          name_length_{static_cast<std::uint8_t>((std::min)(name.size(), max_name_bytes))} {
-        std::copy_n(name.begin(), name_length_, name_.begin());
+          name_length_{static_cast<std::uint8_t>(name.size() < max_name_bytes ? name.size() : max_name_bytes)} {
+        for (std::size_t i = 0; i < name_.size(); ++i) { name_[i] = i < name_length_ ? name[i] : '\0'; }
     }
     [[nodiscard]] static constexpr bool block_fits(std::string_view name, std::uint64_t bytes,
                                                    std::uint64_t elements) noexcept {
         return !name.empty() && name.size() <= max_name_bytes && bytes != 0 && bytes < (1U << 29) && elements != 0 &&
                elements <= UINT32_MAX;
     }
-    [[nodiscard]] Error refused(std::uint64_t elements, const std::string& why) const {
-        return {ErrorKind::invalid_argument,
-                std::to_string(elements) + " elements of " + std::string{name()} + ": " + why};
-    }
+    [[nodiscard]] Error refused(std::uint64_t elements, const std::string& why) const;
 
     std::uint32_t block_bits_ = 0;
     std::uint32_t block_elements_ = 1;
@@ -146,4 +116,54 @@ inline constexpr std::array all{f64,     f32,     f16,     bf16, f8_e4m3, f8_e4m
 
 }  // namespace dtype
 
+namespace detail {
+
+template <class T>
+[[nodiscard]] constexpr DType usual_element_dtype() noexcept {
+    if constexpr (std::is_same_v<T, bool>) {
+        return dtype::boolean;
+    } else if constexpr (std::is_same_v<T, float>) {
+        return dtype::f32;
+    } else if constexpr (std::is_same_v<T, double>) {
+        return dtype::f64;
+    } else if constexpr (std::is_integral_v<T>) {
+        constexpr DType of_size[2][4] = {{dtype::u8, dtype::u16, dtype::u32, dtype::u64},
+                                         {dtype::i8, dtype::i16, dtype::i32, dtype::i64}};
+        return sizeof(T) <= 8 ? of_size[std::is_signed_v<T>][sizeof(T) == 8 ? 3 : sizeof(T) / 2] : DType{};
+    } else {
+        return {};
+    }
+}
+
+}  // namespace detail
+
+/// The type of weights whose elements are read as T; DType{} where the library does not know T. Specialise it for types of your own:
+///
+///     template <> inline constexpr residency::DType residency::element_dtype<__half> = residency::dtype::f16;
+template <class T>
+inline constexpr DType element_dtype = detail::usual_element_dtype<T>();
+
+/// Whether elements of `dtype` may be read as T:
+///  1. as std::byte and unsigned char always: these are the bytes themselves;
+///  2. as unsigned integers of the same size: these are the bits of an element;
+///  3. as a T with an element_dtype, where that is `dtype`;
+///  4. as any other T, where one T takes the bytes of one block.
+template <class T>
+[[nodiscard]] constexpr bool matches(const DType& dtype) noexcept {
+    using Element = std::remove_cv_t<T>;
+    if constexpr (std::is_same_v<Element, std::byte> || std::is_same_v<Element, unsigned char>) {
+        return true;
+    } else if constexpr (std::is_unsigned_v<Element> && !std::is_same_v<Element, bool>) {
+        return dtype.is_byte_addressable() && dtype.block_bits() == sizeof(Element) * 8;
+    } else if constexpr (element_dtype<Element> != DType{}) {
+        return dtype == element_dtype<Element>;
+    } else {
+        return dtype.block_bits() == sizeof(Element) * 8;
+    }
+}
+
 }}  // namespace residency::RESIDENCY_ABI
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/model/impl/dtype.ipp"
+#endif

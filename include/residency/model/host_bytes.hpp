@@ -4,11 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <new>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,8 +21,8 @@ enum class HostMemory : std::uint8_t {
 
 struct HostAllocation;
 
-/// A read-only range of host memory with its owner, held by `shared_ptr<const HostBytes>`. Whoever copies from it holds
-/// a reference, so that it outlives every copy. Immutable, so any number of threads may share one.
+/// A read-only range of host memory that stays valid and unchanged as long as this object. Held by shared_ptr<const HostBytes>; whoever
+/// copies from it holds a reference. Immutable, so any number of threads may share one.
 class HostBytes {
     struct Key {};
 
@@ -36,9 +33,8 @@ public:
               std::shared_ptr<const void> owner) noexcept
         : data_{data}, bytes_{bytes}, kind_{kind}, owner_{std::move(owner)} {}
 
-    /// The caller's bytes; where they are pinned, of one allocation or registration. They must stay valid and unchanged until the
-    /// last reference to the result is gone: destroy every catalog and residency that uses them first. With `keep_alive`, that
-    /// object is held until then.
+    /// The caller's bytes; pinned ones must belong to one allocation or registration. They must stay valid and unchanged until the last
+    /// reference to the result is gone: destroy every catalog and residency that uses them first. The result holds `keep_alive` until then.
     [[nodiscard]] static std::shared_ptr<const HostBytes> borrow(std::span<const std::byte> bytes, HostMemory kind,
                                                                  std::shared_ptr<const void> keep_alive = nullptr) {
         return std::make_shared<const HostBytes>(Key{}, bytes.data(), bytes.size(), kind, std::move(keep_alive));
@@ -49,7 +45,7 @@ public:
         const std::span<const std::byte> view{*owner};
         return borrow(view, HostMemory::pageable, std::move(owner));
     }
-    /// Takes over `bytes` bytes at `data`; `deleter(data)` runs once, when the last reference is gone.
+    /// Takes over `bytes` bytes at `data`. `deleter(data)` runs once, when the last reference is gone.
     template <class Deleter>
         requires requires(Deleter& deleter, std::byte* data) { deleter(data); }
     [[nodiscard]] static std::shared_ptr<const HostBytes> adopt(std::byte* data, std::uint64_t bytes, HostMemory kind,
@@ -57,8 +53,8 @@ public:
         std::shared_ptr<std::byte> owner{data, std::move(deleter)};
         return std::make_shared<const HostBytes>(Key{}, data, bytes, kind, std::move(owner));
     }
-    /// Pageable memory to be filled by the caller before others see it; not zeroed. `alignment_bytes`: a power of two.
-    /// The default suits huge pages and later registration with a driver.
+    /// Pageable memory, not zeroed, for the caller to fill before others see it. `alignment_bytes`: a power of two; the default suits huge
+    /// pages and a later registration with a driver. Error out_of_memory.
     [[nodiscard]] static Result<HostAllocation> try_allocate(std::uint64_t bytes,
                                                              std::size_t alignment_bytes = default_alignment_bytes);
 
@@ -66,7 +62,7 @@ public:
     [[nodiscard]] const std::byte* data() const noexcept { return data_; }
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] HostMemory kind() const noexcept { return kind_; }
-    /// Whether this object keeps the memory alive, rather than the caller's promise.
+    /// Whether this object keeps the memory alive. False: the caller promised to.
     [[nodiscard]] bool is_owned() const noexcept { return owner_ != nullptr; }
     [[nodiscard]] std::span<const std::byte> span() const noexcept { return {data_, static_cast<std::size_t>(bytes_)}; }
 
@@ -77,27 +73,14 @@ private:
     std::shared_ptr<const void> owner_;
 };
 
-/// Fresh memory: `writable` is the same range as `bytes`, valid as long as that is held.
+/// New host memory and the right to write it.
 struct HostAllocation {
-    std::shared_ptr<const HostBytes> bytes;
-    std::span<std::byte> writable;
+    std::shared_ptr<const HostBytes> bytes;  ///< owns the memory
+    std::span<std::byte> writable;           ///< the same range; valid while `bytes` is held
 };
 
-inline Result<HostAllocation> HostBytes::try_allocate(std::uint64_t bytes, std::size_t alignment_bytes) {
-    RESIDENCY_ASSERT(alignment_bytes != 0 && (alignment_bytes & (alignment_bytes - 1)) == 0, "align to a power of two");
-    const std::align_val_t alignment{alignment_bytes};
-    void* data = nullptr;
-    if (bytes <= static_cast<std::uint64_t>((std::numeric_limits<std::ptrdiff_t>::max)())) {
-        data = ::operator new(static_cast<std::size_t>(bytes), alignment, std::nothrow);
-    }
-    if (data == nullptr) {
-        return Error{ErrorKind::out_of_memory, "the host has no " + std::to_string(bytes) + " bytes of memory left",
-                     DeviceFailure{0, "operator new", bytes}};
-    }
-    auto* first = static_cast<std::byte*>(data);
-    auto held =
-        adopt(first, bytes, HostMemory::pageable, [alignment](std::byte* p) { ::operator delete(p, alignment); });
-    return HostAllocation{std::move(held), {first, static_cast<std::size_t>(bytes)}};
-}
-
 }}  // namespace residency::RESIDENCY_ABI
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/model/impl/host_bytes.ipp"
+#endif

@@ -8,10 +8,14 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// A weight of one catalog: dense, 0 … weights − 1.
+/// A weight of one catalog. Ids are dense: 0 … weights − 1.
 enum class WeightId : std::uint32_t {};
-/// A storage of one catalog: dense, 0 … storages − 1.
+/// A storage of one catalog. Ids are dense: 0 … storages − 1.
 enum class StorageId : std::uint32_t {};
+
+/// The number of a step counted across passes: step i of pass p of a schedule of n steps is p · n + i. Without a schedule, and in a
+/// plain trace, the number of the access.
+using StepIndex = std::uint64_t;
 
 /// Ids that no catalog has.
 inline constexpr WeightId no_weight{UINT32_MAX};

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,65 +17,49 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
-
-/// What follows the last step of a schedule.
-enum class Cycle : std::uint8_t {
-    cyclic,    ///< the first one again
-    one_shot,  ///< nothing
-};
 
 /// One step of a pass as a run recorded it.
 struct StepRecord {
     std::vector<WeightId> weights;
-    std::optional<std::chrono::nanoseconds> compute;
-    std::string name;
+    std::optional<std::chrono::nanoseconds>
+        compute;       ///< duration on the device, without the copies; none: not measured
+    std::string name;  ///< may be empty
 };
 
-/// Bytes, and the step that needs them (UINT32_MAX if none does).
+/// A number of bytes, and the step that needs them.
 struct StepBytes {
     std::uint64_t bytes = 0;
-    std::uint32_t step = UINT32_MAX;
+    std::uint32_t step = UINT32_MAX;  ///< position in the schedule; UINT32_MAX: no step
 };
 
-/// The steps of a pass in order: a hint for planning, never a source of identity. An immutable handle that is cheap to
-/// copy; a default-constructed one has no steps. Two are equal if their contents are.
+/// The steps of a pass in order, every weight of them one of the catalog with catalog_hash(). A hint for planning, never a source of
+/// identity. Immutable; copies are cheap and share the data. A default-constructed schedule has no steps. Two schedules are equal if
+/// their contents are. ScheduleBuilder makes one; model/schedule_file.hpp saves and loads one.
 class Schedule {
 public:
-    /// What must be there together for one launch or group of launches. Views into the schedule.
+    /// One launch or group of launches; its weights must be on the device together. Views into the schedule.
     struct Step {
-        std::span<const WeightId> weights;    ///< without repetition, as declared
-        std::span<const StorageId> storages;  ///< of those weights, without repetition, in order of first mention
-        std::optional<std::chrono::nanoseconds> compute;  ///< estimated duration on the device
+        std::span<const WeightId> weights;    ///< as declared, each once
+        std::span<const StorageId> storages;  ///< of those weights, each once, in the order of first mention
+        std::optional<std::chrono::nanoseconds> compute;  ///< estimated duration on the device, without the copies
         std::string_view name;                            ///< may be empty
         std::uint32_t position = 0;                       ///< in the schedule
     };
 
-    static constexpr std::uint32_t max_steps = std::uint32_t{1} << 28;
-    static constexpr std::uint32_t version = 1;  ///< of the saved form
+    static constexpr std::uint32_t max_steps = UseOrder::max_steps;
 
     Schedule() noexcept = default;
 
-    /// What a run recorded, as a schedule. An error, naming the step, where the catalog lacks a weight.
+    /// A schedule of what a run recorded. Error mismatch, naming the step: the catalog lacks a weight.
     [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog, std::span<const StepRecord> records,
                                                        Cycle cycle = Cycle::cyclic);
-    /// A saved schedule. `source` names the bytes in messages. An error with the place where they are malformed, a
-    /// mismatch where it was saved for another catalog.
-    [[nodiscard]] static Result<Schedule> try_load(std::span<const std::byte> bytes, const Catalog& catalog,
-                                                   std::string source = "schedule");
-    /// The same from a file. Blocks.
-    [[nodiscard]] static Result<Schedule> try_load_file(const std::string& path, const Catalog& catalog);
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] static Schedule recorded(const Catalog& catalog, std::span<const StepRecord> records,
                                            Cycle cycle = Cycle::cyclic) {
         return unwrap(try_recorded(catalog, records, cycle));
-    }
-    [[nodiscard]] static Schedule load(std::span<const std::byte> bytes, const Catalog& catalog) {
-        return unwrap(try_load(bytes, catalog));
-    }
-    [[nodiscard]] static Schedule load_file(const std::string& path, const Catalog& catalog) {
-        return unwrap(try_load_file(path, catalog));
     }
 #endif
 
@@ -99,12 +82,14 @@ public:
 
     [[nodiscard]] Cycle cycle() const noexcept { return data_ ? data_->cycle : Cycle::cyclic; }
     [[nodiscard]] bool is_cyclic() const noexcept { return cycle() == Cycle::cyclic; }
-    /// Catalog::hash of the catalog that it belongs to.
+    /// Catalog::hash of the catalog that it was made for.
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return data_ ? data_->catalog_hash : 0; }
-    /// Storages of that catalog.
+    /// Number of storages of that catalog.
     [[nodiscard]] std::uint32_t storage_count() const noexcept { return data_ ? data_->storage_count : 0; }
+    /// The steps that read each storage.
+    [[nodiscard]] UseOrder use_order() const;
 
-    /// The same steps with these durations. An error where the count differs or one is negative.
+    /// The same steps with these durations. Error invalid_argument: not one for each step, or a negative one.
     [[nodiscard]] Result<Schedule> try_with_compute(std::span<const std::chrono::nanoseconds> compute) const;
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] Schedule with_compute(std::span<const std::chrono::nanoseconds> compute) const {
@@ -112,10 +97,12 @@ public:
     }
 #endif
 
-    /// The largest sum over the streamed storages of one step, each rounded by `round_bytes(bytes)`: with the
-    /// residents, the floor. UINT64_MAX where a sum does not fit. Precondition: the schedule belongs to the catalog.
+    /// The step whose streamed storages take the most bytes, and those bytes, each storage rounded by `round_bytes(bytes)`. Added to the
+    /// residents, they are the floor. UINT64_MAX bytes where 64 bits do not hold a sum. Precondition: the schedule belongs to the catalog.
     template <class Rounding>
-        requires std::is_invocable_r_v<std::uint64_t, Rounding&, std::uint64_t>
+        requires requires(Rounding& round_bytes, std::uint64_t bytes) {
+            static_cast<std::uint64_t>(round_bytes(bytes));
+        }
     [[nodiscard]] StepBytes largest_step_bytes(const Catalog& catalog, Rounding round_bytes) const {
         RESIDENCY_ASSERT(empty() || catalog.hash() == catalog_hash(),
                          "pass the catalog that the schedule was made for");
@@ -132,14 +119,6 @@ public:
         return largest;
     }
 
-    /// The saved form: container.hpp's, kind schedule. Precondition: not empty().
-    [[nodiscard]] std::vector<std::byte> save() const;
-    /// Writes it to a file, whole or not at all. Blocks.
-    [[nodiscard]] Status try_save_file(const std::string& path) const;
-#if RESIDENCY_EXCEPTIONS
-    void save_file(const std::string& path) const { unwrap(try_save_file(path)); }
-#endif
-
     friend bool operator==(const Schedule& a, const Schedule& b) noexcept {
         return a.data_ == b.data_ || (a.data_ && b.data_ && a.data_->catalog_hash == b.data_->catalog_hash &&
                                       content_of(*a.data_) == content_of(*b.data_));
@@ -148,22 +127,22 @@ public:
 private:
     friend class ScheduleBuilder;
 
-    /// What is declared and saved.
+    /// What a caller declares.
     struct Content {
         Cycle cycle = Cycle::cyclic;
         std::vector<std::uint64_t> weight_offsets{0};  // steps + 1, into weights
-        std::vector<WeightId> weights;
-        std::vector<std::int64_t> compute_ns;        // -1: unknown
-        std::vector<std::uint64_t> name_offsets{0};  // steps + 1, into names
-        std::vector<char> names;
+        std::vector<WeightId> weights;                 // of all steps, one after the other
+        std::vector<std::int64_t> compute_ns;          // of each step; -1: unknown
+        std::vector<std::uint64_t> name_offsets{0};    // steps + 1, into names
+        std::vector<char> names;                       // of all steps, one after the other
         friend bool operator==(const Content&, const Content&) = default;
     };
     struct Data : Content {
         std::uint64_t catalog_hash = 0;
         std::uint32_t storage_count = 0;
         std::vector<std::uint64_t> storage_offsets;  // steps + 1, into storages
-        std::vector<StorageId> storages;
-        std::vector<Step> steps;
+        std::vector<StorageId> storages;             // of all steps, one after the other
+        std::vector<Step> steps;                     // views into the other members
     };
     [[nodiscard]] static const Content& content_of(const Data& data) noexcept { return data; }
 
@@ -173,8 +152,8 @@ private:
     template <class T>
     [[nodiscard]] static std::span<const T> slice(const std::vector<T>& values,
                                                   const std::vector<std::uint64_t>& offsets, std::size_t i) noexcept {
-        return std::span<const T>{values}.subspan(static_cast<std::size_t>(offsets[i]),
-                                                  static_cast<std::size_t>(offsets[i + 1] - offsets[i]));
+        const auto first = static_cast<std::size_t>(offsets[i]);
+        return {values.data() + first, static_cast<std::size_t>(offsets[i + 1]) - first};
     }
     /// Precondition: the ids are the catalog's, none twice in a step.
     [[nodiscard]] static Schedule make(const Catalog& catalog, Content content);

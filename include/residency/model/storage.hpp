@@ -13,39 +13,39 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Where the kernels read a storage.
+/// Where kernels read a storage.
 enum class Placement : std::uint8_t {
-    streamed,  ///< brought to the device when a step needs it
-    resident,  ///< on the device from construction to the end
-    host,      ///< in pinned host memory, which kernels read over the link; costs no budget
+    streamed,  ///< in device memory, brought there when a step needs it
+    resident,  ///< in device memory from construction to the end
+    host,      ///< in pinned host memory, read over the link; costs no budget
 };
 
 /// A file that holds bytes of storages.
 struct SourceFile {
     std::string path{};
     std::uint64_t bytes = 0;  ///< its size
-    /// Of the file that the catalog was read from: who opens the path later refuses any other. Without it the size has to do.
+    /// Of the file that the catalog was read from; a file with another identity is refused later. None: only the size is compared.
     std::optional<FileIdentity> identity{};
 };
 
-/// Bytes in host memory, from `offset_bytes` on.
+/// Bytes in host memory. Shares the ownership of them.
 struct HostSource {
     std::shared_ptr<const HostBytes> host{};
-    std::uint64_t offset_bytes = 0;
+    std::uint64_t offset_bytes = 0;  ///< of the storage in `host`
     friend bool operator==(const HostSource&, const HostSource&) noexcept = default;
 };
 
-/// Bytes in a file, from `offset_bytes` on.
+/// Bytes in a file.
 struct FileSource {
     std::shared_ptr<const SourceFile> file{};
-    std::uint64_t offset_bytes = 0;
+    std::uint64_t offset_bytes = 0;  ///< of the storage in the file
     friend bool operator==(const FileSource&, const FileSource&) noexcept = default;
 };
 
-/// Where a storage's bytes come from; monostate: nowhere yet (enough to plan, not to run).
+/// Where a storage's bytes come from. monostate: from nowhere yet, which is enough to plan.
 using StorageSource = std::variant<std::monostate, HostSource, FileSource>;
 
-/// The bytes behind one or more weights: what is moved as one.
+/// The bytes behind one or more weights: they are copied and evicted together.
 struct Storage {
     static constexpr std::uint64_t default_alignment_bytes = 256;
 
@@ -53,7 +53,7 @@ struct Storage {
     /// Of its address on the device: a power of two, up to 2 MiB.
     std::uint64_t alignment_bytes = default_alignment_bytes;
     Placement placement = Placement::streamed;
-    bool is_mutable = false;  ///< kernels write it: it is resident, and never leaves
+    bool is_mutable = false;  ///< kernels write it; then it is resident
     StorageSource source{};
 };
 

@@ -14,20 +14,20 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Extents, slowest first; empty for a scalar.
 using Shape = std::vector<std::uint64_t>;
-/// Elements from one index to the next, an entry for each extent.
+/// For each extent, the elements from one index to the next.
 using Strides = std::vector<std::uint64_t>;
 
-/// A named tensor view on a storage.
+/// A named tensor that lies inside one storage.
 struct Weight {
     std::string name;
     DType dtype;
     Shape shape;
-    Strides strides;  ///< elements; filled in for dense weights too
+    Strides strides;  ///< elements; those of a dense weight too
     StorageId storage = no_storage;
-    std::uint64_t offset_bytes = 0;  ///< from the start of the storage
+    std::uint64_t offset_bytes = 0;  ///< of its first byte in the storage
     std::uint64_t bytes = 0;         ///< from its first byte to its last; dtype × shape where dense
 
-    /// 1 for a scalar.
+    /// Number of elements; 1 for a scalar.
     [[nodiscard]] std::uint64_t elements() const noexcept {
         std::uint64_t count = 1;
         for (const std::uint64_t extent : shape) { count *= extent; }

@@ -10,10 +10,12 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/step_index.hpp"
-#include "residency/model/use_order.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
+namespace residency { inline namespace RESIDENCY_ABI {
+
+class UseOrder;
+
+namespace prefetch {
 
 /// What a prefetcher may know. Everything outlives the prefetcher's use of it.
 struct Context {

@@ -37,7 +37,7 @@ RESIDENCY_INLINE void ScheduleCursor::change(Schedule schedule) {
 }
 
 RESIDENCY_INLINE void ScheduleCursor::index_uses() {
-    order_ = schedule_.empty() ? UseOrder{} : UseOrder{schedule_};
+    order_ = schedule_.use_order();
     groups_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
     for (std::uint32_t i = 0; i < groups_.size(); ++i) {
         const auto uses = order_.uses(StorageId{i});

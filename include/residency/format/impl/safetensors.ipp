@@ -25,6 +25,7 @@
 #include "residency/format/shard_index.hpp"
 #include "residency/format/text.hpp"
 #include "residency/model/checked.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

@@ -15,7 +15,9 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/name_index.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
@@ -51,7 +53,8 @@ RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t 
 
 RESIDENCY_INLINE Result<WeightId> Catalog::try_find(std::string_view name) const {
     if (const auto id = find(name)) { return *id; }
-    return Error{ErrorKind::mismatch, "the catalog has no weight " + detail::quoted(name)};
+    return Error{ErrorKind::mismatch,
+                 "the catalog has no weight " + detail::quoted(name) + detail::nearest_name_hint(name, weights())};
 }
 
 RESIDENCY_INLINE std::string Catalog::describe(StorageId id) const {

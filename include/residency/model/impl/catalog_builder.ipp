@@ -21,6 +21,7 @@
 #include "residency/model/dtype.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/name_index.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stable_hash.hpp"
 #include "residency/model/storage.hpp"
@@ -30,7 +31,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 RESIDENCY_INLINE void CatalogBuilder::reserve(std::size_t weights, std::size_t storages) {
     weights_.reserve(weights);
-    by_name_.reserve(weights);
+    names_.reserve(weights, weights_);
     storages_.reserve(storages);
     users_.reserve(storages);
 }
@@ -94,13 +95,13 @@ RESIDENCY_INLINE WeightId CatalogBuilder::tie(std::string_view name, WeightId ex
 RESIDENCY_INLINE WeightId CatalogBuilder::tie(std::string_view name, std::string_view existing) {
     if (!status_) { return no_weight; }
     const auto id = find(existing);
-    return id ? tie(name, *id) : fail_weight(name, "tied to " + detail::quoted(existing) + ", which does not exist");
+    return id ? tie(name, *id)
+              : fail_weight(name, "tied to " + detail::quoted(existing) + ", which does not exist" +
+                                      detail::nearest_name_hint(existing, weights_));
 }
 
-RESIDENCY_INLINE std::optional<WeightId> CatalogBuilder::find(std::string_view name) const {
-    const auto found = by_name_.find(std::string{name});
-    if (found == by_name_.end()) { return std::nullopt; }
-    return found->second;
+RESIDENCY_INLINE std::optional<WeightId> CatalogBuilder::find(std::string_view name) const noexcept {
+    return names_.find(name, weights_);
 }
 
 RESIDENCY_INLINE std::string CatalogBuilder::describe(const DType& dtype, const Shape& shape) {
@@ -223,9 +224,9 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add_weight(std::string_view name, DTyp
     }
     if (weights_.size() >= index(no_weight)) { return fail_weight(name, "a catalog has at most 2^32 - 1 weights"); }
     const WeightId id{static_cast<std::uint32_t>(weights_.size())};
-    if (const auto [other, fresh] = by_name_.try_emplace(std::string{name}, id); !fresh) {
-        const Weight& first = weights_[index(other->second)];
-        return fail_weight(name, "given twice: as weight " + std::to_string(index(other->second)) + ", " +
+    if (const auto other = find(name)) {
+        const Weight& first = weights_[index(*other)];
+        return fail_weight(name, "given twice: as weight " + std::to_string(index(*other)) + ", " +
                                      describe(first.dtype, first.shape) + " in storage " +
                                      std::to_string(index(first.storage)) + ", and as weight " +
                                      std::to_string(index(id)) + ", " + describe(dtype, shape) + " in storage " +
@@ -233,6 +234,7 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add_weight(std::string_view name, DTyp
     }
     weights_.push_back({std::string{name}, dtype, std::move(shape), strides ? std::move(*strides) : std::move(usual),
                         storage, offset_bytes, bytes});
+    names_.insert(id, weights_);
     ++users_[index(storage)];
     return id;
 }
@@ -244,7 +246,7 @@ RESIDENCY_INLINE std::vector<WeightId> CatalogBuilder::split(std::string_view na
         return std::vector<WeightId>{};
     };
     const auto id = find(name);
-    if (!id) { return fail("to be split, but it does not exist"); }
+    if (!id) { return fail("to be split, but it does not exist" + detail::nearest_name_hint(name, weights_)); }
     const Weight fused = weights_[index(*id)];
     const Storage whole = storages_[index(fused.storage)];
     if (fused.shape.empty() || fused.shape[0] == 0) {
@@ -278,7 +280,6 @@ RESIDENCY_INLINE std::vector<WeightId> CatalogBuilder::split(std::string_view na
         if (auto* file = std::get_if<FileSource>(&storage.source)) { file->offset_bytes += offset; }
         const std::string part_name = base + '[' + std::to_string(part) + ']';
         if (part == 0) {
-            by_name_.erase(base);
             total_bytes_ -= whole.bytes;
             if (const auto other = find(part_name)) {
                 return fail("split into " + detail::quoted(part_name) + ", which is weight " +
@@ -287,7 +288,7 @@ RESIDENCY_INLINE std::vector<WeightId> CatalogBuilder::split(std::string_view na
             total_bytes_ += storage.bytes;
             storages_[index(fused.storage)] = std::move(storage);
             weights_[index(*id)] = {part_name, fused.dtype, shape, dense_strides(shape), fused.storage, 0, *part_bytes};
-            by_name_.emplace(part_name, *id);
+            names_.insert(*id, weights_);
             ids.push_back(*id);
             continue;
         }
@@ -309,13 +310,12 @@ RESIDENCY_INLINE Result<Catalog> CatalogBuilder::try_build() {
     }
     auto table = std::make_shared<Catalog::Table>();
     table->weights = std::move(weights_);
-    table->by_name.reserve(table->weights.size());
+    table->names = std::move(names_);
     table->storage_offsets.assign(storages_.size() + 1, 0);
     StableHash hash;
     hash.u64(table->weights.size());
     for (std::size_t i = 0; i < table->weights.size(); ++i) {
         const Weight& weight = table->weights[i];
-        table->by_name.emplace(weight.name, WeightId{static_cast<std::uint32_t>(i)});
         ++table->storage_offsets[index(weight.storage) + 1];
         hash.text(weight.name);
         hash.text(weight.dtype.name());

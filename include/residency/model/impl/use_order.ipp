@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,27 +13,17 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-RESIDENCY_INLINE UseOrder::UseOrder(const Schedule& schedule) {
-    auto data = std::make_shared<Data>();
-    data->cycle = schedule.cycle();
-    data->step_offsets.assign(1, 0);
-    for (const Schedule::Step& step : schedule.steps()) {
-        data->storages.insert(data->storages.end(), step.storages.begin(), step.storages.end());
-        data->step_offsets.push_back(data->storages.size());
-    }
-    finish(std::move(data), schedule.storage_count());
-}
-
 RESIDENCY_INLINE Result<UseOrder> UseOrder::try_from(std::span<const std::uint64_t> step_offsets,
                                                      std::span<const StorageId> storages, std::uint32_t storage_count,
                                                      Cycle cycle) {
-    if (step_offsets.empty() || step_offsets.front() != 0 || step_offsets.back() != storages.size() ||
-        !std::is_sorted(step_offsets.begin(), step_offsets.end()) || step_offsets.size() - 1 > Schedule::max_steps) {
+    bool runs = !step_offsets.empty() && step_offsets.front() == 0 && step_offsets.back() == storages.size() &&
+                step_offsets.size() - 1 <= max_steps;
+    for (std::size_t i = 1; runs && i < step_offsets.size(); ++i) { runs = step_offsets[i - 1] <= step_offsets[i]; }
+    if (!runs) {
         return Error{ErrorKind::invalid_argument,
                      "the offsets of the steps do not run from 0 to " + std::to_string(storages.size()) + " in order"};
     }
@@ -57,6 +46,30 @@ RESIDENCY_INLINE Result<UseOrder> UseOrder::try_from(std::span<const std::uint64
     UseOrder order;
     order.finish(std::move(data), storage_count);
     return order;
+}
+
+RESIDENCY_INLINE StepIndex UseOrder::use_from(StorageId id, StepIndex step) const noexcept {
+    const auto in_pass = uses(id);
+    if (in_pass.empty()) { return never; }
+    const std::uint64_t n = steps();
+    const std::uint64_t pass = step / n;
+    if (pass != 0 && !is_cyclic()) { return never; }
+    const auto wanted = static_cast<std::uint32_t>(step % n);
+    std::size_t first = 0;  // of the uses at or after `wanted`
+    for (std::size_t count = in_pass.size(); count > 0;) {
+        const std::size_t half = count / 2;
+        if (in_pass[first + half] < wanted) {
+            first += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
+    }
+    const bool wraps = first == in_pass.size();
+    if (wraps && !is_cyclic()) { return never; }
+    const std::uint64_t use = wraps ? in_pass.front() : in_pass[first];
+    const std::uint64_t found_pass = wraps ? pass + 1 : pass;
+    return found_pass > (never - use) / n ? never : found_pass * n + use;
 }
 
 RESIDENCY_INLINE void UseOrder::finish(std::shared_ptr<Data> data, std::uint32_t storage_count) {

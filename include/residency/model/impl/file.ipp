@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/model/file.hpp"
+#include "residency/model/quoted.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
+
+RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
+    const auto refused = [&](const char* what, std::uint64_t offset) {
+        return Error{ErrorKind::io, detail::quoted(path) + ": " + what, Place{path, offset, {}, {}}};
+    };
+    const FileHandle file{std::fopen(path.c_str(), "rb")};
+    if (!file) { return refused("cannot be opened for reading", 0); }
+    std::vector<std::byte> bytes;
+    std::vector<std::byte> block(std::size_t{1} << 16);
+    while (const std::size_t got = std::fread(block.data(), 1, block.size(), file.get())) {
+        if (got > max_bytes - bytes.size()) {
+            return Error{ErrorKind::malformed,
+                         detail::quoted(path) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
+                         Place{path, max_bytes, "more bytes", "the end"}};
+        }
+        bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
+    }
+    if (std::ferror(file.get()) != 0) { return refused("cannot be read", bytes.size()); }
+    return bytes;
+}
+
+RESIDENCY_INLINE Status write_file(const std::string& path, std::span<const std::byte> bytes) {
+    struct stat there{};
+    const bool in_place = ::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode);
+    const std::string fresh = in_place ? path : path + ".partial";
+    bool is_made = false;
+    const auto refused = [&](const std::string& name, const char* what) {
+        if (is_made) { static_cast<void>(std::remove(fresh.c_str())); }
+        return Error{ErrorKind::io, detail::quoted(name) + ": " + what, Place{name, 0, {}, {}}};
+    };
+    FileHandle file{std::fopen(fresh.c_str(), "wb")};
+    if (!file) { return refused(fresh, "cannot be opened for writing"); }
+    is_made = !in_place;
+    const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+    if (std::fclose(file.release()) != 0 || !written) { return refused(fresh, "cannot be written"); }
+    if (!in_place && std::rename(fresh.c_str(), path.c_str()) != 0) { return refused(path, "cannot be replaced"); }
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::detail

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/quoted.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/schedule_builder.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::step(std::span<const WeightId> weights, Compute compute,
+                                                        std::string_view name) {
+    begin(compute, name);
+    for (const WeightId id : weights) { append(id); }
+    return end();
+}
+
+RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::step(std::span<const std::string_view> weights, Compute compute,
+                                                        std::string_view name) {
+    begin(compute, name);
+    for (const std::string_view each : weights) { append(each); }
+    return end();
+}
+
+RESIDENCY_INLINE Result<Schedule> ScheduleBuilder::try_build(Cycle cycle) {
+    if (status_ && content_.compute_ns.empty()) {
+        status_ = Error{ErrorKind::invalid_argument, "a schedule takes at least one step"};
+    }
+    Schedule::Content content = std::exchange(content_, {});
+    const Status status = std::exchange(status_, {});
+    seen_in_.assign(seen_in_.size(), UINT32_MAX);
+    if (!status) { return status.error(); }
+    content.cycle = cycle;
+    return Schedule::make(catalog_, std::move(content));
+}
+
+RESIDENCY_INLINE void ScheduleBuilder::fail(ErrorKind kind, const std::string& what) {
+    if (!status_) { return; }
+    std::string where = "step " + std::to_string(position());
+    if (!name_.empty()) { where += " (" + detail::quoted(name_) + ")"; }
+    status_ = Error{kind, where + ": " + what};
+}
+
+RESIDENCY_INLINE void ScheduleBuilder::begin(Compute compute, std::string_view name) {
+    if (!status_) { return; }
+    name_ = name;
+    compute_ns_ = compute ? compute->count() : -1;
+    if (position() >= Schedule::max_steps) {
+        fail(ErrorKind::invalid_argument, "a schedule has at most " + std::to_string(Schedule::max_steps) + " steps");
+    } else if (compute && compute->count() < 0) {
+        fail(ErrorKind::invalid_argument, "a negative duration");
+    }
+}
+
+RESIDENCY_INLINE void ScheduleBuilder::append(WeightId id) {
+    if (!status_) { return; }
+    if (!catalog_.contains(id)) {
+        return fail(ErrorKind::mismatch, "the catalog of " + std::to_string(catalog_.weights().size()) +
+                                             " weights has no weight " + std::to_string(index(id)));
+    }
+    if (std::exchange(seen_in_[index(id)], position()) != position()) { content_.weights.push_back(id); }
+}
+
+RESIDENCY_INLINE void ScheduleBuilder::append(std::string_view name) {
+    if (!status_) { return; }
+    const auto id = catalog_.try_find(name);
+    if (!id) { return fail(ErrorKind::mismatch, id.error().message()); }
+    append(*id);
+}
+
+RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::end() {
+    if (!status_) { return *this; }
+    content_.weight_offsets.push_back(content_.weights.size());
+    content_.names.insert(content_.names.end(), name_.begin(), name_.end());
+    content_.name_offsets.push_back(content_.names.size());
+    content_.compute_ns.push_back(compute_ns_);
+    return *this;
+}
+
+RESIDENCY_INLINE Result<Schedule> Schedule::try_recorded(const Catalog& catalog, std::span<const StepRecord> records,
+                                                         Cycle cycle) {
+    ScheduleBuilder builder{catalog};
+    for (const StepRecord& record : records) {
+        builder.step(std::span<const WeightId>{record.weights}, record.compute, record.name);
+    }
+    return builder.try_build(cycle);
+}
+
+}}  // namespace residency::RESIDENCY_ABI
