@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "benchmarks/lab/trace/replay.hpp"
 #include "benchmarks/lab/workload.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/trace/replay.hpp"
 
 namespace lab {
 
@@ -69,7 +69,7 @@ inline double bound_of(const Workload& work, const Card& card, std::uint64_t bud
     if (!order) { return compute / passes; }
     residency::evict::Belady belady;
     const std::uint64_t capacity = budget_bytes - resident;
-    const auto counts = residency::trace::replay_cache(accesses, {work.bytes, capacity, &*order}, belady);
+    const auto counts = lab::trace::replay_cache(accesses, {work.bytes, capacity, &*order}, belady);
     if (!counts) { return compute / passes; }
     const std::uint64_t slots = capacity / size;
     const std::uint64_t brought = counts->misses > slots ? counts->misses - slots : 0;

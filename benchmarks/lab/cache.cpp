@@ -28,7 +28,7 @@ namespace lab {
 
 namespace {
 
-using residency::trace::CacheCounts;
+using lab::trace::CacheCounts;
 
 constexpr std::uint64_t most_columns = 1000;
 
@@ -36,7 +36,7 @@ struct Options : CommonOptions {
     std::string trace, format;
     std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
     std::vector<std::string> policies;
-    residency::trace::CsvColumns columns;
+    lab::trace::CsvColumns columns;
 };
 
 struct Row {
@@ -46,7 +46,7 @@ struct Row {
 };
 
 /// What is left when nothing that came ever leaves: the first use of each storage.
-CacheCounts everything_resident(const residency::trace::Trace& trace) {
+CacheCounts everything_resident(const lab::trace::Trace& trace) {
     CacheCounts counts;
     std::vector<bool> seen(trace.bytes.size(), false);
     for (const residency::StorageId id : trace.accesses) {
@@ -82,7 +82,7 @@ void print_csv(const std::vector<Row>& rows) {
     }
     std::cout << table.comma_separated();
 }
-void print_table(const residency::trace::Trace& trace, const std::vector<Row>& rows) {
+void print_table(const lab::trace::Trace& trace, const std::vector<Row>& rows) {
     std::cout << trace.name << ": " << trace.accesses.size() << " accesses, " << trace.bytes.size() << " storages, "
               << human_bytes(trace.total_bytes()) << "\n";
     Table table{{"policy", "budget", "hits %", "hits % of bytes", "misses", "bytes missed"}};

@@ -9,11 +9,11 @@
 #include <system_error>
 #include <utility>
 
+#include "benchmarks/lab/trace/oracle_general.hpp"
+#include "benchmarks/lab/trace/reader.hpp"
+#include "benchmarks/lab/trace/route.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/model/file.hpp"
-#include "residency/trace/oracle_general.hpp"
-#include "residency/trace/reader.hpp"
-#include "residency/trace/route.hpp"
 
 namespace lab {
 
@@ -49,23 +49,23 @@ residency::Result<std::vector<std::byte>> read_input(const std::string& path) {
     return out;
 }
 
-residency::Result<residency::trace::Trace> read_trace(const std::string& path, const std::string& format,
-                                                      const residency::trace::CsvColumns& columns) {
-    if (format == "residency" && !is_gzip(path)) { return residency::trace::try_load(path); }
+residency::Result<lab::trace::Trace> read_trace(const std::string& path, const std::string& format,
+                                                const lab::trace::CsvColumns& columns) {
+    if (format == "residency" && !is_gzip(path)) { return lab::trace::try_load(path); }
     auto bytes = read_input(path);
     if (!bytes) { return bytes.error(); }
     if (format == "residency") {
         residency::detail::FileHandle file{bytes->empty() ? std::tmpfile()
                                                           : fmemopen(bytes->data(), bytes->size(), "rb")};
         if (!file) { return residency::Error{residency::ErrorKind::io, path + ": cannot be read in memory"}; }
-        auto reader = residency::trace::Reader::try_from(std::move(file), path);
+        auto reader = lab::trace::Reader::try_from(std::move(file), path);
         if (!reader) { return reader.error(); }
-        return residency::trace::try_load(std::move(*reader), path);
+        return lab::trace::try_load(std::move(*reader), path);
     }
     const std::string_view text{reinterpret_cast<const char*>(bytes->data()), bytes->size()};
-    if (format == "route") { return residency::trace::try_parse_route(text, path); }
-    if (format == "csv") { return residency::trace::try_parse_csv(text, path, columns); }
-    return residency::trace::try_parse_oracle_general(*bytes, path);
+    if (format == "route") { return lab::trace::try_parse_route(text, path); }
+    if (format == "csv") { return lab::trace::try_parse_csv(text, path, columns); }
+    return lab::trace::try_parse_oracle_general(*bytes, path);
 }
 
 residency::Result<std::vector<AskedBudget>> parse_budgets(const std::vector<std::string>& texts,

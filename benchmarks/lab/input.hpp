@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/lab/trace/csv.hpp"
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
-#include "residency/trace/csv.hpp"
-#include "residency/trace/trace.hpp"
 
 namespace lab {
 
@@ -33,8 +33,8 @@ inline std::optional<double> decimal(const std::string& text) {
 }
 
 /// A trace in one of the formats route, oracle, csv (object in column 2, bytes in column 3) or residency.
-residency::Result<residency::trace::Trace> read_trace(const std::string& path, const std::string& format,
-                                                      const residency::trace::CsvColumns& columns = {});
+residency::Result<lab::trace::Trace> read_trace(const std::string& path, const std::string& format,
+                                                const lab::trace::CsvColumns& columns = {});
 
 /// A budget in bytes, or as a share of `total_bytes`, which may be more than all.
 struct AskedBudget {

@@ -12,7 +12,7 @@
 
 #include "benchmarks/lab/common_options.hpp"
 #include "benchmarks/lab/parallel.hpp"
-#include "residency/trace/text_lines.hpp"
+#include "benchmarks/lab/trace/text_lines.hpp"
 
 namespace lab {
 
@@ -60,7 +60,7 @@ inline CLI::Option* add_list(CLI::App& command, const std::string& name, std::ve
 inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
     const std::string range = std::to_string(least) + " to " + std::to_string(most);
     return CLI::Validator{[least, most, range](std::string& text) {
-                              const auto value = residency::trace::TextLines::number(text);
+                              const auto value = lab::trace::TextLines::number(text);
                               return value && *value >= least && *value <= most
                                          ? std::string{}
                                          : "found \"" + text + "\", expected a whole number, " + range;

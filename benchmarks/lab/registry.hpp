@@ -11,27 +11,27 @@
 
 #include "benchmarks/lab/any_policy.hpp"
 #include "benchmarks/lab/run_job.hpp"
+#include "benchmarks/lab/trace/replay.hpp"
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
-#include "residency/trace/replay.hpp"
-#include "residency/trace/trace.hpp"
 
 namespace lab {
 
 /// One evictor on one trace with one budget, demand caching alone.
 struct CacheJob {
-    const residency::trace::Trace& trace;
+    const lab::trace::Trace& trace;
     const residency::UseOrder& future;  ///< the whole trace; given to those that may know it
     std::uint64_t capacity_bytes;
     std::function<void(std::size_t accesses_done)> tick;
 };
 
-/// One evictor on one trace by steps, as the core acquires; see trace::replay_steps.
+/// One evictor on one trace by steps, as the core acquires; see lab::trace::replay_steps.
 struct StepsJob {
-    const residency::trace::Trace& trace;
+    const lab::trace::Trace& trace;
     const residency::UseOrder& future;  ///< by steps; given to those that may know it
     std::uint64_t capacity_bytes;
     std::size_t first_counted;
@@ -40,8 +40,8 @@ struct StepsJob {
 struct Evictor {
     std::string name;
     bool knows_future = false;  ///< sees the whole trace: an oracle, for comparison
-    std::function<residency::Result<residency::trace::CacheCounts>(const CacheJob&)> cache;
-    std::function<residency::Result<residency::trace::CacheCounts>(const StepsJob&)> steps;
+    std::function<residency::Result<lab::trace::CacheCounts>(const CacheJob&)> cache;
+    std::function<residency::Result<lab::trace::CacheCounts>(const StepsJob&)> steps;
 };
 
 /// Policies that run on the simulated device.
@@ -87,13 +87,13 @@ struct AddEvictor {
                  E evictor = make({job.trace.groups, &job.future});
                  const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
                                                          knows_future ? &job.future : nullptr, job.trace.groups};
-                 return residency::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
+                 return lab::trace::replay_cache(job.trace.accesses, context, evictor, job.tick);
              },
              [knows_future, make](const StepsJob& job) {
                  E evictor = make({job.trace.groups, &job.future});
                  const residency::evict::Context context{job.trace.bytes, job.capacity_bytes,
                                                          knows_future ? &job.future : nullptr, job.trace.groups};
-                 return residency::trace::replay_steps(job.trace, context, evictor, job.first_counted);
+                 return lab::trace::replay_steps(job.trace, context, evictor, job.first_counted);
              }});
         compositions().push_back({std::move(name), knows_future, false, false, in == In::default_comparison,
                                   [make = std::move(make)](const RunJob& job) {

@@ -22,16 +22,16 @@
 #include "benchmarks/lab/records.hpp"
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/table.hpp"
+#include "benchmarks/lab/trace/replay.hpp"
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/trace/replay.hpp"
-#include "residency/trace/trace.hpp"
 
 namespace lab {
 
 namespace {
 
-using residency::trace::CacheCounts;
-using residency::trace::Trace;
+using lab::trace::CacheCounts;
+using lab::trace::Trace;
 
 struct Options : CommonOptions {
     std::string trace;

@@ -30,8 +30,8 @@
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/report.hpp"
 #include "benchmarks/lab/table.hpp"
+#include "residency/interop/perfetto.hpp"
 #include "residency/model/file.hpp"
-#include "residency/trace/perfetto.hpp"
 
 namespace lab {
 
@@ -149,8 +149,8 @@ void run(RunOptions options) {
             rows.push_back({&work, &card, nullptr, {}, all + all / 16 + (std::uint64_t{256} << 20), all, 0, {}, {}});
         }
     }
-    residency::trace::Perfetto timeline;
-    const auto run_row = [&](const Row& row, residency::trace::Perfetto* drawn) {
+    residency::PerfettoTrace timeline;
+    const auto run_row = [&](const Row& row, residency::PerfettoTrace* drawn) {
         const Composition& composition = row.composition != nullptr ? *row.composition : resident;
         return composition.run({.work = *row.work,
                                 .card = *row.card,

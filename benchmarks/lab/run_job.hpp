@@ -9,8 +9,8 @@
 #include "benchmarks/lab/any_policy.hpp"
 #include "benchmarks/lab/workload.hpp"
 #include "residency/error.hpp"
+#include "residency/interop/perfetto.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/trace/perfetto.hpp"
 
 namespace lab {
 
@@ -29,8 +29,8 @@ struct RunJob {
     std::uint64_t budget_bytes = 0;
     std::uint32_t passes = 4;  ///< measured, of a known order; after as many
     double recall = 1;         ///< of a router's guess a layer ahead, for those that take hints; 0: no hints
-    residency::trace::Perfetto* timeline = nullptr;  ///< gets the last pass
-    Gpu* gpu = nullptr;                              ///< where it runs; null: on the simulated device
+    residency::PerfettoTrace* timeline = nullptr;  ///< gets the last pass
+    Gpu* gpu = nullptr;                            ///< where it runs; null: on the simulated device
 };
 
 /// What was measured, of one pass in the steady state.

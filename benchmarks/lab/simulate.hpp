@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "benchmarks/lab/measure.hpp"
+#include "residency/interop/perfetto.hpp"
 #include "residency/simulation/simulated_device.hpp"
-#include "residency/trace/perfetto.hpp"
 
 namespace lab {
 
@@ -36,7 +36,7 @@ public:
         kernel.duration = duration;
         return device_.launch(stream, std::move(kernel));
     }
-    void observe(residency::trace::Perfetto& timeline) {
+    void observe(residency::PerfettoTrace& timeline) {
         device_.observe(
             [&timeline, begin = device_.host_time()](const residency::SimulatedDevice::ExecutedOperation& operation) {
                 using residency::simulation::OperationKind;

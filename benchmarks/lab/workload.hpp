@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/device/link.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/trace/trace.hpp"
 
 namespace lab {
 
@@ -97,8 +97,8 @@ struct Workload {
         return std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)};
     }
     /// As a trace, with the times of a card.
-    [[nodiscard]] residency::trace::Trace trace(const Card& card) const {
-        residency::trace::Trace out;
+    [[nodiscard]] lab::trace::Trace trace(const Card& card) const {
+        lab::trace::Trace out;
         out.name = name;
         out.bytes = bytes;
         out.groups = layers;

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "benchmarks/lab/trace/replay.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/evict/expected_use.hpp"
 #include "residency/evict/fifo.hpp"
@@ -28,7 +29,6 @@
 #include "residency/prefetch/hinted.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/scheduled.hpp"
-#include "residency/trace/replay.hpp"
 
 using namespace residency;
 
@@ -79,8 +79,8 @@ void evictor(benchmark::State& state) {
     std::uint64_t misses = 0;
     for (auto _ : state) {
         E policy;
-        misses =
-            trace::replay_cache(work.accesses, {work.bytes, work.capacity, &work.order, work.layers}, policy)->misses;
+        misses = lab::trace::replay_cache(work.accesses, {work.bytes, work.capacity, &work.order, work.layers}, policy)
+                     ->misses;
     }
     const auto accesses = static_cast<double>(work.accesses.size());
     state.counters["access"] =

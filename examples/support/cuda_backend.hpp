@@ -11,7 +11,7 @@
 #include "examples/support/memory.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/error.hpp"
-#include "residency/trace/perfetto.hpp"
+#include "residency/interop/perfetto.hpp"
 
 namespace examples {
 
@@ -51,7 +51,7 @@ public:
     void end_timeline() { recording_ = false; }
     /// Says what is in it.
     [[nodiscard]] std::string save_timeline(const std::string& path) {
-        residency::trace::Perfetto timeline;
+        residency::PerfettoTrace timeline;
         for (const Timed& each : timed_) {
             timeline.event("compute", each.name, residency::unwrap(device_.elapsed(timed_.front().begin, each.begin)),
                            residency::unwrap(device_.elapsed(timed_.front().begin, each.end)));

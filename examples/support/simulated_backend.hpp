@@ -10,8 +10,8 @@
 
 #include "examples/support/memory.hpp"
 #include "residency/error.hpp"
+#include "residency/interop/perfetto.hpp"
 #include "residency/simulation/simulated_device.hpp"
-#include "residency/trace/perfetto.hpp"
 
 namespace examples {
 
@@ -62,7 +62,7 @@ public:
     void end_timeline() { recording_ = false; }
     /// Says what is in it.
     [[nodiscard]] std::string save_timeline(const std::string& path) const {
-        residency::trace::Perfetto timeline;
+        residency::PerfettoTrace timeline;
         for (const auto& operation : operations_) {
             timeline.event(operation.stream_name, operation.name, std::chrono::nanoseconds{operation.start_ns},
                            std::chrono::nanoseconds{operation.end_ns}, operation.bytes);

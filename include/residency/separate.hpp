@@ -15,6 +15,7 @@
 #include "residency/host/impl/memory_limits.ipp"
 #include "residency/host/impl/region.ipp"
 #include "residency/host/impl/weight_file.ipp"
+#include "residency/interop/impl/perfetto.ipp"
 #include "residency/model/impl/catalog.ipp"
 #include "residency/model/impl/catalog_builder.ipp"
 #include "residency/model/impl/container_reader.ipp"

@@ -10,11 +10,11 @@
 #include <random>
 #include <vector>
 
+#include "benchmarks/lab/trace/replay.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/evict/scheduled.hpp"
 #include "residency/evict/static_split.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/trace/replay.hpp"
 
 using namespace residency;
 
@@ -110,7 +110,7 @@ TEST_CASE("with a schedule that is wrong Scheduled still names victims that are 
             accesses.push_back(StorageId{static_cast<std::uint32_t>(random() % storages)});
         }
         evict::Scheduled evictor;
-        const auto counts = trace::replay_cache(accesses, {bytes, 3, &order}, evictor);
+        const auto counts = lab::trace::replay_cache(accesses, {bytes, 3, &order}, evictor);
         REQUIRE(counts);
         CHECK(counts->misses >= 3);
     }

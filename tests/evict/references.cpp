@@ -12,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "benchmarks/lab/trace/replay.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/evict/fifo.hpp"
 #include "residency/evict/gdsf.hpp"
@@ -21,7 +22,6 @@
 #include "residency/evict/scheduled.hpp"
 #include "residency/evict/sieve.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/trace/replay.hpp"
 
 using namespace residency;
 
@@ -63,7 +63,7 @@ struct RandomTrace {
     }
     template <class E>
     reference::Counts run(E evictor) const {
-        const auto counts = trace::replay_cache(accesses, {bytes, capacity, &order}, evictor);
+        const auto counts = lab::trace::replay_cache(accesses, {bytes, capacity, &order}, evictor);
         REQUIRE(counts);
         CHECK(counts->requests == accesses.size());
         return {counts->misses, counts->missed_bytes};

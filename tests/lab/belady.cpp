@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/trace/replay.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/trace/replay.hpp"
 
 using namespace residency;
 
@@ -35,7 +35,7 @@ TEST_CASE("with equal sizes Belady reaches the fewest misses that there are") {
         const UseOrder order = *UseOrder::try_from(offsets, accesses, storages, Cycle::one_shot);
         const std::vector<std::uint64_t> bytes(storages, 10);
         evict::Belady belady;
-        const auto counts = trace::replay_cache(accesses, {bytes, std::uint64_t{10} * capacity, &order}, belady);
+        const auto counts = lab::trace::replay_cache(accesses, {bytes, std::uint64_t{10} * capacity, &order}, belady);
         REQUIRE(counts);
 
         // Every set of storages that can be there, with the fewest misses that lead to it.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "benchmarks/lab/input.hpp"
+#include "benchmarks/lab/trace/replay.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/evict/fifo.hpp"
 #include "residency/evict/gdsf.hpp"
@@ -26,7 +27,6 @@
 #include "residency/evict/sieve.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/trace/replay.hpp"
 #include "tests/evict/references.hpp"
 #include "tests/support/sanitized.hpp"
 
@@ -65,14 +65,15 @@ std::vector<std::uint64_t> numbers(std::string_view text, std::string_view key, 
 }
 
 template <class E>
-reference::Counts replay(const trace::Trace& trace, std::uint64_t capacity, const UseOrder* future = nullptr) {
+reference::Counts replay(const lab::trace::Trace& trace, std::uint64_t capacity, const UseOrder* future = nullptr) {
     E evictor;
-    const auto counts = trace::replay_cache(trace.accesses, {trace.bytes, capacity, future, trace.groups}, evictor);
+    const auto counts =
+        lab::trace::replay_cache(trace.accesses, {trace.bytes, capacity, future, trace.groups}, evictor);
     REQUIRE(counts);
     return {counts->misses, counts->missed_bytes};
 }
 
-void check_all_against_references(const trace::Trace& trace, std::uint64_t capacity) {
+void check_all_against_references(const lab::trace::Trace& trace, std::uint64_t capacity) {
     CAPTURE(capacity);
     std::vector<reference::Request> requests;
     for (const StorageId id : trace.accesses) { requests.push_back({index(id), trace.bytes[index(id)]}); }
@@ -88,7 +89,7 @@ void check_all_against_references(const trace::Trace& trace, std::uint64_t capac
 }
 
 /// The first accesses of a trace.
-trace::Trace beginning(trace::Trace trace, std::size_t accesses) {
+lab::trace::Trace beginning(lab::trace::Trace trace, std::size_t accesses) {
     trace.accesses.resize(std::min(accesses, trace.accesses.size()));
     return trace;
 }

@@ -13,8 +13,8 @@
 #include "benchmarks/lab/cuda/spin.hpp"
 #include "benchmarks/lab/gpu.hpp"
 #include "residency/device/cuda.hpp"
+#include "residency/interop/perfetto.hpp"
 #include "residency/model/host_bytes.hpp"
-#include "residency/trace/perfetto.hpp"
 
 namespace lab {
 
@@ -46,7 +46,7 @@ public:
         }
         return {};
     }
-    void observe(residency::trace::Perfetto&) {}
+    void observe(residency::PerfettoTrace&) {}
     void end_observing() {}
 
 private:

@@ -13,12 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/trace/text_lines.hpp"
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/trace/text_lines.hpp"
-#include "residency/trace/trace.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 namespace detail {
 
@@ -140,4 +142,4 @@ struct RouteBatch {
     return trace;
 }
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "residency/trace/perfetto.hpp"
+#include "residency/interop/perfetto.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@ using namespace residency;
 using namespace std::chrono_literals;
 
 TEST_CASE("events, tracks and counters become trace events") {
-    trace::Perfetto picture;
+    PerfettoTrace picture;
     picture.event("copies", "layer.0 \"q\"\n", 1500ns, 2750ns, 4096);
     picture.event("compute", "layer.0", -1ns, 1ms);
     picture.counter("held", 3us, 77);
@@ -31,8 +31,8 @@ TEST_CASE("events, tracks and counters become trace events") {
 }
 
 TEST_CASE("an empty picture is a valid file") {
-    CHECK(trace::Perfetto{}.json() == "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}\n");
+    CHECK(PerfettoTrace{}.json() == "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}\n");
     const test::TemporaryFolder folder;
-    CHECK(trace::Perfetto{}.try_save(folder.path("a.json")));
-    CHECK_FALSE(trace::Perfetto{}.try_save(folder.path("no/a.json")));
+    CHECK(PerfettoTrace{}.try_save(folder.path("a.json")));
+    CHECK_FALSE(PerfettoTrace{}.try_save(folder.path("no/a.json")));
 }

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "benchmarks/lab/trace/csv.hpp"
+#include "benchmarks/lab/trace/oracle_general.hpp"
+#include "benchmarks/lab/trace/route.hpp"
 #include "residency/model/container_writer.hpp"
-#include "residency/trace/csv.hpp"
-#include "residency/trace/oracle_general.hpp"
-#include "residency/trace/route.hpp"
 
 using namespace residency;
 
@@ -43,36 +43,36 @@ TEST_CASE("oracleGeneral: objects become dense ids, an object of another size an
     record(bytes, 1, 7, 200, -1);
     record(bytes, 2, 1ULL << 40, 100, -1);
     record(bytes, 3, 7, 201, -1);
-    const auto trace = trace::try_parse_oracle_general(bytes, "t");
+    const auto trace = lab::trace::try_parse_oracle_general(bytes, "t");
     REQUIRE(trace);
     CHECK(trace->bytes == std::vector<std::uint64_t>{100, 200, 201});
     CHECK(ids(trace->accesses) == Ids{0, 1, 0, 2});
     CHECK(trace->steps() == 4);
     CHECK(trace->groups.empty());
     bytes.pop_back();
-    const auto cut = trace::try_parse_oracle_general(bytes, "t");
+    const auto cut = lab::trace::try_parse_oracle_general(bytes, "t");
     REQUIRE_FALSE(cut);
     CHECK(cut.error().detail<Place>()->offset == 72);
-    CHECK(trace::try_parse_oracle_general({}, "t")->steps() == 0);
+    CHECK(lab::trace::try_parse_oracle_general({}, "t")->steps() == 0);
 }
 
 TEST_CASE("csv: columns are chosen, a heading is passed over") {
-    const auto trace = trace::try_parse_csv("time, object, bytes\n1,a,10\r\n\n2,b,20\n# note\n3,a,10", "t");
+    const auto trace = lab::trace::try_parse_csv("time, object, bytes\n1,a,10\r\n\n2,b,20\n# note\n3,a,10", "t");
     REQUIRE(trace);
     CHECK(trace->bytes == std::vector<std::uint64_t>{10, 20});
     CHECK(ids(trace->accesses) == Ids{0, 1, 0});
-    const auto unit = trace::try_parse_csv("x;1\ny;2\nx;3\n", "t", {.object = 1, .bytes = 0, .separator = ';'});
+    const auto unit = lab::trace::try_parse_csv("x;1\ny;2\nx;3\n", "t", {.object = 1, .bytes = 0, .separator = ';'});
     REQUIRE(unit);
     CHECK(unit->bytes == std::vector<std::uint64_t>{1, 1});
-    CHECK(trace::try_parse_csv("1,a,10\n2,b,x\n", "t").error().message() ==
+    CHECK(lab::trace::try_parse_csv("1,a,10\n2,b,x\n", "t").error().message() ==
           "t, line 2: found 'x', expected a number of bytes");
-    CHECK(trace::try_parse_csv("1,a,10\n2,b\n", "t").error().detail<Place>()->offset == 7);
-    CHECK_FALSE(trace::try_parse_csv("1,a,99999999999999999999\n1,a,1\n1,a,99999999999999999999\n", "t"));
+    CHECK(lab::trace::try_parse_csv("1,a,10\n2,b\n", "t").error().detail<Place>()->offset == 7);
+    CHECK_FALSE(lab::trace::try_parse_csv("1,a,99999999999999999999\n1,a,1\n1,a,99999999999999999999\n", "t"));
 }
 
 TEST_CASE("csv without bytes: a first line without numbers before one with numbers is a heading") {
     const auto accesses = [](std::string_view text, std::size_t object) {
-        const auto trace = trace::try_parse_csv(text, "t", {.object = object, .bytes = 0});
+        const auto trace = lab::trace::try_parse_csv(text, "t", {.object = object, .bytes = 0});
         REQUIRE(trace);
         return ids(trace->accesses);
     };
@@ -86,17 +86,17 @@ TEST_CASE("csv without bytes: a first line without numbers before one with numbe
 }
 
 TEST_CASE("sizes that do not add up to 64 bits are refused") {
-    const auto message = [](std::string_view text) { return trace::try_parse_csv(text, "t").error().message(); };
+    const auto message = [](std::string_view text) { return lab::trace::try_parse_csv(text, "t").error().message(); };
     CHECK(message("1,5,10\n2,6,18446744073709551615\n3,7,18446744073709551615\n") ==
           "t: found storages of 2^64 bytes or more together, expected less");
     CHECK(message("1,5,9223372036854775808\n2,5,9223372036854775808\n") ==
           "t: found accesses of 2^64 bytes or more together, expected less");
-    CHECK(trace::try_parse_csv("1,5,9223372036854775808\n2,6,9223372036854775806\n", "t")->total_bytes() ==
+    CHECK(lab::trace::try_parse_csv("1,5,9223372036854775808\n2,6,9223372036854775806\n", "t")->total_bytes() ==
           UINT64_MAX - 1);
     CHECK_FALSE(
-        trace::try_parse_route("# layer=0 expert_bytes=9223372036854775808\nturn,phase,step,layer,expert\n"
-                               "0,1,0,0,1\n",
-                               "t"));
+        lab::trace::try_parse_route("# layer=0 expert_bytes=9223372036854775808\nturn,phase,step,layer,expert\n"
+                                    "0,1,0,0,1\n",
+                                    "t"));
 }
 
 namespace {
@@ -113,7 +113,7 @@ TEST_CASE("route: the prompt's rows of a layer are one batch, a token's rows of 
         "0,0,0,0,0,3,0.5,0,100\n0,0,0,0,1,1,0.5,0,100\n0,0,1,0,0,1,0.5,0,0\n0,0,1,0,1,0,0.5,0,100\n"
         "0,0,0,1,0,2,0.5,0,200\n0,0,1,1,0,2,0.5,0,0\n"
         "0,1,2,0,0,3,0.5,0,0\n0,1,2,1,0,0,0.5,0,200\n0,1,3,0,0,3,0.5,0,0\n";
-    const auto trace = trace::try_parse_route(std::string{route_head} + rows, "t");
+    const auto trace = lab::trace::try_parse_route(std::string{route_head} + rows, "t");
     REQUIRE_MESSAGE(trace, trace.error().message());
     CHECK(trace->bytes == std::vector<std::uint64_t>{100, 100, 100, 100, 200, 200, 200, 200});
     CHECK(trace->groups == std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1, 1, 1});
@@ -129,7 +129,7 @@ TEST_CASE("route: prompt rows by token give the same batches; another turn begin
     const std::string rows =
         "0,0,0,0,0,3,0.5,0,100\n0,0,0,1,0,2,0.5,0,200\n0,0,1,0,0,3,0.5,0,0\n0,0,1,1,0,1,0.5,0,200\n"
         "1,0,0,0,0,3,0.5,0,0\n";
-    const auto trace = trace::try_parse_route(std::string{route_head} + rows, "t");
+    const auto trace = lab::trace::try_parse_route(std::string{route_head} + rows, "t");
     REQUIRE(trace);
     REQUIRE(trace->steps() == 3);
     CHECK(ids(trace->step(0)) == Ids{3});
@@ -140,7 +140,7 @@ TEST_CASE("route: prompt rows by token give the same batches; another turn begin
 TEST_CASE("route: n_expert is how many experts each layer has") {
     constexpr std::string_view heading = "# layer=0 expert_bytes=7\nturn,phase,step,layer,expert\n0,1,0,0,1\n";
     const auto parsed = [&](std::string_view before) {
-        return trace::try_parse_route(std::string{before} + std::string{heading}, "t");
+        return lab::trace::try_parse_route(std::string{before} + std::string{heading}, "t");
     };
     CHECK(parsed("")->bytes.size() == 2);
     CHECK(parsed("# model=m n_expert=8 n_expert_used=2\n")->bytes == std::vector<std::uint64_t>(8, 7));
@@ -154,9 +154,9 @@ TEST_CASE("route: n_expert is how many experts each layer has") {
 
 TEST_CASE("route: a layer that is declared twice has the same bytes both times") {
     const auto parsed = [](std::string_view second) {
-        return trace::try_parse_route("# layer=0 expert_bytes=7\n# layer=0 expert_bytes=" + std::string{second} +
-                                          "\nturn,phase,step,layer,expert\n0,1,0,0,1\n",
-                                      "t");
+        return lab::trace::try_parse_route("# layer=0 expert_bytes=7\n# layer=0 expert_bytes=" + std::string{second} +
+                                               "\nturn,phase,step,layer,expert\n0,1,0,0,1\n",
+                                           "t");
     };
     CHECK(parsed("7")->bytes == std::vector<std::uint64_t>{7, 7});
     CHECK(parsed("8").error().message() ==
@@ -164,7 +164,7 @@ TEST_CASE("route: a layer that is declared twice has the same bytes both times")
 }
 
 TEST_CASE("route: what is missing is named") {
-    const auto message = [](std::string text) { return trace::try_parse_route(text, "t").error().message(); };
+    const auto message = [](std::string text) { return lab::trace::try_parse_route(text, "t").error().message(); };
     CHECK(message("# layer=0 expert_bytes=1\n") ==
           "t, line 1: found the end, expected a heading that names the columns");
     CHECK(message("# layer=0\nturn\n") == "t, line 1: found '# layer=0', expected a layer and its expert_bytes");

@@ -8,7 +8,9 @@
 #include "residency/config.hpp"
 #include "residency/model/container.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// The file of a trace, written and read in blocks, so that neither side holds all of it: containers (model/container.hpp) of
 /// kind trace one after the other, each with the same catalog hash and a checksum of its own.
@@ -31,4 +33,4 @@ inline constexpr std::size_t accesses_in_block = std::size_t{1} << 16;
 
 }  // namespace detail
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

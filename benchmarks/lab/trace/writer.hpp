@@ -11,15 +11,17 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/trace/format.hpp"
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/container_writer.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/quoted.hpp"
-#include "residency/trace/format.hpp"
-#include "residency/trace/trace.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// Writes a trace to a file while it happens. Every call blocks while the file is written. A writer that is not finished leaves a
 /// file that its reader knows to be cut off.
@@ -124,4 +126,4 @@ private:
 inline void save(const Trace& trace, const std::string& path) { unwrap(try_save(trace, path)); }
 #endif
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

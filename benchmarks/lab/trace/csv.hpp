@@ -11,13 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/trace/object_table.hpp"
+#include "benchmarks/lab/trace/text_lines.hpp"
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/trace/object_table.hpp"
-#include "residency/trace/text_lines.hpp"
-#include "residency/trace/trace.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// Which column holds what, counted from 1, as libCacheSim counts them.
 struct CsvColumns {
@@ -81,4 +83,4 @@ namespace detail {
     return trace;
 }
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

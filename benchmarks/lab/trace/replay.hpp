@@ -8,12 +8,14 @@
 #include <span>
 #include <vector>
 
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/trace/trace.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// What demand caching alone makes of a sequence of accesses. Each access is one request.
 struct CacheCounts {
@@ -115,4 +117,4 @@ template <evict::EvictionPolicy E>
     return counts;
 }
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

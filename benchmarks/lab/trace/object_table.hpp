@@ -8,10 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/trace/trace.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// Gives the objects of a foreign trace dense ids. An object that comes with another size is another storage from then on.
 template <class Key>
@@ -36,4 +38,4 @@ private:
     std::unordered_map<std::pair<Key, std::uint64_t>, StorageId, Hash> ids_;
 };
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

@@ -14,21 +14,21 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/trace/reader.hpp"
+#include "benchmarks/lab/trace/recorder.hpp"
+#include "benchmarks/lab/trace/writer.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/schedule_builder.hpp"
-#include "residency/trace/reader.hpp"
-#include "residency/trace/recorder.hpp"
-#include "residency/trace/writer.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 using namespace residency;
 
 namespace {
 
-trace::Trace random_trace(std::uint32_t seed, std::size_t steps) {
+lab::trace::Trace random_trace(std::uint32_t seed, std::size_t steps) {
     std::mt19937 random{seed};
-    trace::Trace trace;
+    lab::trace::Trace trace;
     trace.name = "trace " + std::to_string(seed);
     trace.catalog_hash = seed;
     const std::size_t storages = 1 + random() % 50;
@@ -42,7 +42,7 @@ trace::Trace random_trace(std::uint32_t seed, std::size_t steps) {
         for (std::size_t j = random() % 5; j > 0; --j) {
             step.push_back(StorageId{static_cast<std::uint32_t>(random() % storages)});
         }
-        trace.add_step(step, random() % 3 == 0 ? trace::Trace::unknown : static_cast<std::int64_t>(random()));
+        trace.add_step(step, random() % 3 == 0 ? lab::trace::Trace::unknown : static_cast<std::int64_t>(random()));
     }
     return trace;
 }
@@ -54,15 +54,15 @@ TEST_CASE("a trace comes back as it was written") {
     const test::TemporaryFolder folder;
     for (std::uint32_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
-        const trace::Trace written = random_trace(seed, seed == 1 ? 0 : seed * 7);
-        REQUIRE(trace::try_save(written, folder.path("t.trace")));
-        const auto read = trace::try_load(folder.path("t.trace"));
+        const lab::trace::Trace written = random_trace(seed, seed == 1 ? 0 : seed * 7);
+        REQUIRE(lab::trace::try_save(written, folder.path("t.trace")));
+        const auto read = lab::trace::try_load(folder.path("t.trace"));
         REQUIRE_MESSAGE(read, read.error().message());
         CHECK(*read == written);
         auto reader =
-            trace::Reader::try_from(detail::FileHandle{std::fopen(folder.path("t.trace").c_str(), "rb")}, "t");
+            lab::trace::Reader::try_from(detail::FileHandle{std::fopen(folder.path("t.trace").c_str(), "rb")}, "t");
         REQUIRE(reader);
-        const auto again = trace::try_load(std::move(*reader), "t");
+        const auto again = lab::trace::try_load(std::move(*reader), "t");
         REQUIRE(again);
         CHECK(*again == written);
     }
@@ -70,13 +70,13 @@ TEST_CASE("a trace comes back as it was written") {
 
 TEST_CASE("a long trace is read in blocks") {
     const test::TemporaryFolder folder;
-    const trace::Trace written = random_trace(3, 60000);
-    REQUIRE(trace::try_save(written, folder.path("t.trace")));
-    auto reader = trace::Reader::try_open(folder.path("t.trace"));
+    const lab::trace::Trace written = random_trace(3, 60000);
+    REQUIRE(lab::trace::try_save(written, folder.path("t.trace")));
+    auto reader = lab::trace::Reader::try_open(folder.path("t.trace"));
     REQUIRE(reader);
     CHECK(reader->head().bytes == written.bytes);
     CHECK(reader->head().steps() == 0);
-    trace::Reader::Step step;
+    lab::trace::Reader::Step step;
     std::size_t steps = 0;
     bool is_same = true;
     for (;; ++steps) {
@@ -93,12 +93,12 @@ TEST_CASE("a long trace is read in blocks") {
 
 TEST_CASE("a file that is cut off anywhere, or damaged anywhere, is refused") {
     const test::TemporaryFolder folder;
-    REQUIRE(trace::try_save(random_trace(5, 9), folder.path("whole")));
+    REQUIRE(lab::trace::try_save(random_trace(5, 9), folder.path("whole")));
     const std::vector<std::byte> whole = bytes_of(folder.path("whole"));
     for (std::size_t size = 0; size < whole.size(); ++size) {
         CAPTURE(size);
         REQUIRE(detail::write_file(folder.path("cut"), std::span{whole}.first(size)));
-        const auto read = trace::try_load(folder.path("cut"));
+        const auto read = lab::trace::try_load(folder.path("cut"));
         REQUIRE_FALSE(read);
         CHECK(read.error().kind() == ErrorKind::malformed);
         CHECK(read.error().detail<Place>() != nullptr);
@@ -108,18 +108,18 @@ TEST_CASE("a file that is cut off anywhere, or damaged anywhere, is refused") {
         std::vector<std::byte> damaged = whole;
         damaged[at] ^= std::byte{0x10};
         REQUIRE(detail::write_file(folder.path("damaged"), damaged));
-        CHECK_FALSE(trace::try_load(folder.path("damaged")));
+        CHECK_FALSE(lab::trace::try_load(folder.path("damaged")));
     }
     std::vector<std::byte> longer = whole;
     longer.push_back(std::byte{0});
     REQUIRE(detail::write_file(folder.path("longer"), longer));
-    CHECK_FALSE(trace::try_load(folder.path("longer")));
+    CHECK_FALSE(lab::trace::try_load(folder.path("longer")));
 }
 
 TEST_CASE("blocks whose numbers do not fit are refused, with their place") {
     const test::TemporaryFolder folder;
     const auto head = [] {
-        ContainerWriter writer{ContainerKind::trace, trace::format_version, 0};
+        ContainerWriter writer{ContainerKind::trace, lab::trace::format_version, 0};
         SectionWriter& section = writer.section(section_tag("STOR"));
         section.text("t");
         section.array(std::vector<std::uint64_t>{10, 20});
@@ -128,7 +128,7 @@ TEST_CASE("blocks whose numbers do not fit are refused, with their place") {
     };
     const auto steps = [](std::uint64_t first, std::vector<std::uint32_t> counts, std::vector<std::uint32_t> ids,
                           std::vector<std::int64_t> times, std::uint64_t hash = 0) {
-        ContainerWriter writer{ContainerKind::trace, trace::format_version, hash};
+        ContainerWriter writer{ContainerKind::trace, lab::trace::format_version, hash};
         SectionWriter& section = writer.section(section_tag("STEP"));
         section.u64(first);
         section.array(counts);
@@ -137,7 +137,7 @@ TEST_CASE("blocks whose numbers do not fit are refused, with their place") {
         return writer.finish();
     };
     const auto done = [](std::uint64_t steps_written, std::uint64_t accesses) {
-        ContainerWriter writer{ContainerKind::trace, trace::format_version, 0};
+        ContainerWriter writer{ContainerKind::trace, lab::trace::format_version, 0};
         SectionWriter& section = writer.section(section_tag("DONE"));
         section.u64(steps_written);
         section.u64(accesses);
@@ -147,7 +147,7 @@ TEST_CASE("blocks whose numbers do not fit are refused, with their place") {
         std::vector<std::byte> all;
         for (const auto& block : blocks) { all.insert(all.end(), block.begin(), block.end()); }
         REQUIRE(detail::write_file(folder.path("t"), all));
-        const auto read = trace::try_load(folder.path("t"));
+        const auto read = lab::trace::try_load(folder.path("t"));
         return read ? std::string{} : read.error().message();
     };
     const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
@@ -165,13 +165,13 @@ TEST_CASE("blocks whose numbers do not fit are refused, with their place") {
 
 TEST_CASE("files that are not there, and storages that there are not") {
     const test::TemporaryFolder folder;
-    CHECK(trace::try_load(folder.path("none")).error().kind() == ErrorKind::io);
-    CHECK(trace::try_save({}, folder.path("no/t")).error().kind() == ErrorKind::io);
+    CHECK(lab::trace::try_load(folder.path("none")).error().kind() == ErrorKind::io);
+    CHECK(lab::trace::try_save({}, folder.path("no/t")).error().kind() == ErrorKind::io);
     const std::vector<std::uint64_t> bytes{1, 2};
-    auto writer = trace::Writer::try_open(folder.path("t"), "", 0, bytes);
+    auto writer = lab::trace::Writer::try_open(folder.path("t"), "", 0, bytes);
     REQUIRE(writer);
     const StorageId wrong{2};
     CHECK(writer->try_step({&wrong, 1}).error().kind() == ErrorKind::invalid_argument);
     CHECK(writer->try_finish());
-    CHECK(trace::try_load(folder.path("t"))->steps() == 0);
+    CHECK(lab::trace::try_load(folder.path("t"))->steps() == 0);
 }

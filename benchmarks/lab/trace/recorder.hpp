@@ -9,12 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
-#include "residency/trace/trace.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// Keeps what a run uses, step by step:
 ///
@@ -63,4 +65,4 @@ private:
     std::uint64_t steps_ = 0;
 };
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

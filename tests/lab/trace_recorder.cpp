@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "residency/trace/recorder.hpp"
+#include "benchmarks/lab/trace/recorder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -23,18 +23,18 @@ TEST_CASE("a run is recorded by storages, tied weights once a step") {
     const auto schedule = ScheduleBuilder{catalog}.step({"a", "a again", "b"}, 5us).step({"b"}).try_build();
     REQUIRE(schedule);
 
-    trace::Recorder recorder{catalog};
+    lab::trace::Recorder recorder{catalog};
     for (const auto& step : *schedule) { recorder.step(step); }
     const std::vector<WeightId> weights{WeightId{2}, WeightId{0}, WeightId{1}};
     recorder.step(weights, 7ns);
     CHECK(recorder.trace().steps() == 3);
-    const trace::Trace trace = recorder.take();
+    const lab::trace::Trace trace = recorder.take();
     CHECK(trace.catalog_hash == catalog.hash());
     CHECK(trace.bytes == std::vector<std::uint64_t>{10, 20});
     CHECK(trace.total_bytes() == 30);
     CHECK(trace.step_offsets == std::vector<std::uint64_t>{0, 2, 3, 5});
     CHECK(trace.accesses == std::vector{StorageId{0}, StorageId{1}, StorageId{1}, StorageId{0}, StorageId{1}});
-    CHECK(trace.compute_ns == std::vector<std::int64_t>{5000, trace::Trace::unknown, 7});
+    CHECK(trace.compute_ns == std::vector<std::int64_t>{5000, lab::trace::Trace::unknown, 7});
     CHECK(recorder.trace().steps() == 0);
     recorder.step(weights);
     CHECK(recorder.take().step(0).size() == 2);

@@ -16,7 +16,9 @@
 #include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// What a run used: steps in the order in which they happened, each with the storages that it needed together, in order.
 struct Trace {
@@ -75,4 +77,4 @@ struct Trace {
     friend bool operator==(const Trace&, const Trace&) = default;
 };
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

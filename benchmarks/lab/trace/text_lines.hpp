@@ -15,7 +15,9 @@
 
 #include "residency/error.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// The lines of a text, with what a reader of comma-separated values needs to say where one is wrong.
 class TextLines {
@@ -86,4 +88,4 @@ private:
     std::size_t consumed_ = 0;
 };
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

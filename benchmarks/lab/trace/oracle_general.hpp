@@ -7,13 +7,15 @@
 #include <span>
 #include <string>
 
+#include "benchmarks/lab/trace/object_table.hpp"
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/trace/object_table.hpp"
-#include "residency/trace/trace.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// A libCacheSim trace in its format oracleGeneral, uncompressed: little-endian records of 24 bytes, u32 time, u64 object, u32
 /// bytes, i64 number of the object's next request, counted from 1 (−1: none). Each request becomes a step. Times and next numbers
@@ -40,4 +42,4 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
     return trace;
 }
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace

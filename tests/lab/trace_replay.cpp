@@ -3,7 +3,7 @@
 
 // Replaying by steps: what misses is what misses in a cache that is written as simply as it can be said.
 
-#include "residency/trace/replay.hpp"
+#include "benchmarks/lab/trace/replay.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,17 +14,17 @@
 #include <random>
 #include <vector>
 
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/evict/belady.hpp"
 #include "residency/evict/lru.hpp"
-#include "residency/trace/trace.hpp"
 
 namespace {
 
 using namespace residency;
 
 /// Distinct storages in each step, of uneven size.
-trace::Trace random_trace(std::mt19937& random) {
-    trace::Trace trace;
+lab::trace::Trace random_trace(std::mt19937& random) {
+    lab::trace::Trace trace;
     const auto storages = static_cast<std::uint32_t>(4 + random() % 12);
     for (std::uint32_t i = 0; i < storages; ++i) { trace.bytes.push_back(1 + random() % 4); }
     for (int i = 0; i < 60; ++i) {
@@ -40,8 +40,9 @@ trace::Trace random_trace(std::mt19937& random) {
 
 enum class Leaves { least_recent, furthest };
 
-trace::CacheCounts naive(const trace::Trace& trace, std::uint64_t capacity, Leaves leaves, std::size_t first_counted) {
-    trace::CacheCounts counts;
+lab::trace::CacheCounts naive(const lab::trace::Trace& trace, std::uint64_t capacity, Leaves leaves,
+                              std::size_t first_counted) {
+    lab::trace::CacheCounts counts;
     std::map<std::uint32_t, std::size_t> last;  // of what is here: the place of its last access in the trace
     const auto held = [&] {
         std::uint64_t sum = 0;
@@ -97,7 +98,7 @@ trace::CacheCounts naive(const trace::Trace& trace, std::uint64_t capacity, Leav
 }  // namespace
 
 TEST_CASE("by steps: what a step names stays for it, what finds no room is a miss, the first steps are not counted") {
-    trace::Trace trace;
+    lab::trace::Trace trace;
     trace.bytes = {1, 1, 1, 5};
     const auto step = [&](std::vector<StorageId> storages) { trace.add_step(storages); };
     step({StorageId{0}, StorageId{1}});
@@ -105,12 +106,12 @@ TEST_CASE("by steps: what a step names stays for it, what finds no room is a mis
     step({StorageId{0}, StorageId{1}, StorageId{2}});
     step({StorageId{3}});
     evict::Lru lru;
-    const auto all = trace::replay_steps(trace, {trace.bytes, 2}, lru);
+    const auto all = lab::trace::replay_steps(trace, {trace.bytes, 2}, lru);
     REQUIRE(all);
-    CHECK(*all == trace::CacheCounts{8, 12, 5, 9});
-    const auto later = trace::replay_steps(trace, {trace.bytes, 2}, lru, 1);
+    CHECK(*all == lab::trace::CacheCounts{8, 12, 5, 9});
+    const auto later = lab::trace::replay_steps(trace, {trace.bytes, 2}, lru, 1);
     REQUIRE(later);
-    CHECK(*later == trace::CacheCounts{6, 10, 3, 7});
+    CHECK(*later == lab::trace::CacheCounts{6, 10, 3, 7});
 }
 
 TEST_CASE("by steps: LRU misses what the naive cache misses") {
@@ -118,12 +119,12 @@ TEST_CASE("by steps: LRU misses what the naive cache misses") {
     CAPTURE(seed);
     std::mt19937 random{seed};
     for (int i = 0; i < 300; ++i) {
-        const trace::Trace trace = random_trace(random);
+        const lab::trace::Trace trace = random_trace(random);
         const std::uint64_t capacity = random() % 24;
         const std::size_t first_counted = random() % 20;
         CAPTURE(i);
         evict::Lru lru;
-        const auto counts = trace::replay_steps(trace, {trace.bytes, capacity}, lru, first_counted);
+        const auto counts = lab::trace::replay_steps(trace, {trace.bytes, capacity}, lru, first_counted);
         REQUIRE(counts);
         CHECK(*counts == naive(trace, capacity, Leaves::least_recent, first_counted));
     }
@@ -134,20 +135,20 @@ TEST_CASE("by steps: Belady misses what the naive cache misses where sizes are e
     CAPTURE(seed);
     std::mt19937 random{seed};
     for (int i = 0; i < 200; ++i) {
-        trace::Trace trace = random_trace(random);
+        lab::trace::Trace trace = random_trace(random);
         std::fill(trace.bytes.begin(), trace.bytes.end(), 1);
         const std::uint64_t capacity = random() % 12;
         CAPTURE(i);
         const auto order = trace.try_order();
         REQUIRE(order);
         evict::Belady belady;
-        const auto counts = trace::replay_steps(trace, {trace.bytes, capacity, &*order}, belady);
+        const auto counts = lab::trace::replay_steps(trace, {trace.bytes, capacity, &*order}, belady);
         REQUIRE(counts);
-        const trace::CacheCounts expected = naive(trace, capacity, Leaves::furthest, 0);
+        const lab::trace::CacheCounts expected = naive(trace, capacity, Leaves::furthest, 0);
         CHECK(counts->requests == expected.requests);
         CHECK(counts->misses == expected.misses);
         evict::Lru lru;
-        const auto recent = trace::replay_steps(trace, {trace.bytes, capacity}, lru);
+        const auto recent = lab::trace::replay_steps(trace, {trace.bytes, capacity}, lru);
         REQUIRE(recent);
         CHECK(counts->misses <= recent->misses);
     }

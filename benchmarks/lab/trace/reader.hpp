@@ -11,15 +11,17 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/trace/format.hpp"
+#include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/quoted.hpp"
-#include "residency/trace/format.hpp"
-#include "residency/trace/trace.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace trace {
+namespace lab::trace {
+
+using namespace residency;
 
 /// Reads a trace block by block; holds one block of steps at a time. Every call may block on the file.
 class Reader {
@@ -191,4 +193,4 @@ private:
 [[nodiscard]] inline Trace load(const std::string& path) { return unwrap(try_load(path)); }
 #endif
 
-}}}  // namespace residency::RESIDENCY_ABI::trace
+}  // namespace lab::trace
