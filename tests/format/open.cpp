@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "expected.hpp"
+#include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
 #include "residency/host/weight_file.hpp"
 
@@ -20,7 +21,15 @@ using support::fixture;
 
 TEST_CASE("open: the format is told by the first bytes and the name") {
     const auto format_of = [](const std::string& path) {
-        const auto model = format::try_read_model(path);
+        const auto model = format::try_read_model_or_aoti(path);
+        const auto known = format::try_read_model(path);
+        if (model && model->format == "aotinductor") {
+            REQUIRE_FALSE(known);
+            CHECK(known.error().kind() == ErrorKind::unsupported);
+            CHECK(known.error().message().find("try_read_model_or_aoti") != std::string::npos);
+        } else {
+            CHECK(known.has_value() == model.has_value());
+        }
         return model ? model->format : model.error().message();
     };
     CHECK(format_of(fixture("safetensors/small.safetensors")) == "safetensors");
@@ -36,9 +45,11 @@ TEST_CASE("open: the format is told by the first bytes and the name") {
     CHECK(format_of(folder.write("e.json", R"({"weight_map":{}})")) == "safetensors");
     CHECK(format_of(folder.write("f.json", "{}")) == "aotinductor");
     for (const std::string bytes : {"", "x", "hello world, this is no model"}) {
-        const auto model = format::try_read_model(folder.write("g", bytes));
-        REQUIRE_FALSE(model);
-        CHECK(model.error().kind() == ErrorKind::unsupported);
+        const std::string path = folder.write("g", bytes);
+        for (const auto& model : {format::try_read_model(path), format::try_read_model_or_aoti(path)}) {
+            REQUIRE_FALSE(model);
+            CHECK(model.error().kind() == ErrorKind::unsupported);
+        }
     }
 }
 

@@ -14,8 +14,8 @@
 
 #include "examples/support/standard_output.hpp"
 #include "report.hpp"
+#include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
-#include "residency/format/open.hpp"
 #include "residency/version.hpp"
 
 namespace {
@@ -52,7 +52,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) { return app.exit(error); }
-    auto model = residency::format::try_read_model(path);
+    auto model = residency::format::try_read_model_or_aoti(path);
     if (!model) { return bad_file(model.error()); }
     if (content) {
         const auto equal = residency::format::try_find_equal_storages(*model, {.threads = 0, .progress = draw_bar});

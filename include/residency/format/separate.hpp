@@ -4,6 +4,7 @@
 
 // What one file of a program includes that is compiled with RESIDENCY_HEADER_ONLY=0 and reads model files, see config.hpp.
 #include "residency/format/impl/aoti.ipp"
+#include "residency/format/impl/equal_storages.ipp"
 #include "residency/format/impl/gguf.ipp"
 #include "residency/format/impl/json_tree.ipp"
 #include "residency/format/impl/manifest.ipp"

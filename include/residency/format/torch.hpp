@@ -29,17 +29,12 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 namespace detail {
 
-class ZipDirectory;
-
 /// Bytes within which such a file of a PyTorch before 1.6 has its magic number, after the pickle's protocol and frame.
 inline constexpr std::size_t torch_magic_end = 23;
 [[nodiscard]] inline bool is_torch_before_archives(std::string_view start) noexcept {
     constexpr std::string_view magic{"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 12};
     return start.starts_with('\x80') && start.substr(0, torch_magic_end).find(magic) != std::string_view::npos;
 }
-
-/// The archive with that directory.
-[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> read_torch(const Input& input, const ZipDirectory& zip);
 
 }  // namespace detail
 

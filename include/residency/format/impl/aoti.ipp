@@ -21,6 +21,7 @@
 #include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/open.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/text.hpp"
 #include "residency/format/torch_archive.hpp"
@@ -416,7 +417,8 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
     return {};
 }
 
-RESIDENCY_INLINE Result<ModelFile> read_aoti_package(const Input& input, const ZipDirectory& zip) {
+/// The package with that directory.
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> read_aoti_package(const Input& input, const ZipDirectory& zip) {
     constexpr std::string_view config_tail = "/weights_config.json";
     constexpr std::string_view payload_tail = "_weights_config.json";
     constexpr std::string_view blob_tail = "_weights.blob";
@@ -550,6 +552,19 @@ RESIDENCY_INLINE Result<ModelFile> try_read_aoti(const std::string& path) {
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
     return path.ends_with(".json") ? try_read_aoti_config(*input) : try_read_aoti_package(*input);
+}
+
+RESIDENCY_INLINE Result<ModelFile> try_read_model_or_aoti(const std::string& path) {
+    const auto input = Input::try_open(path);
+    if (!input) { return input.error(); }
+    std::string start;
+    const auto format = detail::format_of(*input, start);
+    if (!format) { return format.error(); }
+    switch (*format) {
+        case detail::FileFormat::aoti_package: return try_read_aoti_package(*input);
+        case detail::FileFormat::aoti_config: return try_read_aoti_config(*input);
+        default: return try_read_model(path);
+    }
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

@@ -73,19 +73,15 @@ namespace detail {
     return ZipDirectory::try_read(input, 0, input.bytes());
 }
 
-RESIDENCY_INLINE Result<ModelFile> read_torch(const Input& input, const ZipDirectory& zip) {
-    ModelFile model;
-    model.format = "torch";
-    if (Status appended = append_torch(model, input, zip); !appended) { return appended.error(); }
-    return model;
-}
-
 }  // namespace detail
 
 RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input) {
     const auto zip = detail::torch_directory(input);
     if (!zip) { return zip.error(); }
-    return detail::read_torch(input, *zip);
+    ModelFile model;
+    model.format = "torch";
+    if (Status appended = detail::append_torch(model, input, *zip); !appended) { return appended.error(); }
+    return model;
 }
 
 RESIDENCY_INLINE Result<ModelFile> try_read_torch_index(const Input& input) {
