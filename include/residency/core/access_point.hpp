@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "residency/config.hpp"
-#include "residency/model/step_index.hpp"
+#include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
