@@ -12,8 +12,8 @@
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_state.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/schedule.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/pool/memory_pool.hpp"
 
