@@ -101,7 +101,7 @@ RESIDENCY_INLINE std::optional<WeightId> nearest_name(std::string_view name, std
 
 RESIDENCY_INLINE std::string nearest_name_hint(std::string_view name, std::span<const Weight> weights) {
     const auto nearest = nearest_name(name, weights);
-    return nearest ? "; the nearest name is " + quoted(weights[index(*nearest)].name) : std::string{};
+    return nearest ? "; the nearest name is " + detail::quoted(weights[index(*nearest)].name) : std::string{};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::detail
