@@ -469,3 +469,62 @@ TEST_CASE("findings are counted beyond those kept; a handler sees each; the chec
         CHECK(device.report_count() == 0);
     }
 }
+
+TEST_CASE_FIXTURE(Fixture, "a handle of another device is refused, where the numbers are the same too") {
+    SimulatedDevice other{support::small_device()};
+    const auto stream = must(other.create_stream("copies"));
+    const auto event = must(other.create_event(Timing::off));
+    const auto pool = must(other.create_pool(other.pool_granularity()));
+    const auto chunk = must(other.create_chunk(other.chunk_granularity()));
+    const auto flag = must(other.create_flag());
+    must(other.begin_capture(stream));
+    const auto graph = must(other.end_capture(stream));
+    // Ours have the same numbers.
+    REQUIRE(stream.number == copies.number);
+    REQUIRE(event.index == arrived.index);
+    static_cast<void>(must(device.create_pool(device.pool_granularity())));
+    static_cast<void>(must(device.create_chunk(device.chunk_granularity())));
+    static_cast<void>(must(device.create_flag()));
+    must(device.begin_capture(copies));
+    static_cast<void>(must(device.end_capture(copies)));
+    void* const range = must(device.reserve(device.chunk_granularity()));
+    const Mapping<SimulatedDevice::Chunk> mapping{range, chunk};
+
+    const auto refused = [&](const auto& result) {
+        REQUIRE_FALSE(result);
+        CHECK(result.error().kind() == ErrorKind::invalid_argument);
+        CHECK(contains(result.error().message(), "made by another device"));
+        CHECK(contains(only(ReportKind::misuse).text, "made by another device"));
+    };
+    const Copy piece{there, host, bytes};
+    refused(device.copy({&piece, 1}, stream));
+    refused(device.fill(there, std::byte{1}, bytes, stream));
+    refused(device.launch(stream, {.name = "foreign", .reads = {}, .writes = {}, .body = {}}));
+    refused(device.record(arrived, stream));
+    refused(device.record(event, copies));
+    refused(device.wait(copies, event));
+    refused(device.wait(stream, arrived));
+    refused(device.synchronize(stream));
+    refused(device.synchronize(event));
+    refused(device.is_complete(event));
+    refused(device.elapsed(arrived, event));
+    refused(device.is_capturing(stream));
+    refused(device.begin_capture(stream));
+    refused(device.allocate(pool, 512, copies));
+    refused(device.held_bytes(pool));
+    refused(device.map({&mapping, 1}, device.chunk_granularity()));
+    refused(device.launch(graph, copies));
+    refused(device.wait_flag(copies, flag, 1));
+    refused(device.raise_flag(flag, 1));
+    refused(device.destroy_event(event));
+    refused(device.destroy_stream(stream));
+    refused(device.destroy_graph(graph));
+    CHECK(other.report_count() == 0);
+
+    // The default stream is that of whichever device it is passed to.
+    const SimulatedDevice::Stream any{};
+    must(device.copy({&piece, 1}, any));
+    must(device.synchronize(any));
+    must(other.synchronize(any));
+    must(other.destroy_stream(stream));
+}

@@ -14,10 +14,10 @@
 
 #include "residency/simulation/address_map.hpp"
 #include "residency/simulation/address_space.hpp"
+#include "residency/simulation/handle_table.hpp"
 #include "residency/simulation/kernel.hpp"
 #include "residency/simulation/name_table.hpp"
-#include "residency/simulation/shadow.hpp"
-#include "residency/simulation/slots.hpp"
+#include "residency/simulation/shadow_memory.hpp"
 
 using namespace residency::simulation;
 
@@ -83,18 +83,20 @@ TEST_CASE("names are numbered once") {
     CHECK(names.name(a) == "a");
 }
 
-TEST_CASE("slots recognise the handles of the destroyed") {
-    Slots<int, struct Tag> slots;
-    const auto first = slots.add();
-    *slots.find(first) = 7;
-    slots.remove(first);
-    CHECK(slots.find(first) == nullptr);
-    const auto second = slots.add();
+TEST_CASE("a table of handles recognises those of destroyed objects and of other tables") {
+    const int owner = 0, other = 0;
+    HandleTable<int, struct Tag> table{&owner};
+    const auto first = table.add();
+    *table.find(first) = 7;
+    table.remove(first);
+    CHECK(table.find(first) == nullptr);
+    const auto second = table.add();
     CHECK(second.index == first.index);
-    CHECK(*slots.find(second) == 0);
-    CHECK(slots.find(first) == nullptr);
-    CHECK(slots.find({}) == nullptr);
-    CHECK(slots.find({99, 1}) == nullptr);
+    CHECK(*table.find(second) == 0);
+    CHECK(table.find(first) == nullptr);
+    CHECK(table.find({}) == nullptr);
+    CHECK(table.find({99, 1, &owner}) == nullptr);
+    CHECK(table.find({second.index, second.generation, &other}) == nullptr);
 }
 
 TEST_CASE("an address map finds every byte of its ranges, and none between") {
@@ -126,7 +128,7 @@ TEST_CASE("an address map finds every byte of its ranges, and none between") {
 
 TEST_CASE("a shadow splits and joins: it stays as small as what there is to say") {
     AccessLists lists;
-    Shadow shadow;
+    ShadowMemory shadow;
     Sink sink;
     VectorClock clock;
     shadow.reset(lists, 1000, Content::written, access(1, 1));

@@ -11,23 +11,25 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// An operation that touches memory, small enough to be kept for every range of bytes.
+/// Names one operation that touched memory. Small, since it is kept for every range of bytes.
 struct Access {
-    std::uint64_t sequence = 0;  ///< 0: none
-    std::uint32_t actor = 0;     ///< 0 is the host
-    std::uint32_t stream = 0;    ///< name of the stream
-    std::uint32_t label = 0;     ///< name of the kernel
+    std::uint64_t sequence = 0;  ///< position in the order of all calls; 0: no operation
+    std::uint32_t actor = 0;     ///< number of the stream that it ran on; 0: the host
+    std::uint32_t stream = 0;    ///< number of the stream's name
+    std::uint32_t label = 0;     ///< number of the kernel's name
     OperationKind kind = OperationKind::host_memory;
 
+    /// Whether it is known to be over where `clock` is.
     [[nodiscard]] bool before(const VectorClock& clock) const noexcept { return clock.covers(actor, sequence); }
 };
 
-/// Lists of accesses in one arena; a list is the index of its first node, 0 when empty.
+/// Linked lists of accesses in one arena. Every node is in exactly one list, or free; a list is the index of its first node, 0 if
+/// it is empty.
 class AccessLists {
 public:
     using List = std::uint32_t;
 
-    /// Adds `access`, whose clock is `clock`, and drops what it makes superfluous: accesses that lie before it.
+    /// Adds `access`, which takes place at `clock`. Drops the accesses that lie before it: whatever follows `access` follows them.
     void add(List& list, const Access& access, const VectorClock& clock) {
         List* link = &list;
         while (*link != 0) {
@@ -57,7 +59,7 @@ public:
     void for_each(List list, F&& f) const {
         for (; list != 0; list = nodes_[list].next) { f(nodes_[list].access); }
     }
-    /// Keeps what `keep` says.
+    /// Drops the accesses for which `keep` is false.
     template <class F>
     void filter(List& list, F&& keep) {
         List* link = &list;
@@ -85,7 +87,7 @@ private:
         nodes_.emplace_back();
         return static_cast<List>(nodes_.size() - 1);
     }
-    /// Takes the node that `link` names out of its list.
+    /// Frees the first node of `link`, which then names the next one.
     void release(List& link) noexcept {
         const List node = link;
         link = nodes_[node].next;

@@ -11,19 +11,20 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// Which physical memory lies under which addresses. Ranges do not overlap. Lookups take O(log n), mostly O(1).
+/// Which physical memory lies under which addresses. Its entries are sorted by address and do not overlap. A lookup takes O(log n);
+/// one in the same entry as the last takes O(1).
 class AddressMap {
 public:
     struct Entry {
         std::uintptr_t begin = 0, end = 0;
-        std::uint32_t region = 0;    ///< physical memory
-        std::uint64_t offset = 0;    ///< of `begin` in it
+        std::uint32_t region = 0;    ///< number of the physical memory
+        std::uint64_t offset = 0;    ///< bytes; of `begin` in it
         bool on_device = true;       ///< otherwise pinned host memory
-        bool mapped = false;         ///< by map(): `uses` are kept
+        bool mapped = false;         ///< put there by map(), so that `uses` is kept
         AccessLists::List uses = 0;  ///< accesses through this address
     };
 
-    /// The entry that holds `at`, or null.
+    /// The entry that holds `at`; null: nothing is mapped there.
     [[nodiscard]] Entry* find(const void* at) noexcept {
         const auto address = reinterpret_cast<std::uintptr_t>(at);
         if (hint_ < entries_.size() && holds(entries_[hint_], address)) { return &entries_[hint_]; }
@@ -36,7 +37,7 @@ public:
     [[nodiscard]] bool holds(const void* at, std::uint64_t bytes) noexcept {
         return for_each(at, bytes, [](Entry&, std::uintptr_t, std::uint64_t) {});
     }
-    /// Whether every byte of [at, at + bytes) is mapped, and map() did all of it: allocations that are neighbours are not one range.
+    /// Whether map() mapped every byte of [at, at + bytes). Neighbouring allocations are not one range (D11).
     [[nodiscard]] bool is_one_range(const void* at, std::uint64_t bytes) noexcept {
         bool are_mapped = true;
         return for_each(at, bytes, [&](Entry& entry, std::uintptr_t, std::uint64_t) { are_mapped &= entry.mapped; }) &&
@@ -49,7 +50,7 @@ public:
         return (index > 0 && entries_[index - 1].end > address) ||
                (index < entries_.size() && entries_[index].begin - address < bytes);
     }
-    /// Calls f(entry, address, bytes) for each entry under the range, in order; false where something is not mapped.
+    /// Calls f(entry, address, bytes) for each entry under the range, in order. Stops and returns false where nothing is mapped.
     template <class F>
     bool for_each(const void* at, std::uint64_t bytes, F&& f) {
         auto address = reinterpret_cast<std::uintptr_t>(at);
@@ -77,7 +78,7 @@ public:
         entries_.erase(first, last);
         ++generation_;
     }
-    /// Changes whenever something is no longer mapped.
+    /// Changes whenever a mapping ends.
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
 
 private:

@@ -11,7 +11,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// Every call of the simulated device that can fail, for counting and for fault injection.
+/// Names every call of the simulated device that can fail, for counts and for fault injection.
 enum class CallKind : std::uint8_t {
     create_stream,
     destroy_stream,
@@ -57,7 +57,7 @@ enum class CallKind : std::uint8_t {
     wait_flag,
     raise_flag,
     host_access,
-    any,  ///< fault injection only: whichever call comes
+    any,  ///< for fault injection only: the next call, whichever it is
 };
 
 inline constexpr std::size_t call_kinds = static_cast<std::size_t>(CallKind::any);

@@ -12,12 +12,13 @@
 #include "residency/simulation/address_map.hpp"
 #include "residency/simulation/name_table.hpp"
 #include "residency/simulation/report.hpp"
-#include "residency/simulation/shadow.hpp"
+#include "residency/simulation/shadow_memory.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// Happens-before, on physical bytes. Checks in the order of the calls: every ordering of the real device comes from an
-/// earlier call, so a missing one is found whatever the timing.
+/// A happens-before checker: reports every two accesses of the same physical byte, at least one of them a write, that nothing orders.
+/// It checks in the order of the calls. Every ordering on a real device comes from an earlier call, so a missing one is found
+/// whatever the timing. One finding counts once, however many reports are kept.
 class Checker {
 public:
     Checker(AddressMap& map, NameTable& names) : map_{map}, names_{names} {}
@@ -25,9 +26,10 @@ public:
     Checker& operator=(const Checker&) = delete;
 
     bool on = true;
-    std::size_t max_reports = 1000;
+    std::size_t max_reports = 1000;  ///< kept; later findings are only counted
     std::function<void(const Report&)> on_report;
 
+    /// Makes the history of new physical memory, and returns its number. `access`: the operation that made the memory.
     [[nodiscard]] std::uint32_t add_region(std::uint64_t bytes, Content content, const Access& access) {
         if (free_regions_.empty()) {
             free_regions_.push_back(static_cast<std::uint32_t>(regions_.size()));
@@ -43,29 +45,32 @@ public:
         free_regions_.push_back(region);
     }
 
-    /// Precondition of these: the range is mapped. `exclusive`: the parts of the operation are unordered among themselves.
+    /// Checks a read at `clock`. Precondition: the range is mapped. `exclusive`: the parts of the operation are unordered among
+    /// themselves. `later(access)`: whether an access called earlier is known to run after this one.
     template <class Later>
     void read(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock, bool exclusive,
               Later&& later) {
         visit(
             at, bytes, access, clock,
-            [&](Shadow& shadow, std::uint64_t begin, std::uint64_t end, auto& sink) {
+            [&](ShadowMemory& shadow, std::uint64_t begin, std::uint64_t end, auto& sink) {
                 sink.writes = false;
                 shadow.read(lists_, begin, end, access, clock, exclusive, sink);
             },
             later);
     }
+    /// The same for a write, an allocation or a deallocation.
     template <class Later>
     void write(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock, bool exclusive,
                Content content, Later&& later) {
         visit(
             at, bytes, access, clock,
-            [&](Shadow& shadow, std::uint64_t begin, std::uint64_t end, auto& sink) {
+            [&](ShadowMemory& shadow, std::uint64_t begin, std::uint64_t end, auto& sink) {
                 sink.writes = true;
                 shadow.write(lists_, begin, end, access, clock, exclusive, content, sink);
             },
             later);
     }
+    /// The pool handed these bytes out again: what was known of them is forgotten, unchecked.
     void assign(const void* at, std::uint64_t bytes, const Access& access, Content content) {
         if (!on) { return; }
         map_.for_each(at, bytes, [&](AddressMap::Entry& entry, std::uintptr_t address, std::uint64_t here) {
@@ -73,7 +78,7 @@ public:
             regions_[entry.region].assign(lists_, offset, offset + here, access, content);
         });
     }
-    /// Reports accesses of host memory, or through mapped addresses, that do not lie before `clock`; the number found.
+    /// Reports accesses that do not lie before `clock`: of host memory, or through mapped addresses. Returns how many there were.
     std::size_t check_unused(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock) {
         if (!on) { return 0; }
         std::size_t found = 0;
@@ -95,6 +100,7 @@ public:
         });
         return found;
     }
+    /// Forgets the accesses through these mapped addresses.
     void forget_uses(const void* at, std::uint64_t bytes) {
         map_.for_each(at, bytes,
                       [&](AddressMap::Entry& entry, std::uintptr_t, std::uint64_t) { lists_.clear(entry.uses); });
@@ -105,7 +111,7 @@ public:
         return {access.actor == 0 ? std::string{"host"} : names_.name(access.stream), names_.name(access.label),
                 access.kind, access.sequence};
     }
-    /// An access of memory that is not there.
+    /// Reports an access of memory that is not there.
     void dead(const Access& access, const void* at, std::uint64_t bytes, const std::string& why) {
         add({ReportKind::dead_memory,
              {},
@@ -114,6 +120,7 @@ public:
              bytes,
              words(access) + " accesses " + range(at, bytes) + ": " + why});
     }
+    /// Reports a call that is wrong whatever the order.
     void misuse(const Access& access, const std::string& text, const void* at = nullptr, std::uint64_t bytes = 0) {
         add({ReportKind::misuse, {}, describe(access), at, bytes, text});
     }
@@ -126,6 +133,7 @@ public:
     }
 
 private:
+    /// Turns findings of one entry of the address map into reports.
     template <class Later>
     struct Sink {
         Checker& checker;
@@ -212,7 +220,7 @@ private:
         return std::to_string(bytes) + " bytes at 0x" + (hex.empty() ? "0" : hex);
     }
     void add(Report report) {
-        // One finding for neighbouring ranges of the same two operations.
+        // Neighbouring ranges of the same two operations are one finding.
         if (!reports_.empty() && report.kind != ReportKind::misuse) {
             Report& last = reports_.back();
             const auto last_end = reinterpret_cast<std::uintptr_t>(last.at) + last.bytes;
@@ -230,11 +238,11 @@ private:
 
     AddressMap& map_;
     NameTable& names_;
-    std::vector<Shadow> regions_;
+    std::vector<ShadowMemory> regions_;  // by number
     std::vector<std::uint32_t> free_regions_;
     AccessLists lists_;
     std::vector<Report> reports_;
-    std::uint64_t count_ = 0;
+    std::uint64_t count_ = 0;  // of findings since the last clear_reports()
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -26,7 +26,7 @@ struct ByteRange {
     std::uint64_t bytes = 0;
 };
 
-/// A list of ranges; up to four need no allocation.
+/// A list of ranges. Up to four need no allocation.
 class ByteRanges {
 public:
     ByteRanges() = default;
@@ -58,7 +58,7 @@ private:
     std::vector<ByteRange> many_;
 };
 
-/// A host function that acts as a kernel. Move-only; up to 48 bytes of captures need no allocation.
+/// A host function that acts as a kernel. Move-only. Up to 48 bytes of captures need no allocation.
 class KernelFunction {
 public:
     KernelFunction() noexcept = default;
@@ -115,10 +115,10 @@ private:
 struct Kernel {
     std::string_view name = "kernel";
     std::chrono::nanoseconds duration{1000};
-    ByteRanges reads;   ///< device memory, or pinned host memory
-    ByteRanges writes;  ///< a range may be in both
-    /// Runs at the kernel's end, on whichever thread advances the clock, with the device locked: it must not throw and not
-    /// call the device. Addresses are real, so it may read and write what it declared.
+    ByteRanges reads;   ///< of device memory, or of pinned host memory
+    ByteRanges writes;  ///< the same; a range may be in both
+    /// Runs at the kernel's end, in the thread that advances the clock, with the device locked: it must not throw and must not call the
+    /// device. Addresses are real, so that it may read and write what the kernel declares. May be empty.
     KernelFunction body;
 };
 

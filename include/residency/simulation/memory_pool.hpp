@@ -11,33 +11,37 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// The blocks of a capped, stream-ordered pool: best fit in segments that are multiples of the pool granularity. Blocks do
-/// not move and segments do not join, so that a pool fragments as the driver's does.
+/// The memory of a capped, stream-ordered pool. Its segments never exceed the cap together, and the blocks of a segment cover it
+/// without overlap. Allocates by best fit. Blocks do not move and segments do not join, so that a pool fragments as the driver's does.
 class MemoryPool {
 public:
     struct Block {
-        std::uint64_t offset = 0, bytes = 0;
+        std::uint64_t offset = 0, bytes = 0;  ///< in the segment
         bool used = false;
-        Marker* freed = nullptr;  ///< its deallocation, while that has not been executed
+        Marker* freed = nullptr;  ///< its deallocation, until that has been executed; a reference
     };
+    /// Memory that the pool holds of the device.
     struct Segment {
         std::byte* at = nullptr;
         std::uint64_t bytes = 0;
-        std::uint32_t region = 0;
-        std::vector<Block> blocks;
+        std::uint32_t region = 0;   ///< number of the physical memory
+        std::vector<Block> blocks;  ///< by offset
     };
+    /// Where an allocation can go.
     struct Fit {
         Segment* segment = nullptr;  ///< null: nothing fits
-        std::size_t first = 0;       ///< of the blocks that are taken
+        std::size_t first = 0;       ///< index of the first block that is taken
     };
 
-    std::uint64_t cap_bytes = 0, held_bytes = 0, peak_bytes = 0;
-    bool destroyed = false;
+    std::uint64_t cap_bytes = 0;
+    std::uint64_t held_bytes = 0;  ///< of all segments
+    std::uint64_t peak_bytes = 0;  ///< the most that held_bytes ever was
+    bool destroyed = false;        ///< lives on until its deallocations have been executed
     std::vector<Segment> segments;
 
-    /// Joins free blocks whose deallocations have been executed. `release` takes their markers.
+    /// Makes blocks free whose deallocations have been executed, and joins free neighbours. `release` takes over their markers.
     template <class F>
-    void settle(F&& release) {
+    void collect_freed(F&& release) {
         for (Segment& segment : segments) {
             std::size_t to = 0;
             for (std::size_t i = 0; i < segment.blocks.size(); ++i) {
@@ -55,7 +59,7 @@ public:
             segment.blocks.resize(to);
         }
     }
-    /// The smallest run of unused blocks that holds `bytes`, among blocks whose pending deallocation `usable` accepts.
+    /// The smallest run of unused blocks that holds `bytes`. A block whose deallocation is pending counts if `usable` accepts that.
     template <class F>
     [[nodiscard]] Fit find(std::uint64_t bytes, F&& usable) {
         Fit best;
@@ -78,7 +82,8 @@ public:
         }
         return best;
     }
-    /// Marks the first `bytes` of a fit as used; `pending` takes the markers of deallocations on the way.
+    /// Marks the first `bytes` of a fit as used. Calls pending(marker, whole) for each pending deallocation there; `whole`: the block is
+    /// used up, and its marker is the callee's.
     template <class F>
     std::byte* take(Fit fit, std::uint64_t bytes, F&& pending) {
         std::vector<Block>& blocks = fit.segment->blocks;
@@ -106,7 +111,7 @@ public:
         }
         return fit.segment->at + offset;
     }
-    /// The segment that holds an address, or null.
+    /// The segment that holds an address; null: none.
     [[nodiscard]] Segment* segment_of(const void* at) noexcept {
         for (Segment& segment : segments) {
             if (reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(segment.at) < segment.bytes) {
@@ -115,7 +120,7 @@ public:
         }
         return nullptr;
     }
-    /// The block that begins at an address, or null.
+    /// The block that begins at an address; null: none.
     [[nodiscard]] static Block* block_of(Segment& segment, const void* at) noexcept {
         const std::uint64_t offset =
             reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(segment.at);

@@ -12,9 +12,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// Names as dense numbers. Entries stay for the life of the table.
+/// Gives names dense numbers. Equal names have equal numbers; a number names the same text for the life of the table.
 class NameTable {
 public:
+    /// The number of a name, which is added if it is new.
     std::uint32_t number(std::string_view name) {
         if (const auto found = numbers_.find(name); found != numbers_.end()) { return found->second; }
         const auto number = static_cast<std::uint32_t>(names_.size());
@@ -25,7 +26,7 @@ public:
     [[nodiscard]] const std::string& name(std::uint32_t number) const noexcept { return names_[number]; }
 
 private:
-    std::deque<std::string> names_;
+    std::deque<std::string> names_;  // by number
     std::unordered_map<std::string_view, std::uint32_t> numbers_;
 };
 

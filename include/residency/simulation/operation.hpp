@@ -15,49 +15,50 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// A point in a stream that others can wait for. Counted by those who hold it: events, pending operations, blocked hosts.
+/// A point in a stream that others can wait for. It lives as long as it is referenced: by events, pending operations and host threads
+/// that block.
 struct Marker {
-    bool done = false;
+    bool done = false;  ///< all work before it has ended
     std::uint32_t references = 0;
-    std::uint32_t stream = 0;
-    std::uint64_t sequence = 0;
+    std::uint32_t stream = 0;            ///< number
+    std::uint64_t sequence = 0;          ///< of the operation that it ends
     std::int64_t time = 0;               ///< when it was done, ns
     VectorClock clock;                   ///< what lies before it
     std::vector<std::uint32_t> waiters;  ///< streams whose next operation waits for it
 };
 
-/// A word that streams wait for.
+/// A counter that only grows, for which streams wait.
 struct FlagState {
     std::uint32_t value = 0;
     std::vector<std::uint32_t> waiters;  ///< streams whose next operation waits for it
-    std::uint32_t pending = 0;           ///< enqueued waits
+    std::uint32_t pending = 0;           ///< waits that are enqueued and not over
 };
 
-/// Something that a stream has yet to do.
+/// One operation of a stream, from its call until its end. Blank when it is not in use.
 struct Operation {
     OperationKind kind = OperationKind::kernel;
-    std::uint32_t stream = 0;
-    std::uint32_t label = 0;
-    std::uint64_t sequence = 0;
+    std::uint32_t stream = 0;              ///< number
+    std::uint32_t label = 0;               ///< number of its name
+    std::uint64_t sequence = 0;            ///< position in the order of all calls
     std::int64_t start = 0, duration = 0;  ///< ns
     std::uint64_t bytes = 0;
     std::uint64_t generation = 0;  ///< of the address map when it was enqueued
-    Marker* marker = nullptr;      ///< to wait for, or to be marked at the end
-    FlagState* flag = nullptr;
-    std::uint32_t flag_value = 0;
+    Marker* marker = nullptr;      ///< waited for, or done at the end; a reference
+    FlagState* flag = nullptr;     ///< waited for
+    std::uint32_t flag_value = 0;  ///< the value that is waited for
     std::vector<Copy> copies;
     std::byte* fill_at = nullptr;
     std::byte fill_value{};
     ByteRanges reads, writes;  ///< of a kernel
     KernelFunction body;
-    std::shared_ptr<KernelFunction> shared_body;  ///< of a graph's kernel
+    std::shared_ptr<KernelFunction> shared_body;  ///< the same, of a graph's kernel
     Operation* next = nullptr;                    ///< in its stream
-    Operation* next_ready = nullptr;              ///< among those that wait for the same copy engine
+    Operation* next_ready = nullptr;              ///< in the queue of the same unit of the GPU
 };
 
-/// An operation that was executed, for whoever watches. The names live as long as the device.
+/// An operation that has ended, as an observer sees it. The names live as long as the device.
 struct ExecutedOperation {
-    std::uint32_t stream = 0;  ///< a number of its own for each stream
+    std::uint32_t stream = 0;  ///< number
     std::string_view stream_name;
     std::string_view name;
     OperationKind kind = OperationKind::kernel;

@@ -11,7 +11,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// What a stream executes, and what the host does to memory.
+/// Names what a stream executes, and what the host does to memory.
 enum class OperationKind : std::uint8_t {
     kernel,
     copy_to_device,

@@ -10,28 +10,28 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 enum class ReportKind : std::uint8_t {
-    unordered,      ///< two accesses of the same bytes, at least one of them a write, that nothing orders
-    uninitialised,  ///< a read of bytes that nothing has written since their allocation
+    unordered,      ///< two accesses of the same bytes, at least one of them a write, and nothing orders them
+    uninitialised,  ///< a read of bytes that nothing has written since they were allocated
     dead_memory,    ///< an access of bytes that are freed, unmapped, or outside of any allocation
-    misuse,         ///< a call that is wrong whatever the order: a dead handle, a double free, work lost in a capture
+    misuse,  ///< a call that is wrong whatever the order: a dead or foreign handle, a double free, work lost in a capture
 };
 
 /// An operation as a report names it.
 struct OperationInfo {
     std::string stream;  ///< "host" for what the host does itself
-    std::string name;    ///< of the kernel, or what the operation is
+    std::string name;    ///< the kernel's, or what the operation is
     OperationKind kind = OperationKind::kernel;
     std::uint64_t sequence = 0;  ///< position in the order of all calls; 0: there is no such operation
 };
 
-/// One finding of the checker.
+/// One finding of the checker: it names the operations at fault, and says in words what is missing between them.
 struct Report {
     ReportKind kind = ReportKind::misuse;
-    OperationInfo first;       ///< called earlier
-    OperationInfo second;      ///< called later
+    OperationInfo first;       ///< the one called earlier; sequence 0: there is only one
+    OperationInfo second;      ///< the one called later
     const void* at = nullptr;  ///< first byte concerned, as the second operation addresses it
     std::uint64_t bytes = 0;
-    std::string text;  ///< all of it in words, with the missing wait
+    std::string text;  ///< the finding in words, with the wait that is missing
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation

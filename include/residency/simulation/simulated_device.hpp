@@ -22,36 +22,38 @@
 #include "residency/simulation/address_map.hpp"
 #include "residency/simulation/address_space.hpp"
 #include "residency/simulation/call_kind.hpp"
+#include "residency/simulation/captured_graph.hpp"
 #include "residency/simulation/checker.hpp"
-#include "residency/simulation/engine.hpp"
-#include "residency/simulation/graph.hpp"
+#include "residency/simulation/event_simulator.hpp"
+#include "residency/simulation/handle_table.hpp"
 #include "residency/simulation/kernel.hpp"
 #include "residency/simulation/memory_pool.hpp"
 #include "residency/simulation/name_table.hpp"
 #include "residency/simulation/report.hpp"
-#include "residency/simulation/slots.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// A GPU in software: a deterministic discrete-event model with a virtual clock, real bytes and a happens-before checker.
+/// A GPU in software that keeps the rules D1 to D11: a deterministic discrete-event model with a virtual clock, real bytes and a
+/// happens-before checker. The same seed and the same calls give the same clock, the same bytes and the same reports.
 ///
-/// Time. Every call costs the host virtual time (Config::call_cost and the like); work starts when its stream, the events it
-/// waits for and its copy engine allow, and takes effect on bytes when it ends: a copy reads and writes at its end. The host
-/// sees an effect only after the virtual clock has passed it, by synchronising, polling (where calls cost something) or spend().
-/// Same seed and same calls: same clock, same trace.
+/// Time. Every call costs the host virtual time (Config::call_cost and the like). An operation starts when its stream, the events
+/// that it waits for and its direction of the link allow, and takes effect on bytes when it ends: a copy reads and writes at its
+/// end. The host sees an effect only after the virtual clock has passed it: by synchronising, by polling (where calls cost
+/// something) or by spend().
 ///
-/// Addresses are real: host functions that act as kernels (launch) dereference them. Device memory is poisoned when it is
+/// Memory. Addresses are real: host functions that act as kernels (launch) dereference them. Device memory is poisoned when it is
 /// allocated and when a pool takes it back, and inaccessible once it is freed.
 ///
-/// The checker works on physical bytes and in the order of the calls. An access that is not ordered after the write that made
-/// its bytes, or before the one that replaces, frees or unmaps them, is a report that names both operations. Orderings are:
-/// a stream's own order, waits on events, host synchronisation (all host threads count as one), flags, graph launches.
-/// Undeclared reads and writes of a kernel's body are not seen. The host's own accesses of pinned memory are seen where they
-/// are declared: host_read, host_write.
+/// Checks. The checker works on physical bytes, in the order of the calls. It reports an access that is not ordered after the write
+/// that made its bytes, or before the write, deallocation or unmapping that ends them, and names both operations. Operations are
+/// ordered by their stream, by waits on events, by host synchronisation (all host threads count as one), by flags and by graph
+/// launches. A kernel's reads and writes are seen where the kernel declares them, the host's accesses of pinned memory where
+/// host_read() and host_write() declare them. A handle or an address of something destroyed, or of another device, is an error and
+/// a report.
 ///
-/// Threads: every call may come from any thread; one mutex guards all of it. Calls that block let others in only while a
-/// stream waits for a flag, or another thread captures (D6). Kernel bodies, the observer and the report handler run inside
-/// a call and must make none. The addresses of destroyed things are recognised: a dead handle or address is a report and an error.
+/// Threads. Every call may come from any thread; one mutex guards the device. A call that blocks lets others in only while a
+/// stream waits for a flag, or another thread captures (D6). Kernel bodies, the observer and the report handler run inside a call
+/// and must not make one.
 class SimulatedDevice {
 public:
     struct Config {
@@ -62,22 +64,23 @@ public:
         std::uint64_t chunk_granularity = std::uint64_t{2} << 20U;  ///< a multiple of the page
         LinkModel link{};
         std::chrono::nanoseconds call_cost{150};        ///< host time of a call
-        std::chrono::nanoseconds copy_cost{700};        ///< more, for a copy call
-        std::chrono::nanoseconds copy_piece_cost{310};  ///< more, for each of its pieces
-        std::chrono::nanoseconds launch_cost{2500};     ///< more, for a kernel or a graph
-        bool concurrent_kernels = true;                 ///< of different streams, without slowing one another down
-        double jitter = 1.0;  ///< durations are multiplied by a random factor in [1 / jitter, jitter]
-        std::uint64_t seed = 1;
-        bool checker = true;
-        bool real_bytes = true;          ///< false: addresses without memory, kernels without bodies; for predictions
-        std::size_t max_reports = 1000;  ///< kept; all are counted
+        std::chrono::nanoseconds copy_cost{700};        ///< in addition, of a copy or a fill
+        std::chrono::nanoseconds copy_piece_cost{310};  ///< in addition, of each piece of a copy
+        std::chrono::nanoseconds launch_cost{2500};     ///< in addition, of a launch of a kernel or a graph
+        bool concurrent_kernels = true;  ///< kernels of different streams run at once, none of them slower
+        double jitter = 1.0;             ///< durations are multiplied by a random factor in [1 / jitter, jitter]
+        std::uint64_t seed = 1;          ///< of these factors
+        bool checker = true;             ///< false: nothing is checked but handles and addresses
+        bool real_bytes = true;          ///< false: addresses have no memory and kernels no bodies; for predictions
+        std::size_t max_reports = 1000;  ///< kept; further findings are only counted
         std::string name = "simulated device";
     };
 
-    /// A value; the default one is the default stream.
+    /// A stream of the device that made it. The default one is the default stream of whichever device it is passed to.
     struct Stream {
         std::uint32_t number = 0;
         std::uint32_t generation = 0;
+        const SimulatedDevice* device = nullptr;  ///< that made it; null: the default stream
         friend bool operator==(const Stream&, const Stream&) = default;
     };
     struct EventTag;
@@ -103,7 +106,7 @@ public:
         [[nodiscard]] std::uint64_t of(CallKind kind) const noexcept { return calls[static_cast<std::size_t>(kind)]; }
     };
 
-    /// Something that was not destroyed.
+    /// Something that is not destroyed.
     struct Leak {
         std::string what;
         std::uint64_t bytes = 0;
@@ -114,7 +117,7 @@ public:
     explicit SimulatedDevice(Config config);
     SimulatedDevice(const SimulatedDevice&) = delete;
     SimulatedDevice& operator=(const SimulatedDevice&) = delete;
-    /// Pending work is dropped.
+    /// Drops pending work.
     ~SimulatedDevice() = default;
 
     // Device.
@@ -130,14 +133,14 @@ public:
     Status synchronize(Stream stream);
     Status synchronize();
     [[nodiscard]] Result<std::chrono::nanoseconds> elapsed(Event from, Event to);
-    /// Pieces that go different ways run one way after another. Host memory that is not pinned blocks the host.
+    /// Pieces of one direction run together, those of different directions one after another. Blocks if host memory is not pinned.
     Status copy(std::span<const Copy> copies, Stream stream);
     Status fill(void* at, std::byte value, std::uint64_t bytes, Stream stream);
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes);
     Status deallocate(void* at);
     [[nodiscard]] std::uint64_t allocation_granularity() const noexcept { return config_.allocation_granularity; }
     [[nodiscard]] Result<Pool> create_pool(std::uint64_t cap_bytes);
-    /// Everything has been deallocated; deallocations may be pending.
+    /// Error wrong_state: something of the pool is still allocated. Deallocations may be pending.
     Status destroy_pool(Pool pool);
     [[nodiscard]] std::uint64_t pool_granularity() const noexcept { return config_.pool_granularity; }
     [[nodiscard]] Result<void*> allocate(Pool pool, std::uint64_t bytes, Stream stream);
@@ -180,24 +183,24 @@ public:
 
     /// Enqueues a kernel. Its ranges must be device memory or pinned host memory.
     Status launch(Stream stream, Kernel kernel);
-    /// The name of a stream in reports and traces from now on.
+    /// Names a stream in later reports and traces.
     Status name_stream(Stream stream, std::string_view name);
     /// Declares that the host reads (writes) pinned host memory now.
     Status host_read(const void* at, std::uint64_t bytes) { return host_access(at, bytes, false); }
     Status host_write(void* at, std::uint64_t bytes) { return host_access(at, bytes, true); }
-    /// The host is busy with something else for this long.
+    /// Lets virtual time pass in which the host makes no call.
     void spend(std::chrono::nanoseconds duration);
 
     [[nodiscard]] std::vector<Report> reports() const;
-    /// Findings since the last clear, kept or not.
+    /// The number of findings since the last clear_reports(), kept or not.
     [[nodiscard]] std::uint64_t report_count() const;
     void clear_reports();
-    /// Called with each finding, inside the call that causes it.
+    /// From now on calls `handler` with each finding, inside the call that causes it.
     void on_report(std::function<void(const Report&)> handler);
-    /// Called with each executed operation, in the order of their ends.
+    /// From now on calls `observer` with each operation that ends, in that order.
     void observe(std::function<void(const ExecutedOperation&)> observer);
 
-    /// The nth call of that kind from now (1: the next one) fails and changes nothing.
+    /// The nth call of that kind from now on (1: the next one) fails and changes nothing.
     void fail(CallKind kind, std::uint64_t nth, ErrorKind error = ErrorKind::device);
     void clear_failures();
     /// From now on every call fails.
@@ -208,6 +211,7 @@ public:
     [[nodiscard]] std::uint64_t peak_used_bytes() const;
     /// The most bytes that the pool ever held; 0 for a dead handle.
     [[nodiscard]] std::uint64_t peak_held_bytes(Pool pool) const;
+    /// What exists now of all that calls have made.
     [[nodiscard]] std::vector<Leak> leaks() const;
 
 private:
@@ -221,37 +225,40 @@ private:
     using OperationKind = simulation::OperationKind;
     using StreamState = simulation::StreamState;
     using CaptureState = simulation::CaptureState;
-    using Command = simulation::Command;
+    using CapturedCall = simulation::CapturedCall;
     using Lock = std::unique_lock<std::mutex>;
 
     struct EventState {
-        Marker* marker = nullptr;  ///< of its last record; null: never recorded
+        Marker* marker = nullptr;  ///< of its last record, a reference; null: not recorded outside of a capture
         bool timing = false;
-        std::uint32_t capture = 0;  ///< number of the capture it was last recorded in
-        std::uint32_t mark = 0;     ///< point of that capture
+        std::uint32_t capture = 0;  ///< number of the capture that it was recorded in last; 0: none
+        std::uint32_t mark = 0;     ///< number of the point in that capture
     };
     struct ChunkState {
-        std::uint64_t offset = 0, bytes = 0;
-        std::uint32_t region = 0;
-        std::uint32_t mapped = 0;
-        bool destroyed = false;
+        std::uint64_t offset = 0, bytes = 0;  ///< in the file of device_space_
+        std::uint32_t region = 0;             ///< number of the physical memory
+        std::uint32_t mapped = 0;             ///< addresses where it is mapped
+        bool destroyed = false;               ///< lives on until it is mapped nowhere
     };
     struct Allocation {
         std::byte* at = nullptr;
-        std::uint64_t bytes = 0, taken_bytes = 0;
-        std::uint32_t region = 0;
-        bool pinned_only = false;  ///< by pin(): the memory is the caller's
+        std::uint64_t bytes = 0, taken_bytes = 0;  ///< asked for; counted in used_bytes_
+        std::uint32_t region = 0;                  ///< number of the physical memory
+        bool pinned_only = false;                  ///< by pin(): the memory is the caller's
     };
     struct MappedChunk {
         std::byte* at = nullptr;
         Chunk chunk;
     };
+    /// A call that is to fail.
     struct Failure {
         CallKind kind;
-        std::uint64_t remaining;
+        std::uint64_t remaining;  ///< calls of that kind up to it
         ErrorKind error;
     };
+    /// What an address range lies in; dead: in no one thing that exists.
     enum class Where : std::uint8_t { device, pinned, pageable, dead };
+    /// Pieces of one copy call that go the same way.
     struct CopyGroup {
         OperationKind kind = OperationKind::copy_on_host;
         bool pageable = false;
@@ -259,48 +266,69 @@ private:
         std::vector<Copy> copies;
     };
 
-    static constexpr std::uint32_t host = 0;
-    static constexpr std::uint32_t first_stream = 1;
-    static constexpr std::byte fresh{0xA5};
-    static constexpr std::byte stale{0xDE};
+    static constexpr std::uint32_t host = 0;          // its number among the streams
+    static constexpr std::uint32_t first_stream = 1;  // the number of the default stream
+    static constexpr std::byte fresh{0xA5};           // what device memory holds when it is allocated
+    static constexpr std::byte stale{0xDE};           // what a pool's memory holds when it is given back
 
-    // Every call.
+    // What every call does.
     [[nodiscard]] Lock guard() const;
+    /// Counts a call, charges the host for it, and fails where it is to fail.
     Status enter(CallKind kind, std::chrono::nanoseconds more = {});
     [[nodiscard]] static Error failure(ErrorKind kind, CallKind call, const std::string& text, std::uint64_t bytes = 0);
+    /// The same, and a report.
     [[nodiscard]] Error misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at = nullptr,
                                std::uint64_t bytes = 0);
-    [[nodiscard]] Error dead_handle(CallKind call, const char* what) {
+    /// Reports a handle that finds nothing.
+    [[nodiscard]] Error dead_handle(CallKind call, const char* what, const void* owner) {
         return misuse(ErrorKind::invalid_argument, call,
-                      std::string{"this "} + what + " does not exist, or no longer does");
+                      std::string{"this "} + what +
+                          (owner != nullptr && owner != this ? " was made by another device, which alone can use it"
+                                                             : " does not exist, or no longer does"));
     }
+    [[nodiscard]] Error dead_handle(CallKind call, Stream stream) { return dead_handle(call, "stream", stream.device); }
+    [[nodiscard]] Error dead_handle(CallKind call, Event event) { return dead_handle(call, "event", event.owner); }
+    [[nodiscard]] Error dead_handle(CallKind call, Pool pool) { return dead_handle(call, "pool", pool.owner); }
+    [[nodiscard]] Error dead_handle(CallKind call, Chunk chunk) { return dead_handle(call, "chunk", chunk.owner); }
+    [[nodiscard]] Error dead_handle(CallKind call, Graph graph) { return dead_handle(call, "graph", graph.owner); }
+    [[nodiscard]] Error dead_handle(CallKind call, Flag flag) { return dead_handle(call, "flag", flag.owner); }
     [[nodiscard]] Error out_of_memory(CallKind call, std::uint64_t bytes) const;
     /// Reports an address that this operation cannot use.
     [[nodiscard]] Error unusable(CallKind call, std::uint32_t number, OperationKind kind, std::uint32_t label,
                                  const void* at, std::uint64_t bytes);
 
     // Streams and order.
-    /// Its number, or 0 for a handle of nothing.
+    /// Its number; 0: the handle names no stream of this device.
     [[nodiscard]] std::uint32_t find(Stream stream) noexcept;
     [[nodiscard]] std::uint32_t add_stream(std::string_view name);
     void retire_stream(std::uint32_t number);
+    /// Begins an operation of the host.
     [[nodiscard]] Access host_acts(OperationKind kind, std::string_view label);
+    /// Makes the next operation of a stream, to be filled in and appended.
     [[nodiscard]] Operation* begin(std::uint32_t number, OperationKind kind, std::uint32_t label);
     [[nodiscard]] Access access_of(const Operation& operation);
     /// Appends a record and returns its marker, which the caller holds.
     [[nodiscard]] Marker* mark(std::uint32_t number);
+    /// `learn`: the checker counts it as an ordering.
     void append_wait(std::uint32_t number, Marker* marker, bool learn);
+    /// The host knows from now on that all before the marker is over.
     void host_learns(const Marker& marker);
+    /// Blocks until the marker is done.
     Status block_until(Lock& lock, Marker* marker, CallKind call);
+    /// Blocks until all streams are done.
     Status drain(Lock& lock, CallKind call);
 
     // Work.
+    /// What the host does before a call lies before the work that the call enqueues.
     void join_host(StreamState& stream);
+    /// What all of [at, at + bytes) lies in.
     [[nodiscard]] Where where(const void* at, std::uint64_t bytes);
+    /// ns. `node`: of a captured graph.
     [[nodiscard]] std::int64_t copy_duration(OperationKind kind, bool pageable, std::uint64_t bytes, bool node) const;
     void enqueue_copies(std::uint32_t number, OperationKind kind, std::int64_t duration, std::span<const Copy> copies);
     void enqueue_fill(std::uint32_t number, std::byte* at, std::byte value, std::uint64_t bytes, std::int64_t duration);
     void enqueue_kernel(Operation* operation);
+    /// Error: memory that a graph uses is gone.
     [[nodiscard]] Status check_ranges(const simulation::GraphState& graph, std::uint32_t number);
     [[nodiscard]] std::uint32_t label_of(OperationKind kind) const noexcept {
         return kind_labels_[static_cast<std::size_t>(kind)];
@@ -308,33 +336,37 @@ private:
     Status host_access(const void* at, std::uint64_t bytes, bool write);
 
     // Memory.
+    /// Counts device bytes as used. False: there are not that many.
     [[nodiscard]] bool take_bytes(std::uint64_t bytes);
-    /// Device addresses with memory under them, known to the checker; null where the process has none.
+    /// Device addresses with memory under them, known to the checker. Null: the process has none.
     [[nodiscard]] std::byte* new_memory(std::uint64_t bytes, Content content, const Access& access,
                                         std::uint32_t& region);
     void drop_memory(std::byte* at, std::uint64_t bytes, std::uint32_t region);
     Status add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only);
     Status release_pinned(void* at, bool pinned_only, CallKind call);
-    void settle(MemoryPool& pool);
-    void trim_settled(MemoryPool& pool);
+    void collect_freed(MemoryPool& pool);
+    /// Gives unused segments back.
+    void trim_unused(MemoryPool& pool);
+    /// Adds a segment that holds `bytes`. False: the cap or the device has no room for it.
     [[nodiscard]] bool grow(MemoryPool& pool, std::uint64_t bytes);
     [[nodiscard]] MemoryPool* find(Pool pool) noexcept;
     [[nodiscard]] ChunkState* find(Chunk chunk) noexcept;
-    void reap_pools();
+    /// Removes destroyed pools whose deallocations have been executed.
+    void remove_empty_pools();
     void forget_chunk(Chunk handle, ChunkState& chunk);
 
     // Captures.
-    /// No other thread is in a call that captures forbid.
+    /// begin_capture(), after the gate was entered.
     [[nodiscard]] Status begin_capture_alone(Stream stream);
     [[nodiscard]] CaptureState* capture_of(std::uint32_t number);
     [[nodiscard]] CaptureState* find_capture(std::uint32_t capture);
     static void invalidate(CaptureState& capture, std::string why);
     [[nodiscard]] Status check_valid(const CaptureState& capture, CallKind call) const;
     void join_capture(CaptureState& capture, std::uint32_t number);
-    Command& add_work(CaptureState& capture, std::uint32_t number, OperationKind kind, std::uint32_t label);
+    CapturedCall& add_work(CaptureState& capture, std::uint32_t number, OperationKind kind, std::uint32_t label);
 
     Config config_;
-    CaptureGate gate_;  // before mutex_, where a call takes both
+    CaptureGate gate_;  // taken before mutex_
     mutable std::mutex mutex_;
     std::condition_variable changed_;  ///< a flag was raised, or the device lost
 
@@ -342,30 +374,31 @@ private:
     AddressMap map_;
     simulation::NameTable names_;
     simulation::Checker checker_{map_, names_};
-    simulation::Engine engine_{map_, names_};
+    simulation::EventSimulator simulator_{map_, names_};
     std::array<std::uint32_t, 16> kind_labels_{};
 
-    std::int64_t host_now_ = 0;
-    std::uint64_t sequence_ = 0;
-    simulation::VectorClock host_clock_;
-    std::uint64_t host_version_ = 1;  ///< changes with host_clock_
-    std::vector<std::uint32_t> retired_streams_;
-    std::uint32_t streams_made_ = 0;
+    std::int64_t host_now_ = 0;                   // ns
+    std::uint64_t sequence_ = 0;                  // of the last operation
+    simulation::VectorClock host_clock_;          // what the host knows to be over
+    std::uint64_t host_version_ = 1;              ///< changes with host_clock_
+    std::vector<std::uint32_t> retired_streams_;  // numbers to be used again
+    std::uint32_t streams_made_ = 0;              // for names
 
-    simulation::Slots<EventState, EventTag> events_;
-    simulation::Slots<MemoryPool, PoolTag> pools_;
-    simulation::Slots<ChunkState, ChunkTag> chunks_;
-    simulation::Slots<simulation::GraphState, GraphTag> graphs_;
-    simulation::Slots<simulation::FlagState, FlagTag> flags_;
-    std::vector<Allocation> allocations_, pinned_;
-    std::vector<Allocation> reservations_;
-    std::vector<MappedChunk> mapped_;  ///< by address
+    simulation::HandleTable<EventState, EventTag> events_{this};
+    simulation::HandleTable<MemoryPool, PoolTag> pools_{this};
+    simulation::HandleTable<ChunkState, ChunkTag> chunks_{this};
+    simulation::HandleTable<simulation::GraphState, GraphTag> graphs_{this};
+    simulation::HandleTable<simulation::FlagState, FlagTag> flags_{this};
+    std::vector<Allocation> allocations_;   // of device memory
+    std::vector<Allocation> pinned_;        // host memory
+    std::vector<Allocation> reservations_;  // of addresses
+    std::vector<MappedChunk> mapped_;       ///< by address
     std::vector<std::unique_ptr<CaptureState>> captures_;
     std::uint32_t captures_made_ = 0;
-    std::array<CopyGroup, 8> groups_;
+    std::array<CopyGroup, 8> groups_;  // of the call being made
 
-    std::uint32_t dying_pools_ = 0;  ///< destroyed, with deallocations pending
-    std::uint64_t used_bytes_ = 0, peak_bytes_ = 0;
+    std::uint32_t dying_pools_ = 0;                  ///< destroyed, with deallocations pending
+    std::uint64_t used_bytes_ = 0, peak_bytes_ = 0;  // of the device; the most ever
     std::vector<Failure> failures_;
     bool lost_ = false;
     Statistics statistics_;

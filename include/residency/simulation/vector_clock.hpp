@@ -11,7 +11,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// For each actor (0 is the host, then the streams) the last sequence number that is known to lie before.
+/// For each actor (0: the host; then the streams), the sequence number of its last operation that is known to lie before. Values
+/// never decrease between two calls of clear() or set().
 class VectorClock {
 public:
     [[nodiscard]] std::uint64_t of(std::uint32_t actor) const noexcept {
@@ -24,6 +25,7 @@ public:
         if (actor >= last_.size()) { last_.resize(actor + std::size_t{1}); }
         last_[actor] = sequence;
     }
+    /// From now on, all that lies before `other` lies before this one too.
     void join(const VectorClock& other) {
         if (other.last_.size() > last_.size()) { last_.resize(other.last_.size()); }
         for (std::size_t i = 0; i < other.last_.size(); ++i) { last_[i] = (std::max)(last_[i], other.last_[i]); }
@@ -31,7 +33,7 @@ public:
     void clear() noexcept { last_.clear(); }
 
 private:
-    std::vector<std::uint64_t> last_;
+    std::vector<std::uint64_t> last_;  // by actor; beyond the end: 0
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation

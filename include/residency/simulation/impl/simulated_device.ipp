@@ -23,14 +23,14 @@ RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config) : config_{std::
     for (std::size_t kind = 0; kind <= static_cast<std::size_t>(OperationKind::mapping); ++kind) {
         kind_labels_[kind] = names_.number(simulation::name(static_cast<OperationKind>(kind)));
     }
-    engine_.concurrent_kernels = config_.concurrent_kernels;
-    engine_.real_bytes = config_.real_bytes;
-    engine_.jitter = config_.jitter;
-    engine_.seed(config_.seed);
+    simulator_.concurrent_kernels = config_.concurrent_kernels;
+    simulator_.real_bytes = config_.real_bytes;
+    simulator_.jitter = config_.jitter;
+    simulator_.seed(config_.seed);
     checker_.on = config_.checker;
     checker_.max_reports = config_.max_reports;
-    engine_.stream(engine_.add_stream()).label = names_.number("host");
-    StreamState& stream = engine_.stream(engine_.add_stream());
+    simulator_.stream(simulator_.add_stream()).label = names_.number("host");
+    StreamState& stream = simulator_.stream(simulator_.add_stream());
     stream.label = names_.number("default stream");
     stream.alive = true;
 }
@@ -38,7 +38,7 @@ RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config) : config_{std::
 // ---- Every call
 
 RESIDENCY_INLINE SimulatedDevice::Lock SimulatedDevice::guard() const {
-    RESIDENCY_ASSERT(engine_.body_thread.load(std::memory_order_relaxed) != std::this_thread::get_id(),
+    RESIDENCY_ASSERT(simulator_.body_thread.load(std::memory_order_relaxed) != std::this_thread::get_id(),
                      "the body of a kernel must not call the device");
     return Lock{mutex_};
 }
@@ -56,7 +56,7 @@ RESIDENCY_INLINE Status SimulatedDevice::enter(CallKind kind, std::chrono::nanos
         }
     }
     host_now_ += (config_.call_cost + more).count();
-    engine_.advance_to(host_now_);
+    simulator_.advance_to(host_now_);
     return {};
 }
 
@@ -68,7 +68,7 @@ RESIDENCY_INLINE Error SimulatedDevice::failure(ErrorKind kind, CallKind call, c
 
 RESIDENCY_INLINE Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at,
                                                std::uint64_t bytes) {
-    const Access access{++sequence_, host, engine_.stream(host).label, names_.number(simulation::name(call)),
+    const Access access{++sequence_, host, simulator_.stream(host).label, names_.number(simulation::name(call)),
                         OperationKind::host_memory};
     checker_.misuse(access, std::string{simulation::name(call)} + ": " + text, at, bytes);
     return failure(kind, call, text, bytes);
@@ -83,7 +83,7 @@ RESIDENCY_INLINE Error SimulatedDevice::out_of_memory(CallKind call, std::uint64
 
 RESIDENCY_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, OperationKind kind,
                                                  std::uint32_t label, const void* at, std::uint64_t bytes) {
-    const Access access{++sequence_, number, engine_.stream(number).label, label, kind};
+    const Access access{++sequence_, number, simulator_.stream(number).label, label, kind};
     const char* why = where(at, bytes) == Where::pageable
                           ? "this is neither device memory nor pinned host memory"
                           : "not all of it lies in one living allocation, in pageable memory or in mapped addresses";
@@ -94,16 +94,18 @@ RESIDENCY_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t nu
 // ---- Streams and order
 
 RESIDENCY_INLINE std::uint32_t SimulatedDevice::find(Stream stream) noexcept {
-    if (stream.number >= engine_.stream_count() - first_stream) { return 0; }
+    const bool is_default = stream == Stream{};
+    if (stream.device != this && !is_default) { return 0; }
+    if (stream.number >= simulator_.stream_count() - first_stream) { return 0; }
     const std::uint32_t number = stream.number + first_stream;
-    const StreamState& state = engine_.stream(number);
+    const StreamState& state = simulator_.stream(number);
     return state.alive && state.generation == stream.generation ? number : 0;
 }
 
 RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name) {
     // A number is used again once the host knows that all its work is done: what was not waited for stays unordered.
     const auto reusable = std::find_if(retired_streams_.begin(), retired_streams_.end(), [&](std::uint32_t number) {
-        const StreamState& state = engine_.stream(number);
+        const StreamState& state = simulator_.stream(number);
         return state.first == nullptr && host_clock_.covers(number, state.sequence);
     });
     std::uint32_t number = 0;
@@ -111,9 +113,9 @@ RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name
         number = *reusable;
         retired_streams_.erase(reusable);
     } else {
-        number = engine_.add_stream();
+        number = simulator_.add_stream();
     }
-    StreamState& state = engine_.stream(number);
+    StreamState& state = simulator_.stream(number);
     state.alive = true;
     state.clock.clear();
     state.host_version = 0;
@@ -124,7 +126,7 @@ RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name
 }
 
 RESIDENCY_INLINE void SimulatedDevice::retire_stream(std::uint32_t number) {
-    StreamState& state = engine_.stream(number);
+    StreamState& state = simulator_.stream(number);
     state.alive = false;
     ++state.generation;
     retired_streams_.push_back(number);
@@ -134,7 +136,7 @@ RESIDENCY_INLINE SimulatedDevice::Access SimulatedDevice::host_acts(OperationKin
     const std::uint64_t sequence = ++sequence_;
     host_clock_.set(host, sequence);
     ++host_version_;
-    return {sequence, host, engine_.stream(host).label, names_.number(label), kind};
+    return {sequence, host, simulator_.stream(host).label, names_.number(label), kind};
 }
 
 RESIDENCY_INLINE void SimulatedDevice::join_host(StreamState& stream) {
@@ -145,9 +147,9 @@ RESIDENCY_INLINE void SimulatedDevice::join_host(StreamState& stream) {
 
 RESIDENCY_INLINE SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, OperationKind kind,
                                                                     std::uint32_t label) {
-    StreamState& stream = engine_.stream(number);
+    StreamState& stream = simulator_.stream(number);
     join_host(stream);
-    Operation* operation = engine_.make();
+    Operation* operation = simulator_.make();
     operation->kind = kind;
     operation->stream = number;
     operation->label = label;
@@ -158,30 +160,30 @@ RESIDENCY_INLINE SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_
 }
 
 RESIDENCY_INLINE SimulatedDevice::Access SimulatedDevice::access_of(const Operation& operation) {
-    return {operation.sequence, operation.stream, engine_.stream(operation.stream).label, operation.label,
+    return {operation.sequence, operation.stream, simulator_.stream(operation.stream).label, operation.label,
             operation.kind};
 }
 
 RESIDENCY_INLINE SimulatedDevice::Marker* SimulatedDevice::mark(std::uint32_t number) {
     Operation* operation = begin(number, OperationKind::record, label_of(OperationKind::record));
-    Marker* marker = engine_.make_marker();
-    engine_.hold(marker);
+    Marker* marker = simulator_.make_marker();
+    simulator_.hold(marker);
     marker->stream = number;
     marker->sequence = operation->sequence;
-    marker->clock = engine_.stream(number).clock;
+    marker->clock = simulator_.stream(number).clock;
     operation->marker = marker;
-    engine_.append(operation);
+    simulator_.append(operation);
     return marker;
 }
 
 RESIDENCY_INLINE void SimulatedDevice::append_wait(std::uint32_t number, Marker* marker, bool learn) {
-    StreamState& stream = engine_.stream(number);
+    StreamState& stream = simulator_.stream(number);
     if (learn && !stream.clock.covers(marker->stream, marker->sequence)) { stream.clock.join(marker->clock); }
     if (marker->done) { return; }
     Operation* operation = begin(number, OperationKind::wait, label_of(OperationKind::wait));
-    engine_.hold(marker);
+    simulator_.hold(marker);
     operation->marker = marker;
-    engine_.append(operation);
+    simulator_.append(operation);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::host_learns(const Marker& marker) {
@@ -193,8 +195,8 @@ RESIDENCY_INLINE void SimulatedDevice::host_learns(const Marker& marker) {
 RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind call) {
     while (!marker->done) {
         if (lost_) { return failure(ErrorKind::device, call, "the device is lost"); }
-        if (engine_.step()) {
-            host_now_ = (std::max)(host_now_, engine_.now());
+        if (simulator_.step()) {
+            host_now_ = (std::max)(host_now_, simulator_.now());
         } else {
             changed_.wait(lock);  // only a flag can let the work go on
         }
@@ -205,18 +207,18 @@ RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker,
 
 RESIDENCY_INLINE Status SimulatedDevice::drain(Lock& lock, CallKind call) {
     std::vector<Marker*> pending;
-    for (std::uint32_t number = first_stream; number < engine_.stream_count(); ++number) {
-        if (engine_.stream(number).first != nullptr) {
+    for (std::uint32_t number = first_stream; number < simulator_.stream_count(); ++number) {
+        if (simulator_.stream(number).first != nullptr) {
             pending.push_back(mark(number));
         } else {
-            host_clock_.join(engine_.stream(number).clock);
+            host_clock_.join(simulator_.stream(number).clock);
         }
     }
     ++host_version_;
     Status status;
     for (Marker* marker : pending) {
         if (status) { status = block_until(lock, marker, call); }
-        engine_.release(marker);
+        simulator_.release(marker);
     }
     return status;
 }
@@ -227,18 +229,18 @@ RESIDENCY_INLINE Result<SimulatedDevice::Stream> SimulatedDevice::create_stream(
     ++streams_made_;
     const std::uint32_t number =
         add_stream(name.empty() ? "stream " + std::to_string(streams_made_) : std::string{name});
-    return Stream{number - first_stream, engine_.stream(number).generation};
+    return Stream{number - first_stream, simulator_.stream(number).generation, this};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::destroy_stream(Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_stream); !entered) { return entered; }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::destroy_stream, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::destroy_stream, stream); }
     if (number == first_stream) {
         return misuse(ErrorKind::invalid_argument, CallKind::destroy_stream, "the default stream cannot be destroyed");
     }
-    if (engine_.stream(number).capture != 0) {
+    if (simulator_.stream(number).capture != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::destroy_stream,
                       "the stream is capturing: end the capture first");
     }
@@ -249,8 +251,8 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_stream(Stream stream) {
 RESIDENCY_INLINE Status SimulatedDevice::name_stream(Stream stream, std::string_view name) {
     const Lock lock = guard();
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::create_stream, "stream"); }
-    engine_.stream(number).label = names_.number(name);
+    if (number == 0) { return dead_handle(CallKind::create_stream, stream); }
+    simulator_.stream(number).label = names_.number(name);
     return {};
 }
 
@@ -266,8 +268,8 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_event(Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_event); !entered) { return entered; }
     EventState* state = events_.find(event);
-    if (state == nullptr) { return dead_handle(CallKind::destroy_event, "event"); }
-    engine_.release(state->marker);
+    if (state == nullptr) { return dead_handle(CallKind::destroy_event, event); }
+    simulator_.release(state->marker);
     events_.remove(event);
     return {};
 }
@@ -276,24 +278,24 @@ RESIDENCY_INLINE Status SimulatedDevice::record(Event event, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::record); !entered) { return entered; }
     EventState* state = events_.find(event);
-    if (state == nullptr) { return dead_handle(CallKind::record, "event"); }
+    if (state == nullptr) { return dead_handle(CallKind::record, event); }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::record, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::record, stream); }
     if (CaptureState* capture = capture_of(number); capture != nullptr) {
         if (Status valid = check_valid(*capture, CallKind::record); !valid) { return valid; }
-        const std::uint32_t lane = engine_.stream(number).lane;
-        Command command;
-        command.kind = OperationKind::record;
-        command.lane = lane;
-        command.mark = static_cast<std::uint32_t>(capture->marks.size());
+        const std::uint32_t lane = simulator_.stream(number).lane;
+        CapturedCall captured;
+        captured.kind = OperationKind::record;
+        captured.lane = lane;
+        captured.mark = static_cast<std::uint32_t>(capture->marks.size());
         capture->marks.push_back({capture->clocks[lane]});
-        engine_.release(std::exchange(state->marker, nullptr));
+        simulator_.release(std::exchange(state->marker, nullptr));
         state->capture = capture->number;
-        state->mark = command.mark;
-        capture->commands.push_back(std::move(command));
+        state->mark = captured.mark;
+        capture->calls.push_back(std::move(captured));
         return {};
     }
-    engine_.release(state->marker);
+    simulator_.release(state->marker);
     state->marker = mark(number);
     state->capture = 0;
     return {};
@@ -303,9 +305,9 @@ RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::wait); !entered) { return entered; }
     EventState* state = events_.find(event);
-    if (state == nullptr) { return dead_handle(CallKind::wait, "event"); }
+    if (state == nullptr) { return dead_handle(CallKind::wait, event); }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::wait, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::wait, stream); }
     CaptureState* capture = capture_of(number);
     if (capture != nullptr) {
         if (Status valid = check_valid(*capture, CallKind::wait); !valid) { return valid; }
@@ -327,13 +329,13 @@ RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
             }
             join_capture(*origin, number);
         }
-        const std::uint32_t lane = engine_.stream(number).lane;
+        const std::uint32_t lane = simulator_.stream(number).lane;
         origin->clocks[lane].join(origin->marks[state->mark].before);
-        Command command;
-        command.kind = OperationKind::wait;
-        command.lane = lane;
-        command.mark = state->mark;
-        origin->commands.push_back(std::move(command));
+        CapturedCall captured;
+        captured.kind = OperationKind::wait;
+        captured.lane = lane;
+        captured.mark = state->mark;
+        origin->calls.push_back(std::move(captured));
         return {};
     }
     if (capture != nullptr) {
@@ -349,7 +351,7 @@ RESIDENCY_INLINE Result<bool> SimulatedDevice::is_complete(Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::is_complete); !entered) { return entered.error(); }
     EventState* state = events_.find(event);
-    if (state == nullptr) { return dead_handle(CallKind::is_complete, "event"); }
+    if (state == nullptr) { return dead_handle(CallKind::is_complete, event); }
     if (state->capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::is_complete, "the event was recorded in a capture");
     }
@@ -363,15 +365,15 @@ RESIDENCY_INLINE Status SimulatedDevice::synchronize(Event event) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_event); !entered) { return entered; }
     EventState* state = events_.find(event);
-    if (state == nullptr) { return dead_handle(CallKind::synchronize_event, "event"); }
+    if (state == nullptr) { return dead_handle(CallKind::synchronize_event, event); }
     if (state->capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::synchronize_event, "the event was recorded in a capture");
     }
     if (state->marker == nullptr) { return {}; }
     Marker* marker = state->marker;
-    engine_.hold(marker);
+    simulator_.hold(marker);
     Status status = block_until(lock, marker, CallKind::synchronize_event);
-    engine_.release(marker);
+    simulator_.release(marker);
     return status;
 }
 
@@ -379,7 +381,7 @@ RESIDENCY_INLINE Status SimulatedDevice::synchronize(Stream stream) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_stream); !entered) { return entered; }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::synchronize_stream, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::synchronize_stream, stream); }
     if (CaptureState* capture = capture_of(number); capture != nullptr) {
         invalidate(*capture, "a synchronisation with a stream of it");
         return failure(ErrorKind::wrong_state, CallKind::synchronize_stream,
@@ -387,7 +389,7 @@ RESIDENCY_INLINE Status SimulatedDevice::synchronize(Stream stream) {
     }
     Marker* marker = mark(number);
     Status status = block_until(lock, marker, CallKind::synchronize_stream);
-    engine_.release(marker);
+    simulator_.release(marker);
     return status;
 }
 
@@ -408,7 +410,7 @@ RESIDENCY_INLINE Result<std::chrono::nanoseconds> SimulatedDevice::elapsed(Event
     if (Status entered = enter(CallKind::elapsed); !entered) { return entered.error(); }
     const EventState* begin = events_.find(from);
     const EventState* end = events_.find(to);
-    if (begin == nullptr || end == nullptr) { return dead_handle(CallKind::elapsed, "event"); }
+    if (begin == nullptr || end == nullptr) { return dead_handle(CallKind::elapsed, begin == nullptr ? from : to); }
     if (!begin->timing || !end->timing) {
         return failure(ErrorKind::invalid_argument, CallKind::elapsed, "both events must be made with Timing::on");
     }
@@ -426,7 +428,7 @@ RESIDENCY_INLINE std::chrono::nanoseconds SimulatedDevice::host_time() const {
 RESIDENCY_INLINE void SimulatedDevice::spend(std::chrono::nanoseconds duration) {
     const Lock lock = guard();
     host_now_ += duration.count();
-    engine_.advance_to(host_now_);
+    simulator_.advance_to(host_now_);
 }
 
 // ---- Flags
@@ -441,7 +443,7 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_flag(Flag flag) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_flag); !entered) { return entered; }
     const simulation::FlagState* state = flags_.find(flag);
-    if (state == nullptr) { return dead_handle(CallKind::destroy_flag, "flag"); }
+    if (state == nullptr) { return dead_handle(CallKind::destroy_flag, flag); }
     if (state->pending != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::destroy_flag, "a stream has yet to wait for this flag");
     }
@@ -453,17 +455,17 @@ RESIDENCY_INLINE Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std
     const Lock lock = guard();
     if (Status entered = enter(CallKind::wait_flag); !entered) { return entered; }
     simulation::FlagState* state = flags_.find(flag);
-    if (state == nullptr) { return dead_handle(CallKind::wait_flag, "flag"); }
+    if (state == nullptr) { return dead_handle(CallKind::wait_flag, flag); }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::wait_flag, "stream"); }
-    if (engine_.stream(number).capture != 0) {
+    if (number == 0) { return dead_handle(CallKind::wait_flag, stream); }
+    if (simulator_.stream(number).capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::wait_flag, "refused in a capture");
     }
     Operation* operation = begin(number, OperationKind::wait_flag, label_of(OperationKind::wait_flag));
     operation->flag = state;
     operation->flag_value = value;
     ++state->pending;
-    engine_.append(operation);
+    simulator_.append(operation);
     return {};
 }
 
@@ -471,10 +473,10 @@ RESIDENCY_INLINE Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t val
     const Lock lock = guard();
     if (Status entered = enter(CallKind::raise_flag); !entered) { return entered; }
     simulation::FlagState* state = flags_.find(flag);
-    if (state == nullptr) { return dead_handle(CallKind::raise_flag, "flag"); }
+    if (state == nullptr) { return dead_handle(CallKind::raise_flag, flag); }
     if (value <= state->value) { return {}; }
     state->value = value;
-    engine_.wake(*state);
+    simulator_.wake(*state);
     changed_.notify_all();
     return {};
 }
@@ -503,7 +505,7 @@ RESIDENCY_INLINE void SimulatedDevice::on_report(std::function<void(const Report
 
 RESIDENCY_INLINE void SimulatedDevice::observe(std::function<void(const ExecutedOperation&)> observer) {
     const Lock lock = guard();
-    engine_.observer = std::move(observer);
+    simulator_.observer = std::move(observer);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::fail(CallKind kind, std::uint64_t nth, ErrorKind error) {
@@ -526,7 +528,7 @@ RESIDENCY_INLINE void SimulatedDevice::lose_device() {
 RESIDENCY_INLINE SimulatedDevice::Statistics SimulatedDevice::statistics() const {
     const Lock lock = guard();
     Statistics result = statistics_;
-    result.operations = engine_.executed();
+    result.operations = simulator_.executed();
     return result;
 }
 
@@ -544,8 +546,8 @@ RESIDENCY_INLINE std::uint64_t SimulatedDevice::peak_held_bytes(Pool pool) const
 RESIDENCY_INLINE std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() const {
     const Lock lock = guard();
     std::vector<Leak> result;
-    for (std::uint32_t number = first_stream + 1; number < engine_.stream_count(); ++number) {
-        const StreamState& stream = engine_.stream(number);
+    for (std::uint32_t number = first_stream + 1; number < simulator_.stream_count(); ++number) {
+        const StreamState& stream = simulator_.stream(number);
         if (stream.alive && !stream.internal) { result.push_back({"stream '" + names_.name(stream.label) + "'", 0}); }
     }
     events_.for_each([&](const EventState&) { result.push_back({"event", 0}); });
@@ -566,7 +568,7 @@ RESIDENCY_INLINE std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() con
     graphs_.for_each([&](const simulation::GraphState&) { result.push_back({"graph", 0}); });
     flags_.for_each([&](const simulation::FlagState&) { result.push_back({"flag", 0}); });
     for (const auto& capture : captures_) {
-        result.push_back({"capture of stream '" + names_.name(engine_.stream(capture->streams[0]).label) + "'", 0});
+        result.push_back({"capture of stream '" + names_.name(simulator_.stream(capture->streams[0]).label) + "'", 0});
     }
     return result;
 }

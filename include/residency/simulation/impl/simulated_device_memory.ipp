@@ -15,7 +15,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 // ---- Memory
 
 RESIDENCY_INLINE bool SimulatedDevice::take_bytes(std::uint64_t bytes) {
-    reap_pools();
+    remove_empty_pools();
     if (bytes > config_.memory_bytes - used_bytes_) { return false; }
     used_bytes_ += bytes;
     peak_bytes_ = (std::max)(peak_bytes_, used_bytes_);
@@ -88,11 +88,11 @@ RESIDENCY_INLINE SimulatedDevice::MemoryPool* SimulatedDevice::find(Pool pool) n
     return state != nullptr && !state->destroyed ? state : nullptr;
 }
 
-RESIDENCY_INLINE void SimulatedDevice::settle(MemoryPool& pool) {
-    pool.settle([&](Marker* marker) { engine_.release(marker); });
+RESIDENCY_INLINE void SimulatedDevice::collect_freed(MemoryPool& pool) {
+    pool.collect_freed([&](Marker* marker) { simulator_.release(marker); });
 }
 
-RESIDENCY_INLINE void SimulatedDevice::trim_settled(MemoryPool& pool) {
+RESIDENCY_INLINE void SimulatedDevice::trim_unused(MemoryPool& pool) {
     std::erase_if(pool.segments, [&](const MemoryPool::Segment& segment) {
         if (!MemoryPool::is_unused(segment)) { return false; }
         pool.held_bytes -= segment.bytes;
@@ -102,13 +102,13 @@ RESIDENCY_INLINE void SimulatedDevice::trim_settled(MemoryPool& pool) {
     });
 }
 
-RESIDENCY_INLINE void SimulatedDevice::reap_pools() {
+RESIDENCY_INLINE void SimulatedDevice::remove_empty_pools() {
     if (dying_pools_ == 0) { return; }
     std::vector<Pool> empty;
     pools_.for_each_handle([&](Pool handle, MemoryPool& pool) {
         if (!pool.destroyed) { return; }
-        settle(pool);
-        trim_settled(pool);
+        collect_freed(pool);
+        trim_unused(pool);
         if (pool.segments.empty()) { empty.push_back(handle); }
     });
     for (const Pool handle : empty) {
@@ -153,14 +153,14 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_pool(Pool pool) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_pool); !entered) { return entered; }
     MemoryPool* state = find(pool);
-    if (state == nullptr) { return dead_handle(CallKind::destroy_pool, "pool"); }
+    if (state == nullptr) { return dead_handle(CallKind::destroy_pool, pool); }
     if (const std::uint64_t bytes = state->used_bytes(); bytes != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::destroy_pool,
                       std::to_string(bytes) + " bytes of the pool have not been deallocated", nullptr, bytes);
     }
     state->destroyed = true;
     ++dying_pools_;
-    reap_pools();
+    remove_empty_pools();
     return {};
 }
 
@@ -168,10 +168,10 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_
     const Lock lock = guard();
     if (Status entered = enter(CallKind::pool_allocate); !entered) { return entered.error(); }
     MemoryPool* state = find(pool);
-    if (state == nullptr) { return dead_handle(CallKind::pool_allocate, "pool"); }
+    if (state == nullptr) { return dead_handle(CallKind::pool_allocate, pool); }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::pool_allocate, "stream"); }
-    if (engine_.stream(number).capture != 0) {
+    if (number == 0) { return dead_handle(CallKind::pool_allocate, stream); }
+    if (simulator_.stream(number).capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::pool_allocate, "refused in a capture: the cap would not hold",
                        bytes);
     }
@@ -185,15 +185,15 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_
     };
     if (bytes > state->cap_bytes) { return exhausted(); }
     const std::uint64_t block_bytes = AddressSpace::round_up(bytes, config_.pool_block_bytes);
-    StreamState& queue = engine_.stream(number);
+    StreamState& queue = simulator_.stream(number);
     join_host(queue);
-    settle(*state);
+    collect_freed(*state);
     // As the driver does: what this stream knows to be free, then more memory, then a dependency on another stream.
     const auto known = [&](const Marker& freed) { return queue.clock.covers(freed.stream, freed.sequence); };
     MemoryPool::Fit fit = state->find(block_bytes, known);
     if (fit.segment == nullptr && grow(*state, block_bytes)) { fit = state->find(block_bytes, known); }
     if (fit.segment == nullptr) {
-        trim_settled(*state);
+        trim_unused(*state);
         if (grow(*state, block_bytes)) { fit = state->find(block_bytes, known); }
     }
     if (fit.segment == nullptr) {
@@ -202,14 +202,14 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_
     if (fit.segment == nullptr) { return exhausted(); }
     std::byte* at = state->take(fit, block_bytes, [&](Marker* freed, bool whole) {
         append_wait(number, freed, false);
-        if (whole) { engine_.release(freed); }
+        if (whole) { simulator_.release(freed); }
     });
     Operation* operation = begin(number, OperationKind::allocate, label_of(OperationKind::allocate));
     operation->fill_at = at;
     operation->fill_value = fresh;
     operation->bytes = block_bytes;
     checker_.assign(at, block_bytes, access_of(*operation), Content::uninitialised);
-    engine_.append(operation);
+    simulator_.append(operation);
     return static_cast<void*>(at);
 }
 
@@ -217,10 +217,10 @@ RESIDENCY_INLINE Status SimulatedDevice::deallocate(Pool pool, void* at, Stream 
     const Lock lock = guard();
     if (Status entered = enter(CallKind::pool_deallocate); !entered) { return entered; }
     MemoryPool* state = find(pool);
-    if (state == nullptr) { return dead_handle(CallKind::pool_deallocate, "pool"); }
+    if (state == nullptr) { return dead_handle(CallKind::pool_deallocate, pool); }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::pool_deallocate, "stream"); }
-    if (engine_.stream(number).capture != 0) {
+    if (number == 0) { return dead_handle(CallKind::pool_deallocate, stream); }
+    if (simulator_.stream(number).capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::pool_deallocate, "refused in a capture");
     }
     MemoryPool::Segment* segment = state->segment_of(at);
@@ -233,16 +233,16 @@ RESIDENCY_INLINE Status SimulatedDevice::deallocate(Pool pool, void* at, Stream 
     operation->fill_at = static_cast<std::byte*>(at);
     operation->fill_value = stale;
     operation->bytes = block->bytes;
-    checker_.write(at, block->bytes, access_of(*operation), engine_.stream(number).clock, false, Content::freed,
+    checker_.write(at, block->bytes, access_of(*operation), simulator_.stream(number).clock, false, Content::freed,
                    [](const Access&) noexcept { return false; });
-    Marker* freed = engine_.make_marker();
-    engine_.hold(freed);
+    Marker* freed = simulator_.make_marker();
+    simulator_.hold(freed);
     freed->stream = number;
     freed->sequence = operation->sequence;
     operation->marker = freed;
     block->used = false;
     block->freed = freed;
-    engine_.append(operation);
+    simulator_.append(operation);
     return {};
 }
 
@@ -250,7 +250,7 @@ RESIDENCY_INLINE Result<std::uint64_t> SimulatedDevice::held_bytes(Pool pool) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::held_bytes); !entered) { return entered.error(); }
     const MemoryPool* state = find(pool);
-    if (state == nullptr) { return dead_handle(CallKind::held_bytes, "pool"); }
+    if (state == nullptr) { return dead_handle(CallKind::held_bytes, pool); }
     return state->held_bytes;
 }
 
@@ -258,16 +258,16 @@ RESIDENCY_INLINE Status SimulatedDevice::trim(Pool pool) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::trim); !entered) { return entered; }
     MemoryPool* state = find(pool);
-    if (state == nullptr) { return dead_handle(CallKind::trim, "pool"); }
-    settle(*state);
-    trim_settled(*state);
+    if (state == nullptr) { return dead_handle(CallKind::trim, pool); }
+    collect_freed(*state);
+    trim_unused(*state);
     return {};
 }
 
 RESIDENCY_INLINE Result<MemoryInfo> SimulatedDevice::memory() {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::memory); !entered) { return entered.error(); }
-    reap_pools();
+    remove_empty_pools();
     return MemoryInfo{config_.memory_bytes - used_bytes_, config_.memory_bytes};
 }
 
@@ -420,7 +420,7 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_chunk(Chunk chunk) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_chunk); !entered) { return entered; }
     ChunkState* state = find(chunk);
-    if (state == nullptr) { return dead_handle(CallKind::destroy_chunk, "chunk"); }
+    if (state == nullptr) { return dead_handle(CallKind::destroy_chunk, chunk); }
     state->destroyed = true;
     if (state->mapped == 0) { forget_chunk(chunk, *state); }
     return {};
@@ -437,7 +437,7 @@ RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> map
     const auto place = [&](const Mapping<Chunk>& mapping) -> Status {
         auto* at = static_cast<std::byte*>(mapping.at);
         ChunkState* chunk = find(mapping.chunk);
-        if (chunk == nullptr) { return dead_handle(CallKind::map, "chunk"); }
+        if (chunk == nullptr) { return dead_handle(CallKind::map, mapping.chunk); }
         if (chunk->bytes != bytes || reinterpret_cast<std::uintptr_t>(at) % config_.chunk_granularity != 0) {
             return misuse(ErrorKind::invalid_argument, CallKind::map,
                           "a chunk of another size, or an address that is not aligned", at, bytes);

@@ -44,7 +44,7 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_copies(std::uint32_t number, Oper
     for (const Copy& copy : copies) { operation->bytes += copy.bytes; }
     if (checker_.on) {
         const Access access = access_of(*operation);
-        const simulation::VectorClock& clock = engine_.stream(number).clock;
+        const simulation::VectorClock& clock = simulator_.stream(number).clock;
         const auto never = [](const Access&) noexcept { return false; };
         for (const Copy& copy : copies) { checker_.read(copy.from, copy.bytes, access, clock, true, never); }
         for (const Copy& copy : copies) {
@@ -54,7 +54,7 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_copies(std::uint32_t number, Oper
     statistics_.copies += copies.size();
     if (kind == OperationKind::copy_to_device) { statistics_.bytes_to_device += operation->bytes; }
     if (kind == OperationKind::copy_to_host) { statistics_.bytes_to_host += operation->bytes; }
-    engine_.append(operation);
+    simulator_.append(operation);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::enqueue_fill(std::uint32_t number, std::byte* at, std::byte value,
@@ -64,14 +64,14 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_fill(std::uint32_t number, std::b
     operation->fill_value = value;
     operation->bytes = bytes;
     operation->duration = duration;
-    checker_.write(at, bytes, access_of(*operation), engine_.stream(number).clock, false, Content::written,
+    checker_.write(at, bytes, access_of(*operation), simulator_.stream(number).clock, false, Content::written,
                    [](const Access&) noexcept { return false; });
-    engine_.append(operation);
+    simulator_.append(operation);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::enqueue_kernel(Operation* operation) {
     const Access access = access_of(*operation);
-    const simulation::VectorClock& clock = engine_.stream(operation->stream).clock;
+    const simulation::VectorClock& clock = simulator_.stream(operation->stream).clock;
     const auto never = [](const Access&) noexcept { return false; };
     for (const simulation::ByteRange& range : operation->reads.view()) {
         operation->bytes += range.bytes;
@@ -81,7 +81,7 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_kernel(Operation* operation) {
         operation->bytes += range.bytes;
         checker_.write(range.at, range.bytes, access, clock, false, Content::written, never);
     }
-    engine_.append(operation);
+    simulator_.append(operation);
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream) {
@@ -92,7 +92,7 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
         return entered;
     }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::copy, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::copy, stream); }
     CaptureState* capture = capture_of(number);
     if (capture != nullptr) {
         if (Status valid = check_valid(*capture, CallKind::copy); !valid) { return valid; }
@@ -129,9 +129,9 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
         if (group.copies.empty()) { continue; }
         if (capture != nullptr) {
             for (const Copy& copy : group.copies) {
-                Command& command = add_work(*capture, number, group.kind, label_of(group.kind));
-                command.copy = copy;
-                command.duration = copy_duration(group.kind, group.pageable, copy.bytes, true);
+                CapturedCall& captured = add_work(*capture, number, group.kind, label_of(group.kind));
+                captured.copy = copy;
+                captured.duration = copy_duration(group.kind, group.pageable, copy.bytes, true);
             }
             continue;
         }
@@ -141,7 +141,7 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
     if (!blocks) { return {}; }
     Marker* marker = mark(number);
     Status status = block_until(lock, marker, CallKind::copy);
-    engine_.release(marker);
+    simulator_.release(marker);
     return status;
 }
 
@@ -149,7 +149,7 @@ RESIDENCY_INLINE Status SimulatedDevice::fill(void* at, std::byte value, std::ui
     const Lock lock = guard();
     if (Status entered = enter(CallKind::fill, config_.copy_cost); !entered) { return entered; }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::fill, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::fill, stream); }
     CaptureState* capture = capture_of(number);
     if (capture != nullptr) {
         if (Status valid = check_valid(*capture, CallKind::fill); !valid) { return valid; }
@@ -161,11 +161,11 @@ RESIDENCY_INLINE Status SimulatedDevice::fill(void* at, std::byte value, std::ui
     }
     const std::int64_t duration = copy_duration(OperationKind::fill, false, bytes, false);
     if (capture != nullptr) {
-        Command& command = add_work(*capture, number, OperationKind::fill, label);
-        command.fill_at = static_cast<std::byte*>(at);
-        command.fill_value = value;
-        command.bytes = bytes;
-        command.duration = duration;
+        CapturedCall& captured = add_work(*capture, number, OperationKind::fill, label);
+        captured.fill_at = static_cast<std::byte*>(at);
+        captured.fill_value = value;
+        captured.bytes = bytes;
+        captured.duration = duration;
         return {};
     }
     enqueue_fill(number, static_cast<std::byte*>(at), value, bytes, duration);
@@ -176,7 +176,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::launch_kernel, config_.launch_cost); !entered) { return entered; }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::launch_kernel, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::launch_kernel, stream); }
     CaptureState* capture = capture_of(number);
     if (capture != nullptr) {
         if (Status valid = check_valid(*capture, CallKind::launch_kernel); !valid) { return valid; }
@@ -191,11 +191,11 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
         }
     }
     if (capture != nullptr) {
-        Command& command = add_work(*capture, number, OperationKind::kernel, label);
-        command.duration = kernel.duration.count();
-        command.reads = std::move(kernel.reads);
-        command.writes = std::move(kernel.writes);
-        if (kernel.body) { command.body = std::make_shared<simulation::KernelFunction>(std::move(kernel.body)); }
+        CapturedCall& captured = add_work(*capture, number, OperationKind::kernel, label);
+        captured.duration = kernel.duration.count();
+        captured.reads = std::move(kernel.reads);
+        captured.writes = std::move(kernel.writes);
+        if (kernel.body) { captured.body = std::make_shared<simulation::KernelFunction>(std::move(kernel.body)); }
         return {};
     }
     Operation* operation = begin(number, OperationKind::kernel, label);
@@ -219,7 +219,7 @@ RESIDENCY_INLINE Status SimulatedDevice::host_access(const void* at, std::uint64
     }
     // What still waits for a flag runs after the host's access: the host has yet to raise it.
     const auto later = [&](const Access& earlier) {
-        return earlier.actor != host && engine_.held_by_flag(earlier.actor, earlier.sequence);
+        return earlier.actor != host && simulator_.held_by_flag(earlier.actor, earlier.sequence);
     };
     if (write) {
         checker_.write(at, bytes, access, host_clock_, false, Content::written, later);
@@ -239,7 +239,7 @@ RESIDENCY_INLINE SimulatedDevice::CaptureState* SimulatedDevice::find_capture(st
 }
 
 RESIDENCY_INLINE SimulatedDevice::CaptureState* SimulatedDevice::capture_of(std::uint32_t number) {
-    const std::uint32_t capture = engine_.stream(number).capture;
+    const std::uint32_t capture = simulator_.stream(number).capture;
     return capture == 0 ? nullptr : find_capture(capture);
 }
 
@@ -253,7 +253,7 @@ RESIDENCY_INLINE Status SimulatedDevice::check_valid(const CaptureState& capture
 }
 
 RESIDENCY_INLINE void SimulatedDevice::join_capture(CaptureState& capture, std::uint32_t number) {
-    StreamState& stream = engine_.stream(number);
+    StreamState& stream = simulator_.stream(number);
     stream.capture = capture.number;
     stream.lane = static_cast<std::uint32_t>(capture.streams.size());
     capture.streams.push_back(number);
@@ -261,23 +261,23 @@ RESIDENCY_INLINE void SimulatedDevice::join_capture(CaptureState& capture, std::
     capture.positions.push_back(0);
 }
 
-RESIDENCY_INLINE SimulatedDevice::Command& SimulatedDevice::add_work(CaptureState& capture, std::uint32_t number,
-                                                                     OperationKind kind, std::uint32_t label) {
-    const std::uint32_t lane = engine_.stream(number).lane;
+RESIDENCY_INLINE SimulatedDevice::CapturedCall& SimulatedDevice::add_work(CaptureState& capture, std::uint32_t number,
+                                                                          OperationKind kind, std::uint32_t label) {
+    const std::uint32_t lane = simulator_.stream(number).lane;
     capture.clocks[lane].set(lane, ++capture.positions[lane]);
-    Command& command = capture.commands.emplace_back();
-    command.kind = kind;
-    command.lane = lane;
-    command.label = label;
-    return command;
+    CapturedCall& captured = capture.calls.emplace_back();
+    captured.kind = kind;
+    captured.lane = lane;
+    captured.label = label;
+    return captured;
 }
 
 RESIDENCY_INLINE Result<bool> SimulatedDevice::is_capturing(Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::is_capturing); !entered) { return entered.error(); }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::is_capturing, "stream"); }
-    return engine_.stream(number).capture != 0;
+    if (number == 0) { return dead_handle(CallKind::is_capturing, stream); }
+    return simulator_.stream(number).capture != 0;
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::begin_capture(Stream stream) {
@@ -291,11 +291,11 @@ RESIDENCY_INLINE Status SimulatedDevice::begin_capture_alone(Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::begin_capture); !entered) { return entered; }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::begin_capture, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::begin_capture, stream); }
     if (number == first_stream) {
         return misuse(ErrorKind::invalid_argument, CallKind::begin_capture, "the default stream cannot be captured");
     }
-    if (engine_.stream(number).capture != 0) {
+    if (simulator_.stream(number).capture != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::begin_capture, "the stream is capturing already");
     }
     captures_.push_back(std::make_unique<CaptureState>());
@@ -309,17 +309,17 @@ RESIDENCY_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Str
     const Lock lock = guard();
     if (Status entered = enter(CallKind::end_capture); !entered) { return entered.error(); }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::end_capture, "stream"); }
+    if (number == 0) { return dead_handle(CallKind::end_capture, stream); }
     CaptureState* capture = capture_of(number);
     if (capture == nullptr) {
         return misuse(ErrorKind::wrong_state, CallKind::end_capture, "the stream is not capturing");
     }
-    if (engine_.stream(number).lane != 0) {
+    if (simulator_.stream(number).lane != 0) {
         invalidate(*capture, "it was ended on a stream that did not begin it");
         return misuse(ErrorKind::wrong_state, CallKind::end_capture,
                       "the capture ends on the stream that began it; it is now invalid");
     }
-    for (const std::uint32_t member : capture->streams) { engine_.stream(member).capture = 0; }
+    for (const std::uint32_t member : capture->streams) { simulator_.stream(member).capture = 0; }
     const auto found =
         std::find_if(captures_.begin(), captures_.end(), [&](const auto& state) { return state.get() == capture; });
     const std::unique_ptr<CaptureState> ended = std::move(*found);
@@ -331,39 +331,39 @@ RESIDENCY_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Str
     for (std::uint32_t lane = 1; lane < ended->streams.size(); ++lane) {
         if (!ended->clocks[0].covers(lane, ended->positions[lane])) {
             return misuse(ErrorKind::wrong_state, CallKind::end_capture,
-                          "stream '" + names_.name(engine_.stream(ended->streams[lane]).label) +
+                          "stream '" + names_.name(simulator_.stream(ended->streams[lane]).label) +
                               "' was forked into the capture and not joined: let '" +
-                              names_.name(engine_.stream(number).label) +
+                              names_.name(simulator_.stream(number).label) +
                               "' wait for an event recorded there after its last work");
         }
     }
     const Graph graph = graphs_.add();
     simulation::GraphState& state = *graphs_.find(graph);
-    state.commands = std::move(ended->commands);
+    state.calls = std::move(ended->calls);
     state.marks.resize(ended->marks.size());
     state.generation = map_.generation();
     state.streams.push_back(number);
     for (std::uint32_t lane = 1; lane < ended->streams.size(); ++lane) {
-        state.streams.push_back(add_stream(names_.name(engine_.stream(ended->streams[lane]).label)));
-        engine_.stream(state.streams.back()).internal = true;
+        state.streams.push_back(add_stream(names_.name(simulator_.stream(ended->streams[lane]).label)));
+        simulator_.stream(state.streams.back()).internal = true;
     }
     return graph;
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::check_ranges(const simulation::GraphState& graph, std::uint32_t number) {
-    for (const Command& command : graph.commands) {
+    for (const CapturedCall& captured : graph.calls) {
         const auto check = [&](const void* at, std::uint64_t bytes, bool pageable_too) -> Status {
             if (bytes == 0) { return {}; }
             const Where place = where(at, bytes);
             if (place == Where::device || place == Where::pinned || (pageable_too && place == Where::pageable)) {
                 return {};
             }
-            return unusable(CallKind::launch_graph, number, command.kind, command.label, at, bytes);
+            return unusable(CallKind::launch_graph, number, captured.kind, captured.label, at, bytes);
         };
-        if (Status there = check(command.copy.to, command.copy.bytes, true); !there) { return there; }
-        if (Status there = check(command.copy.from, command.copy.bytes, true); !there) { return there; }
-        if (Status there = check(command.fill_at, command.bytes, false); !there) { return there; }
-        for (const auto* ranges : {&command.reads, &command.writes}) {
+        if (Status there = check(captured.copy.to, captured.copy.bytes, true); !there) { return there; }
+        if (Status there = check(captured.copy.from, captured.copy.bytes, true); !there) { return there; }
+        if (Status there = check(captured.fill_at, captured.bytes, false); !there) { return there; }
+        for (const auto* ranges : {&captured.reads, &captured.writes}) {
             for (const simulation::ByteRange& range : ranges->view()) {
                 if (Status there = check(range.at, range.bytes, false); !there) { return there; }
             }
@@ -376,10 +376,10 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::launch_graph, config_.launch_cost); !entered) { return entered; }
     simulation::GraphState* state = graphs_.find(graph);
-    if (state == nullptr) { return dead_handle(CallKind::launch_graph, "graph"); }
+    if (state == nullptr) { return dead_handle(CallKind::launch_graph, graph); }
     const std::uint32_t number = find(stream);
-    if (number == 0) { return dead_handle(CallKind::launch_graph, "stream"); }
-    if (engine_.stream(number).capture != 0) {
+    if (number == 0) { return dead_handle(CallKind::launch_graph, stream); }
+    if (simulator_.stream(number).capture != 0) {
         return failure(ErrorKind::unsupported, CallKind::launch_graph, "a graph inside of a capture");
     }
     if (state->generation != map_.generation()) {
@@ -390,38 +390,38 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
     const auto lanes = static_cast<std::uint32_t>(state->streams.size());
     if (state->last != nullptr) {
         append_wait(number, state->last, true);
-        engine_.release(std::exchange(state->last, nullptr));
+        simulator_.release(std::exchange(state->last, nullptr));
     }
     if (lanes > 1) {
         Marker* start = mark(number);
         for (std::uint32_t lane = 1; lane < lanes; ++lane) { append_wait(state->streams[lane], start, true); }
-        engine_.release(start);
+        simulator_.release(start);
     }
-    for (const Command& command : state->commands) {
-        const std::uint32_t target = command.lane == 0 ? number : state->streams[command.lane];
-        switch (command.kind) {
-            case OperationKind::record: state->marks[command.mark] = mark(target); break;
-            case OperationKind::wait: append_wait(target, state->marks[command.mark], true); break;
+    for (const CapturedCall& captured : state->calls) {
+        const std::uint32_t target = captured.lane == 0 ? number : state->streams[captured.lane];
+        switch (captured.kind) {
+            case OperationKind::record: state->marks[captured.mark] = mark(target); break;
+            case OperationKind::wait: append_wait(target, state->marks[captured.mark], true); break;
             case OperationKind::fill:
-                enqueue_fill(target, command.fill_at, command.fill_value, command.bytes, command.duration);
+                enqueue_fill(target, captured.fill_at, captured.fill_value, captured.bytes, captured.duration);
                 break;
             case OperationKind::kernel: {
-                Operation* operation = begin(target, OperationKind::kernel, command.label);
-                operation->duration = command.duration;
-                operation->reads = command.reads;
-                operation->writes = command.writes;
-                operation->shared_body = command.body;
+                Operation* operation = begin(target, OperationKind::kernel, captured.label);
+                operation->duration = captured.duration;
+                operation->reads = captured.reads;
+                operation->writes = captured.writes;
+                operation->shared_body = captured.body;
                 enqueue_kernel(operation);
                 break;
             }
-            default: enqueue_copies(target, command.kind, command.duration, {&command.copy, 1}); break;
+            default: enqueue_copies(target, captured.kind, captured.duration, {&captured.copy, 1}); break;
         }
     }
-    for (Marker*& point : state->marks) { engine_.release(std::exchange(point, nullptr)); }
+    for (Marker*& point : state->marks) { simulator_.release(std::exchange(point, nullptr)); }
     for (std::uint32_t lane = 1; lane < lanes; ++lane) {
         Marker* end = mark(state->streams[lane]);
         append_wait(number, end, true);
-        engine_.release(end);
+        simulator_.release(end);
     }
     state->last = mark(number);
     return {};
@@ -431,8 +431,8 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_graph(Graph graph) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_graph); !entered) { return entered; }
     simulation::GraphState* state = graphs_.find(graph);
-    if (state == nullptr) { return dead_handle(CallKind::destroy_graph, "graph"); }
-    engine_.release(state->last);
+    if (state == nullptr) { return dead_handle(CallKind::destroy_graph, graph); }
+    simulator_.release(state->last);
     for (std::size_t lane = 1; lane < state->streams.size(); ++lane) { retire_stream(state->streams[lane]); }
     graphs_.remove(graph);
     return {};

@@ -9,17 +9,19 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// Objects that are used again instead of destroyed, so that their buffers stay; addresses are stable.
+/// Objects that are used again instead of destroyed, so that their buffers stay. An object is in use or free; its address never
+/// changes.
 template <class T>
-class NodePool {
+class ObjectPool {
 public:
+    /// An object that is blank: new, or as give() got it.
     [[nodiscard]] T* take() {
         if (free_.empty()) { return &nodes_.emplace_back(); }
         T* node = free_.back();
         free_.pop_back();
         return node;
     }
-    /// The caller has reset it.
+    /// Takes back an object that the caller has reset.
     void give(T* node) { free_.push_back(node); }
 
 private:

@@ -17,46 +17,50 @@
 
 #include "residency/simulation/address_map.hpp"
 #include "residency/simulation/name_table.hpp"
-#include "residency/simulation/node_pool.hpp"
+#include "residency/simulation/object_pool.hpp"
 #include "residency/simulation/operation.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// A queue of operations, and what is known to lie before the next one.
+/// A queue of operations that run one after another, and what is known to lie before the next one.
 struct StreamState {
     std::uint32_t generation = 0;
-    std::uint32_t label = 0;  ///< its name
-    bool alive = false;       ///< otherwise nothing is added any more
-    bool internal = false;    ///< a lane of a graph
-    bool busy = false;        ///< the first operation runs, or waits for something
-    Operation* first = nullptr;
+    std::uint32_t label = 0;     ///< number of its name
+    bool alive = false;          ///< false: nothing is added any more
+    bool internal = false;       ///< a lane of a graph: not the user's
+    bool busy = false;           ///< the first operation runs, or waits for something
+    Operation* first = nullptr;  ///< runs, or is the next to run
     Operation* last = nullptr;
     std::uint64_t sequence = 0;      ///< of the last operation enqueued
     std::uint64_t host_version = 0;  ///< of the host's clock when it was last joined
-    VectorClock clock;
-    std::uint32_t capture = 0;  ///< number of the capture it takes part in, 0: none
-    std::uint32_t lane = 0;     ///< in that capture
+    VectorClock clock;               ///< what lies before the next operation
+    std::uint32_t capture = 0;       ///< number of the capture that it takes part in; 0: none
+    std::uint32_t lane = 0;          ///< its number in that capture
 };
 
-/// Discrete events: streams in order, one copy engine a direction in the order of readiness, kernels side by side. Effects
-/// on bytes take place when an operation ends. Knows nothing of what is right or wrong, and takes no lock.
-class Engine {
+/// Executes operations in virtual time, as discrete events. The clock never goes back, the operations of a stream run one after
+/// another, and each direction of the link runs one copy at a time, in the order in which they could start. Kernels of different
+/// streams run side by side. An operation takes effect on bytes when it ends. Does not judge what it executes (Checker does), and
+/// is not thread safe.
+class EventSimulator {
 public:
-    Engine(AddressMap& map, NameTable& names) : map_{map}, names_{names} {}
-    Engine(const Engine&) = delete;
-    Engine& operator=(const Engine&) = delete;
+    EventSimulator(AddressMap& map, NameTable& names) : map_{map}, names_{names} {}
+    EventSimulator(const EventSimulator&) = delete;
+    EventSimulator& operator=(const EventSimulator&) = delete;
 
-    bool concurrent_kernels = true;
-    bool real_bytes = true;
-    double jitter = 1.0;
+    bool concurrent_kernels = true;  ///< false: one kernel at a time
+    bool real_bytes = true;          ///< false: operations have no effect on bytes, and kernels no bodies
+    double jitter = 1.0;             ///< durations are multiplied by a random factor in [1 / jitter, jitter]
     std::function<void(const ExecutedOperation&)> observer;
-    std::atomic<std::thread::id> body_thread{};  ///< where a kernel's body runs
+    std::atomic<std::thread::id> body_thread{};  ///< the thread that runs a kernel's body now
 
     void seed(std::uint64_t value) noexcept { random_ = value; }
+    /// Virtual time, ns.
     [[nodiscard]] std::int64_t now() const noexcept { return now_; }
+    /// Operations that have ended.
     [[nodiscard]] std::uint64_t executed() const noexcept { return executed_; }
 
-    // Streams: number 0 is the host.
+    // Streams by number. Number 0 is the host, which has no operations.
     [[nodiscard]] StreamState& stream(std::uint32_t number) noexcept { return streams_[number]; }
     [[nodiscard]] const StreamState& stream(std::uint32_t number) const noexcept { return streams_[number]; }
     [[nodiscard]] std::uint32_t stream_count() const noexcept { return static_cast<std::uint32_t>(streams_.size()); }
@@ -65,20 +69,23 @@ public:
         return stream_count() - 1;
     }
 
+    /// A blank operation, to be filled in and appended.
     [[nodiscard]] Operation* make() { return operations_.take(); }
+    /// A marker with one reference.
     [[nodiscard]] Marker* make_marker() {
         Marker* marker = markers_.take();
         marker->references = 1;
         return marker;
     }
     static void hold(Marker* marker) noexcept { ++marker->references; }
+    /// Drops one reference. Null: nothing.
     void release(Marker* marker) {
         if (marker == nullptr || --marker->references != 0) { return; }
         marker->done = false;
         markers_.give(marker);
     }
 
-    /// Enqueues. The clock has been advanced to the time of the call.
+    /// Enqueues an operation, and starts it if its stream is idle. The clock has been advanced to the time of the call.
     void append(Operation* operation) {
         StreamState& stream = streams_[operation->stream];
         operation->generation = map_.generation();
@@ -89,25 +96,25 @@ public:
             run_ready();
         }
     }
-    /// A flag has risen.
+    /// The flag has risen: starts what waited for it.
     void wake(FlagState& flag) {
         for (const std::uint32_t waiter : flag.waiters) { unblock(waiter); }
         flag.waiters.clear();
         run_ready();
     }
 
-    /// Lets everything happen that ends by `time`.
+    /// Advances the clock to `time`, and ends all operations that end by then.
     void advance_to(std::int64_t time) {
-        while (!timeline_.empty() && timeline_.front().time <= time) { step(); }
+        while (!completions_.empty() && completions_.front().time <= time) { step(); }
         now_ = (std::max)(now_, time);
     }
-    /// Advances to the next end of an operation; false where there is none.
+    /// Advances the clock to the next end of an operation. False: none is running.
     bool step() {
-        if (timeline_.empty()) { return false; }
-        std::pop_heap(timeline_.begin(), timeline_.end());
-        Operation* operation = timeline_.back().operation;
-        now_ = (std::max)(now_, timeline_.back().time);
-        timeline_.pop_back();
+        if (completions_.empty()) { return false; }
+        std::pop_heap(completions_.begin(), completions_.end());
+        Operation* operation = completions_.back().operation;
+        now_ = (std::max)(now_, completions_.back().time);
+        completions_.pop_back();
         finish(operation);
         run_ready();
         return true;
@@ -128,18 +135,19 @@ public:
     }
 
 private:
-    struct Event {
-        std::int64_t time;
-        std::uint64_t order;
+    /// The end of a running operation.
+    struct Completion {
+        std::int64_t time;    ///< ns
+        std::uint64_t order;  ///< of starting; decides between equal times
         Operation* operation;
-        bool operator<(const Event& other) const noexcept {  // the heap's top is the earliest
+        bool operator<(const Completion& other) const noexcept {  // the heap's top is the earliest
             return time != other.time ? time > other.time : order > other.order;
         }
     };
-    /// What takes one operation at a time.
+    /// A part of the GPU that runs one operation at a time.
     struct Unit {
         bool busy = false;
-        Operation* first = nullptr;
+        Operation* first = nullptr;  ///< waits for the unit for longest; linked by next_ready
         Operation* last = nullptr;
     };
     enum : std::size_t { to_device_unit, to_host_unit, compute_unit, units };
@@ -153,16 +161,18 @@ private:
         }
     }
 
+    /// The stream's first operation may be able to start now.
     void unblock(std::uint32_t number) {
         streams_[number].busy = false;
         ready_.push_back(number);
     }
-    /// Starts what can start now.
+    /// Starts what can start now on the streams that were unblocked.
     void run_ready() {
-        for (std::size_t i = 0; i < ready_.size(); ++i) { pump(ready_[i]); }
+        for (std::size_t i = 0; i < ready_.size(); ++i) { start_next(ready_[i]); }
         ready_.clear();
     }
-    void pump(std::uint32_t number) {
+    /// Runs the operations of a stream until one takes time or has to wait.
+    void start_next(std::uint32_t number) {
         StreamState& stream = streams_[number];
         while (!stream.busy && stream.first != nullptr) {
             Operation* operation = stream.first;
@@ -200,13 +210,13 @@ private:
             }
             operation->start = now_;
             apply(*operation);
-            pop(stream);
+            remove_first(stream);
         }
     }
     void start(Operation* operation) {
         operation->start = now_;
-        timeline_.push_back({now_ + jittered(operation->duration), order_++, operation});
-        std::push_heap(timeline_.begin(), timeline_.end());
+        completions_.push_back({now_ + jittered(operation->duration), order_++, operation});
+        std::push_heap(completions_.begin(), completions_.end());
     }
     void finish(Operation* operation) {
         if (Unit* unit = unit_of(*operation); unit != nullptr) {
@@ -219,10 +229,10 @@ private:
         }
         apply(*operation);
         const std::uint32_t number = operation->stream;
-        pop(streams_[number]);
+        remove_first(streams_[number]);
         unblock(number);
     }
-    /// The effect of an operation, at its end.
+    /// Takes the effect of an operation, at its end.
     void apply(Operation& operation) noexcept {
         ++executed_;
         if (real_bytes && reachable(operation)) {
@@ -248,7 +258,7 @@ private:
             marker.waiters.clear();
         }
     }
-    /// False where memory was unmapped under an operation: it has no effect then.
+    /// Whether the operation's memory is still mapped. If not, it has no effect.
     [[nodiscard]] bool reachable(const Operation& operation) {
         if (operation.generation == map_.generation()) { return true; }
         const auto there = [&](const void* at, std::uint64_t bytes) { return bytes == 0 || map_.holds(at, bytes); };
@@ -269,7 +279,8 @@ private:
         }
         return operation.fill_at == nullptr || there(operation.fill_at, operation.bytes);
     }
-    void pop(StreamState& stream) {
+    /// Removes the first operation of a stream and keeps it to be used again.
+    void remove_first(StreamState& stream) {
         Operation* operation = stream.first;
         stream.first = operation->next;
         if (stream.first == nullptr) { stream.last = nullptr; }
@@ -287,7 +298,7 @@ private:
         operation->bytes = 0;
         operations_.give(operation);
     }
-    /// A factor in [1 / jitter, jitter], uniform in its logarithm (splitmix64).
+    /// Multiplies by a factor in [1 / jitter, jitter], uniform in its logarithm (splitmix64).
     std::int64_t jittered(std::int64_t duration) noexcept {
         if (jitter <= 1.0) { return duration; }
         random_ += 0x9e3779b97f4a7c15U;
@@ -302,15 +313,15 @@ private:
     AddressMap& map_;
     NameTable& names_;
     std::deque<StreamState> streams_;
-    std::vector<Event> timeline_;
-    std::vector<std::uint32_t> ready_;
+    std::vector<Completion> completions_;  // a heap; the earliest is on top
+    std::vector<std::uint32_t> ready_;     // streams that were unblocked
     std::array<Unit, units> units_;
-    NodePool<Operation> operations_;
-    NodePool<Marker> markers_;
-    std::int64_t now_ = 0;
-    std::uint64_t order_ = 0;
+    ObjectPool<Operation> operations_;
+    ObjectPool<Marker> markers_;
+    std::int64_t now_ = 0;     // ns
+    std::uint64_t order_ = 0;  // of the next start
     std::uint64_t executed_ = 0;
-    std::uint64_t random_ = 0;
+    std::uint64_t random_ = 0;  // state of the generator
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -11,17 +11,19 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
+/// What a byte holds.
 enum class Content : std::uint8_t { uninitialised, written, freed };
 
-/// What is known about each byte of one piece of physical memory: who wrote it last, and who has read it since.
-/// The method is that of FastTrack (Flanagan and Freund, 2009), on ranges instead of variables.
+/// The access history of one piece of physical memory: for every byte, the operation that wrote it last and those that have read it
+/// since. Its intervals are sorted, cover the memory and do not overlap. The method is FastTrack (Flanagan and Freund, 2009), on
+/// ranges instead of variables.
 ///
-/// A Sink has `later(access)`, whether an access called earlier is known to run after the present one, and
-/// `conflict(access, wrote, begin, end)`, `uninitialised(access, begin, end)`, `dead(access, begin, end)` for findings
-/// (`access`: the earlier operation; offsets in bytes).
-class Shadow {
+/// A Sink takes findings: `conflict(access, wrote, begin, end)`, `uninitialised(access, begin, end)`, `dead(access, begin, end)`, where
+/// `access` is the earlier operation and the offsets are bytes. Its `later(access)` says whether an access called earlier is known
+/// to run after the present one.
+class ShadowMemory {
 public:
-    /// Forgets everything; `access` is what made the memory.
+    /// Begins anew for `bytes` bytes, which `access` made.
     void reset(AccessLists& lists, std::uint64_t bytes, Content content, const Access& access) {
         clear(lists);
         intervals_.push_back({0, bytes, access, content, 0});
@@ -32,7 +34,8 @@ public:
         hint_ = 0;
     }
 
-    /// `exclusive`: the parts of the operation are not ordered among themselves.
+    /// Notes and checks a read of [begin, end) by `access` at `clock`. `exclusive`: the parts of the operation are not ordered among
+    /// themselves.
     template <class Sink>
     void read(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access,
               const VectorClock& clock, bool exclusive, Sink& sink) {
@@ -54,7 +57,7 @@ public:
         hint_ = first;
     }
 
-    /// `content`: written, or freed by a deallocation. Freed bytes stay freed.
+    /// The same for a write. `content`: written, or freed by a deallocation. Freed bytes stay freed.
     template <class Sink>
     void write(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access,
                const VectorClock& clock, bool exclusive, Content content, Sink& sink) {
@@ -91,7 +94,7 @@ public:
         hint_ = first;
     }
 
-    /// Memory that an allocator has handed out again: what was there is forgotten, unchecked.
+    /// An allocator has handed the bytes out again: what was known of them is forgotten, unchecked.
     void assign(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access, Content content) {
         const std::size_t first = split(lists, begin);
         std::size_t i = first;
@@ -104,7 +107,7 @@ public:
         join(first, i);
     }
 
-    /// Calls f(access, wrote, begin, end) for every access that is known of bytes in [begin, end).
+    /// Calls f(access, wrote, begin, end) for every known access of bytes in [begin, end).
     template <class F>
     void for_each(const AccessLists& lists, std::uint64_t begin, std::uint64_t end, F&& f) const {
         for (const Interval& interval : intervals_) {
@@ -114,16 +117,18 @@ public:
         }
     }
 
+    /// The number of intervals.
     [[nodiscard]] std::size_t size() const noexcept { return intervals_.size(); }
 
 private:
     struct Interval {
         std::uint64_t begin = 0, end = 0;
-        Access last;  ///< the write, allocation or deallocation that made what is there
+        Access last;  ///< the write, allocation or deallocation that made the content
         Content content = Content::uninitialised;
-        AccessLists::List reads = 0;
+        AccessLists::List reads = 0;  ///< since `last`
     };
 
+    /// Whether nothing orders `earlier` and `access`.
     template <class Sink>
     static bool unordered(const Access& earlier, const Access& access, const VectorClock& clock, bool exclusive,
                           Sink& sink) {
@@ -131,7 +136,7 @@ private:
         return !earlier.before(clock) && !sink.later(earlier);
     }
 
-    /// The index of the interval that begins at `at`, made where there was none.
+    /// The index of the interval that begins at `at`; the interval around it is split if there is none.
     std::size_t split(AccessLists& lists, std::uint64_t at) {
         for (std::size_t guess = hint_; guess < hint_ + 2 && guess < intervals_.size(); ++guess) {
             if (intervals_[guess].begin == at) { return guess; }
@@ -144,6 +149,7 @@ private:
         split_at(lists, index, at);
         return index + 1;
     }
+    /// Splits one interval in two.
     void split_at(AccessLists& lists, std::size_t index, std::uint64_t at) {
         Interval right = intervals_[index];
         right.begin = at;
@@ -151,7 +157,7 @@ private:
         intervals_[index].end = at;
         intervals_.insert(intervals_.begin() + static_cast<std::ptrdiff_t>(index) + 1, right);
     }
-    /// Makes one of the intervals [first, last), with the state of the first.
+    /// Replaces the intervals [first, last) by one with the state of the first.
     void join(std::size_t first, std::size_t last) {
         if (last == first + 1) { return; }
         intervals_[first].end = intervals_[last - 1].end;
@@ -180,7 +186,7 @@ private:
     }
 
     std::vector<Interval> intervals_;
-    std::size_t hint_ = 0;
+    std::size_t hint_ = 0;  // index of the interval where the last access began
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation
