@@ -15,8 +15,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// A pass as a graph, copies included: launching it runs the kernels that were recorded, over the same weights. Made by
-/// Residency::capture; ends before its Residency does. After a change of budget or of the mapping it is stale and refused.
+/// One pass as a CUDA graph, copies included. It is launched only while the addresses that it holds are valid: after a change of the
+/// budget or of the mapping it is stale, and refused. Made by Residency::capture; ends before its Residency does.
 template <CapturingDevice D>
 class [[nodiscard]] CapturedPass {
 public:
@@ -36,8 +36,8 @@ public:
     }
     ~CapturedPass() { destroy(); }
 
-    /// One pass on a stream, after everything that this Residency did before. Does not block. Errors: stale, wrong_state (a pass is
-    /// open, or none was captured), unsupported (the stream is being captured), or the device's own.
+    /// Enqueues one pass on a stream, after everything that this Residency did before. Does not block. Errors: stale, wrong_state (a pass
+    /// is open, or none was captured), unsupported (the stream is being captured), or the device's own.
     [[nodiscard]] Status try_launch(Stream stream) {
         if (session_ == nullptr) {
             return Error{ErrorKind::wrong_state, "no pass was captured: there is nothing to launch"};
@@ -70,7 +70,7 @@ private:
 
 namespace detail {
 
-/// Runs a caller's body; what it throws waits until things are in order again.
+/// Runs a caller's function inside a capture, and keeps what it throws until the capture has ended.
 class Attempt {
 public:
     template <class Body, class Argument>

@@ -17,17 +17,18 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// A stream that reads weights, as an index of the executor.
+/// A consumer stream: one that reads weights. Its index in the copy scheduler.
 using ConsumerId = std::uint32_t;
-/// A point of the copy stream, or of a reader.
+/// A recorded point of the copy stream, or of a consumer stream: see EventSequence.
 using EventPoint = std::uint64_t;
 
-/// The one place that orders copies and reads. For every move it does the same four things: let the copy stream wait for the
-/// use that the move follows, copy, record the arrival, let the reader wait for it. Nothing here blocks, except drain().
+/// Orders copies and reads. Every copy follows the last recorded use of the bytes that it overwrites (the write-after-read hazard), and
+/// every read follows the arrival of the bytes that it reads. For each copy: the copy stream waits for the use, the transport enqueues the
+/// bytes, the arrival is recorded, the consumer stream waits for it. Only the functions named drain block.
 template <Device D>
 class CopyScheduler {
 public:
-    /// A use whose record failed: complete only when the device has been drained.
+    /// A use that could not be recorded. It is complete once the device has been drained.
     static constexpr EventPoint lost = UINT64_MAX;
 
     CopyScheduler() = default;
@@ -40,73 +41,73 @@ public:
                               std::uint32_t outstanding);
     /// Precondition: drained, or abandoned.
     void close() noexcept;
-    /// The device is broken: forgets what it holds instead of touching it.
+    /// The device is broken: forgets what it holds without a device call.
     void abandon() noexcept;
 
-    /// A pass begins: from here on, streams are looked at afresh, since a handle may name a new stream.
+    /// A pass begins. Consumers are looked up again, since a stream handle of the last pass may name a new stream.
     [[nodiscard]] Status begin_pass();
-    /// What the transport's own threads have failed at; success where it has none.
+    /// The first failure of the transport's own threads; success if it has none.
     [[nodiscard]] Status transport_status() const;
-    /// The reader that stands for a stream. The first time in a pass it is ordered after everything recorded for that handle.
+    /// The consumer for a stream. The first time in a pass, the stream is ordered after everything recorded for that handle.
     [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream);
     [[nodiscard]] std::size_t consumers() const noexcept { return consumers_.size(); }
     [[nodiscard]] typename D::Stream stream_of(ConsumerId id) const noexcept { return consumers_[id]->events.stream(); }
     [[nodiscard]] bool used_in_this_pass(ConsumerId id) const noexcept { return consumers_[id]->pass == pass_; }
-    /// An open lease reads there: until released as often as retained, the reader goes on to stand for its stream.
+    /// An open lease reads on the consumer. Until it is released as often as it was retained, it keeps its stream.
     void retain(ConsumerId id) noexcept { ++consumers_[id]->leases; }
     void release(ConsumerId id) noexcept { --consumers_[id]->leases; }
 
-    /// An event that others wait for must not become part of somebody's graph.
+    /// An error if the stream is being captured by the caller: events that others wait for must not become part of the caller's graph.
     [[nodiscard]] Status refuse_capture(ConsumerId id) {
         const auto allowed = refuse_capture(*consumers_[id]);
         return allowed ? Status{} : Status{allowed.error()};
     }
-    /// Records a use of these storages: everything enqueued on the reader's stream so far. On failure they count as in use until
-    /// the device has been drained.
+    /// Records a use of these storages: all work enqueued on the consumer's stream so far. On failure they count as in use until the
+    /// device has been drained.
     [[nodiscard]] Result<EventPoint> record_use(ConsumerId id, std::span<const StorageId> storages);
     [[nodiscard]] EventPoint last_point(ConsumerId id) const noexcept { return consumers_[id]->events.last(); }
-    /// The caller captures reads, and may run them at any time from now on.
+    /// The caller captures reads into a graph, which may run at any time from now on.
     void note_foreign_graph() noexcept { is_in_foreign_graph_ = true; }
-    /// A use that needs no record for itself: join_all() makes one of all of them.
+    /// Notes a use that needs no record of its own: join_streams() records all of them once.
     void note_use(ConsumerId id) noexcept { consumers_[id]->has_unrecorded_use = true; }
 
-    /// Lets the copy stream wait for a point of a reader. What it has waited for already costs nothing.
+    /// The copy stream waits for a point of a consumer. Enqueues nothing if it has waited for that point before.
     [[nodiscard]] Status copy_stream_wait(ConsumerId id, EventPoint point);
-    /// Whether follow() would have to enqueue a wait for any use of this storage.
+    /// Whether the copy stream already waits for every recorded use of a storage.
     [[nodiscard]] bool is_free_to_overwrite(StorageId storage) const noexcept;
     /// Whether every recorded use of a storage is known to be complete.
     [[nodiscard]] bool is_unused(StorageId storage) const noexcept;
-    /// Learns which uses and copies are complete; does not block.
+    /// Asks the device which uses and copies are complete. Does not block.
     [[nodiscard]] Status poll();
-    /// Lets the copy stream wait for every recorded use of a storage.
+    /// The copy stream waits for every recorded use of a storage.
     [[nodiscard]] Status copy_stream_wait_for_uses(StorageId storage);
 
-    /// Copies, together, and records their arrival.
+    /// Enqueues copies that start together, and records their arrival.
     [[nodiscard]] Result<EventPoint> transfer(std::span<const transport::Fetch> fetches);
-    /// Copies within the device, in the order of the copy stream.
+    /// Enqueues a copy within the device, on the copy stream.
     [[nodiscard]] Status move(std::byte* to, const std::byte* from, std::uint64_t bytes) {
         const Copy copy{to, from, bytes};
         return device_->copy({&copy, 1}, copy_stream_);
     }
-    /// Lets a reader wait for an arrival. What it has waited for already costs nothing.
+    /// A consumer waits for an arrival. Enqueues nothing if it has waited for that arrival, or a later one, before.
     [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival);
-    /// Makes the stream of `first` wait for the last recorded use of `second`.
-    [[nodiscard]] Status join_recorded(ConsumerId first, ConsumerId second) {
+    /// The stream of `first` waits for the last recorded point of `second`.
+    [[nodiscard]] Status wait_for_last_point(ConsumerId first, ConsumerId second) {
         return consumers_[second]->events.order_after(last_point(second), stream_of(first));
     }
 
-    /// The same for all uses, those that were only noted included.
+    /// The stream of `first` waits for all work of `second`, uses that were only noted included.
     [[nodiscard]] Status join_streams(ConsumerId first, ConsumerId second);
 
-    /// From here on work on `stream`, on the copy stream and on every stream that reads becomes part of a graph, with points of
-    /// its own. On failure nothing is being captured.
+    /// From here on, work on `stream`, on the copy stream and on every consumer stream becomes part of a graph, with points of its own. On
+    /// failure nothing is being captured.
     [[nodiscard]] Status begin_capture(typename D::Stream stream)
         requires CapturingDevice<D>;
-    /// The graph, or what made the capture fail. Points are what they were before it.
+    /// Ends the capture: the graph, or the failure. Restores the points from before the capture.
     [[nodiscard]] auto end_capture()
         requires CapturingDevice<D>
     {
-        // Every stream that was forked comes back, whatever failed before: a capture that is left open harms its streams.
+        // Every forked stream is joined, whatever failed before: a stream that is left in a capture cannot be used any more.
         auto joined = join_capture(copy_stream_);
         for (const auto& consumer : consumers_) {
             if (consumer->events.stream() == captured_stream_) { continue; }
@@ -130,11 +131,11 @@ public:
         }
         return graph;
     }
-    /// Orders a stream after everything that was recorded, and the copy stream after the stream: before and after a graph.
+    /// A consumer waits for every arrival and for every recorded point of the others: what a graph launch needs.
     [[nodiscard]] Status order_after_everything(ConsumerId id);
-    /// A point of the copy stream without a copy.
+    /// Records a point of the copy stream without a copy.
     [[nodiscard]] Result<EventPoint> record_arrival() { return copies_.record(); }
-    /// A point of a reader that belongs to no storage.
+    /// Records a point of a consumer that is a use of no storage.
     [[nodiscard]] Result<EventPoint> record_point(ConsumerId id) { return consumers_[id]->events.record(); }
 
     [[nodiscard]] typename D::Stream copy_stream() const noexcept { return copy_stream_; }
@@ -144,11 +145,12 @@ public:
 
     /// Blocks until all recorded uses and all copies are complete.
     [[nodiscard]] Status drain();
-    /// The same for all uses, those that were only noted included, and those of the caller's graphs: these end with the device only.
+    /// Blocks until all uses are complete, those that were only noted and those of the caller's graphs included: for these it waits for the
+    /// whole device.
     [[nodiscard]] Status drain_all() {
-        return is_in_foreign_graph_ || has_untold_use_ || has_unrecorded_use() ? drain_device() : drain();
+        return is_in_foreign_graph_ || has_orphaned_use_ || has_unrecorded_use() ? drain_device() : drain();
     }
-    /// Blocks until the whole device is idle: what no record can tell is complete too.
+    /// Blocks until the whole device is idle: work without a record is complete, too.
     [[nodiscard]] Status drain_device();
     [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
     [[nodiscard]] bool is_broken() const noexcept { return broken_; }
@@ -173,7 +175,7 @@ private:
     [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
     [[nodiscard]] Result<EventPoint> refuse_capture(const ConsumerStream& consumer);
 
-    /// A failure is kept, but tried once more, so that the capture can end.
+    /// The captured stream waits for `stream`. Tries twice, so that the capture can end after one failure.
     [[nodiscard]] Status join_capture(typename D::Stream stream);
     void release_capture_events() noexcept {
         for (const auto event : capture_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
@@ -187,7 +189,7 @@ private:
     bool has_stream_ = false;
     bool broken_ = false;
     bool is_in_foreign_graph_ = false;
-    bool has_untold_use_ = false;  // unrecorded, on a stream that no reader stands for any more
+    bool has_orphaned_use_ = false;  // unrecorded, on a stream that no consumer stands for any more
     EventSequence<D> copies_;
     std::unique_ptr<AnyTransport<D>> transport_;
     std::vector<std::unique_ptr<ConsumerStream>> consumers_;
@@ -322,8 +324,8 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
     if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }
     auto arrival = copies_.record();
     if (!arrival) {
-        // Without a record nobody could wait for these bytes: let them land before their places are given to others. What is
-        // captured does not run.
+        // Without a record nobody can wait for these bytes: they have to land before their memory is given to others. In a capture
+        // nothing has run.
         if (!in_capture_ && !device_->synchronize(copy_stream_)) { broken_ = true; }
     }
     return arrival;
@@ -347,7 +349,7 @@ Status CopyScheduler<D>::join_streams(ConsumerId first, ConsumerId second) {
         if (auto point = record_point(second); !point) { return point.error(); }
         consumers_[second]->has_unrecorded_use = false;
     }
-    return join_recorded(first, second);
+    return wait_for_last_point(first, second);
 }
 
 template <Device D>
@@ -386,7 +388,7 @@ Status CopyScheduler<D>::order_after_everything(ConsumerId id) {
     if (auto waited = stream_wait_arrival(id, last_arrival()); !waited) { return waited; }
     for (ConsumerId other = 0; other < consumers_.size(); ++other) {
         if (other == id) { continue; }
-        if (auto joined = join_recorded(id, other); !joined) { return joined; }
+        if (auto joined = wait_for_last_point(id, other); !joined) { return joined; }
     }
     return {};
 }
@@ -410,7 +412,7 @@ Status CopyScheduler<D>::drain_device() {
         consumer->has_unrecorded_use = false;
         std::ranges::replace(consumer->last_use, lost, EventPoint{0});
     }
-    has_untold_use_ = false;
+    has_orphaned_use_ = false;
     copies_.assume_complete();
     return {};
 }
@@ -444,7 +446,7 @@ Result<ConsumerId> CopyScheduler<D>::add_consumer(typename D::Stream stream) {
         if (consumer.pass == pass_ || consumer.leases > 0) { continue; }
         if (auto polled = consumer.events.poll(); !polled) { return polled.error(); }
         if (!consumer.events.is_idle()) { continue; }
-        if (std::exchange(consumer.has_unrecorded_use, false)) { has_untold_use_ = true; }
+        if (std::exchange(consumer.has_unrecorded_use, false)) { has_orphaned_use_ = true; }
         consumer.events.rebind(stream);
         consumer.arrived = 0;
         consumer.pass = pass_;

@@ -11,8 +11,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// The recorded points of one stream, numbered 1, 2, 3, … in the order of the stream, over a ring of reused events. Point 0 is
-/// the beginning: always complete. As points are ordered, waiting for one waits for all before it.
+/// The recorded points of one stream, numbered 1, 2, 3, … in stream order, on a ring of reused events. If a point is complete, so are all
+/// before it; point 0 is complete from the start.
 template <Device D>
 class EventSequence {
 public:
@@ -25,27 +25,27 @@ public:
 
     /// Creates `capacity` events. On failure nothing is left behind.
     [[nodiscard]] Status open(D& device, typename D::Stream stream, std::uint32_t capacity);
-    /// The points are made in a stream capture: nothing can be asked of them, and none completes.
+    /// The points are recorded in a stream capture: the device cannot be asked about them, and none completes.
     void record_in_capture() noexcept { in_capture_ = true; }
     void swap(EventSequence& other) noexcept;
     void close() noexcept;
-    /// Forgets everything without a device call.
+    /// Forgets the events without a device call.
     void abandon() noexcept { events_.clear(); }
 
-    /// A point after all work enqueued on the stream so far. Does not block, except where max_points are outstanding.
+    /// Records a point after all work enqueued on the stream so far. Blocks only if max_points are outstanding.
     [[nodiscard]] Result<EventPoint> record();
-    /// Makes `other` wait for a point. Nothing is enqueued where it is known to be complete.
+    /// Makes stream `other` wait for a point. Enqueues nothing if the point is known to be complete.
     [[nodiscard]] Status order_after(EventPoint point, typename D::Stream other);
-    /// Learns which points are complete; does not block.
+    /// Asks the device which points are complete. Does not block.
     [[nodiscard]] Status poll();
     /// Blocks the host until every point is complete.
     [[nodiscard]] Status drain();
-    /// Goes on for another stream. Precondition: every point is complete.
+    /// Continues on another stream. Precondition: every point is complete.
     void rebind(typename D::Stream stream) noexcept {
-        RESIDENCY_ASSERT(is_idle(), "a timeline changes its stream only when all its points are complete");
+        RESIDENCY_ASSERT(is_idle(), "an event sequence changes its stream only when all its points are complete");
         stream_ = stream;
     }
-    /// What a drained device makes true.
+    /// Every point is complete: the device, or the stream, was drained.
     void assume_complete() noexcept { complete_ = issued_; }
 
     [[nodiscard]] typename D::Stream stream() const noexcept { return stream_; }
@@ -62,7 +62,7 @@ private:
     }
 
     [[nodiscard]] Status make_room();
-    /// Adds events and deals the outstanding points out anew.
+    /// Adds events, and assigns the outstanding points to the larger ring.
     [[nodiscard]] Status grow(std::size_t more);
 
     D* device_ = nullptr;

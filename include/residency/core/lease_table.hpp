@@ -13,12 +13,13 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// A lease or a ticket, as the engine knows it. A generation tells a later one in the same place apart.
+/// Names a lease or a ticket. The generation tells it from a later one in the same slot.
 struct LeaseId {
     std::uint32_t slot = UINT32_MAX;
     std::uint32_t generation = 0;
 };
 
+/// One lease or ticket.
 struct LeaseRecord {
     std::span<const StorageId> storages;  ///< of the schedule, or `own`
     std::vector<StorageId> own;
@@ -29,14 +30,15 @@ struct LeaseRecord {
     bool is_open = false;
 };
 
-/// The open leases. Places are used again, and keep what their vectors have allocated.
+/// The open leases, each in a slot. Slots are reused and keep the memory of their vectors, so that a lease allocates nothing in steady
+/// state.
 class LeaseTable {
 public:
     [[nodiscard]] std::uint64_t open_leases() const noexcept { return open_; }
 
-    /// An open lease without readers. References to records end with the next call.
+    /// Opens a lease without consumers. Invalidates references to records.
     [[nodiscard]] LeaseId open();
-    /// Null where it is not open.
+    /// Null if the lease is not open.
     [[nodiscard]] const LeaseRecord* find(LeaseId id) const noexcept {
         if (id.slot >= records_.size()) { return nullptr; }
         const LeaseRecord& record = records_[id.slot];
@@ -53,7 +55,7 @@ public:
         free_.push_back(id.slot);
         --open_;
     }
-    /// Every open one, after visit(record).
+    /// Closes every open lease, each after visit(record).
     template <class Visit>
     void close_all(const Visit& visit) noexcept {
         for (std::uint32_t slot = 0; slot < records_.size() && open_ > 0; ++slot) {

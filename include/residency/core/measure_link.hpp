@@ -15,10 +15,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The rate and the latency of copies to the device, as a plan counts them: two sizes of call, the medians of some repeats, a line
-/// through both. Uses at most `device_bytes` of device memory for the time of the call, and as much pinned host memory; 32 MiB
-/// are enough. The latency of a copy node of a graph cannot be seen from outside a graph: it keeps its ratio to that of a call.
-/// Blocks, about 20 ms. Where less than 64 KiB may be used, nothing is measured and the defaults are returned.
+/// Blocks for about 20 ms. Measures rate and latency of copies to the device: the median time of calls of two sizes, and the line
+/// through both. Uses at most `device_bytes` of device memory during the call, and as much pinned host memory; 32 MiB are enough. The
+/// latency of a graph's copy node cannot be measured from outside: it keeps its default ratio to that of a call. With less than 64 KiB
+/// nothing is measured, and the defaults are returned.
 template <Device D>
 [[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
     constexpr std::uint64_t granule = std::uint64_t{64} << 10;

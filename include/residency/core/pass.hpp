@@ -17,17 +17,17 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// What a pass can be asked for: a step of the schedule, one weight, or weights that must be there together.
+/// What a pass can acquire: a step of the schedule, one weight, or weights that must be on the device together.
 template <class T>
 concept Acquirable = std::same_as<T, Schedule::Step> || std::same_as<T, WeightId> ||
                      std::convertible_to<const T&, std::span<const WeightId>>;
 
-/// One execution of the schedule, such as one token, on a stream. Owns the position; its end joins the other streams that took
-/// part into that stream and takes the time. Nothing here blocks the host but try_wait().
+/// One execution of the schedule on a stream, such as one token. At most one is open per Residency. Its end makes the stream wait for the
+/// other streams that took part. Only try_wait() blocks the host.
 ///
-/// Errors of acquire and request: invalid_argument (an id that the catalog lacks), budget (what is leased leaves no room; the
-/// numbers are in the error), divergence (strict mode), unsupported (the stream is being captured), or the device's own. After
-/// any of them the pass can go on, and nothing is leased that was not before.
+/// Errors of acquire and request: invalid_argument (the catalog has no such id), budget (open leases leave no room; the error has the
+/// numbers), divergence (strict mode), unsupported (the stream is being captured), or the device's own. After any of them the pass can
+/// continue, and no lease was opened.
 template <Device D>
 class [[nodiscard]] Pass {
 public:
@@ -50,16 +50,16 @@ public:
         return std::exchange(session_, nullptr)->end_pass();
     }
 
-    /// Blocks until the pass's stream has done what was asked of it so far, as its device's synchronize() does; but what the caller
-    /// named as likely travels on meanwhile, for which the host asks the device again and again. For programs that read what a router
-    /// chose before they know what to acquire. Other streams of the pass are not waited for. Errors: wrong_state (the pass has ended),
-    /// unsupported (it, or its stream, is captured), or the device's own; after any of them the pass can go on.
+    /// Blocks until the pass's stream has done its work so far. Unlike synchronize(), it lets hinted prefetches continue meanwhile, for
+    /// which the host polls the device. For programs that have to read what a router chose before they can acquire it. Does not wait for
+    /// other streams of the pass. Errors: wrong_state (the pass has ended), unsupported (it, or its stream, is captured), or the device's
+    /// own; after any of them the pass can continue.
     [[nodiscard]] Status try_wait() {
         if (session_ == nullptr) { return ended(); }
         return session_->wait_in_pass();
     }
 
-    /// The weights on a stream, by default the pass's own: there, or on their way with the stream waiting for them.
+    /// A lease on weights, for a stream, by default the pass's own. The stream waits for copies that are not complete; the host does not.
     template <Acquirable What>
     [[nodiscard]] Result<Lease<D>> try_acquire(const What& what) {
         if (session_ == nullptr) { return ended(); }
@@ -72,7 +72,7 @@ public:
     [[nodiscard]] Result<Lease<D>> try_acquire(std::initializer_list<WeightId> weights) {
         return try_acquire(std::span<const WeightId>{weights.begin(), weights.size()});
     }
-    /// Starts to bring the weights now, to be leased later, on any stream.
+    /// Starts to fetch weights now; the ticket becomes a lease later, on any stream.
     template <Acquirable What>
     [[nodiscard]] Result<Ticket<D>> try_request(const What& what) {
         auto id = ask(what, std::nullopt);
@@ -111,7 +111,7 @@ private:
             return session_->acquire_weights(std::span{&what, 1}, stream);
         } else if constexpr (std::same_as<What, Schedule::Step>) {
             const Schedule& own = session_->schedule();
-            // A step of another schedule is what it reads, not where it stands, unless both are the same.
+            // A step of another schedule counts by what it reads, unless this schedule has the same step at that position.
             if (what.position < own.size() && (own[what.position].weights.data() == what.weights.data() ||
                                                std::ranges::equal(own[what.position].weights, what.weights))) {
                 return session_->acquire_step(what.position, stream);

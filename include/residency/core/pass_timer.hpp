@@ -15,21 +15,21 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// How long passes take on the device, from the first to the last operation on their stream. Two records cost the GPU microseconds
-/// between kernels: where nothing streams, few passes are timed.
+/// Times passes on the device, from the first to the last operation on their stream. Two event records cost the GPU microseconds between
+/// kernels, so that few passes are timed while everything is resident.
 template <Device D>
 class PassTimer {
 public:
-    /// On failure close() gives back what there is.
+    /// After a failure, close() destroys the events that exist.
     [[nodiscard]] Status open(D& device);
     void close(D& device) noexcept;
 
     [[nodiscard]] Status start(D& device, typename D::Stream stream, bool is_streaming);
     [[nodiscard]] Status stop(D& device, typename D::Stream stream);
-    /// An event that nobody needs before stop().
+    /// An event that is not in use until stop().
     [[nodiscard]] typename D::Event spare_event() const noexcept { return times_[timed_ % times_.size()].to; }
 
-    /// Of the last pass that was timed and is complete. Does not block.
+    /// The time of the last pass that was timed and is complete. Does not block.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> last(D& device) const;
 
 private:

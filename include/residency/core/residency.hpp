@@ -27,13 +27,13 @@ namespace residency { inline namespace RESIDENCY_ABI {
 ///         {.budget = Budget::parse("8GiB"), .schedule = schedule}};
 ///     auto pass = weights.begin(stream);
 ///     for (const auto& step : schedule) {
-///         auto lease = pass.acquire(step);    // there, or on its way: the stream waits, the host does not
+///         auto lease = pass.acquire(step);    // on the device or on its way: the stream waits, the host does not
 ///         launch(step, lease, stream);
-///     }                                       // the lease ends: its last use is recorded on the stream
+///     }                                       // the lease ends: its use is recorded on the stream
 ///
-/// Thread rule: one pass at a time on one Residency, and one thread at a time in it and in its passes, leases and tickets.
-/// Several Residencies, in several threads, may share host bytes and a device. While one captures, what another thread makes,
-/// drains, ends or changes the budget of waits until that is over (so that the body of a capture must not wait for such a thread).
+/// Threads: one pass at a time on one Residency, and one thread at a time in it and in its passes, leases and tickets. Several
+/// Residencies, in several threads, may share host bytes and a device. While one of them captures, another thread that constructs,
+/// drains, destroys or changes the budget of a Residency on that device waits; the body of a capture must not wait for such a thread.
 /// The device outlives the Residency; leases and tickets end before it.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
 class Residency {
@@ -50,9 +50,8 @@ public:
     /// Which fields there are depends on the decider: core::OnlineOptions or core::PlannedOptions.
     using Options = typename Composition::Options;
 
-    /// Nothing is left behind on failure. Errors: budget (below the floor; the numbers are in the error), mismatch (a schedule of
-    /// another catalog), unsupported (bytes that the transport cannot reach), out_of_memory, or the device's own. Blocks while
-    /// the device allocates; residents are on their way when it returns.
+    /// Blocks while the device allocates; copies of residents are enqueued when it returns. On failure nothing is left behind. Errors: budget (below the floor; the numbers are in the error), mismatch (a schedule of
+    /// another catalog), unsupported (bytes that the transport cannot reach), out_of_memory, or the device's own.
     [[nodiscard]] static Result<Residency> try_create(Device& device, Catalog catalog, Options options = {}) {
         auto settings = core::settings_of(options);
         auto decider = std::make_unique<Decider>(std::move(options.policies));
@@ -63,8 +62,8 @@ public:
         if (!session) { return session.error(); }
         return Residency{std::move(*session), own};
     }
-    /// What try_create would make of the budget: the floor and the total are known before anything is held. Nothing is allocated on
-    /// the device. Errors: budget and mismatch, as of try_create.
+    /// The budget that try_create would resolve to, with the floor and the total. Allocates nothing on the device. Errors: budget and
+    /// mismatch, as of try_create.
     [[nodiscard]] static Result<ResolvedBudget> try_resolve_budget(Device& device, Catalog catalog,
                                                                    Options options = {}) {
         auto settings = core::settings_of(options);
@@ -78,14 +77,14 @@ public:
     Residency(Device& device, Catalog catalog, Options options = {})
         : Residency{unwrap(try_create(device, std::move(catalog), std::move(options)))} {}
 #endif
-    /// Blocks until all uses and copies are complete, then gives everything back. On a device that cannot be drained it leaks.
+    /// Blocks until all uses and copies are complete, then frees everything. On a device that cannot be drained it leaks.
     ~Residency() = default;
     Residency(Residency&&) noexcept = default;
     Residency& operator=(Residency&&) noexcept = default;
 
-    /// Begins a pass on a stream. Error wrong_state: one is open already; unsupported: the stream is being captured by the caller,
-    /// and weights are streamed. Where none are, such a graph holds the addresses of today: it is good until the budget is changed,
-    /// and nobody can refuse it after that; a CapturedPass is refused.
+    /// Begins a pass on a stream. Errors: wrong_state (a pass is open), unsupported (the caller captures the stream, and weights are
+    /// streamed). With everything resident such a capture is accepted: the caller's graph then holds the addresses of today and must not be
+    /// launched after a change of the budget, which nothing checks. A CapturedPass is checked.
     [[nodiscard]] Result<Pass> try_begin(Stream stream) {
         if (auto begun = session_->begin_pass(stream); !begun) { return begun.error(); }
         return Pass{session_.get()};
@@ -94,9 +93,9 @@ public:
     [[nodiscard]] Pass begin(Stream stream) { return unwrap(try_begin(stream)); }
 #endif
 
-    /// Records one pass as a graph, copies included: `body(pass)` acquires every step in the order of the schedule and launches its
-    /// kernels on `stream` (or on streams named by use_on), and returns void or a Status. Nothing of it runs. Blocks until the
-    /// device has done what was asked before. Errors: unsupported, divergence, wrong_state, budget, or the device's own.
+    /// Blocks until earlier work is complete, then records one pass as a graph, copies included. `body(pass)` acquires every step in the
+    /// order of the schedule, launches its kernels on `stream` (or on streams named by use_on), and returns void or a Status. Nothing of it
+    /// runs. Errors: unsupported, divergence, wrong_state, budget, or the device's own.
     template <class Body, CapturingDevice D = Device>
     [[nodiscard]] Result<CapturedPass<D>> try_capture(Stream stream, Body&& body)
         requires Composition::is_planned
@@ -112,33 +111,32 @@ public:
         if (!graph) { return graph.error(); }
         return CapturedPass<D>{*session_, *graph};
     }
-    /// Another budget, between passes, larger or smaller, with leases open or not. What is leased stays where it is, is valid as
-    /// before, and counts. Of the rest as many weights leave as have to; what stays at its place is not moved again, what lies on memory
-    /// that is given back is copied within the device. What open leases keep beyond the new budget is *pending*: nothing else is
-    /// brought in its place, and it is given back once they have ended and their uses are complete, at the beginnings and ends of
-    /// passes and by try_reclaim_pending and try_drain. Captured passes become stale. Blocks until recorded uses and copies are complete.
+    /// Blocks until recorded uses and copies are complete, then changes the budget, between passes; leases may be open. Leased weights keep
+    /// their addresses, and count. Of the others, as many are evicted as necessary; a weight on memory that is given back is copied within
+    /// the device. Bytes that open leases keep beyond the new budget are *pending*: they are given back once the leases have ended and
+    /// their uses are complete, at the beginning and end of passes, by try_reclaim_pending and by try_drain. Captured passes become stale.
     ///
-    /// Errors; the old budget stays in force, and no lease is touched: budget (below the floor); wrong_state (a pass is open; or, of a
-    /// planned composition with open leases, below the floor of the image as it lies: the addresses of a plan are offsets in one
-    /// image, which cannot be laid out anew under a lease. The error names it and the bytes); or the device's own.
+    /// Errors, after which the old budget is in force and every lease is as before: budget (below the floor); wrong_state (a pass is open;
+    /// or, for a planned composition with open leases, the budget is below the floor of the present image: addresses of a plan are offsets
+    /// in one image, which cannot be laid out again under a lease); or the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) { return session_->set_budget(budget); }
-    /// Gives back what the last change of the budget left pending, as far as it can be by now; says what came of that change so far.
-    /// Does not block.
+    /// Gives back pending bytes of the last change of the budget, as far as possible now, and returns its outcome so far. Does not block.
     [[nodiscard]] Result<BudgetChange> try_reclaim_pending() { return session_->reclaim_pending(); }
-    /// What came of the last change of the budget so far.
+    /// The outcome of the last change of the budget so far.
     [[nodiscard]] const BudgetChange& budget_change() const noexcept { return session_->budget_change(); }
-    /// What is held beyond the budget in force, since open leases keep it.
+    /// Bytes held beyond the budget in force, because open leases keep them.
     [[nodiscard]] std::uint64_t pending_bytes() const { return session_->pending_bytes(); }
-    /// Another future, between passes. Error budget: the budget is below the new schedule's floor; the old one stays.
+    /// Blocks until the device is idle, then changes the schedule, between passes. Error budget: the budget is below the floor of the new
+    /// schedule; the old one stays.
     [[nodiscard]] Status try_set_schedule(Schedule schedule) { return session_->set_schedule(std::move(schedule)); }
-    /// What the last pass that ended acquired, in order, as a schedule. Needs Options::record.
+    /// The acquisitions of the last pass that ended, in order, as a schedule. Needs Options::record.
     [[nodiscard]] Result<Schedule> try_recorded_schedule(Cycle cycle = Cycle::cyclic) const {
         return session_->recorded_schedule(cycle);
     }
-    /// Blocks until all uses and copies so far are complete; then as try_transport_status().
+    /// Blocks until all uses and copies so far are complete; then returns try_transport_status().
     [[nodiscard]] Status try_drain() { return session_->drain(); }
-    /// What threads of the transport failed at so far; always success for a transport without any. Does not block. Success after
-    /// the stream of a pass was synchronized says that every byte that the pass read arrived as its source has it.
+    /// The first failure of the transport's threads; success for a transport without threads. Does not block. Success after the stream of a
+    /// pass was synchronized says that every byte that the pass read is the source's.
     [[nodiscard]] Status try_transport_status() const { return session_->transport_status(); }
 #if RESIDENCY_EXCEPTIONS
     template <class Body, CapturingDevice D = Device>
@@ -156,16 +154,16 @@ public:
     void drain() { unwrap(try_drain()); }
 #endif
 
-    /// May ask the device whether a pass has ended; does not block.
+    /// May ask the device whether a pass is complete. Does not block.
     [[nodiscard]] Statistics statistics() const { return session_->statistics(); }
-    /// The budget in force and how it came about.
+    /// The budget in force, and which source set it.
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return session_->budget(); }
-    /// The first failure of an operation that could not report it: the end of a lease or of a pass.
+    /// The first failure of an operation that cannot report one: the end of a lease or of a pass.
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return session_->failure(); }
     [[nodiscard]] const Catalog& catalog() const noexcept { return session_->catalog(); }
     [[nodiscard]] const Schedule& schedule() const noexcept { return session_->schedule(); }
     [[nodiscard]] Device& device() noexcept { return session_->device(); }
-    /// The policies, for those that take hints.
+    /// The policies of an online composition, for those that take hints.
     [[nodiscard]] Evictor& evictor() noexcept
         requires(!Composition::is_planned)
     {
@@ -176,7 +174,7 @@ public:
     {
         return decider_->prefetcher();
     }
-    /// The moves of a pass, of a planned composition.
+    /// The copies of a pass of a planned composition.
     [[nodiscard]] const plan::Plan& plan() const noexcept
         requires Composition::is_planned
     {

@@ -16,27 +16,27 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// The schedule, and where in it the pass that runs is.
+/// The schedule, and the position of the current pass in it. The step index never decreases, whatever the order of accesses.
 class ScheduleCursor {
 public:
     struct Place {
         AccessPoint access;
-        StepIndex base = 0;  ///< the moment of step 0 of this pass
+        StepIndex base = 0;  ///< the step index of step 0 of this pass
     };
     struct Found {
         Place place;
         bool has_diverged = false;
     };
 
-    /// Precondition of what follows. `strict`: a divergence is an error.
+    /// Called first. `strict`: a divergence is an error.
     void open(const Catalog& catalog, Schedule schedule, bool strict);
     /// Another schedule, from the next pass on.
     void change(Schedule schedule);
 
     [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
-    /// Null: no schedule.
+    /// Null: there is no schedule.
     [[nodiscard]] const UseOrder* order() const noexcept { return schedule_.empty() ? nullptr : &order_; }
-    /// By storage: the first step that reads it. Empty: no schedule.
+    /// By storage: the first step that reads it. Empty: there is no schedule.
     [[nodiscard]] std::span<const std::uint32_t> groups() const noexcept { return groups_; }
 
     [[nodiscard]] const Place& place() const noexcept { return place_; }
@@ -44,14 +44,15 @@ public:
     void go_to(const Place& place) noexcept { place_ = place; }
     void begin_pass(bool is_first) noexcept;
 
-    /// Where the next acquisition is, of a step or of storages. Errors: invalid_argument (no such step); divergence.
+    /// The access point of the next acquisition, of a step or of storages; the cursor does not move. Errors: invalid_argument (no such step),
+    /// divergence.
     [[nodiscard]] Result<Found> find(std::uint32_t step) const;
     [[nodiscard]] Result<Found> find(std::span<const StorageId> storages) const;
 
 private:
     void index_uses();
     [[nodiscard]] bool has_started() const noexcept { return place_.access.step != AccessPoint::nowhere; }
-    /// The step that comes next.
+    /// The step that the schedule announces next.
     [[nodiscard]] std::uint32_t expected() const noexcept {
         return has_started() ? (place_.access.step + 1) % schedule_.size() : 0;
     }

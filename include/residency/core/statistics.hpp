@@ -10,25 +10,25 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// What has happened, counted from construction or over one pass. Accesses are counted by storage; one in host memory is a hit
-/// of no bytes.
+/// Counts events, since construction or over one pass. An access counts once per storage; a storage that kernels read from host memory
+/// counts as a hit of 0 bytes.
 struct Counters {
     std::uint64_t passes = 0;
     std::uint64_t acquires = 0;       ///< calls that gave a lease or a ticket
     std::uint64_t hits = 0;           ///< accesses that found the storage on the device, used before
-    std::uint64_t prefetch_hits = 0;  ///< accesses that found it there or on its way because it had been brought ahead
-    std::uint64_t demand_misses = 0;  ///< accesses that had to bring it
+    std::uint64_t prefetch_hits = 0;  ///< accesses that found a prefetched storage, its copy complete or enqueued
+    std::uint64_t demand_misses = 0;  ///< accesses that had to fetch the storage (cold misses included)
     std::uint64_t hit_bytes = 0;
     std::uint64_t prefetch_hit_bytes = 0;
     std::uint64_t missed_bytes = 0;
     std::uint64_t calls = 0;          ///< copy calls
-    std::uint64_t fetched_bytes = 0;  ///< brought to the device, residents at construction included
+    std::uint64_t fetched_bytes = 0;  ///< copied to the device, residents at construction included
     std::uint64_t evictions = 0;
     std::uint64_t evicted_bytes = 0;
-    std::uint64_t dropped_prefetches = 0;  ///< proposals for which there was no room
+    std::uint64_t dropped_prefetches = 0;  ///< prefetch proposals for which there was no room
     std::uint64_t divergences = 0;         ///< acquisitions that the schedule did not announce
-    /// Times the host waited for the device outside construction and teardown: of itself where there was no other way, and where it
-    /// was asked to (try_drain, Pass::try_wait). Waits that the program makes without the library are not seen.
+    /// Times the library waited for the device on the host, outside construction and teardown: because there was no other way, or because
+    /// the program asked for it (try_drain, Pass::try_wait).
     std::uint64_t host_waits = 0;
     std::uint64_t moved_bytes = 0;  ///< copied within the device, by changes of the budget
 
@@ -58,14 +58,15 @@ struct Counters {
     return a - (Counters{} - b);
 }
 
-/// What a change of budget came to: device bytes as the driver counts them.
+/// The outcome of one change of the budget, in device bytes as the driver counts them.
 struct BudgetChange {
     std::uint64_t budget_before_bytes = 0;
     std::uint64_t budget_bytes = 0;
     std::uint64_t held_before_bytes = 0;
-    std::uint64_t held_bytes = 0;     ///< when the change returned
-    std::uint64_t pending_bytes = 0;  ///< held beyond the budget, now: open leases, or uses that go on, keep them
-    std::uint64_t given_back_later_bytes = 0;  ///< of what was pending at first
+    std::uint64_t held_bytes = 0;  ///< when the change returned
+    std::uint64_t pending_bytes =
+        0;  ///< held beyond the budget now: open leases, or uses that are not complete, keep them
+    std::uint64_t given_back_later_bytes = 0;  ///< of the bytes that were pending at first
     std::uint64_t evicted_bytes = 0;           ///< of weights that left the device for it
     std::uint64_t moved_bytes = 0;             ///< of weights that were copied within the device for it
     /// On the device's clock: when the change returned, and when the last bytes came that were pending (the same where none were).
@@ -73,7 +74,7 @@ struct BudgetChange {
     std::chrono::nanoseconds returned_at{};
     std::optional<std::chrono::nanoseconds> complete_at{};
 
-    /// Free for others since the change returned.
+    /// Free for others when the change returned.
     [[nodiscard]] constexpr std::uint64_t given_back_bytes() const noexcept {
         return held_before_bytes > held_bytes ? held_before_bytes - held_bytes : 0;
     }
@@ -82,26 +83,26 @@ struct BudgetChange {
     friend bool operator==(const BudgetChange&, const BudgetChange&) = default;
 };
 
-/// Everything a Residency can tell of itself. Device bytes are counted as the driver counts them.
+/// The state of a Residency, in device bytes as the driver counts them.
 struct Statistics {
     Counters total;                     ///< since construction
     Counters last_pass;                 ///< of the last pass that ended
     std::uint64_t budget_bytes = 0;     ///< the cap in force
     std::uint64_t floor_bytes = 0;      ///< the smallest budget that works
     std::uint64_t held_bytes = 0;       ///< what the library holds of the device: pool, residents, staging
-    std::uint64_t pending_bytes = 0;    ///< of these, what is above the budget: see BudgetChange
-    std::uint64_t requested_bytes = 0;  ///< of those held, what storages occupy now
+    std::uint64_t pending_bytes = 0;    ///< of these, above the budget: see BudgetChange
+    std::uint64_t requested_bytes = 0;  ///< of the held bytes, occupied by storages now
     std::uint64_t peak_requested_bytes = 0;
-    std::uint64_t resident_bytes = 0;   ///< of these, what never leaves
+    std::uint64_t resident_bytes = 0;   ///< of storages that are never evicted by their placement
     std::uint64_t host_read_bytes = 0;  ///< storages that kernels read from host memory
-    bool streaming = true;              ///< false: everything fits, nothing ever leaves
-    /// From the first to the last operation of a pass on its stream; the last pass that was timed and is known to be complete. Where
-    /// everything is resident, the first sixteen passes in a row are timed and one in sixteen after them.
+    bool streaming = true;              ///< false: everything fits, and nothing is evicted
+    /// From the first to the last operation of a pass on its stream, of the last pass that was timed and is complete. While everything is
+    /// resident, the first sixteen passes in a row are timed, then one in sixteen.
     std::optional<std::chrono::nanoseconds> pass_time;
-    /// What no plan of copies beats, where the schedule gives compute times or a plan was made.
+    /// The time per pass that no plan of copies beats; set for planned compositions.
     std::optional<std::chrono::nanoseconds> bound;
 
-    /// Measured time over the bound, less 1.
+    /// pass_time / bound − 1.
     [[nodiscard]] std::optional<double> regret() const noexcept {
         if (!pass_time || !bound || bound->count() == 0) { return std::nullopt; }
         return static_cast<double>(pass_time->count()) / static_cast<double>(bound->count()) - 1.0;

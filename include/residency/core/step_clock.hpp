@@ -16,10 +16,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Measures the steps of a pass on the device: between a step's wait for its bytes and the end of its lease, and between the end of
-/// one step and the beginning of the next, which counts to that; after the last step to the last. What the device waits for
-/// bytes, and the host for copies that it enqueues, does not count. The smaller times of the second and the third pass: the first
-/// one may pay for what is made on first use.
+/// Measures the compute time of each step: from the end of the step's wait for its bytes to the end of its lease, plus the gap since the
+/// step before (the gap after the last step counts to the last). Waits for bytes do not count. Of the second and the third pass, the
+/// smaller time of each step is taken; the first pass may include work that happens once.
 template <Device D>
 class StepClock {
 public:
@@ -30,26 +29,26 @@ public:
     [[nodiscard]] bool is_running() const noexcept { return !marks_.empty() && passes_ < passes_wanted; }
     [[nodiscard]] bool has_passes() const noexcept { return !marks_.empty() && passes_ >= passes_wanted; }
 
-    /// After whatever the beginning of a pass enqueues.
+    /// Called after everything that the beginning of a pass enqueues.
     [[nodiscard]] Status pass_began(D& device, typename D::Stream stream);
-    /// Before whatever its end enqueues.
+    /// Called before everything that the end of a pass enqueues.
     [[nodiscard]] Status pass_ended(D& device, typename D::Stream stream);
-    /// What a pass waits for between steps does not count.
+    /// The gap that runs does not count: the pass waits in it.
     void interrupt() noexcept {
         if (is_running()) { gap_.reset(); }
     }
-    /// Before anything is enqueued for a step.
+    /// Called before anything is enqueued for a step.
     [[nodiscard]] Status reach(D& device, std::uint32_t step, typename D::Stream stream);
-    /// After its wait. A step that is leased while it is leased is not measured. Precondition: it was reached.
+    /// After its wait. Overlapping leases of one step are not timed. Precondition: it was reached.
     [[nodiscard]] Status start(D& device, std::uint32_t step, typename D::Stream stream);
-    /// The end of its lease, where no event can be recorded.
+    /// Called at the end of a lease if no event can be recorded.
     void drop(std::uint32_t step) noexcept { open_ -= std::exchange(marks_[step].is_started, false) ? 1U : 0U; }
-    /// The end of its lease. Nothing where the step was not started, as one whose lease was a ticket.
+    /// Called at the end of a lease. Does nothing if the step was not started, as with a ticket.
     [[nodiscard]] Status stop(D& device, std::uint32_t step, typename D::Stream stream);
-    /// After whatever that enqueues.
+    /// Called after everything that the end of a lease enqueues.
     [[nodiscard]] Status stopped(D& device, std::uint32_t step, typename D::Stream stream);
 
-    /// By step; empty while there is nothing to read. A pass that left steps out is measured again, a few times.
+    /// By step; empty while there is nothing to read. If a pass left steps out, another one is measured, a few times.
     [[nodiscard]] Result<std::vector<std::chrono::nanoseconds>> read(D& device);
 
 private:
@@ -137,7 +136,7 @@ Status StepClock<D>::reach(D& device, std::uint32_t step, typename D::Stream str
 template <Device D>
 Status StepClock<D>::start(D& device, std::uint32_t step, typename D::Stream stream) {
     Mark& mark = marks_[step];
-    if (mark.is_started) {  // leased twice at once, maybe on two streams: neither lease tells what the step takes
+    if (mark.is_started) {  // leased twice at once, maybe on two streams: neither lease says how long the step takes
         drop(step);
         return {};
     }

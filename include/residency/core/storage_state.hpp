@@ -10,16 +10,17 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// What is known of one storage while the program runs.
+/// Where one storage is. If `address` is not null, its bytes are on the device at `arrival` of the copy stream, unless it is partially
+/// resident.
 struct StorageState {
-    std::byte* address = nullptr;  ///< where kernels read it; null: not on the device and not on its way
-    std::uint64_t arrival = 0;     ///< the point of the copy stream at which its bytes are there; 0: always
-    std::uint64_t needed_by = 0;   ///< brought ahead of its use: the moment that it was brought for
-    std::uint32_t leases = 0;      ///< leases and tickets that hold it
+    std::byte* address = nullptr;  ///< where kernels read it; null: not on the device, and no copy is enqueued
+    std::uint64_t arrival = 0;     ///< the point of the copy stream after its copy; 0: it has arrived
+    std::uint64_t needed_by = 0;   ///< of a prefetched storage: the step index that it was fetched for
+    std::uint32_t leases = 0;      ///< open leases and tickets that cover it
     Placement placement = Placement::streamed;
-    bool prefetched = false;          ///< brought ahead of its use, and not used yet
-    bool partially_resident = false;  ///< has an address, but not all of its bytes are there or on their way
-    bool demand_missed = false;       ///< this access has to bring it
+    bool prefetched = false;          ///< fetched before its use, and not used yet
+    bool partially_resident = false;  ///< has an address, but only a part of its bytes is on the device or enqueued
+    bool demand_missed = false;       ///< the current access has to fetch it
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core
