@@ -261,7 +261,11 @@ TEST_CASE("C9: an explicit budget below the floor is refused with the numbers") 
     BudgetContext unnamed = model();
     unnamed.floor_step_name.clear();
     CHECK(contains(Budget::bytes(1).try_resolve(unnamed).error().message(), "step 3 needs 200 bytes at once"));
+    unnamed.floor_step_bytes = 150;
+    CHECK(contains(Budget::bytes(1).try_resolve(unnamed).error().message(),
+                   "step 3 needs 150 bytes at once, 200 bytes as the pool rounds, beside 100 bytes of residents"));
     unnamed.floor_step = UINT32_MAX;
+    unnamed.floor_step_bytes = 0;
     CHECK(contains(Budget::bytes(1).try_resolve(unnamed).error().message(),
                    "the largest request needs 200 bytes at once"));
 }

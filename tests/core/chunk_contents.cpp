@@ -18,7 +18,7 @@ using residency::StorageId;
 using residency::core::ChunkContents;
 using residency::testing::Dice;
 
-TEST_CASE("storages by chunk, chunks by storage, and the pieces of ranges and calls, as the bytes have it") {
+TEST_CASE("storages per chunk, chunks per storage, and pieces of ranges and calls agree with the layout of the image") {
     std::vector<std::byte> memory(std::size_t{8} << 20);
     for (std::uint64_t seed = 0; seed < 150; ++seed) {
         CAPTURE(seed);
@@ -43,7 +43,7 @@ TEST_CASE("storages by chunk, chunks by storage, and the pieces of ranges and ca
             }
             CHECK(std::ranges::equal(contents.storages(chunk), expected));
         }
-        // Of a range, each storage is one piece, at its place.
+        // In a range, each storage is one piece, at its address.
         const auto check = [&](std::span<const residency::transport::Fetch> pieces,
                                const std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>& expected) {
             CHECK(pieces.size() == expected.size());

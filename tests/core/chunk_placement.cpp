@@ -46,7 +46,8 @@ bool contains(const std::vector<std::uint32_t>& values, std::uint32_t value) {
 
 }  // namespace
 
-TEST_CASE("what is leased is kept, each on a slot of its own; what is not a guest lies where the plan says") {
+TEST_CASE(
+    "leased chunks are kept, each on a slot of its own; chunks that are not misplaced lie where the plan has them") {
     std::size_t misplaced_leased = 0, beyond = 0;
     for_each_plan([&](const plan::Plan& made, Dice& dice) {
         const auto leased = some_chunks(made, dice, 4);
@@ -67,7 +68,7 @@ TEST_CASE("what is leased is kept, each on a slot of its own; what is not a gues
         }
         CHECK(placement.slots >= made.slots_held());
         CHECK(placement.slots <= made.slots_held() + placement.misplaced_leased.size());
-        // No guest is beyond the plan while one of its slots could have taken it.
+        // There are no extra slots if a slot of the plan has no leased chunk.
         for (std::uint32_t slot = 0; slot < made.slots_held() && placement.slots > made.slots_held(); ++slot) {
             CHECK(std::ranges::any_of(leased, [&](std::uint32_t chunk) { return placement.table[chunk] == slot; }));
         }
@@ -78,7 +79,7 @@ TEST_CASE("what is leased is kept, each on a slot of its own; what is not a gues
     CHECK(beyond > 0);
 }
 
-TEST_CASE("of what is there, the first that a pass brings to its slot is kept, and no more") {
+TEST_CASE("of the chunks that are there, exactly the first that a pass brings to each slot are kept") {
     for_each_plan([&](const plan::Plan& made, Dice& dice) {
         std::vector<bool> there(made.chunks());
         for (const std::uint32_t chunk : some_chunks(made, dice, 2)) { there[chunk] = true; }
@@ -99,7 +100,7 @@ TEST_CASE("of what is there, the first that a pass brings to its slot is kept, a
     });
 }
 
-TEST_CASE("a table follows what is brought, lost and moved") {
+TEST_CASE("a table follows copies, losses and moves") {
     for_each_plan([&](const plan::Plan& made, Dice& dice) {
         const auto leased = some_chunks(made, dice, 6);
         ChunkTable table{made, place_chunks(made, leased, {})};
@@ -138,7 +139,7 @@ TEST_CASE("a table follows what is brought, lost and moved") {
     });
 }
 
-TEST_CASE("chunks stay that share their slot with none; other slots of the plan are the ring") {
+TEST_CASE("residents that share their slot with no chunk stay; the plan's other slots are the ring") {
     for_each_plan([&](const plan::Plan& made, Dice&) {
         const ChunkTable table{made, place_chunks(made, {}, {})};
         std::vector<std::uint32_t> lie(table.slots(), 0);
@@ -154,13 +155,22 @@ TEST_CASE("chunks stay that share their slot with none; other slots of the plan 
             const bool stays = is_resident[chunk] && lie[made.slot_of_chunk(chunk)] == 1;
             CHECK(table.stays(chunk) == stays);
             if (stays) { CHECK_FALSE(table.is_of_ring(table.slot(chunk))); }
+            const std::uint32_t slot = made.slot_of_chunk(chunk);
+            CHECK(table.is_sole_owner(chunk) == (slot != plan::none && lie[slot] == 1));
             all = all && stays;
         }
         CHECK(table.all_stay() == all);
+        for (std::uint32_t s = 0; s < made.storages(); ++s) {
+            bool never_leaves = true;
+            for (const std::uint32_t chunk : made.chunks_of_storage(s)) {
+                never_leaves = never_leaves && table.stays(chunk);
+            }
+            CHECK(table.never_leaves(residency::StorageId{s}) == never_leaves);
+        }
     });
 }
 
-TEST_CASE("the last slot takes the number of one that is removed") {
+TEST_CASE("the last slot takes the number of a removed slot") {
     const auto made = plan::make_plan(residency::testing::one_chunk_each(6, 3 * 4096));
     REQUIRE(made);
     std::vector<std::uint32_t> leased;

@@ -15,7 +15,7 @@ using residency::core::StepRetirement;
 
 namespace {
 
-/// Streams with points, and what the copy stream was told to wait for.
+/// Stands in for the copy scheduler: the last point of each consumer, and the waits of the copy stream.
 struct CopyScheduler {
     std::vector<EventPoint> points;
     std::vector<std::pair<ConsumerId, EventPoint>> waits;
@@ -26,9 +26,9 @@ struct CopyScheduler {
         waits.emplace_back(id, point);
         return {};
     }
-    [[nodiscard]] std::vector<EventPoint> ends_of(const StepRetirement& progress, std::uint64_t step) {
+    [[nodiscard]] std::vector<EventPoint> ends_of(const StepRetirement& steps, std::uint64_t step) {
         waits.clear();
-        REQUIRE(progress.copy_stream_wait_for_end(*this, step));
+        REQUIRE(steps.copy_stream_wait_for_end(*this, step));
         std::vector<EventPoint> result;
         for (const auto& [id, point] : waits) { result.push_back(point); }
         return result;
@@ -38,57 +38,58 @@ using Points = std::vector<EventPoint>;
 
 }  // namespace
 
-TEST_CASE("steps end in order, none while a lease of it or of one before is open") {
+TEST_CASE("steps end in order, and not while a lease of them or of an earlier step is open") {
     CopyScheduler copy_scheduler{{0}, {}};
-    StepRetirement progress{4, 1};
-    CHECK(progress.window() == 8);
-    progress.open_lease(0);
-    progress.open_lease(1);
-    CHECK(progress.open_leases() == 2);
-    progress.reach(2);
-    progress.advance(copy_scheduler);
-    CHECK(progress.ended() == 0);
+    StepRetirement steps{4, 1};
+    CHECK(steps.window() == 8);
+    steps.open_lease(0);
+    steps.open_lease(1);
+    CHECK(steps.open_leases() == 2);
+    steps.reach(2);
+    steps.advance(copy_scheduler);
+    CHECK(steps.ended() == 0);
     copy_scheduler.points = {3};
-    progress.close_lease(1);
-    progress.advance(copy_scheduler);
-    CHECK(progress.ended() == 0);
+    steps.close_lease(1);
+    steps.advance(copy_scheduler);
+    CHECK(steps.ended() == 0);
     copy_scheduler.points = {5};
-    progress.close_lease(0);
-    progress.advance(copy_scheduler);
-    CHECK(progress.ended() == 2);
-    CHECK(copy_scheduler.ends_of(progress, 0) == Points{5});
-    CHECK(copy_scheduler.ends_of(progress, 1) == Points{5});
-    progress.reach(1);
-    CHECK(progress.current() == 2);
+    steps.close_lease(0);
+    steps.advance(copy_scheduler);
+    CHECK(steps.ended() == 2);
+    CHECK(copy_scheduler.ends_of(steps, 0) == Points{5});
+    CHECK(copy_scheduler.ends_of(steps, 1) == Points{5});
+    steps.reach(1);
+    CHECK(steps.current() == 2);
 }
 
 TEST_CASE("the ends of the last two passes are told apart") {
     CopyScheduler copy_scheduler{{0}, {}};
-    StepRetirement progress{3, 1};
+    StepRetirement steps{3, 1};
     for (std::uint64_t step = 0; step < 20; ++step) {
         copy_scheduler.points = {10 + step};
-        progress.reach(step + 1);
-        progress.advance(copy_scheduler);
+        steps.reach(step + 1);
+        steps.advance(copy_scheduler);
         for (std::uint64_t back = 0; back < 6 && back <= step; ++back) {
-            CHECK(copy_scheduler.ends_of(progress, step - back) == Points{10 + step - back});
+            CHECK(copy_scheduler.ends_of(steps, step - back) == Points{10 + step - back});
         }
     }
 }
 
-TEST_CASE("a reader that comes later counts from where it is; forgotten readers count no more") {
+TEST_CASE(
+    "a consumer that is added later is waited for at its point of that time; forgotten consumers are not waited for") {
     CopyScheduler copy_scheduler{{7}, {}};
-    StepRetirement progress{2, 1};
-    progress.reach(1);
-    progress.advance(copy_scheduler);
-    CHECK(copy_scheduler.ends_of(progress, 0) == Points{7});
+    StepRetirement steps{2, 1};
+    steps.reach(1);
+    steps.advance(copy_scheduler);
+    CHECK(copy_scheduler.ends_of(steps, 0) == Points{7});
     copy_scheduler.points = {8, 2};
-    progress.reach(2);
-    progress.advance(copy_scheduler);
-    CHECK(copy_scheduler.ends_of(progress, 0) == Points{7, 2});
-    CHECK(copy_scheduler.ends_of(progress, 1) == Points{8, 2});
-    progress.forget_consumers();
-    CHECK(copy_scheduler.ends_of(progress, 1).empty());
-    progress.go_to(8, 8);
-    CHECK(progress.current() == 8);
-    CHECK(progress.ended() == 8);
+    steps.reach(2);
+    steps.advance(copy_scheduler);
+    CHECK(copy_scheduler.ends_of(steps, 0) == Points{7, 2});
+    CHECK(copy_scheduler.ends_of(steps, 1) == Points{8, 2});
+    steps.forget_consumers();
+    CHECK(copy_scheduler.ends_of(steps, 1).empty());
+    steps.go_to(8, 8);
+    CHECK(steps.current() == 8);
+    CHECK(steps.ended() == 8);
 }

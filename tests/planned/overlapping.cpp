@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -185,6 +186,42 @@ TEST_CASE(
     }
     CHECK(refused > 20);
     CHECK(held_many > 500);
+}
+
+TEST_CASE("C17: a second lease for which the plan has no room: the error names the option that plans for it") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, 2 * chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 0, in_order(model));
+        REQUIRE(weights.statistics().held_bytes == 2 * chunk);
+        auto pass = must(weights.try_begin(stream));
+        auto first = must(pass.try_acquire(weights.schedule()[0]));
+        const auto second = pass.try_acquire(weights.schedule()[1]);
+        REQUIRE_FALSE(second);
+        CHECK(second.error().kind() == ErrorKind::budget);
+        CHECK(second.error().message().find("policies.leases_at_once") != std::string::npos);
+        first.end();
+        must(pass.try_end());
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C9: below the floor: the error says what the step needs, and what the pool makes of it") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, chunk + 300);
+    for (const std::uint32_t at_once : {1U, 2U}) {
+        auto chosen = options(1, in_order(model));
+        chosen.policies.leases_at_once = at_once;
+        const auto refused = Weights::try_create(device, model.catalog, std::move(chosen));
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::budget);
+        const std::string& message = refused.error().message();
+        const std::uint64_t floor = refused.error().detail<residency::BudgetNumbers>()->floor_bytes;
+        CHECK_MESSAGE(message.find("needs " + std::to_string(at_once * (chunk + 300)) + " bytes at once, " +
+                                   std::to_string(floor) + " bytes as the pool rounds") != std::string::npos,
+                      message);
+    }
 }
 
 TEST_CASE("C6: what is pinned or written to does not give way") {

@@ -37,12 +37,14 @@ enum class BudgetOrigin : std::uint8_t { load_time, stored, automatic };
 
 /// What a budget is resolved against. Bytes as the pool counts them: rounded as it rounds.
 struct BudgetContext {
-    std::uint64_t streamed_bytes = 0;                ///< all streamed storages
-    std::uint64_t resident_bytes = 0;                ///< all resident storages
-    std::uint64_t everything_bytes = 0;              ///< all of them as the pool counts; 0: their sum
-    std::uint64_t floor_bytes = 0;                   ///< residents and the largest step: the smallest budget that works
-    std::uint32_t floor_step = UINT32_MAX;           ///< the step that sets the floor, if one does
-    std::string floor_step_name;                     ///< its name, if it has one
+    std::uint64_t streamed_bytes = 0;       ///< all streamed storages
+    std::uint64_t resident_bytes = 0;       ///< all resident storages
+    std::uint64_t everything_bytes = 0;     ///< all of them as the pool counts; 0: their sum
+    std::uint64_t floor_bytes = 0;          ///< residents and the largest step: the smallest budget that works
+    std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor, if one does
+    std::string floor_step_name;            ///< its name, if it has one
+    std::uint64_t floor_step_bytes =
+        0;  ///< the streamed bytes that it needs at once, before the pool rounds; 0: not known
     std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
     std::uint64_t reserve_bytes = 0;                 ///< what an automatic budget leaves free
     std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down, the floor and the total up, to multiples

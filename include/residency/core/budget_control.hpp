@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "residency/budget/budget.hpp"
 #include "residency/core/decider.hpp"
@@ -65,6 +67,8 @@ public:
 
 private:
     [[nodiscard]] BudgetContext context(BudgetKind kind);
+    /// The streamed bytes that the steps which set the floor read, before the pool rounds.
+    [[nodiscard]] std::uint64_t floor_step_bytes(const BudgetLimits& limits) const;
 
     SessionState<D>* shared_;
     BudgetSources sources_;
@@ -114,14 +118,36 @@ Status BudgetControl<D>::raise_floor() {
     const BudgetLimits limits = shared_->decider->limits();
     const std::uint64_t floor = resident_bytes_ + limits.floor_bytes;
     if (floor > budget_.bytes) {
-        return Error{ErrorKind::budget,
-                     "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " + std::to_string(floor) +
-                         " that this schedule needs (step " + std::to_string(limits.floor_step) +
-                         "): raise the budget first",
+        std::string message = "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " +
+                              std::to_string(floor) + " that this schedule needs";
+        if (limits.floor_step != UINT32_MAX) {
+            message += ": step " + std::to_string(limits.floor_step) + " needs " +
+                       std::to_string(floor_step_bytes(limits)) + " bytes at once, before the pool rounds";
+        }
+        return Error{ErrorKind::budget, message + "; raise the budget first",
                      BudgetNumbers{floor, budget_.bytes, resident_bytes_, floor, limits.floor_step}};
     }
     floor_bytes_ = floor;
     return {};
+}
+
+template <Device D>
+std::uint64_t BudgetControl<D>::floor_step_bytes(const BudgetLimits& limits) const {
+    const Schedule& schedule = shared_->schedule();
+    std::vector<StorageId> storages;
+    for (std::uint32_t i = limits.floor_step; i < schedule.size() && i - limits.floor_step < limits.floor_steps; ++i) {
+        const auto& of_step = schedule[i].storages;
+        storages.insert(storages.end(), of_step.begin(), of_step.end());
+    }
+    std::ranges::sort(storages);
+    const auto repeated = std::ranges::unique(storages);
+    storages.erase(repeated.begin(), repeated.end());
+    std::uint64_t bytes = 0;
+    for (const StorageId id : storages) {
+        const Storage& storage = shared_->catalog.storage(id);
+        if (storage.placement == Placement::streamed) { bytes += storage.bytes; }
+    }
+    return bytes;
 }
 
 template <Device D>
@@ -134,7 +160,10 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
     result.everything_bytes = resident_bytes_ + limits.ceiling_bytes;
     result.floor_bytes = floor_bytes_;
     result.floor_step = limits.floor_step;
-    if (limits.floor_step < schedule.size()) { result.floor_step_name = schedule[limits.floor_step].name; }
+    if (limits.floor_step < schedule.size()) {
+        result.floor_step_name = schedule[limits.floor_step].name;
+        result.floor_step_bytes = floor_step_bytes(limits);
+    }
     if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
         if (const auto memory = shared_->device->memory()) { result.free_device_bytes = memory->free_bytes; }
     }

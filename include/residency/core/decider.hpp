@@ -64,6 +64,7 @@ struct LeaseToken {
 struct BudgetLimits {
     std::uint64_t floor_bytes = 0;
     std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: none
+    std::uint32_t floor_steps = 1;          ///< the steps, from that one on, whose weights are there together
     std::uint64_t ceiling_bytes = 0;        ///< everything is resident from here on
 };
 

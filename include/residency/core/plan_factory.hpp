@@ -41,6 +41,7 @@ public:
     /// problem.
     [[nodiscard]] Status prepare(const Catalog& catalog, const Schedule& schedule, std::uint64_t chunk_bytes,
                                  const plan::Plan* current_plan);
+    [[nodiscard]] std::uint32_t leases_at_once() const noexcept { return leases_at_once_; }
     /// What there is to plan, apart from the budget.
     [[nodiscard]] const plan::Problem& problem() const noexcept { return problem_; }
     /// The smallest budget that works, and the one from which on everything is resident.

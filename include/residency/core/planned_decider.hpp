@@ -62,7 +62,7 @@ public:
     }
     [[nodiscard]] BudgetLimits limits() const noexcept override {
         const plan::ChunkFloor& sizes = plan_factory_.sizes();
-        return {sizes.floor_bytes, sizes.step, sizes.everything_bytes};
+        return {sizes.floor_bytes, sizes.step, plan_factory_.leases_at_once(), sizes.everything_bytes};
     }
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
     /// Measures the link if it is not known. Blocks.
