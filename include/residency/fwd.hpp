@@ -41,7 +41,21 @@ template <Device D>
 class Pinned;
 }  // namespace transport
 
-template <class Evictor, class Prefetcher, class Pool, class Transport = transport::Pinned<typename Pool::Device>>
+namespace core {
+/// Pinned, for the device of a pool. Void where `Pool` has none: then Residency says what is wrong with it.
+template <class Pool>
+struct DefaultTransport {
+    using type = void;
+};
+template <class Pool>
+    requires Device<typename Pool::Device>
+struct DefaultTransport<Pool> {
+    using type = transport::Pinned<typename Pool::Device>;
+};
+}  // namespace core
+
+/// Defined in core/residency.hpp for policies that go together, and in core/composition.hpp for others, where it says why not.
+template <class Evictor, class Prefetcher, class Pool, class Transport = typename core::DefaultTransport<Pool>::type>
 class Residency;
 
 /// The default: moves planned beforehand from the schedule, over one address range. Needs virtual memory of the device; can be

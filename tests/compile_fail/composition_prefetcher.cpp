@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: what comes next: the second parameter has to model prefetch::PrefetchPolicy, or be prefetch::Planned
+// lines: 20
 #include "residency/core/residency.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/planned.hpp"

@@ -2,54 +2,92 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
+#include <type_traits>
 
 #include "residency/core/online_decider.hpp"
 #include "residency/core/options.hpp"
 #include "residency/core/planned_decider.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/planned.hpp"
+#include "residency/fwd.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/transport/transport_policy.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+namespace residency { inline namespace RESIDENCY_ABI {
+namespace core {
 
-/// Which decider four policies come to, or the reason why they do not go together.
+/// The policies that are read from a plan. Constants, not concepts: compilers explain a concept at length.
+template <class E>
+inline constexpr bool evicts_by_plan = std::is_same_v<E, evict::Planned>;
+template <class P>
+inline constexpr bool prefetches_by_plan = std::is_same_v<P, prefetch::Planned>;
+
+template <class E>
+concept AnyEvictor = evict::EvictionPolicy<E> || evicts_by_plan<E>;
+template <class P>
+concept AnyPrefetcher = prefetch::PrefetchPolicy<P> || prefetches_by_plan<P>;
+template <class P>
+concept AnyPool = pool::MemoryPool<P> || pool::PlannedPool<P>;
+/// A transport for the device of a pool.
+template <class T, class P>
+concept TransportOf = transport::TransportPolicy<T, typename P::Device>;
+
+/// Both policies read a plan, or neither does.
+template <class E, class P>
+concept ShareOnePlan = evicts_by_plan<E> == prefetches_by_plan<P>;
+/// A plan places chunks at fixed addresses of one image. Other policies allocate storages one by one.
+template <class E, class P>
+concept PoolOfDecider = (evicts_by_plan<E> && pool::PlannedPool<P>) || (!evicts_by_plan<E> && pool::MemoryPool<P>);
+
+/// Four policies that go together.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
-struct Composition {
-    static_assert(evict::EvictionPolicy<Evictor> || std::same_as<Evictor, evict::Planned>,
-                  "who leaves: the first parameter has to model evict::EvictionPolicy, or be evict::Planned");
-    static_assert(
-        prefetch::PrefetchPolicy<Prefetcher> || std::same_as<Prefetcher, prefetch::Planned>,
-        "what comes next: the second parameter has to model prefetch::PrefetchPolicy, or be prefetch::Planned");
-    static_assert(std::same_as<Evictor, evict::Planned> == std::same_as<Prefetcher, prefetch::Planned>,
-                  "evict::Planned and prefetch::Planned read one plan: they go together or not at all");
-    static_assert(std::same_as<Evictor, evict::Planned> || !pool::PlannedPool<Pool>,
-                  "pool::Virtual maps a whole image by a plan: it goes with evict::Planned and prefetch::Planned");
-    static_assert(pool::MemoryPool<Pool>, "where it lives: the third parameter has to model pool::MemoryPool");
-    static_assert(transport::TransportPolicy<Transport, typename Pool::Device>,
-                  "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
+concept Composable = AnyEvictor<Evictor> && AnyPrefetcher<Prefetcher> && ShareOnePlan<Evictor, Prefetcher> &&
+                     AnyPool<Pool> && PoolOfDecider<Evictor, Pool> && TransportOf<Transport, Pool>;
 
+/// The decider and the options that four policies select.
+template <class Evictor, class Prefetcher, class Pool, class Transport>
+    requires Composable<Evictor, Prefetcher, Pool, Transport>
+struct Composition {
     static constexpr bool is_planned = false;
     using Decider = OnlineDecider<Evictor, Prefetcher, Pool>;
     using Options = OnlineOptions<typename Decider::Config, typename Transport::Config>;
 };
 
 template <class Pool, class Transport>
+    requires Composable<evict::Planned, prefetch::Planned, Pool, Transport>
 struct Composition<evict::Planned, prefetch::Planned, Pool, Transport> {
-    static_assert(pool::PlannedPool<Pool>,
-                  "a plan places chunks at fixed addresses: evict::Planned and prefetch::Planned go with "
-                  "pool::Virtual, on a device "
-                  "that models VirtualMemoryDevice");
-    static_assert(transport::TransportPolicy<Transport, typename Pool::Device>,
-                  "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
-
     static constexpr bool is_planned = true;
     using Decider = PlannedDecider<Pool>;
     using Options = PlannedOptions<typename Decider::Config, typename Transport::Config>;
 };
 
-}}}  // namespace residency::RESIDENCY_ABI::core
+}  // namespace core
+
+/// Policies that do not go together: has no members, and says why not. Only the first reason is given.
+template <class Evictor, class Prefetcher, class Pool, class Transport>
+class Residency {
+    static_assert(core::AnyEvictor<Evictor>,
+                  "who leaves: the first parameter has to model evict::EvictionPolicy, or be evict::Planned");
+    static_assert(
+        !core::AnyEvictor<Evictor> || core::AnyPrefetcher<Prefetcher>,
+        "what comes next: the second parameter has to model prefetch::PrefetchPolicy, or be prefetch::Planned");
+    static constexpr bool are_policies = core::AnyEvictor<Evictor> && core::AnyPrefetcher<Prefetcher>;
+    static_assert(!are_policies || core::ShareOnePlan<Evictor, Prefetcher>,
+                  "evict::Planned and prefetch::Planned read one plan: they go together or not at all");
+    static constexpr bool share_plan = are_policies && core::ShareOnePlan<Evictor, Prefetcher>;
+    static_assert(!share_plan || core::AnyPool<Pool>,
+                  "where it lives: the third parameter has to model pool::MemoryPool, or be pool::Virtual");
+    static constexpr bool has_pool = share_plan && core::AnyPool<Pool>;
+    static_assert(!has_pool || core::PoolOfDecider<Evictor, Pool> || core::evicts_by_plan<Evictor>,
+                  "pool::Virtual maps a whole image by a plan: it goes with evict::Planned and prefetch::Planned");
+    static_assert(
+        !has_pool || core::PoolOfDecider<Evictor, Pool> || !core::evicts_by_plan<Evictor>,
+        "a plan places chunks at fixed addresses: evict::Planned and prefetch::Planned go with pool::Virtual");
+    static_assert(!has_pool || !core::PoolOfDecider<Evictor, Pool> || core::TransportOf<Transport, Pool>,
+                  "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
+};
+
+}}  // namespace residency::RESIDENCY_ABI

@@ -36,7 +36,8 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// drains, destroys or changes the budget of a Residency on that device waits; the body of a capture must not wait for such a thread.
 /// The device outlives the Residency; leases and tickets end before it.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
-class Residency {
+    requires core::Composable<Evictor, Prefetcher, Pool, Transport>
+class Residency<Evictor, Prefetcher, Pool, Transport> {
     using Composition = core::Composition<Evictor, Prefetcher, Pool, Transport>;
     using Decider = typename Composition::Decider;
 

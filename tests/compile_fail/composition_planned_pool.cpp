@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: where it lives: the third parameter has to model pool::MemoryPool, or be pool::Virtual
+// lines: 20
+#include "residency/core/residency.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
+
+using namespace residency;
+
+#ifdef SHOULD_FAIL
+using Weights = Residency<evict::Planned, prefetch::Planned, SimulatedDevice>;
+#else
+using Weights = Residency<evict::Planned, prefetch::Planned, pool::Virtual<SimulatedDevice>>;
+#endif
+
+int main() {
+    SimulatedDevice device;
+    return Weights::try_create(device, {}) ? 0 : 1;
+}

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: deleted
+// expect: bytes
+// lines: 20
+#include "residency/core/residency.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
+
+using Device = residency::SimulatedDevice;
+using Online = residency::Residency<residency::evict::Lru, residency::prefetch::None, residency::pool::Slab<Device>>;
+using Planned =
+    residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
+
+// The address would outlive the lease.
+std::span<const std::byte> first(Planned::Pass& pass, residency::WeightId weight) {
+#ifdef SHOULD_FAIL
+    return pass.acquire(weight).bytes(weight);
+#else
+    const auto lease = pass.acquire(weight);
+    return lease.bytes(weight);
+#endif
+}
