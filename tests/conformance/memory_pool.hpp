@@ -136,7 +136,9 @@ public:
                 default:
                     if (below(2) == 0) { change(pool); }
             }
-            if (is_changing_ && below(4) == 0) { finish_change(pool); }
+            if constexpr (pool::ResizablePool<P>) {
+                if (is_changing_ && below(4) == 0) { finish_change(pool); }
+            }
         }
         close(*here);
     }
@@ -192,16 +194,16 @@ private:
         for (const Held& held : held_) { requested += held.at != nullptr ? pool.occupied(held.bytes) : 0; }
         expect(pool.requested_bytes() == requested, rule);
         expect(pool.requested_bytes() == requested,
-               "3, 10: requested_bytes() is what is handed out, as occupied() counts it");
+               "3, 8: requested_bytes() is what is handed out, as occupied() counts it");
         const std::uint64_t holds = pool.held_bytes();
-        expect(requested <= holds, "10: what is handed out is held");
-        expect(holds <= limit_, "P1, 6, 13: held_bytes() keeps to the cap; in a change to the larger of the two");
+        expect(requested <= holds, "8: what is handed out is held");
+        expect(holds <= limit_, "P1, 5, 12: held_bytes() keeps to the cap; in a change to the larger of the two");
         const std::uint64_t used = used_bytes();
         const std::uint64_t least = before_bytes_ + holds;
         expect(used <= least + suite_.own_bytes && least <= used + suite_.own_bytes,
-               "10: held_bytes() is what the driver counts");
+               "8: held_bytes() is what the driver counts");
         if constexpr (CountsReports<Device>) {
-            expect(device_.report_count() == 0, "7, 8: memory is given, and reused, in the order of the stream");
+            expect(device_.report_count() == 0, "6, 7: memory is given, and reused, in the order of the stream");
         }
     }
 
@@ -244,7 +246,7 @@ private:
         must(device_.synchronize());
         for (const Read& read : pending_) {
             expect(std::memcmp(back_ + read.back, source_ + read.from, read.bytes) == 0,
-                   "7, 8, 13, P4: what is allocated keeps its bytes until it is deallocated");
+                   "6, 7, 12, P4: what is allocated keeps its bytes until it is deallocated");
         }
         pending_.clear();
         back_used_ = 0;
@@ -272,15 +274,15 @@ private:
     }
     void put(P& pool, Held& held, std::byte* at) {
         expect(reinterpret_cast<std::uintptr_t>(at) % needs_.largest_alignment_bytes == 0,
-               "6, 7: addresses have the alignment that was asked for");
+               "5, 6: addresses have the alignment that was asked for");
         for (const Held& other : held_) {
             expect(
                 &other == &held || other.at == nullptr || at + held.bytes <= other.at || other.at + other.bytes <= at,
-                "7: no two allocations overlap");
+                "6: no two allocations overlap");
         }
         held.at = at;
-        expect_counts(pool, "7: an allocation is counted");
-        expect(!is_changing_ || !pool.must_move(at), "13: in a change allocate() gives what may stay");
+        expect_counts(pool, "6: an allocation is counted");
+        expect(!is_changing_ || !must_move(pool, held), "12: in a change allocate() gives what may stay");
     }
     void release(P& pool, Held& held, std::byte* at) {
         const std::uint64_t holds = pool.held_bytes();
@@ -294,7 +296,7 @@ private:
                 expect(pool.held_bytes() == holds && pool.requested_bytes() == requested,
                        "P4: a failed deallocate() changes nothing");
             });
-        expect(done.has_value(), "8, P4: deallocate() goes well, the second time too");
+        expect(done.has_value(), "7, P4: deallocate() goes well, the second time too");
     }
     /// By the pool's own word: together with all that is there it fits.
     [[nodiscard]] bool has_to_fit(const P& pool, const Held& held) const {
@@ -313,9 +315,9 @@ private:
         if (at == nullptr && has_to_fit(pool, held)) {
             expect(suite_.fragments, "4: what has room under the cap finds it");
             look();
-            must(pool.recover());
+            if constexpr (pool::RecoverablePool<P>) { must(pool.recover()); }
             at = ask(pool, held.bytes);
-            expect(at != nullptr, "9: after recover() what has room under the cap finds it");
+            expect(at != nullptr, "4, 11: after recover() what has room under the cap finds it");
         }
         if (at == nullptr) { return; }
         put(pool, held, at);
@@ -327,15 +329,15 @@ private:
         if (held.at == nullptr || held.is_pinned) { return; }
         follow_reads();
         release(pool, held, std::exchange(held.at, nullptr));
-        expect_counts(pool, "8: a deallocation is counted");
+        expect_counts(pool, "7: a deallocation is counted");
     }
 
     // The life of the pool.
 
     void open(P& pool) {
         const std::uint64_t floor = pool.floor_bytes(device_, needs_);
-        const std::uint64_t ceiling = pool.ceiling_bytes(device_, needs_);
-        expect(0 < floor && floor <= ceiling, "4, 5: the floor is not above the ceiling");
+        const std::uint64_t ceiling = pool::ceiling_bytes(pool, device_, needs_);
+        expect(0 < floor && floor <= ceiling, "4: the floor is not above the ceiling");
         const auto choice = below(3);
         cap_ = limit_ = choice == 0 ? floor : choice == 1 ? ceiling : floor + below(ceiling - floor + granule_);
         for (std::uint64_t nth = 1;; ++nth) {
@@ -347,7 +349,7 @@ private:
             expect(pool.requested_bytes() == 0 && used_bytes() <= before_bytes_ + suite_.own_bytes,
                    "P4: a failed open() holds nothing");
         }
-        expect_counts(pool, "6: nothing is handed out yet");
+        expect_counts(pool, "5: nothing is handed out yet");
         std::vector<std::uint64_t> taken;
         for (const Held& held : held_) {
             taken.push_back(pool.occupied(held.bytes));
@@ -358,20 +360,20 @@ private:
         expect(std::accumulate(taken.begin(), step, std::uint64_t{0}) <= floor,
                "3, 4: a step takes no more than the floor");
         expect(std::accumulate(taken.begin(), taken.end(), std::uint64_t{0}) <= ceiling,
-               "3, 5: everything takes no more than the ceiling");
+               "3, 4: everything takes no more than the ceiling");
         expect_room(pool);
     }
-    /// What the cap promises of an empty pool: 4 the largest step, 5 everything.
+    /// 4: what the cap promises of an empty pool: the largest step, or everything.
     void expect_room(P& pool) {
         std::vector<Held*> order;
         for (Held& held : held_) { order.push_back(&held); }
         std::ranges::sort(order, std::greater{}, &Held::bytes);
-        const bool is_all = cap_ >= pool.ceiling_bytes(device_, needs_) && may_fail();
+        const bool is_all = cap_ >= pool::ceiling_bytes(pool, device_, needs_) && may_fail();
         if (!is_all) { order.resize(may_fail() ? step_ : 1); }
         for (Held* const held : order) {
             bring(pool, static_cast<std::size_t>(held - held_.data()));
             expect(held->at != nullptr,
-                   is_all ? "5: everything fits under the ceiling" : "4: a step fits under the floor");
+                   is_all ? "4: everything fits under the ceiling" : "4: a step fits under the floor");
         }
     }
     /// What is still there afterwards may not leave.
@@ -380,7 +382,9 @@ private:
             if (below(4) != 0) { drop(pool, i); }
         }
         look();
-        step(pool, "9: recover() goes well, the second time too", [&] { return pool.recover(); });
+        if constexpr (pool::RecoverablePool<P>) {
+            step(pool, "11: recover() goes well, the second time too", [&] { return pool.recover(); });
+        }
         read_all();
         bring(pool, some());
     }
@@ -390,7 +394,7 @@ private:
         const Status done =
             attempt(call, [&] { expect_counts(pool, "P4: after a failed call everything allocated is there"); });
         expect(done.has_value(), rule);
-        expect_counts(pool, "9, 15, 16: nothing that is allocated is lost");
+        expect_counts(pool, "11, 15, 16: nothing that is allocated is lost");
     }
 
     [[nodiscard]] std::vector<pool::Place> places() {
@@ -401,7 +405,18 @@ private:
         std::ranges::shuffle(all, random_);
         return all;
     }
+    /// Another cap. A pool that cannot be resized is emptied, closed and opened anew.
     void change(P& pool) {
+        if constexpr (pool::ResizablePool<P>) {
+            resize(pool);
+        } else {
+            close(pool);
+            open(pool);
+        }
+    }
+    void resize(P& pool)
+        requires pool::ResizablePool<P>
+    {
         for (Held& held : held_) { held.is_pinned = false; }
         if (below(2) == 0) {
             for (std::size_t i = 0; i < held_.size(); ++i) { bring(pool, i); }
@@ -409,7 +424,7 @@ private:
         const bool pins = below(2) == 0;
         for (Held& held : held_) { held.is_pinned = pins && held.at != nullptr && below(3) == 0; }
         const std::uint64_t floor = pool.floor_bytes(device_, needs_);
-        const std::uint64_t ceiling = pool.ceiling_bytes(device_, needs_);
+        const std::uint64_t ceiling = pool::ceiling_bytes(pool, device_, needs_);
         const std::uint64_t next =
             below(3) == 0 ? ceiling + granule_ * below(3) : floor + below(ceiling - floor + granule_);
         limit_ = (std::max)(limit_, next);
@@ -423,16 +438,16 @@ private:
                                                       "P4: after a failed resize() nothing has to move");
                                            }
                                        });
-        expect(resized.has_value(), "13, P4: resize() goes well, the second time too");
+        expect(resized.has_value(), "12, P4: resize() goes well, the second time too");
         cap_ = next;
-        expect_counts(pool, "13: what is allocated stays where it is");
+        expect_counts(pool, "12: what is allocated stays where it is");
         if (below(2) == 0) { read_all(); }
         while (pool.is_over() && !failed_) {
             std::vector<std::size_t> left;
             for (std::size_t i = 0; i < held_.size(); ++i) {
                 if (held_[i].at != nullptr && !held_[i].is_pinned) { left.push_back(i); }
             }
-            expect(!left.empty(), "14: what is pinned needs no place");
+            expect(!left.empty(), "13: what is pinned needs no place");
             if (left.empty()) { return; }
             drop(pool, left[static_cast<std::size_t>(below(left.size()))]);
         }
@@ -440,13 +455,16 @@ private:
             if (!held.is_pinned && must_move(pool, held)) { move(pool, held, false); }
         }
         if (below(2) == 0) { bring(pool, some()); }
-        settle(pool);
+        commit(pool);
     }
-    [[nodiscard]] static bool must_move(const P& pool, const Held& held) {
-        return held.at != nullptr && pool.must_move(held.at);
+    [[nodiscard]] static bool must_move([[maybe_unused]] const P& pool, const Held& held) {
+        if constexpr (pool::ResizablePool<P>) { return held.at != nullptr && pool.must_move(held.at); }
+        return false;
     }
     /// What was pinned is not any more: it moves, or leaves, and the change is over.
-    void finish_change(P& pool) {
+    void finish_change(P& pool)
+        requires pool::ResizablePool<P>
+    {
         for (std::size_t i = 0; i < held_.size(); ++i) {
             Held& held = held_[i];
             held.is_pinned = false;
@@ -457,9 +475,11 @@ private:
                 drop(pool, i);
             }
         }
-        settle(pool);
+        commit(pool);
     }
-    void move(P& pool, Held& held, bool may_leave) {
+    void move(P& pool, Held& held, bool may_leave)
+        requires pool::ResizablePool<P>
+    {
         std::byte* to = ask(pool, held.bytes);
         if (to == nullptr) {
             look();
@@ -468,7 +488,7 @@ private:
         }
         if (to == nullptr) {
             expect(may_leave || suite_.fragments,
-                   "14, 15: what is not over has a place for everything that has to move");
+                   "13, 15: what is not over has a place for everything that has to move");
             drop(pool, static_cast<std::size_t>(&held - held_.data()));
             return;
         }
@@ -480,33 +500,39 @@ private:
         put(pool, held, to);
         read(held);
     }
-    void settle(P& pool) {
+    void commit(P& pool)
+        requires pool::ResizablePool<P>
+    {
         look();
-        step(pool, "16: settle() goes well, the second time too", [&] { return pool.settle(); });
+        step(pool, "16: commit_resize() goes well, the second time too", [&] { return pool.commit_resize(); });
         is_changing_ = false;
         for (Held& held : held_) {
             if (!must_move(pool, held)) { continue; }
-            expect(held.is_pinned, "16: after settle() only what is pinned has still to move");
+            expect(held.is_pinned, "16: after commit_resize() only what is pinned has still to move");
             is_changing_ = true;
         }
         if (!is_changing_) {
             limit_ = cap_;
             for (Held& held : held_) { held.is_pinned = false; }
-            expect_counts(pool, "16: settle() gives back what is above the cap");
+            expect_counts(pool, "16: commit_resize() gives back what is above the cap");
         }
         read_all();
         if (!is_changing_ && below(2) == 0) {
             for (std::size_t i = 0; i < held_.size(); ++i) { drop(pool, i); }
             look();
-            if (suite_.fragments) {
-                must(pool.recover());
-                expect(pool.held_bytes() == 0, "9: recover() gives back what is held without use");
+            if constexpr (pool::RecoverablePool<P>) {
+                if (suite_.fragments) {
+                    must(pool.recover());
+                    expect(pool.held_bytes() == 0, "11: recover() gives back what is held without use");
+                }
             }
             expect_room(pool);
         }
     }
     void close(P& pool) {
-        if (is_changing_) { finish_change(pool); }
+        if constexpr (pool::ResizablePool<P>) {
+            if (is_changing_) { finish_change(pool); }
+        }
         read_all();
         for (std::size_t i = 0; i < held_.size(); ++i) {
             held_[i].is_pinned = false;
@@ -516,7 +542,7 @@ private:
         pool.close();
         expect(
             pool.held_bytes() == 0 && pool.requested_bytes() == 0 && used_bytes() <= before_bytes_ + suite_.own_bytes,
-            "11: close() gives everything back");
+            "9: close() gives everything back");
     }
 
     struct Read {
@@ -546,7 +572,7 @@ private:
     bool failed_ = false;
 };
 
-/// 4, 5: of equal storages whose bytes are rounded by as much as can be, nothing less holds the largest step, or all of them.
+/// 4: of equal storages whose bytes are rounded by as much as can be, nothing less holds the largest step, or all of them.
 template <pool::MemoryPool P>
 void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& suite, P& pool) {
     const std::uint64_t bytes = device.pool_granularity() / 4 + 1;
@@ -555,18 +581,16 @@ void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& su
         const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(storages), bytes);
         const pool::Needs needs{sizes, std::span{sizes}.first(static_cast<std::size_t>(step)), bytes, 1};
         const std::uint64_t floor = pool.floor_bytes(device, needs);
-        CHECK_MESSAGE((step < storages || floor == pool.ceiling_bytes(device, needs)),
-                      "5: a step of everything has the ceiling for its floor");
         auto stream = device.create_stream();
         REQUIRE(stream.has_value());
-        REQUIRE_MESSAGE(pool.open(device, needs, floor).has_value(), "6: the floor is enough");
+        REQUIRE_MESSAGE(pool.open(device, needs, floor).has_value(), "5: the floor is enough");
         std::vector<void*> places;
         for (std::uint64_t i = 0; i < step; ++i) {
             const auto at = pool.allocate(bytes, *stream);
             REQUIRE_MESSAGE((at.has_value() && *at != nullptr), "4: a step fits under the floor");
             places.push_back(*at);
         }
-        CHECK_MESSAGE(pool.held_bytes() == floor, "4, 5: floor and ceiling are the smallest that will do");
+        CHECK_MESSAGE(pool.held_bytes() == floor, "4: floor and ceiling are the smallest that will do");
         for (void* const at : places) { REQUIRE(pool.deallocate(at, bytes, *stream).has_value()); }
         REQUIRE(device.synchronize().has_value());
         pool.close();
@@ -609,7 +633,7 @@ void check_nothing_blocks(typename P::Device& device, const MemoryPoolSuite& sui
         const pool::Needs needs{sizes, std::span{sizes}.first(1), bytes, 1};
         auto stream = device.create_stream();
         REQUIRE(stream.has_value());
-        REQUIRE(pool.open(device, needs, pool.ceiling_bytes(device, needs)).has_value());
+        REQUIRE(pool.open(device, needs, pool::ceiling_bytes(pool, device, needs)).has_value());
         {
             Gate<typename P::Device> gate{device, *stream, suite.patience};
             for (int round = 0; round < 3; ++round) {
@@ -619,7 +643,7 @@ void check_nothing_blocks(typename P::Device& device, const MemoryPoolSuite& sui
                     REQUIRE(at.has_value());
                     if (*at != nullptr) { places.push_back(*at); }
                 }
-                CHECK_MESSAGE(!places.empty(), "5, 7: what was deallocated in the order of the stream has room again");
+                CHECK_MESSAGE(!places.empty(), "4, 6: what was deallocated in the order of the stream has room again");
                 for (void* const at : places) { REQUIRE(pool.deallocate(at, bytes, *stream).has_value()); }
             }
             CHECK_MESSAGE(gate.open(), "P2: allocate() and deallocate() do not block");
@@ -629,7 +653,7 @@ void check_nothing_blocks(typename P::Device& device, const MemoryPoolSuite& sui
     }
 }
 
-/// 12: on a device that is lost.
+/// 10: on a device that is lost.
 template <pool::MemoryPool P>
 void check_abandon(const std::function<P()>& make) {
     using Device = typename P::Device;
@@ -641,25 +665,26 @@ void check_abandon(const std::function<P()>& make) {
             const std::uint64_t bytes = device->pool_granularity();
             const std::vector<std::uint64_t> sizes(4, bytes);
             const pool::Needs needs{sizes, std::span{sizes}.first(1), bytes, 1};
-            REQUIRE(pool.open(*device, needs, pool.ceiling_bytes(*device, needs)).has_value());
+            REQUIRE(pool.open(*device, needs, pool::ceiling_bytes(pool, *device, needs)).has_value());
             auto stream = device->create_stream();
             REQUIRE(stream.has_value());
             REQUIRE(pool.allocate(bytes, *stream).has_value());
             device->lose_device();
             const auto calls = device->statistics().calls;
             pool.abandon();
-            CHECK_MESSAGE((pool.held_bytes() == 0 && pool.requested_bytes() == 0), "12: abandon() forgets everything");
+            CHECK_MESSAGE((pool.held_bytes() == 0 && pool.requested_bytes() == 0), "10: abandon() forgets everything");
             pool.close();
             CHECK_MESSAGE(device->statistics().calls == calls,
-                          "12: abandon() makes no call of the device, nor does what follows");
+                          "10: abandon() makes no call of the device, nor does what follows");
         }
     }
 }
 
 }  // namespace detail
 
-/// Checks the expressions 1–16 and the rules P1–P4 of pool::MemoryPool on random runs; reports through doctest, with the seed of
-/// the run. `make` gives a pool as a user would configure it. On a SimulatedDevice every access is checked, and calls are failed on purpose.
+/// Checks the expressions 1–16 and the rules P1–P4 of pool::MemoryPool on random runs; those of RecoverablePool and ResizablePool if the
+/// pool models them. Reports through doctest, with the seed of the run. `make` gives a pool as a user would configure it. On a
+/// SimulatedDevice every access is checked, and calls are failed on purpose.
 ///
 ///     TEST_CASE("my pool") {
 ///         SimulatedDevice device;

@@ -7,12 +7,19 @@
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "tests/support/allocations.hpp"
+#include "tests/support/fixed_pool.hpp"
 #include "tests/support/watched_device.hpp"
 
 namespace conformance = residency::conformance;
 using Watched = support::WatchedDevice;
 using Slab = residency::pool::Slab<Watched>;
 using StreamOrdered = residency::pool::StreamOrdered<Watched>;
+using FixedSlab = support::FixedPool<Slab>;
+
+namespace pool = residency::pool;
+static_assert(pool::ResizablePool<Slab> && pool::RecoverablePool<Slab>);
+static_assert(pool::ResizablePool<StreamOrdered> && pool::RecoverablePool<StreamOrdered>);
+static_assert(pool::MemoryPool<FixedSlab> && !pool::ResizablePool<FixedSlab> && !pool::RecoverablePool<FixedSlab>);
 
 TEST_SUITE_BEGIN("pools");
 
@@ -23,6 +30,10 @@ TEST_CASE("Slab keeps the contract of pools") {
 TEST_CASE("StreamOrdered keeps the contract of pools") {
     Watched device;
     conformance::check_memory_pool<StreamOrdered>(device, {.fragments = true, .allocations = test::allocations_here});
+}
+TEST_CASE("a pool that can neither be resized nor recover keeps the contract of pools") {
+    Watched device;
+    conformance::check_memory_pool<FixedSlab>(device, {.allocations = test::allocations_here});
 }
 
 TEST_SUITE_END();

@@ -31,16 +31,22 @@ using Slab = pool::Slab<Watched>;
 template void residency::conformance::check_memory_pool<archetype::Pool>(archetype::Device&,
                                                                          const conformance::MemoryPoolSuite&,
                                                                          const std::function<archetype::Pool()>&);
+template void residency::conformance::check_memory_pool<archetype::ResizablePool>(
+    archetype::Device&, const conformance::MemoryPoolSuite&, const std::function<archetype::ResizablePool()>&);
 
 namespace {
 
-struct NeverSettles : archetype::Pool {
-    using archetype::Pool::Pool;
-    Status settle() = delete;
+struct NeverCommits : archetype::ResizablePool {
+    using archetype::ResizablePool::ResizablePool;
+    Status commit_resize() = delete;
 };
-struct MayThrow : archetype::Pool {
-    using archetype::Pool::Pool;
+struct MayThrow : archetype::ResizablePool {
+    using archetype::ResizablePool::ResizablePool;
     bool is_over() const { return false; }
+};
+struct NeverCloses : archetype::Pool {
+    using archetype::Pool::Pool;
+    void close() noexcept = delete;
 };
 struct ErrorsOnly : archetype::Pool {
     using archetype::Pool::Pool;
@@ -50,8 +56,10 @@ struct NoDevice : archetype::Pool {
     using archetype::Pool::Pool;
     using Device = int;
 };
-static_assert(!pool::MemoryPool<NeverSettles> && !pool::MemoryPool<MayThrow> && !pool::MemoryPool<ErrorsOnly> &&
-              !pool::MemoryPool<NoDevice> && !pool::MemoryPool<pool::Virtual<Watched>>);
+static_assert(pool::MemoryPool<NeverCommits> && !pool::ResizablePool<NeverCommits>);
+static_assert(pool::MemoryPool<MayThrow> && !pool::ResizablePool<MayThrow>);
+static_assert(!pool::MemoryPool<NeverCloses> && !pool::MemoryPool<ErrorsOnly> && !pool::MemoryPool<NoDevice> &&
+              !pool::MemoryPool<pool::Virtual<Watched>>);
 
 enum class Fault {
     none,
@@ -61,7 +69,7 @@ enum class Fault {
     overlaps,
     counts_less,
     moves_what_may_stay,
-    forgets_to_settle,
+    forgets_to_commit,
     keeps_memory,
     calls_when_abandoned,
     loses_count_on_failure,
@@ -101,7 +109,7 @@ public:
     [[nodiscard]] bool must_move(const void* at) const noexcept {
         return fault_ == Fault::moves_what_may_stay || Slab::must_move(at);
     }
-    Status settle() { return fault_ == Fault::forgets_to_settle ? Status{} : Slab::settle(); }
+    Status commit_resize() { return fault_ == Fault::forgets_to_commit ? Status{} : Slab::commit_resize(); }
     Status resize(std::uint64_t cap_bytes, std::span<const pool::Place> allocated) {
         auto resized = Slab::resize(cap_bytes, allocated);
         if (fault_ == Fault::loses_count_on_failure && !device_->memory()) {
@@ -153,7 +161,7 @@ TEST_CASE("the suite notices what moves for nothing" * doctest::should_fail()) {
     check_faulty(Fault::moves_what_may_stay);
 }
 TEST_CASE("the suite notices a change that is not ended" * doctest::should_fail()) {
-    check_faulty(Fault::forgets_to_settle);
+    check_faulty(Fault::forgets_to_commit);
 }
 TEST_CASE("the suite notices memory that is kept" * doctest::should_fail()) { check_faulty(Fault::keeps_memory); }
 TEST_CASE("the suite notices a call of a device that is lost" * doctest::should_fail()) {

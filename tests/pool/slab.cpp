@@ -24,8 +24,8 @@ TEST_CASE("slab: slots of 256 bytes, memory in pages") {
     const Needs needs{sizes, std::span{sizes}.first(2), 5000, 1};
     Slab<Device> pool;
     CHECK(pool.occupied(100) == 100);
-    CHECK(pool.floor_bytes(device, needs) == 12288);    // 2 × 5120
-    CHECK(pool.ceiling_bytes(device, needs) == 53248);  // 10 × 5120
+    CHECK(pool.floor_bytes(device, needs) == 12288);                      // 2 × 5120
+    CHECK(residency::pool::ceiling_bytes(pool, device, needs) == 53248);  // 10 × 5120
     must(pool.open(device, needs, 20000));
     CHECK(pool.occupied(100) == 5120);
     CHECK(pool.held_bytes() == 16384);
@@ -37,7 +37,7 @@ TEST_CASE("slots honour the largest alignment; a stream-ordered pool refuses mor
     const std::vector<std::uint64_t> sizes(4, 5000);
     const Needs needs{sizes, std::span{sizes}.first(1), 5000, 65536};
     Slab<Device> slab;
-    const std::uint64_t ceiling = slab.ceiling_bytes(device, needs);
+    const std::uint64_t ceiling = residency::pool::ceiling_bytes(slab, device, needs);
     must(slab.open(device, needs, ceiling));
     CHECK(slab.held_bytes() <= ceiling);
     for (int i = 0; i < 4; ++i) {

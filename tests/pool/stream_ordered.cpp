@@ -25,7 +25,7 @@ TEST_CASE("stream-ordered: storages are rounded up to 512 bytes, and lie in segm
     CHECK(pool.occupied(1) == 512);
     const auto room = [&](std::vector<std::uint64_t> sizes) {
         const Needs needs{sizes, std::span{sizes}.first(1), 0, 1};
-        return pool.ceiling_bytes(device, needs);
+        return residency::pool::ceiling_bytes(pool, device, needs);
     };
     CHECK(room({1}) == 4096);
     CHECK(room({4096}) == 4096);
@@ -65,7 +65,7 @@ TEST_CASE(
             return all;
         };
         const StreamOrdered<Device> pool;
-        CHECK(fits(sizes, pool.ceiling_bytes(device, needs)));
+        CHECK(fits(sizes, residency::pool::ceiling_bytes(pool, device, needs)));
         CHECK(fits({needs.step.begin(), needs.step.end()}, pool.floor_bytes(device, needs)));
         must(device.destroy_stream(stream));
     }

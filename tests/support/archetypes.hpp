@@ -112,22 +112,27 @@ struct Pool {
     explicit Pool(Config) {}
     std::uint64_t occupied(std::uint64_t bytes) const noexcept { return bytes; }
     std::uint64_t floor_bytes(const Device&, const residency::pool::Needs&) const { return 0; }
-    std::uint64_t ceiling_bytes(const Device&, const residency::pool::Needs&) const { return 0; }
     Status open(Device&, const residency::pool::Needs&, std::uint64_t) { return {}; }
     Result<void*> allocate(std::uint64_t, Device::Stream) { return static_cast<void*>(nullptr); }
     Status deallocate(void*, std::uint64_t, Device::Stream) { return {}; }
-    Status recover() { return {}; }
     std::uint64_t held_bytes() const { return 0; }
     std::uint64_t requested_bytes() const { return 0; }
+    void close() noexcept {}
+    void abandon() noexcept {}
+};
+static_assert(residency::pool::MemoryPool<Pool> && !residency::pool::RecoverablePool<Pool> &&
+              !residency::pool::ResizablePool<Pool>);
+
+/// The same, and it can be resized.
+struct ResizablePool : Pool {
+    using Pool::Pool;
     Status resize(std::uint64_t, std::span<const residency::pool::Place>) { return {}; }
     bool is_over() const noexcept { return false; }
     bool must_move(const void*) const noexcept { return false; }
     Status reclaim() { return {}; }
-    Status settle() { return {}; }
-    void close() noexcept {}
-    void abandon() noexcept {}
+    Status commit_resize() { return {}; }
 };
-static_assert(residency::pool::MemoryPool<Pool>);
+static_assert(residency::pool::ResizablePool<ResizablePool>);
 
 struct Transport {
     struct Config {};

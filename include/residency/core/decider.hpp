@@ -15,7 +15,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/pool/memory_pool.hpp"
+#include "residency/pool/needs.hpp"
 
 // The seam between a session and what decides for it. A session owns passes, leases and the order of streams; it knows no policy. A
 // decider owns the device memory of the weights and says which bytes come and leave; it knows no lease beyond a count.

@@ -11,14 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
 #include "residency/pool/memory_pool.hpp"
+#include "residency/pool/rounding.hpp"
+#include "residency/pool/segment_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
-/// The driver's stream-ordered pool with a hard cap. Any sizes, no host wait. The driver grows a pool by segments of whole
-/// granules (32 MiB on CUDA), and no allocation spans two: floor and ceiling count what that leaves unused at worst. Once storages
-/// have left, fragmentation can keep a large request out although enough bytes are free, until the pool is empty. Slab and Virtual
-/// do not fragment.
+/// The driver's stream-ordered pools under one hard cap. Takes storages of any size, and never waits on the host. The driver grows a pool
+/// by segments of whole granules (32 MiB on CUDA), and no allocation spans two: the floor counts what that leaves unused at worst.
+/// Once storages have left, fragmentation can keep a large request out although enough bytes are free, until the pool is empty. Slab and
+/// Virtual do not fragment.
 template <Device D>
 class StreamOrdered {
 public:
@@ -34,16 +38,16 @@ public:
     StreamOrdered(StreamOrdered&& other) noexcept
         : config_{other.config_},
           device_{std::exchange(other.device_, nullptr)},
-          parts_{std::exchange(other.parts_, {})},
-          homes_{std::exchange(other.homes_, {})},
-          numbers_{other.numbers_},
-          is_listed_{std::exchange(other.is_listed_, false)},
-          cap_{other.cap_},
-          limit_{other.limit_},
-          ceiling_{other.ceiling_},
-          largest_{other.largest_},
-          requested_{std::exchange(other.requested_, 0)},
-          pinned_{std::exchange(other.pinned_, 0)} {}
+          pools_{std::exchange(other.pools_, {})},
+          owners_{std::exchange(other.owners_, {})},
+          next_number_{other.next_number_},
+          tracks_owners_{std::exchange(other.tracks_owners_, false)},
+          cap_bytes_{other.cap_bytes_},
+          limit_bytes_{other.limit_bytes_},
+          ceiling_bytes_{other.ceiling_bytes_},
+          largest_bytes_{other.largest_bytes_},
+          requested_bytes_{std::exchange(other.requested_bytes_, 0)},
+          pinned_bytes_{std::exchange(other.pinned_bytes_, 0)} {}
     StreamOrdered& operator=(StreamOrdered&&) = delete;
     ~StreamOrdered() { close(); }
 
@@ -51,91 +55,91 @@ public:
         return round_up(bytes, config_.rounding_bytes);
     }
     [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
-        return segments_bytes(device, needs.step);
-    }
-    [[nodiscard]] std::uint64_t ceiling_bytes(const D& device, const Needs& needs) const {
-        return segments_bytes(device, needs.storages);
+        return segment_bytes(needs.step, config_.rounding_bytes, device.pool_granularity());
     }
 
+    /// Error unsupported: an alignment that the driver does not promise.
     [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes);
-    /// Refused by the count before the driver is asked, so that an ordinary exhaustion costs nothing.
+    /// An ordinary exhaustion is told by the count, without a call of the driver.
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, typename D::Stream stream);
     [[nodiscard]] Status deallocate(void* at, std::uint64_t bytes, typename D::Stream stream);
-    /// What is empty of several pools becomes one again.
+    /// Trims the pools. Of several pools, the empty ones become one.
     [[nodiscard]] Status recover();
 
     [[nodiscard]] std::uint64_t held_bytes() const;
-    [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return requested_; }
+    [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return requested_bytes_; }
 
-    /// A pool of the driver has one cap for ever. A larger one is a further pool beside the first, once the difference holds the
-    /// largest storage. For a smaller one, and where everything is to fit, a pool of the new size replaces those that there are: what
-    /// is not pinned moves there.
+    /// A driver pool keeps its cap for life. For a larger cap, a further pool is created once the difference holds the largest storage.
+    /// For a smaller one, and where everything is to fit, a pool of the new size replaces the existing ones, which are closed: what lies
+    /// there and is not pinned has to move.
     [[nodiscard]] Status resize(std::uint64_t cap_bytes, std::span<const Place> allocated);
-    [[nodiscard]] bool is_over() const noexcept { return has_closed() && requested_ - pinned_ > open_bytes(); }
-    [[nodiscard]] bool must_move(const void* at) const noexcept { return is_listed_ && parts_[part_of(at)].is_closed; }
+    [[nodiscard]] bool is_over() const noexcept {
+        return has_closed() && requested_bytes_ - pinned_bytes_ > open_bytes();
+    }
+    [[nodiscard]] bool must_move(const void* at) const noexcept {
+        return tracks_owners_ && pools_[pool_of(at)].is_closed;
+    }
     [[nodiscard]] Status reclaim();
-    [[nodiscard]] Status settle();
+    [[nodiscard]] Status commit_resize();
 
     void close() noexcept {
-        for (const Part& part : parts_) { static_cast<void>(device_->destroy_pool(part.pool).has_value()); }
+        for (const DriverPool& pool : pools_) { static_cast<void>(device_->destroy_pool(pool.handle).has_value()); }
         abandon();
     }
     void abandon() noexcept;
 
 private:
     static constexpr std::uint64_t alignment_bytes = 256;  // what the driver promises
-    static constexpr std::size_t most_parts = 8;
+    static constexpr std::size_t most_pools = 8;
 
-    struct Part {
-        typename D::Pool pool{};
+    struct DriverPool {
+        typename D::Pool handle{};
         std::uint64_t cap_bytes = 0;
         std::uint64_t requested_bytes = 0;
-        std::uint32_t number = 0;
-        bool is_closed = false;  // nothing is allocated there any more
+        std::uint32_t number = 0;  // for life, unlike its index in pools_
+        bool is_closed = false;    // nothing more is allocated there
     };
-    struct Home {
-        const void* at = nullptr;
-        std::uint32_t part = 0;  // its number
+    struct Owner {
+        const void* at = nullptr;  // an allocation
+        std::uint32_t pool = 0;    // the number of its pool
     };
 
-    /// What allocations of these sizes take of an empty pool at most, in whichever order they come: the driver puts each where it
-    /// fits, else at the beginning of a new segment. One of half a granule or more is counted with a segment of its own; of the
-    /// segments that smaller ones begin, all but the last lack less than the largest of these.
-    [[nodiscard]] std::uint64_t segments_bytes(const D& device, std::span<const std::uint64_t> sizes) const;
-    [[nodiscard]] bool has_closed() const noexcept { return std::ranges::any_of(parts_, &Part::is_closed); }
-    /// The caps of the pools that are in use.
+    [[nodiscard]] bool has_closed() const noexcept { return std::ranges::any_of(pools_, &DriverPool::is_closed); }
+    /// The sum of the caps of pools that are not closed.
     [[nodiscard]] std::uint64_t open_bytes() const noexcept;
-    [[nodiscard]] std::uint64_t held_by(const Part& part) const {
-        const auto held = device_->held_bytes(part.pool);
-        return held ? *held : part.cap_bytes;
+    [[nodiscard]] std::uint64_t held_by(const DriverPool& pool) const {
+        const auto held = device_->held_bytes(pool.handle);
+        return held ? *held : pool.cap_bytes;
     }
-    /// Whether an allocation keeps to the limit, wherever the driver puts it, beside what old pools still hold.
-    [[nodiscard]] bool may_grow(const Part& part, std::uint64_t bytes) const;
-    [[nodiscard]] Status add_part(std::uint64_t cap_bytes);
-    [[nodiscard]] Status drop_part(std::size_t i);
-    /// A pool for what the cap has beside the others, where that is worth one.
+    /// Whether an allocation keeps to the limit, wherever the driver puts it, beside what closed pools still hold.
+    [[nodiscard]] bool may_grow(const DriverPool& pool, std::uint64_t bytes) const;
+    [[nodiscard]] Status add_pool(std::uint64_t cap_bytes);
+    [[nodiscard]] Status drop_pool(std::size_t i);
+    /// Adds a pool for what the cap leaves beside the others, if that is at least `least_bytes`.
     [[nodiscard]] Status add_rest(std::uint64_t least_bytes);
 
-    /// With several pools: where each allocation is.
-    void list(std::span<const Place> allocated);
-    void unlist() noexcept;
-    [[nodiscard]] auto home_of(const void* at) const noexcept {
-        return std::ranges::lower_bound(homes_, at, std::less{}, &Home::at);
+    /// With several pools, owners_ says which one an allocation belongs to. Precondition: there is one pool.
+    void track_owners(std::span<const Place> allocated);
+    /// Forgets owners_, if there is one pool left.
+    void stop_tracking() noexcept;
+    [[nodiscard]] auto owner_of(const void* at) const noexcept {
+        return std::ranges::lower_bound(owners_, at, std::less{}, &Owner::at);
     }
-    [[nodiscard]] std::size_t part_of(const void* at) const noexcept;
+    /// Index in pools_.
+    [[nodiscard]] std::size_t pool_of(const void* at) const noexcept;
 
     Config config_;
-    D* device_ = nullptr;
-    std::vector<Part> parts_;
-    std::vector<Home> homes_;  // by address
-    std::uint32_t numbers_ = 0;
-    bool is_listed_ = false;
-    std::uint64_t cap_ = 0;
-    std::uint64_t limit_ = 0;  // in a change: of what all pools hold
-    std::uint64_t ceiling_ = 0;
-    std::uint64_t largest_ = 0;
-    std::uint64_t requested_ = 0;
-    std::uint64_t pinned_ = 0;  // in a change: of these
+    D* device_ = nullptr;  // the caller's; null: not open
+    std::vector<DriverPool> pools_;
+    std::vector<Owner> owners_;  // of every allocation, by address; empty unless tracks_owners_
+    std::uint32_t next_number_ = 0;
+    bool tracks_owners_ = false;
+    std::uint64_t cap_bytes_ = 0;
+    std::uint64_t limit_bytes_ = 0;    // what all pools may hold; during a change, the larger of the two caps
+    std::uint64_t ceiling_bytes_ = 0;  // from here on everything fits
+    std::uint64_t largest_bytes_ = 0;  // the largest storage, in whole granules
+    std::uint64_t requested_bytes_ = 0;
+    std::uint64_t pinned_bytes_ = 0;  // during a change: of requested_bytes_
 };
 
 template <Device D>
@@ -147,11 +151,11 @@ Status StreamOrdered<D>::open(D& device, const Needs& needs, std::uint64_t cap_b
                                                  std::to_string(alignment_bytes) + ": use pool::Slab"};
     }
     device_ = &device;
-    cap_ = limit_ = round_down(cap_bytes, device.pool_granularity());
-    ceiling_ = ceiling_bytes(device, needs);
-    largest_ = round_up(needs.largest_storage_bytes, device.pool_granularity());
-    homes_.reserve(needs.storages.size() + 1);  // what moves has two places
-    if (auto added = add_part(cap_); !added) {
+    cap_bytes_ = limit_bytes_ = round_down(cap_bytes, device.pool_granularity());
+    ceiling_bytes_ = segment_bytes(needs.storages, config_.rounding_bytes, device.pool_granularity());
+    largest_bytes_ = round_up(needs.largest_storage_bytes, device.pool_granularity());
+    owners_.reserve(needs.storages.size() + 1);  // what moves has two allocations
+    if (auto added = add_pool(cap_bytes_); !added) {
         abandon();
         return added;
     }
@@ -161,16 +165,16 @@ Status StreamOrdered<D>::open(D& device, const Needs& needs, std::uint64_t cap_b
 template <Device D>
 Result<void*> StreamOrdered<D>::allocate(std::uint64_t bytes, typename D::Stream stream) {
     const std::uint64_t taken = occupied(bytes);
-    for (Part& part : parts_) {
-        if (part.is_closed || taken > part.cap_bytes - part.requested_bytes || !may_grow(part, bytes)) { continue; }
-        auto at = device_->allocate(part.pool, bytes, stream);
+    for (DriverPool& pool : pools_) {
+        if (pool.is_closed || taken > pool.cap_bytes - pool.requested_bytes || !may_grow(pool, bytes)) { continue; }
+        auto at = device_->allocate(pool.handle, bytes, stream);
         if (!at) {
             if (at.error().kind() == ErrorKind::out_of_memory) { continue; }
             return at.error();
         }
-        part.requested_bytes += taken;
-        requested_ += taken;
-        if (is_listed_) { homes_.insert(home_of(*at), {*at, part.number}); }
+        pool.requested_bytes += taken;
+        requested_bytes_ += taken;
+        if (tracks_owners_) { owners_.insert(owner_of(*at), {*at, pool.number}); }
         return *at;
     }
     return nullptr;
@@ -178,33 +182,33 @@ Result<void*> StreamOrdered<D>::allocate(std::uint64_t bytes, typename D::Stream
 
 template <Device D>
 Status StreamOrdered<D>::deallocate(void* at, std::uint64_t bytes, typename D::Stream stream) {
-    Part& part = parts_[part_of(at)];
-    if (auto done = device_->deallocate(part.pool, at, stream); !done) { return done; }
-    if (is_listed_) { homes_.erase(home_of(at)); }
-    part.requested_bytes -= occupied(bytes);
-    requested_ -= occupied(bytes);
+    DriverPool& pool = pools_[pool_of(at)];
+    if (auto done = device_->deallocate(pool.handle, at, stream); !done) { return done; }
+    if (tracks_owners_) { owners_.erase(owner_of(at)); }
+    pool.requested_bytes -= occupied(bytes);
+    requested_bytes_ -= occupied(bytes);
     return {};
 }
 
 template <Device D>
 Status StreamOrdered<D>::recover() {
-    if (parts_.size() == 1 && !parts_.front().is_closed && parts_.front().cap_bytes == cap_) {
-        return device_->trim(parts_.front().pool);
+    if (pools_.size() == 1 && !pools_.front().is_closed && pools_.front().cap_bytes == cap_bytes_) {
+        return device_->trim(pools_.front().handle);
     }
-    for (std::size_t i = parts_.size(); i-- > 0;) {
-        if (auto done = parts_[i].requested_bytes == 0 ? drop_part(i) : device_->trim(parts_[i].pool); !done) {
+    for (std::size_t i = pools_.size(); i-- > 0;) {
+        if (auto done = pools_[i].requested_bytes == 0 ? drop_pool(i) : device_->trim(pools_[i].handle); !done) {
             return done;
         }
     }
     auto added = add_rest(device_->pool_granularity());
-    if (added) { unlist(); }  // otherwise the next call adds it
+    if (added) { stop_tracking(); }  // otherwise the next call adds it
     return added;
 }
 
 template <Device D>
 std::uint64_t StreamOrdered<D>::held_bytes() const {
     std::uint64_t sum = 0;
-    for (const Part& part : parts_) { sum += held_by(part); }
+    for (const DriverPool& pool : pools_) { sum += held_by(pool); }
     return sum;
 }
 
@@ -213,37 +217,37 @@ Status StreamOrdered<D>::resize(std::uint64_t cap_bytes, std::span<const Place> 
     const std::uint64_t granule = device_->pool_granularity();
     const std::uint64_t cap = round_down(cap_bytes, granule);
     const std::uint64_t open = open_bytes();
-    const bool is_whole = parts_.size() == 1 && open == cap;
-    if (!is_listed_) { list(allocated); }
-    pinned_ = 0;
-    if (is_whole || (cap >= open && cap < ceiling_ && !has_closed())) {
-        if (cap - open >= (std::max)(largest_, granule) && parts_.size() < most_parts) {
-            if (auto added = add_part(cap - open); !added) { return added; }
+    const bool is_whole = pools_.size() == 1 && open == cap;
+    if (!tracks_owners_) { track_owners(allocated); }
+    pinned_bytes_ = 0;
+    if (is_whole || (cap >= open && cap < ceiling_bytes_ && !has_closed())) {
+        if (cap - open >= (std::max)(largest_bytes_, granule) && pools_.size() < most_pools) {
+            if (auto added = add_pool(cap - open); !added) { return added; }
         }
-        cap_ = limit_ = cap;
-        unlist();
+        cap_bytes_ = limit_bytes_ = cap;
+        stop_tracking();
         return {};
     }
-    // What stays in the old pools takes at least so much; may_grow() looks at what it takes.
+    // What stays in the closed pools takes at least this. may_grow() looks at what it really takes.
     std::uint64_t pinned = 0;
     for (const Place& place : allocated) { pinned += place.is_pinned ? occupied(place.bytes) : 0; }
     const std::uint64_t stays = round_up(pinned, granule);
-    const std::size_t before = parts_.size();
+    const std::size_t before = pools_.size();
     if (cap >= stays + granule) {
-        if (auto added = add_part(cap - stays); !added) { return added; }
+        if (auto added = add_pool(cap - stays); !added) { return added; }
     }
-    for (std::size_t i = 0; i < before; ++i) { parts_[i].is_closed = true; }
-    limit_ = (std::max)(cap_, cap);
-    cap_ = cap;
-    pinned_ = pinned;
+    for (std::size_t i = 0; i < before; ++i) { pools_[i].is_closed = true; }
+    limit_bytes_ = (std::max)(cap_bytes_, cap);
+    cap_bytes_ = cap;
+    pinned_bytes_ = pinned;
     return {};
 }
 
 template <Device D>
 Status StreamOrdered<D>::reclaim() {
-    for (std::size_t i = parts_.size(); i-- > 0;) {
-        if (!parts_[i].is_closed) { continue; }
-        if (auto done = parts_[i].requested_bytes == 0 ? drop_part(i) : device_->trim(parts_[i].pool); !done) {
+    for (std::size_t i = pools_.size(); i-- > 0;) {
+        if (!pools_[i].is_closed) { continue; }
+        if (auto done = pools_[i].requested_bytes == 0 ? drop_pool(i) : device_->trim(pools_[i].handle); !done) {
             return done;
         }
     }
@@ -251,104 +255,87 @@ Status StreamOrdered<D>::reclaim() {
 }
 
 template <Device D>
-Status StreamOrdered<D>::settle() {
+Status StreamOrdered<D>::commit_resize() {
     if (device_ == nullptr) { return {}; }
-    limit_ = cap_;
-    pinned_ = 0;
+    limit_bytes_ = cap_bytes_;
+    pinned_bytes_ = 0;
     if (auto reclaimed = reclaim(); !reclaimed) { return reclaimed; }
-    auto added = add_rest(open_bytes() == 0 ? device_->pool_granularity() : largest_);
-    if (added) { unlist(); }  // otherwise the next call adds it
+    auto added = add_rest(open_bytes() == 0 ? device_->pool_granularity() : largest_bytes_);
+    if (added) { stop_tracking(); }  // otherwise the next call adds it
     return added;
 }
 
 template <Device D>
 void StreamOrdered<D>::abandon() noexcept {
     device_ = nullptr;
-    parts_.clear();
-    homes_.clear();
-    is_listed_ = false;
-    requested_ = pinned_ = 0;
-}
-
-template <Device D>
-std::uint64_t StreamOrdered<D>::segments_bytes(const D& device, std::span<const std::uint64_t> sizes) const {
-    const std::uint64_t granule = device.pool_granularity();
-    std::uint64_t own = 0, others = 0, largest_other = 0;
-    for (const std::uint64_t bytes : sizes) {
-        const std::uint64_t taken = occupied(bytes);
-        if (taken >= granule - granule / 2) {
-            own += round_up(taken, granule);
-        } else {
-            others += taken;
-            largest_other = (std::max)(largest_other, taken);
-        }
-    }
-    const std::uint64_t least = others <= granule ? granule : granule - largest_other + config_.rounding_bytes;
-    return own + (others + least - 1) / least * granule;
+    pools_.clear();
+    owners_.clear();
+    tracks_owners_ = false;
+    requested_bytes_ = pinned_bytes_ = 0;
 }
 
 template <Device D>
 std::uint64_t StreamOrdered<D>::open_bytes() const noexcept {
     std::uint64_t sum = 0;
-    for (const Part& part : parts_) { sum += part.is_closed ? 0 : part.cap_bytes; }
+    for (const DriverPool& pool : pools_) { sum += pool.is_closed ? 0 : pool.cap_bytes; }
     return sum;
 }
 
 template <Device D>
-bool StreamOrdered<D>::may_grow(const Part& part, std::uint64_t bytes) const {
+bool StreamOrdered<D>::may_grow(const DriverPool& pool, std::uint64_t bytes) const {
     if (!has_closed()) { return true; }
     std::uint64_t others = 0;
-    for (const Part& other : parts_) {
-        if (&other != &part) { others += other.is_closed ? held_by(other) : other.cap_bytes; }
+    for (const DriverPool& other : pools_) {
+        if (&other != &pool) { others += other.is_closed ? held_by(other) : other.cap_bytes; }
     }
-    return others + part.cap_bytes <= limit_ ||
-           others + held_by(part) + round_up(bytes, device_->pool_granularity()) <= limit_;
+    return others + pool.cap_bytes <= limit_bytes_ ||
+           others + held_by(pool) + round_up(bytes, device_->pool_granularity()) <= limit_bytes_;
 }
 
 template <Device D>
-Status StreamOrdered<D>::add_part(std::uint64_t cap_bytes) {
+Status StreamOrdered<D>::add_pool(std::uint64_t cap_bytes) {
     auto pool = device_->create_pool(cap_bytes);
     if (!pool) { return pool.error(); }
-    parts_.push_back({*pool, cap_bytes, 0, numbers_++, false});
+    pools_.push_back({*pool, cap_bytes, 0, next_number_++, false});
     return {};
 }
 
 template <Device D>
-Status StreamOrdered<D>::drop_part(std::size_t i) {
-    if (auto done = device_->destroy_pool(parts_[i].pool); !done) { return done; }
-    parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(i));
+Status StreamOrdered<D>::drop_pool(std::size_t i) {
+    if (auto done = device_->destroy_pool(pools_[i].handle); !done) { return done; }
+    pools_.erase(pools_.begin() + static_cast<std::ptrdiff_t>(i));
     return {};
 }
 
 template <Device D>
 Status StreamOrdered<D>::add_rest(std::uint64_t least_bytes) {
     std::uint64_t taken = 0;
-    for (const Part& part : parts_) { taken += part.is_closed ? held_by(part) : part.cap_bytes; }
-    if (taken >= cap_ || cap_ - taken < least_bytes) { return {}; }
-    if (parts_.size() == 1 && !is_listed_) { return {}; }
-    return add_part(cap_ - taken);
+    for (const DriverPool& pool : pools_) { taken += pool.is_closed ? held_by(pool) : pool.cap_bytes; }
+    if (taken >= cap_bytes_ || cap_bytes_ - taken < least_bytes) { return {}; }
+    if (pools_.size() == 1 && !tracks_owners_) { return {}; }
+    return add_pool(cap_bytes_ - taken);
 }
 
 template <Device D>
-void StreamOrdered<D>::list(std::span<const Place> allocated) {
-    homes_.clear();
-    for (const Place& place : allocated) { homes_.push_back({place.at, parts_.front().number}); }
-    std::ranges::sort(homes_, std::less{}, &Home::at);
-    is_listed_ = true;
+void StreamOrdered<D>::track_owners(std::span<const Place> allocated) {
+    owners_.clear();
+    for (const Place& place : allocated) { owners_.push_back({place.at, pools_.front().number}); }
+    std::ranges::sort(owners_, std::less{}, &Owner::at);
+    tracks_owners_ = true;
 }
 
 template <Device D>
-void StreamOrdered<D>::unlist() noexcept {
-    if (parts_.size() > 1 || has_closed()) { return; }
-    homes_.clear();
-    is_listed_ = false;
+void StreamOrdered<D>::stop_tracking() noexcept {
+    if (pools_.size() > 1 || has_closed()) { return; }
+    owners_.clear();
+    tracks_owners_ = false;
 }
 
 template <Device D>
-std::size_t StreamOrdered<D>::part_of(const void* at) const noexcept {
-    if (!is_listed_) { return 0; }
-    const std::uint32_t number = home_of(at)->part;
-    return static_cast<std::size_t>(std::ranges::find(parts_, number, &Part::number) - parts_.begin());
+std::size_t StreamOrdered<D>::pool_of(const void* at) const noexcept {
+    if (!tracks_owners_) { return 0; }
+    const std::uint32_t number = owner_of(at)->pool;
+    return static_cast<std::size_t>(std::ranges::find(pools_, number, &DriverPool::number) - pools_.begin());
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::pool

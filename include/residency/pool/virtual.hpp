@@ -13,7 +13,7 @@
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/pool/memory_pool.hpp"
+#include "residency/pool/rounding.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "residency/core/resident_set.hpp"
+#include "residency/core/send_copies.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/step_index.hpp"
+#include "residency/pool/memory_pool.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+#include "residency/transport/transport_policy.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Brings whole storages ahead of their use, as a prefetcher proposes them. What is needed sooner never leaves for them. Best effort:
+/// what cannot be brought is dropped and counted. Does not block; not thread safe.
+template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
+class PrefetchAhead {
+public:
+    /// Allocates; bring() does not. `residents` outlives this object.
+    void attach(ResidentSet<Evictor, Pool>& residents) {
+        residents_ = &residents;
+        copies_.reserve(residents.allocations().bytes().size());
+    }
+    /// The cap has changed: the next call asks the prefetcher again.
+    void reset() noexcept { last_ = {}; }
+
+    /// `leases` is the number of open leases and tickets.
+    template <prefetch::PrefetchPolicy Prefetcher>
+    void bring(Prefetcher& prefetcher, std::uint64_t leases, StepIndex now) noexcept {
+        auto& allocations = residents_->allocations();
+        if (now == last_.now && allocations.changes() == last_.changes && leases >= last_.leases) { return; }
+        copies_.clear();
+        residents_->commit_placements();
+        prefetcher.propose(now, [&](StorageId id, StepIndex needed_by) {
+            if (!allocations.is_absent(id)) { return true; }
+            if (!residents_->place_ahead(id, needed_by, now, [&] { send(); })) {
+                ++residents_->context().counters->dropped_prefetches;
+                return false;
+            }
+            copies_.push_back(allocations.copy_of(id));
+            return true;
+        });
+        send();
+        last_ = {now, allocations.changes(), leases};
+    }
+
+private:
+    /// What bring() saw last. Nothing more can be brought until the step or an allocation changes, or a lease ends.
+    struct Attempt {
+        StepIndex now = UINT64_MAX;
+        std::uint64_t changes = 0;  // of allocations
+        std::uint64_t leases = 0;
+    };
+
+    /// Sends what was collected, also before the copy stream is made to wait for a use that these copies need not wait for.
+    void send() noexcept {
+        if (copies_.empty() || send_copies(residents_->context(), copies_)) {
+            residents_->commit_placements();
+        } else {
+            residents_->roll_back_placements();
+        }
+        copies_.clear();
+    }
+
+    ResidentSet<Evictor, Pool>* residents_ = nullptr;  // the decider's
+    Attempt last_;
+    std::vector<transport::Fetch> copies_;  // collected, not sent
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::core

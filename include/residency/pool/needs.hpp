@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "residency/config.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
+
+/// What the streamed storages ask of a pool, in bytes of the storages themselves.
+struct Needs {
+    std::span<const std::uint64_t> storages;  ///< the size of each storage; none is 0
+    std::span<const std::uint64_t>
+        step;  ///< the size of each storage that one step needs at once; the largest one if none is known
+    std::uint64_t largest_storage_bytes = 0;
+    std::uint64_t largest_alignment_bytes = 1;  ///< every address is a multiple of it
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::pool
