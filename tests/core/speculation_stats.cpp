@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is learned of guesses: which leave first, when pieces of them are sent, and how large ones.
+// What is learned of speculative copies: which leave first, when pieces of them are sent, and how large ones.
 
 #include "residency/core/speculation_stats.hpp"
 
@@ -24,76 +24,76 @@ constexpr std::uint64_t MiB = 1024 * KiB;
 constexpr auto any = [](StorageId) { return true; };
 
 /// Sends what is worth sending, at most so many bytes, then misses; pieces that end within `in_time` bytes have arrived.
-std::uint64_t send_and_miss(SpeculationStats& guesses, std::uint64_t at_most, std::uint64_t in_time) {
+std::uint64_t send_and_miss(SpeculationStats& stats, std::uint64_t at_most, std::uint64_t in_time) {
     std::uint64_t sent = 0;
-    while (sent < at_most && guesses.next_is_worth_it()) {
-        const std::uint64_t bytes = guesses.next_bytes();
+    while (sent < at_most && stats.next_is_worth_it()) {
+        const std::uint64_t bytes = stats.next_bytes();
         sent += bytes;
-        guesses.sent(bytes, sent);
+        stats.sent(bytes, sent);
     }
-    guesses.missed([&](std::uint64_t end) { return end <= in_time; });
+    stats.missed([&](std::uint64_t end) { return end <= in_time; });
     return sent;
 }
-void guess(SpeculationStats& guesses, bool is_right) {
-    guesses.began(StorageId{0});
-    if (is_right) { guesses.used(StorageId{0}, true); }
-    guesses.give_up(any);
-    guesses.left(StorageId{0});
+void predict(SpeculationStats& stats, bool is_right) {
+    stats.opened(StorageId{0});
+    if (is_right) { stats.used(StorageId{0}, true); }
+    stats.expire(any);
+    stats.removed(StorageId{0});
 }
 
 }  // namespace
 
-TEST_CASE("the oldest guess that was wrong and may leave is the victim") {
-    SpeculationStats guesses;
-    guesses.attach(6);
-    for (const std::uint32_t i : {4U, 2U, 5U, 1U}) { guesses.began(StorageId{i}); }
-    CHECK_FALSE(guesses.victim(any));  // none is known to be wrong
-    guesses.give_up([](StorageId id) { return index(id) != 1; });
-    CHECK(guesses.victim(any) == StorageId{4});
-    CHECK(guesses.victim([](StorageId id) { return index(id) != 4; }) == StorageId{2});
-    CHECK_FALSE(guesses.victim([](StorageId) { return false; }));
-    guesses.left(StorageId{4});
-    guesses.used(StorageId{2}, false);
-    CHECK(guesses.victim(any) == StorageId{5});
-    guesses.left(StorageId{5});
-    guesses.left(StorageId{5});
-    guesses.used(StorageId{0}, true);  // is none
-    CHECK_FALSE(guesses.victim(any));
-    guesses.began(StorageId{4});  // again
-    guesses.give_up(any);
-    CHECK(guesses.victim(any) == StorageId{1});
+TEST_CASE("the oldest mispredicted storage that may leave is the victim") {
+    SpeculationStats stats;
+    stats.attach(6);
+    for (const std::uint32_t i : {4U, 2U, 5U, 1U}) { stats.opened(StorageId{i}); }
+    CHECK_FALSE(stats.victim(any));  // none is known to be mispredicted
+    stats.expire([](StorageId id) { return index(id) != 1; });
+    CHECK(stats.victim(any) == StorageId{4});
+    CHECK(stats.victim([](StorageId id) { return index(id) != 4; }) == StorageId{2});
+    CHECK_FALSE(stats.victim([](StorageId) { return false; }));
+    stats.removed(StorageId{4});
+    stats.used(StorageId{2}, false);
+    CHECK(stats.victim(any) == StorageId{5});
+    stats.removed(StorageId{5});
+    stats.removed(StorageId{5});
+    stats.used(StorageId{0}, true);  // has no copy
+    CHECK_FALSE(stats.victim(any));
+    stats.opened(StorageId{4});  // again
+    stats.expire(any);
+    CHECK(stats.victim(any) == StorageId{1});
 }
 
-TEST_CASE("what arrives in time is sent whole, what does not stops, unless guesses are right") {
-    SpeculationStats guesses;
-    guesses.attach(1);
-    CHECK(send_and_miss(guesses, 64 * MiB, 64 * MiB) == 64 * MiB);
-    CHECK(guesses.next_bytes() == MiB);
-    for (int i = 0; i < 40; ++i) { guess(guesses, false); }
-    for (int i = 0; i < 200; ++i) { send_and_miss(guesses, 64 * MiB, 64 * MiB); }
-    CHECK(send_and_miss(guesses, 64 * MiB, 64 * MiB) == 64 * MiB);  // in time: they cost nothing
+TEST_CASE("what arrives in time is sent whole, what does not stops, unless predictions are right") {
+    SpeculationStats stats;
+    stats.attach(1);
+    CHECK(send_and_miss(stats, 64 * MiB, 64 * MiB) == 64 * MiB);
+    CHECK(stats.next_bytes() == MiB);
+    for (int i = 0; i < 40; ++i) { predict(stats, false); }
+    for (int i = 0; i < 200; ++i) { send_and_miss(stats, 64 * MiB, 64 * MiB); }
+    CHECK(send_and_miss(stats, 64 * MiB, 64 * MiB) == 64 * MiB);  // in time: they cost nothing
 
     // 700 KiB come in time: from now on little more than that is sent.
-    for (int i = 0; i < 2000; ++i) { send_and_miss(guesses, 64 * MiB, 700 * KiB); }
+    for (int i = 0; i < 2000; ++i) { send_and_miss(stats, 64 * MiB, 700 * KiB); }
     std::uint64_t sent = 0;
-    for (int i = 0; i < 320; ++i) { sent += send_and_miss(guesses, 64 * MiB, 700 * KiB); }
+    for (int i = 0; i < 320; ++i) { sent += send_and_miss(stats, 64 * MiB, 700 * KiB); }
     CHECK(sent >= 320 * 512 * KiB);
     CHECK(sent <= 320 * 600 * KiB);
-    CHECK(guesses.next_bytes() == 512 * KiB);
+    CHECK(stats.next_bytes() == 512 * KiB);
 
     // Nothing does, and nothing is right: one try in 32 misses.
-    for (int i = 0; i < 2000; ++i) { send_and_miss(guesses, 64 * MiB, 0); }
+    for (int i = 0; i < 2000; ++i) { send_and_miss(stats, 64 * MiB, 0); }
     sent = 0;
-    for (int i = 0; i < 320; ++i) { sent += send_and_miss(guesses, 64 * MiB, 0); }
+    for (int i = 0; i < 320; ++i) { sent += send_and_miss(stats, 64 * MiB, 0); }
     CHECK(sent == 10 * 256 * KiB);
 
     // The tries find out when it changes.
-    for (int i = 0; i < 40; ++i) { guess(guesses, true); }
-    for (int i = 0; i < 2000; ++i) { send_and_miss(guesses, 4 * MiB, 64 * MiB); }
-    CHECK(send_and_miss(guesses, 4 * MiB, 64 * MiB) >= 4 * MiB);
+    for (int i = 0; i < 40; ++i) { predict(stats, true); }
+    for (int i = 0; i < 2000; ++i) { send_and_miss(stats, 4 * MiB, 64 * MiB); }
+    CHECK(send_and_miss(stats, 4 * MiB, 64 * MiB) >= 4 * MiB);
 }
 
-TEST_CASE("wrong guesses leave before what was used, and stop where they make misses wait") {
+TEST_CASE("mispredicted storages leave before what was used, and stop where they make misses wait") {
     CheckedDevice device;
     constexpr std::uint32_t storages = 40;
     const Model model = uniform_model(device, storages, 2 * MiB);
@@ -104,7 +104,7 @@ TEST_CASE("wrong guesses leave before what was used, and stop where they make mi
     for (std::uint32_t round = 0; round < 200; ++round) {
         auto pass = must(weights.try_begin(stream));
         const residency::Counters before = weights.statistics().total;
-        // Four storages come round and stay, two are missed each time; the guess is one that is never used.
+        // Four storages come round and stay, two are missed each time; the predicted one is never used.
         for (const std::uint32_t i : {0U, 1U, 2U, 3U, 4 + 2 * round % 16, 5 + 2 * round % 16}) {
             const auto lease = must(pass.try_acquire(weight(i), stream));
             verify(device, model, lease, weight(i), stream, microseconds{2});

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "residency/core/decider.hpp"
-#include "residency/core/resident_set.hpp"
+#include "residency/core/storage_cache.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
@@ -18,13 +18,13 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Changes the cap of a resident set. A change is pending while leased storages lie in memory that the pool has to give back; no other
+/// Changes the cap of a storage cache. A change is pending while leased storages lie in memory that the pool has to give back; no other
 /// storage is ever allocated there. A pool that is not a ResizablePool is closed and opened anew instead, and never has a pending change.
 /// Not thread safe.
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 class CapChange {
 public:
-    void attach(ResidentSet<Evictor, Pool>& residents) noexcept { residents_ = &residents; }
+    void attach(StorageCache<Evictor, Pool>& cache) noexcept { cache_ = &cache; }
 
     /// Changes the cap, and tells the evictor. Blocks. Precondition: recorded uses are complete.
     ///
@@ -53,7 +53,7 @@ private:
     [[nodiscard]] Status move_or_evict(StorageId id) {
         const auto moved = move(id);
         if (!moved) { return moved.error(); }
-        return *moved ? Status{} : residents_->evict(id);
+        return *moved ? Status{} : cache_->evict(id);
     }
     [[nodiscard]] Result<bool> move(StorageId id) {
         auto moved = allocations().move(id);
@@ -65,11 +65,11 @@ private:
     /// Records the arrival of what was moved, and the departure of what has left.
     [[nodiscard]] Status record_moves();
 
-    [[nodiscard]] auto& copy_scheduler() noexcept { return *residents_->context().copy_scheduler; }
-    [[nodiscard]] Allocations& allocations() noexcept { return residents_->allocations(); }
+    [[nodiscard]] auto& copy_scheduler() noexcept { return *cache_->context().copy_scheduler; }
+    [[nodiscard]] Allocations& allocations() noexcept { return cache_->allocations(); }
     [[nodiscard]] bool is_leased(StorageId id) noexcept { return allocations().state(id).leases > 0; }
 
-    ResidentSet<Evictor, Pool>* residents_ = nullptr;  // the decider's
+    StorageCache<Evictor, Pool>* cache_ = nullptr;  // the decider's
     bool is_pending_ = false;
     EventPoint departure_ = 0;        // of the copy stream: what had to leave memory has left it
     std::vector<StorageId> ranking_;  // during a change: the evictor's order, the first to leave first
@@ -81,13 +81,13 @@ Status CapChange<Evictor, Pool>::set_cap(std::uint64_t cap_bytes, const BudgetLi
     ranking_.clear();
     Status changed;
     if (!allocations().is_open()) {
-        changed = residents_->open(cap_bytes, limits.ceiling_bytes);
+        changed = cache_->open(cap_bytes, limits.ceiling_bytes);
     } else if constexpr (pool::ResizablePool<Pool>) {
         changed = resize(cap_bytes, limits, now);
     } else {
         changed = reopen(cap_bytes, limits, now);
     }
-    auto ranked = ranking_.empty() ? residents_->rank_again(now) : residents_->rank_again(ranking_, now);
+    auto ranked = ranking_.empty() ? cache_->rank_again(now) : cache_->rank_again(ranking_, now);
     return ranked ? std::move(changed) : std::move(ranked);
 }
 
@@ -133,21 +133,21 @@ Status CapChange<Evictor, Pool>::move_before_use(std::span<const StorageId> want
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status CapChange<Evictor, Pool>::resize(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
-    const std::uint64_t cap_before = residents_->cap_bytes();
-    const bool fitted_before = residents_->everything_fits();
+    const std::uint64_t cap_before = cache_->cap_bytes();
+    const bool fitted_before = cache_->everything_fits();
     if (fitted_before) {
-        residents_->set_everything_fits(false);
-        if (auto ranked = residents_->rank_again(now); !ranked) { return ranked; }
+        cache_->set_everything_fits(false);
+        if (auto ranked = cache_->rank_again(now); !ranked) { return ranked; }
     }
     auto& pool = allocations().pool();
     if (auto resized = pool.resize(cap_bytes, allocations().places()); !resized) {
-        residents_->set_everything_fits(fitted_before);
+        cache_->set_everything_fits(fitted_before);
         return resized;
     }
     is_pending_ = true;
     auto made = make_room(now);
     if (made) {
-        residents_->set_cap(cap_bytes, limits.ceiling_bytes);
+        cache_->set_cap(cap_bytes, limits.ceiling_bytes);
     } else {
         static_cast<void>(record_moves().has_value());
         static_cast<void>(pool.resize(cap_before, allocations().places()).has_value());
@@ -157,8 +157,8 @@ Status CapChange<Evictor, Pool>::resize(std::uint64_t cap_bytes, const BudgetLim
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
-    if (!residents_->everything_fits()) { residents_->take_ranking(now, ranking_); }
-    const std::uint64_t cap_before = residents_->cap_bytes();
+    if (!cache_->everything_fits()) { cache_->take_ranking(now, ranking_); }
+    const std::uint64_t cap_before = cache_->cap_bytes();
     if (cap_bytes == cap_before) { return {}; }
     if (const std::uint64_t leased = allocations().leased_bytes(); leased > 0) {
         return Error{ErrorKind::wrong_state,
@@ -172,8 +172,8 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
     if (emptied) { emptied = copy_scheduler().drain(); }
     if (!emptied) { return emptied; }
     allocations().close();
-    auto opened = residents_->open(cap_bytes, limits.ceiling_bytes);
-    if (!opened) { static_cast<void>(residents_->open(cap_before, limits.ceiling_bytes).has_value()); }
+    auto opened = cache_->open(cap_bytes, limits.ceiling_bytes);
+    if (!opened) { static_cast<void>(cache_->open(cap_before, limits.ceiling_bytes).has_value()); }
     return opened;
 }
 
@@ -181,11 +181,11 @@ template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status CapChange<Evictor, Pool>::make_room(StepIndex now) {
     auto& pool = allocations().pool();
     while (pool.is_over()) {
-        const auto victim = residents_->victim(now, [&](StorageId id) { return !is_leased(id); });
+        const auto victim = cache_->victim(now, [&](StorageId id) { return !is_leased(id); });
         if (!victim) { break; }
-        if (auto gone = residents_->evict(*victim); !gone) { return gone; }
+        if (auto gone = cache_->evict(*victim); !gone) { return gone; }
     }
-    residents_->take_ranking(now, ranking_);
+    cache_->take_ranking(now, ranking_);
     for (const StorageId id : ranking_) {
         if (is_leased(id) || !allocations().must_move(id)) { continue; }
         const auto moved = move_or_wait(id);

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "residency/core/decider.hpp"
-#include "residency/core/resident_set.hpp"
 #include "residency/core/send_copies.hpp"
 #include "residency/core/speculation.hpp"
+#include "residency/core/storage_cache.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/id_vector.hpp"
@@ -30,10 +30,10 @@ public:
     using Device = typename Pool::Device;
 
     /// Allocates; fetch() does not. What is passed outlives this object.
-    void attach(ResidentSet<Evictor, Pool>& residents, Speculation<Device>& speculation) {
-        residents_ = &residents;
+    void attach(StorageCache<Evictor, Pool>& cache, Speculation<Device>& speculation) {
+        cache_ = &cache;
         speculation_ = &speculation;
-        const std::size_t storages = residents.allocations().bytes().size();
+        const std::size_t storages = cache.allocations().bytes().size();
         wanted_in_.assign(storages, 0);
         copies_.reserve(storages);
     }
@@ -54,7 +54,7 @@ private:
         const auto may_leave = [&](StorageId victim) {
             return allocations().state(victim).leases == 0 && wanted_in_[victim] != misses_;
         };
-        return residents_->place(id, now, may_leave, [] {});
+        return cache_->place(id, now, may_leave, [] {});
     }
     /// The pool has no room although the cap holds everything, as a pool that fragments may. From here on storages leave. Blocks.
     [[nodiscard]] Status start_streaming(StorageId id);
@@ -62,11 +62,11 @@ private:
     [[nodiscard]] Status recover();
     [[nodiscard]] Error no_room(StorageId id, std::span<const StorageId> missing, const BudgetLimits& limits) const;
 
-    [[nodiscard]] StorageAllocations<Pool>& allocations() const noexcept { return residents_->allocations(); }
-    [[nodiscard]] const DeciderContext<Device>& context() const noexcept { return residents_->context(); }
+    [[nodiscard]] StorageAllocations<Pool>& allocations() const noexcept { return cache_->allocations(); }
+    [[nodiscard]] const DeciderContext<Device>& context() const noexcept { return cache_->context(); }
 
-    ResidentSet<Evictor, Pool>* residents_ = nullptr;  // the decider's
-    Speculation<Device>* speculation_ = nullptr;       // the decider's
+    StorageCache<Evictor, Pool>* cache_ = nullptr;  // the decider's
+    Speculation<Device>* speculation_ = nullptr;    // the decider's
     bool is_captured_outside_ = false;
     std::vector<transport::Fetch> copies_;          // of one access
     IdVector<StorageId, std::uint64_t> wanted_in_;  // by storage: the last miss whose access asked for it
@@ -88,14 +88,14 @@ Status DemandFetch<Evictor, Pool>::fetch(std::vector<StorageId>& missing, std::s
         return left != right ? left > right : index(a) < index(b);
     });
     copies_.clear();
-    residents_->commit_placements();
+    cache_->commit_placements();
     auto done = place_all(missing, limits, now, start_over);
     if (done) {
         const auto arrival = send_copies(context(), copies_);
         if (!arrival) { done = arrival.error(); }
     }
     if (!done) {
-        residents_->roll_back_placements();
+        cache_->roll_back_placements();
         return done;
     }
     for (const StorageId id : missing) { speculation_->stop(id); }
@@ -112,7 +112,7 @@ Status DemandFetch<Evictor, Pool>::place_all(std::span<const StorageId> missing,
             continue;
         }
         auto placed = place(id, now);
-        if (placed && !*placed && residents_->everything_fits()) {
+        if (placed && !*placed && cache_->everything_fits()) {
             auto started = start_streaming(id);
             if (started) { started = start_over(); }
             if (!started) { return started; }
@@ -139,7 +139,7 @@ Status DemandFetch<Evictor, Pool>::start_streaming(StorageId id) {
     }
     ++context().counters->host_waits;
     if (auto drained = context().copy_scheduler->drain_device(); !drained) { return drained; }
-    residents_->set_everything_fits(false);
+    cache_->set_everything_fits(false);
     return {};
 }
 
@@ -158,7 +158,7 @@ Error DemandFetch<Evictor, Pool>::no_room(StorageId id, std::span<const StorageI
                                           const BudgetLimits& limits) const {
     std::uint64_t asked = 0;
     for (const StorageId each : missing) { asked += allocations().occupied_bytes(each); }
-    const std::uint64_t cap = residents_->cap_bytes();
+    const std::uint64_t cap = cache_->cap_bytes();
     const std::uint64_t leased = allocations().leased_bytes();
     return Error{ErrorKind::budget,
                  "no room for " + context().catalog.describe(id) + ": " + std::to_string(asked) +

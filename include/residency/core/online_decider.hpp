@@ -12,9 +12,9 @@
 #include "residency/core/decider.hpp"
 #include "residency/core/demand_fetch.hpp"
 #include "residency/core/prefetch_ahead.hpp"
-#include "residency/core/resident_set.hpp"
 #include "residency/core/speculation.hpp"
 #include "residency/core/statistics.hpp"
+#include "residency/core/storage_cache.hpp"
 #include "residency/core/storage_state.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/use_order.hpp"
@@ -24,7 +24,7 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Decides access by access, for whole storages: the evictor says who leaves, the prefetcher what comes ahead of its use, and the pool
-/// where it lies. Joins the resident set, the change of its cap, demand fetches, and what is brought ahead: whole storages, or, if the
+/// where it lies. Joins a cache of storages, the change of its cap, demand fetches, and what is brought ahead: whole storages, or, if the
 /// prefetcher is interruptible, speculative copies. What an access asks for is never evicted for what is brought ahead.
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
 class OnlineDecider final : public Decider<typename Pool::Device> {
@@ -37,7 +37,7 @@ public:
     };
 
     explicit OnlineDecider(Config config)
-        : prefetcher_{std::move(config.prefetcher)}, residents_{std::move(config.evictor), std::move(config.pool)} {}
+        : prefetcher_{std::move(config.prefetcher)}, cache_{std::move(config.evictor), std::move(config.pool)} {}
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Needs& needs) override {
@@ -79,7 +79,7 @@ public:
     }
     void forget(const LeaseToken&) noexcept override { --leases_; }
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
-        if (residents_.everything_fits() && !has_pending()) { return false; }
+        if (cache_.everything_fits() && !has_pending()) { return false; }
         return std::ranges::any_of(
             storages, [&](StorageId id) { return allocations().state(id).placement == Placement::streamed; });
     }
@@ -90,22 +90,22 @@ public:
         return !has_nothing_to_bring() && speculation_.is_in_flight();
     }
 
-    [[nodiscard]] bool is_streaming() const noexcept override { return !residents_.everything_fits(); }
+    [[nodiscard]] bool is_streaming() const noexcept override { return !cache_.everything_fits(); }
     [[nodiscard]] MemoryUse memory_use() const override { return allocations().memory_use(); }
-    [[nodiscard]] Evictor& evictor() noexcept { return residents_.evictor(); }
+    [[nodiscard]] Evictor& evictor() noexcept { return cache_.evictor(); }
     [[nodiscard]] Prefetcher& prefetcher() noexcept { return prefetcher_; }
 
 private:
-    [[nodiscard]] auto& allocations() noexcept { return residents_.allocations(); }
-    [[nodiscard]] const auto& allocations() const noexcept { return residents_.allocations(); }
+    [[nodiscard]] auto& allocations() noexcept { return cache_.allocations(); }
+    [[nodiscard]] const auto& allocations() const noexcept { return cache_.allocations(); }
 
     /// Both policies forget their history; the evictor is told what is on the device.
     [[nodiscard]] Status start_policies_over(StepIndex now) {
-        if (auto ranked = residents_.rank_again(now); !ranked) { return ranked; }
+        if (auto ranked = cache_.rank_again(now); !ranked) { return ranked; }
         return attach_prefetcher();
     }
     [[nodiscard]] Status attach_prefetcher() {
-        return prefetcher_.attach({allocations().occupied_bytes(), residents_.cap_bytes(), context_.order});
+        return prefetcher_.attach({allocations().occupied_bytes(), cache_.cap_bytes(), context_.order});
     }
 
     [[nodiscard]] bool has_nothing_to_bring() const noexcept {
@@ -119,7 +119,7 @@ private:
     [[no_unique_address]] Prefetcher prefetcher_;
     DeciderContext<Device> context_;
     BudgetLimits limits_;
-    ResidentSet<Evictor, Pool> residents_;
+    StorageCache<Evictor, Pool> cache_;
     CapChange<Evictor, Pool> cap_change_;
     Speculation<Device> speculation_;  // idle unless the prefetcher is interruptible
     DemandFetch<Evictor, Pool> demand_;
@@ -133,12 +133,12 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::open(const DeciderContext<Devic
                                                       std::uint64_t cap_bytes) {
     context_ = context;
     missing_.reserve(context.states.size());
-    residents_.attach(context_, needs, Prefetcher::interruptible ? &speculation_ : nullptr);
-    cap_change_.attach(residents_);
-    demand_.attach(residents_, speculation_);
-    ahead_.attach(residents_);
+    cache_.attach(context_, needs, Prefetcher::interruptible ? &speculation_ : nullptr);
+    cap_change_.attach(cache_);
+    demand_.attach(cache_, speculation_);
+    ahead_.attach(cache_);
     if constexpr (Prefetcher::interruptible) { speculation_.attach(context_, allocations().bytes()); }
-    if (auto opened = residents_.open(cap_bytes, limits_.ceiling_bytes); !opened) { return opened; }
+    if (auto opened = cache_.open(cap_bytes, limits_.ceiling_bytes); !opened) { return opened; }
     return start_policies_over(0);
 }
 
@@ -173,7 +173,7 @@ Result<LeaseToken> OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<co
         }
     }
     for (const StorageId id : wanted) { context_.count_access(id, allocations().bytes(id)); }
-    residents_.used(wanted, now);
+    cache_.used(wanted, now);
     ++leases_;
     if (!missing_.empty()) {
         // As if leased already: what is brought ahead must not take their places.
@@ -189,8 +189,8 @@ void OnlineDecider<Evictor, Prefetcher, Pool>::bring_ahead(StepIndex now) noexce
     if (has_nothing_to_bring()) { return; }
     if constexpr (Prefetcher::interruptible) {
         speculation_.send_pieces(
-            now, !residents_.everything_fits(), [&] { return begin_copy(now); },
-            [&](StorageId id) { return residents_.evict(id).has_value(); });
+            now, !cache_.everything_fits(), [&] { return begin_copy(now); },
+            [&](StorageId id) { return cache_.evict(id).has_value(); });
     } else {
         ahead_.bring(prefetcher_, leases_, now);
     }
@@ -200,11 +200,11 @@ template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, po
 SpeculativeCopy OnlineDecider<Evictor, Prefetcher, Pool>::begin_copy(StepIndex now) noexcept {
     SpeculativeCopy next;
     if (allocations().has_all()) { return next; }
-    residents_.commit_placements();
+    cache_.commit_placements();
     prefetcher_.propose(now, [&](StorageId id, StepIndex needed_by) {
         if (!allocations().is_absent(id)) { return true; }
         const std::uint64_t evictions = context_.counters->evictions;
-        if (residents_.place_ahead(id, needed_by, now, [] {})) {
+        if (cache_.place_ahead(id, needed_by, now, [] {})) {
             next = {id, 0, context_.counters->evictions > evictions};
         } else {
             ++context_.counters->dropped_prefetches;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "residency/core/resident_set.hpp"
 #include "residency/core/send_copies.hpp"
+#include "residency/core/storage_cache.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/step_index.hpp"
@@ -21,10 +21,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 class PrefetchAhead {
 public:
-    /// Allocates; bring() does not. `residents` outlives this object.
-    void attach(ResidentSet<Evictor, Pool>& residents) {
-        residents_ = &residents;
-        copies_.reserve(residents.allocations().bytes().size());
+    /// Allocates; bring() does not. `cache` outlives this object.
+    void attach(StorageCache<Evictor, Pool>& cache) {
+        cache_ = &cache;
+        copies_.reserve(cache.allocations().bytes().size());
     }
     /// The cap has changed: the next call asks the prefetcher again.
     void reset() noexcept { last_ = {}; }
@@ -32,14 +32,14 @@ public:
     /// `leases` is the number of open leases and tickets.
     template <prefetch::PrefetchPolicy Prefetcher>
     void bring(Prefetcher& prefetcher, std::uint64_t leases, StepIndex now) noexcept {
-        auto& allocations = residents_->allocations();
+        auto& allocations = cache_->allocations();
         if (now == last_.now && allocations.changes() == last_.changes && leases >= last_.leases) { return; }
         copies_.clear();
-        residents_->commit_placements();
+        cache_->commit_placements();
         prefetcher.propose(now, [&](StorageId id, StepIndex needed_by) {
             if (!allocations.is_absent(id)) { return true; }
-            if (!residents_->place_ahead(id, needed_by, now, [&] { send(); })) {
-                ++residents_->context().counters->dropped_prefetches;
+            if (!cache_->place_ahead(id, needed_by, now, [&] { send(); })) {
+                ++cache_->context().counters->dropped_prefetches;
                 return false;
             }
             copies_.push_back(allocations.copy_of(id));
@@ -59,15 +59,15 @@ private:
 
     /// Sends what was collected, also before the copy stream is made to wait for a use that these copies need not wait for.
     void send() noexcept {
-        if (copies_.empty() || send_copies(residents_->context(), copies_)) {
-            residents_->commit_placements();
+        if (copies_.empty() || send_copies(cache_->context(), copies_)) {
+            cache_->commit_placements();
         } else {
-            residents_->roll_back_placements();
+            cache_->roll_back_placements();
         }
         copies_.clear();
     }
 
-    ResidentSet<Evictor, Pool>* residents_ = nullptr;  // the decider's
+    StorageCache<Evictor, Pool>* cache_ = nullptr;  // the decider's
     Attempt last_;
     std::vector<transport::Fetch> copies_;  // collected, not sent
 };

@@ -13,7 +13,7 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/storage.hpp"
-#include "residency/pool/memory_pool.hpp"
+#include "residency/pool/rounding.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

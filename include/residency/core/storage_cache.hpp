@@ -23,13 +23,13 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// The streamed storages on the device, and who leaves for whom. While the budget does not hold everything, the evictor knows exactly
 /// the storages that have an allocation; otherwise nothing is evicted, and it is not asked. Not thread safe.
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-class ResidentSet {
+class StorageCache {
 public:
     using Device = typename Pool::Device;
     /// Steps for which a storage without a predicted step is kept from being evicted for another prediction.
     static constexpr StepIndex prediction_lifetime = 2;
 
-    ResidentSet(Evictor evictor, typename Pool::Config config)
+    StorageCache(Evictor evictor, typename Pool::Config config)
         : evictor_{std::move(evictor)}, allocations_{std::move(config)} {}
 
     /// Allocates on the host; evictions and placements do not. What is passed outlives this object. `speculation` is told which storages
@@ -132,8 +132,8 @@ private:
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 template <class MayLeave, class BeforeWait>
-Result<bool> ResidentSet<Evictor, Pool>::place(StorageId id, StepIndex now, const MayLeave& may_leave,
-                                               const BeforeWait& before_wait) {
+Result<bool> StorageCache<Evictor, Pool>::place(StorageId id, StepIndex now, const MayLeave& may_leave,
+                                                const BeforeWait& before_wait) {
     for (;;) {
         auto allocated = allocations_.allocate(id);
         if (!allocated) { return allocated; }
@@ -153,8 +153,8 @@ Result<bool> ResidentSet<Evictor, Pool>::place(StorageId id, StepIndex now, cons
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 template <class BeforeWait>
-bool ResidentSet<Evictor, Pool>::place_ahead(StorageId id, StepIndex needed_by, StepIndex now,
-                                             const BeforeWait& before_wait) noexcept {
+bool StorageCache<Evictor, Pool>::place_ahead(StorageId id, StepIndex needed_by, StepIndex now,
+                                              const BeforeWait& before_wait) noexcept {
     const auto may_leave = [&](StorageId victim) { return may_leave_ahead(victim, needed_by, now); };
     const auto placed = place(id, now, may_leave, before_wait);
     if (!placed || !*placed) { return false; }
@@ -165,7 +165,7 @@ bool ResidentSet<Evictor, Pool>::place_ahead(StorageId id, StepIndex needed_by, 
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-void ResidentSet<Evictor, Pool>::roll_back_placements() noexcept {
+void StorageCache<Evictor, Pool>::roll_back_placements() noexcept {
     for (const StorageId id : placed_) {
         if (allocations_.take_back(id) && !everything_fits_) { evictor_.removed(id); }
     }
@@ -173,7 +173,7 @@ void ResidentSet<Evictor, Pool>::roll_back_placements() noexcept {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-bool ResidentSet<Evictor, Pool>::may_leave_ahead(StorageId id, StepIndex needed_by, StepIndex now) const noexcept {
+bool StorageCache<Evictor, Pool>::may_leave_ahead(StorageId id, StepIndex needed_by, StepIndex now) const noexcept {
     const StorageState& state = allocations_.state(id);
     if (state.leases > 0 || state.partially_resident) { return false; }  // its copies are about to be sent
     if constexpr (requires { evictor_.stays(id); }) {
