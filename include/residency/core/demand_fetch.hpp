@@ -16,7 +16,6 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/id_vector.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/step_index.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/transport/transport_policy.hpp"
 

@@ -9,7 +9,6 @@
 #include "residency/core/storage_cache.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/step_index.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/transport/transport_policy.hpp"

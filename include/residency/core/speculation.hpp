@@ -14,7 +14,6 @@
 #include "residency/device/device.hpp"
 #include "residency/model/id_vector.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/step_index.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

@@ -14,7 +14,6 @@
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/step_index.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/pool/memory_pool.hpp"
 
