@@ -70,7 +70,7 @@ TEST_CASE("storage cache: copies are sent before the copy stream waits for a use
 
 TEST_CASE("storage cache: what is brought ahead takes the place only of what is needed later") {
     Parts<> parts{4, 2};
-    const residency::UseOrder order{in_order(parts.model)};
+    const residency::UseOrder order = in_order(parts.model).use_order();
     parts.context.order = &order;
     must(parts.cache.rank_again(0));
     CHECK(parts.bring(1));
