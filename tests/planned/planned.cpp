@@ -294,6 +294,35 @@ TEST_CASE("C6: what kernels wrote to a mutable storage outlives streaming, budge
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE(
+    "no schedule: names in alphabetical order are read in natural order, and the statistics say that this was "
+    "guessed") {
+    Device device;
+    auto* const bytes = static_cast<std::byte*>(must(device.allocate_host(12 * chunk)));
+    const auto host = residency::HostBytes::adopt(
+        bytes, 12 * chunk, residency::HostMemory::pinned,
+        [&device](std::byte* at) { static_cast<void>(device.deallocate_host(at).has_value()); });
+    residency::CatalogBuilder builder;
+    std::uint64_t offset = 0;
+    for (const char* layer : {"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"}) {
+        residency::StorageOptions options;
+        options.source = residency::HostSource{host, offset};
+        const auto storage = builder.add_storage(chunk, options);
+        builder.add_weight("layers." + std::string{layer}, residency::dtype::u8, {chunk}, storage);
+        offset += chunk;
+    }
+    Model model;
+    model.catalog = must(builder.try_build());
+    Weights weights = make(device, model, 4 * chunk);
+    REQUIRE(weights.schedule().size() == 12);
+    for (std::uint32_t i = 0; i < 12; ++i) {
+        CHECK(model.catalog.weight(weights.schedule()[i].weights[0]).name == "layers." + std::to_string(i));
+    }
+    CHECK(weights.statistics().is_order_guessed);
+    must(weights.try_set_schedule(in_order(model)));
+    CHECK_FALSE(weights.statistics().is_order_guessed);
+}
+
 TEST_CASE("no schedule: the storages in the order of the catalog are one") {
     CheckedDevice device;
     const Model model = twelve(device);

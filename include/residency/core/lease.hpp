@@ -9,6 +9,7 @@
 
 #include "residency/core/session.hpp"
 #include "residency/error.hpp"
+#include "residency/model/dtype.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -47,9 +48,10 @@ public:
         return session_->address(weight);
     }
     const std::byte* data(WeightId weight) const&& = delete;
-    /// The same as elements of type T. The caller knows the dtype.
+    /// The same as elements of type T. Precondition: matches<T>() of the weight's dtype.
     template <class T>
     [[nodiscard]] const T* get(WeightId weight) const& noexcept {
+        check_type<T>(weight);
         return reinterpret_cast<const T*>(data(weight));
     }
     template <class T>
@@ -72,6 +74,7 @@ public:
     template <class T>
     [[nodiscard]] T* writable(WeightId weight) const& noexcept {
         check(weight);
+        check_type<T>(weight);
         RESIDENCY_ASSERT(session_->catalog().storage(session_->catalog().storage_of(weight)).is_mutable,
                          "only mutable weights are written: declare the storage so in the catalog");
         return reinterpret_cast<T*>(session_->address(weight));
@@ -98,6 +101,12 @@ private:
     void check([[maybe_unused]] WeightId weight) const noexcept {
         RESIDENCY_ASSERT(session_ != nullptr, "the lease has ended");
         RESIDENCY_ASSERT(session_->covers(id_, weight), "ask a lease only for the weights that it was acquired for");
+    }
+
+    template <class T>
+    void check_type([[maybe_unused]] WeightId weight) const noexcept {
+        RESIDENCY_ASSERT(matches<T>(session_->catalog().weight(weight).dtype),
+                         "ask for elements of the weight's own dtype, or for its bytes as std::byte");
     }
 
     core::Session<D>* session_ = nullptr;

@@ -24,6 +24,7 @@
 #include "residency/core/statistics.hpp"
 #include "residency/core/step_profiler.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/natural_order.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/memory_pool.hpp"
@@ -138,8 +139,8 @@ private:
     /// Blocks until readers and copies are complete, then frees everything. A device that cannot be drained is left alone.
     void close() noexcept;
 
-    /// A decider that plans and was given no schedule gets one: the storages in the order of the catalog.
-    [[nodiscard]] Result<Schedule> schedule_to_open(Schedule schedule) const;
+    /// A decider that plans and was given no schedule gets one: the storages in the natural order of their names.
+    [[nodiscard]] Result<Schedule> schedule_to_open(Schedule schedule);
     [[nodiscard]] Status check_schedule(const Schedule& schedule) const;
     /// Collects what the streamed storages ask of a pool.
     void collect_needs();
@@ -170,7 +171,8 @@ private:
     std::vector<StorageId> wanted_;              // of one acquisition
     std::vector<std::uint64_t> seen_;            // by storage: the acquisition that wanted it last
     std::uint64_t acquisition_ = 0;
-    ConsumerId pass_consumer_ = 0;  // of the pass's own stream
+    bool is_order_guessed_ = false;  // the schedule in force was not given
+    ConsumerId pass_consumer_ = 0;   // of the pass's own stream
     Counters before_pass_;
     std::vector<StepRecord> recording_, recorded_;  // of the pass that is open, of the last one
 };
@@ -386,6 +388,7 @@ Status Session<D>::set_schedule(Schedule schedule) {
     shared_.cursor.change(std::move(schedule));
     auto ordered = set_order();
     if (ordered) {
+        is_order_guessed_ = false;
         profiler_.restart();
         return {};
     }
@@ -433,6 +436,7 @@ Statistics Session<D>::statistics() const {
     result.resident_bytes = catalog.resident_bytes();
     result.host_read_bytes = catalog.bytes_placed(Placement::host);
     result.streaming = decider.is_streaming();
+    result.is_order_guessed = is_order_guessed_;
     result.pass_time = timer_.last(*shared_.device);
     result.bound = decider.bound();
     return result;
@@ -508,14 +512,15 @@ void Session<D>::close() noexcept {
 }
 
 template <Device D>
-Result<Schedule> Session<D>::schedule_to_open(Schedule schedule) const {
+Result<Schedule> Session<D>::schedule_to_open(Schedule schedule) {
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs.error(); }
     const Catalog& catalog = shared_.catalog;
     if (!shared_.decider->holds_residents() || !schedule.empty() || catalog.weights().empty()) { return schedule; }
     ScheduleBuilder builder{catalog};
-    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
-        if (const auto weights = catalog.weights_of(StorageId{i}); !weights.empty()) { builder.step(weights); }
+    for (const StorageId id : natural_order(catalog)) {
+        if (const auto weights = catalog.weights_of(id); !weights.empty()) { builder.step(weights); }
     }
+    is_order_guessed_ = true;
     return builder.try_build();
 }
 
@@ -558,7 +563,10 @@ Status Session<D>::learn() {
     auto schedule = profiler_.take_result(shared_.decider->planned_step_seconds());
     if (!schedule) { return schedule.error(); }
     if (!*schedule || leases_.open_leases() > 0) { return {}; }
-    return set_schedule(std::move(**schedule));
+    const bool is_order_guessed = is_order_guessed_;
+    auto changed = set_schedule(std::move(**schedule));
+    is_order_guessed_ = is_order_guessed;
+    return changed;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core
