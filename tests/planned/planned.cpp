@@ -297,7 +297,7 @@ TEST_CASE("C6: what kernels wrote to a mutable storage outlives streaming, budge
 TEST_CASE(
     "no schedule: names in alphabetical order are read in natural order, and the statistics say that this was "
     "guessed") {
-    Device device;
+    CheckedDevice device;
     auto* const bytes = static_cast<std::byte*>(must(device.allocate_host(12 * chunk)));
     const auto host = residency::HostBytes::adopt(
         bytes, 12 * chunk, residency::HostMemory::pinned,
