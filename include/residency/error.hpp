@@ -50,6 +50,7 @@ struct Place {
     std::string found, expected;  ///< may be empty
 };
 
+/// A device call that failed.
 struct DeviceFailure {
     int code = 0;             ///< the device's own code, such as a cudaError_t
     std::string call;         ///< the call that returned it
@@ -199,17 +200,29 @@ private:
 };
 
 // clang-format off: one line each
+/// Thrown for ErrorKind::invalid_argument.
 class InvalidArgument : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::malformed.
 class FormatError : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::mismatch.
 class MismatchError : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::budget.
 class BudgetError : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::device.
 class DeviceError : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::out_of_memory.
 class OutOfMemory : public DeviceError { using DeviceError::DeviceError; };
+/// Thrown for ErrorKind::unsupported.
 class Unsupported : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::divergence.
 class DivergenceError : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::stale.
 class StaleError : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::io.
 class IoError : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::cancelled.
 class Cancelled : public Exception { using Exception::Exception; };
+/// Thrown for ErrorKind::wrong_state.
 class WrongState : public Exception { using Exception::Exception; };
 // clang-format on
 

@@ -18,11 +18,13 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
+/// What a client holds memory for.
 enum class ClientKind : std::uint8_t {
     model,   ///< changes between passes, by its owner
     memory,  ///< allocations of the user: they stay until the user gives them back
 };
 
+/// How a ledger shares its total.
 struct Settings {
     std::uint64_t total_bytes = 0;  ///< what all clients together may hold of the device
     /// A model's budget is not changed for less than this share of what it would stream at its floor.

@@ -25,10 +25,13 @@ inline constexpr bool evicts_by_plan = std::is_same_v<E, evict::Planned>;
 template <class P>
 inline constexpr bool prefetches_by_plan = std::is_same_v<P, prefetch::Planned>;
 
+/// Who leaves, by a policy or by a plan.
 template <class E>
 concept AnyEvictor = evict::EvictionPolicy<E> || evicts_by_plan<E>;
+/// What comes next, by a policy or by a plan.
 template <class P>
 concept AnyPrefetcher = prefetch::PrefetchPolicy<P> || prefetches_by_plan<P>;
+/// Where it lives: storages one by one, or the chunks of a plan.
 template <class P>
 concept AnyPool = pool::MemoryPool<P> || pool::PlannedPool<P>;
 /// A transport for the device of a pool.

@@ -27,6 +27,7 @@ struct MemoryInfo {
     std::uint64_t total_bytes = 0;
 };
 
+/// Whether an event can tell a time.
 enum class Timing : bool { off, on };
 
 /// What the library needs of a GPU. Two models: SimulatedDevice and CudaDevice.

@@ -14,6 +14,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 // Finds weights that a file holds twice: a component of its own, which no other header includes.
 
+/// How equal storages are looked for.
 struct EqualStoragesOptions {
     unsigned threads = 0;  ///< that read; 0: as many as the machine has, at most 8
     /// Called now and then with the bytes read so far and the bytes to read, by one thread at a time. False cancels.

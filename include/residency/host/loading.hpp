@@ -43,6 +43,7 @@ enum class Pinning : std::uint8_t {
     after_loading,  ///< when all is read: for a first pass that runs meanwhile, through transport::Staged
 };
 
+/// How the bytes of a catalog are loaded.
 struct LoadOptions {
     Tier tier = Tier::automatic;
     unsigned threads = 0;  ///< that read, beside one that pins; 0: as many as the machine has, at most 8

@@ -9,6 +9,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
+/// What the checker found.
 enum class ReportKind : std::uint8_t {
     unordered,      ///< two accesses of the same bytes, at least one of them a write, and nothing orders them
     uninitialised,  ///< a read of bytes that nothing has written since they were allocated

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+"""Checks docs/design.md against the tree.
+
+    check.py            fails if the document names a file, class or test that does not exist, if a contract has no test, if a
+                        class of include/ has no comment or no row in the table of classes, or if a header includes a folder
+                        that is not above its own in the list of folders
+    check.py --write    writes the two generated tables anew: classes by their first sentence, and tests by contract
+    check.py --trips    damages the document in memory, and fails if the check does not notice
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DESIGN = ROOT / "docs" / "design.md"
+CONTRACTS = range(1, 27)
+
+CLASS = re.compile(r"^(class|struct|union|enum class)\s+(?:\[\[\w+\]\]\s+)?(?:RESIDENCY_\w+\s+)?(\w+)([^;{(]*)(.*)$")
+CONCEPT = re.compile(r"^concept (\w+) =")
+NAMESPACE = re.compile(r"\bnamespace (\w+)? ?\{")
+
+
+def declarations(path):
+    """The classes and concepts at namespace scope of a file, outside detail: (qualified name, first sentence)."""
+    scopes, doc, found = [], [], []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        names = NAMESPACE.findall(line)
+        if names and not line.startswith((" ", "//", "#")):
+            scopes.append([n for n in names if n not in ("residency", "RESIDENCY_ABI")])
+            doc = []
+            continue
+        if re.match(r"^\}+(\s*//.*)?$", line) and "namespace" in line:
+            if scopes:
+                scopes.pop()
+            continue
+        if line.startswith("///"):
+            doc.append(line[3:].strip())
+            continue
+        concept, declared = CONCEPT.match(line), CLASS.match(line)
+        if concept or declared:
+            name = (concept or declared).group(1 if concept else 2)
+            defined = concept or not (line.split("//")[0].rstrip().endswith(";") and "{" not in line)
+            specialised = declared and declared.group(3).lstrip().startswith("<")
+            where = [n for scope in scopes for n in scope]
+            if defined and (doc or not specialised) and "detail" not in where and "" not in where:
+                found.append(("::".join([*where, name]), first_sentence(doc)))
+            doc = []
+        elif not line.startswith(("template", " ", "requires")):
+            doc = []
+    return found
+
+
+def first_sentence(doc):
+    """Up to the first period; code, numbered lists and later paragraphs do not belong to it."""
+    lines = []
+    for line in doc:
+        if not line or re.match(r"\d+\. ", line):
+            break
+        lines.append(line)
+    text = " ".join(lines)
+    for end in re.finditer(r"[.](?=\s|$)", text):
+        if not re.search(r"\b(e\.g|i\.e|vs|H)$", text[: end.start()]):
+            return text[: end.start()].replace("|", "\\|")
+    return text.rstrip(":").replace("|", "\\|")
+
+
+def classes():
+    found = {}
+    for path in sorted((ROOT / "include").rglob("*.[hi]pp")):
+        for name, sentence in declarations(path):
+            found[(name, str(path.relative_to(ROOT / "include" / "residency")))] = sentence
+    return found
+
+
+TEST_CASE = re.compile(r'TEST_CASE(?:_TEMPLATE|_FIXTURE)?\(\s*"((?:[^"\\]|\\.)*)"')
+
+
+def contracts_of(name):
+    label = re.match(r"((?:C\d+(?: to )?\s?)+):", name)
+    if not label:
+        return set()
+    span = re.match(r"C(\d+) to C(\d+):", name)
+    return set(range(int(span[1]), int(span[2]) + 1)) if span else {int(n) for n in re.findall(r"C(\d+)", label[1])}
+
+
+def tests():
+    """(file, name of the case) of every test case that is named after contracts."""
+    found = {}
+    for path in sorted((ROOT / "tests").rglob("*.cpp")):
+        for name in TEST_CASE.findall(path.read_text(encoding="utf-8", errors="replace")):
+            numbers = contracts_of(name)
+            if numbers:
+                found[(str(path.relative_to(ROOT)), name)] = numbers
+    return found
+
+
+def table_of_classes():
+    folders = {}
+    for (name, file), sentence in classes().items():
+        folders.setdefault(file.split("/")[0] if "/" in file else "", []).append((name, file, sentence))
+    lines = []
+    for folder in sorted(folders):
+        lines += [f"**`{folder}/`**" if folder else "**At the top**", "", "| class | file | what it is |", "|---|---|---|"]
+        lines += [f"| `{name}` | `{file}` | {sentence} |" for name, file, sentence in folders[folder]]
+        lines.append("")
+    return lines
+
+
+def table_of_tests():
+    lines = ["| contract | test cases |", "|---|---|"]
+    for number in CONTRACTS:
+        by_file = {}
+        for (file, name), numbers in tests().items():
+            if number in numbers:
+                by_file.setdefault(file, []).append(name)
+        cells = [f"`{file}`: " + "; ".join(f"“{name}”" for name in names) for file, names in by_file.items()]
+        lines.append(f"| C{number} | {'<br>'.join(cells)} |")
+    return lines + [""]
+
+
+def between(text, mark):
+    begin, end = f"<!-- {mark}: check.py --write -->\n", f"<!-- {mark}: end -->"
+    if begin not in text or end not in text:
+        raise SystemExit(f"{DESIGN}: the marks of the table \"{mark}\" are missing")
+    start = text.index(begin) + len(begin)
+    return start, text.index(end)
+
+
+def write(text):
+    for mark, lines in (("classes", table_of_classes()), ("tests", table_of_tests())):
+        start, end = between(text, mark)
+        text = text[:start] + "\n" + "\n".join(lines) + text[end:]
+    return text
+
+
+def words_of_tree():
+    words = set()
+    for folder in ("include", "tests", "benchmarks", "examples"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and path.parent.name != "docs" and path.suffix in (".hpp", ".ipp", ".cpp", ".cu", ".cuh", ".txt", ".cmake", ".py", ".sh"):
+                words.update(re.findall(r"\w+", path.read_text(encoding="utf-8", errors="replace")))
+    for file in ("CMakeLists.txt", "CMakePresets.json", "meson.build", "meson_options.txt"):
+        words.update(re.findall(r"\w+", (ROOT / file).read_text(encoding="utf-8")))
+    return words
+
+
+def exists(path):
+    return any((base / path).exists() for base in (ROOT, ROOT / "include" / "residency", ROOT / "include"))
+
+
+def text_of(path):
+    for base in (ROOT, ROOT / "include" / "residency", ROOT / "include"):
+        if (base / path).is_file():
+            return (base / path).read_text(encoding="utf-8")
+    return ""
+
+
+FILE = re.compile(r"^[\w.+-]+(/[\w.+-]+)*\.(hpp|ipp|cpp|cu|py|sh|md|txt|cmake|awk)$|^(\.?[\w-]+/)+[\w-]*$")
+NAME = re.compile(r"^~?[A-Za-z_]\w*(::~?[A-Za-z_]\w*)*(\(\))?$")
+
+
+def problems(text, have=None, words=None):
+    have, words = have or (classes(), tests()), words or words_of_tree()
+    known, cases = have
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        ticked = re.findall(r"(?<!`)`([^`]+)`(?!`)", line)
+        files = [t for t in ticked if FILE.match(t)]
+        names = [t for t in ticked if t not in files and NAME.match(t)]
+        found += [f"{number}: there is no file or folder {file}" for file in files if not exists(file)]
+        for name in names:
+            parts = name.removesuffix("()").split("::")
+            found += [f"{number}: nothing in the tree is named {part} (of {name})" for part in parts if part.strip("~") not in words]
+        # A row that begins with a number is a stop of a way: its functions are in its files.
+        if re.match(r"\| *\d+ *\|", line):
+            texts = " ".join(text_of(file) for file in files)
+            for name in names:
+                last = name.removesuffix("()").split("::")[-1]
+                if files and not re.search(rf"\b{re.escape(last)}\b", texts):
+                    found.append(f"{number}: {last} is not in {', '.join(files)}")
+    start, end = between(text, "classes")
+    rows = set(re.findall(r"^\| `([\w:]+)` \| `([\w./]+)` \|", text[start:end], re.M))
+    found += [f"the table of classes lacks {name} of {file}" for name, file in sorted(set(known) - rows)]
+    found += [f"the table of classes names {name} of {file}, which is not there" for name, file in sorted(rows - set(known))]
+    found += [f"{name} of include/residency/{file} has no comment" for (name, file), sentence in known.items() if not sentence]
+    found += wrong_includes(text)
+    start, end = between(text, "tests")
+    for row in text[start:end].split("\n"):
+        label = re.match(r"\| C(\d+) \|", row)
+        if not label:
+            continue
+        named = [(file, name) for file, names in re.findall(r"`([\w./]+)`: ((?:“.*?”(?:; )?)+)", row) for name in re.findall(r"“(.*?)”", names)]
+        found += [f"C{label[1]}: {file} has no case \"{name}\"" for file, name in named if (file, name) not in cases]
+    for number in CONTRACTS:
+        if not re.search(rf"^- \*\*C{number}\*\* \S", text, re.M):
+            found.append(f"C{number} is not stated")
+        if not re.search(rf"^\| C{number} \| `.*“", text[start:end], re.M):
+            found.append(f"C{number} has no test in the table of tests")
+        if not any(number in numbers for numbers in cases.values()):
+            found.append(f"no test case is named after C{number}")
+    for (file, name), numbers in cases.items():
+        found += [f"{file}: C{n} is no contract (\"{name}\")" for n in sorted(numbers - set(CONTRACTS))]
+    return found
+
+
+def wrong_includes(text):
+    """Headers that include a folder below their own in the list of folders. Those at the top include what they like."""
+    rank, found = {}, []
+    for number, row in enumerate(re.findall(r"^\| ((?:`\w+/` ?)+) \|", text, re.M)):
+        rank.update({folder: number for folder in re.findall(r"`(\w+)/`", row)})
+    include = ROOT / "include" / "residency"
+    found += [f"the list of folders lacks {path.name}/" for path in include.iterdir() if path.is_dir() and path.name not in rank]
+    for path in sorted(include.rglob("*.[hi]pp")):
+        own = path.relative_to(include).parts[0]
+        for target in re.findall(r'#include "residency/(\w+)/', path.read_text(encoding="utf-8")):
+            if own in rank and target != own and rank.get(target, len(rank)) >= rank[own]:
+                found.append(f"{path.relative_to(ROOT)} includes {target}/, which is not above {own}/ in the list of folders")
+    return found
+
+
+def trips(text):
+    """Every kind of damage is noticed."""
+    have, words = (classes(), tests()), words_of_tree()
+    row = re.search(r"^\| `core::\w+` \|.*\n", text, re.M).group(0)
+    case = re.search(r"“(C17: [^”]*)”", text).group(1)
+    damage = {
+        "a file that is gone": text.replace("`core/decider.hpp`", "`core/decided.hpp`"),
+        "a name that is gone": text + "\n`PlannedDecider::no_such_function_anywhere()`\n",
+        "a stop at the wrong file": text + "\n| 3 | `budget/budget.hpp` | `LeaseKeeper` |\n",
+        "a class without a row": text.replace(row, ""),
+        "a row without a class": text.replace(row, row + row.replace("core::", "core::No")),
+        "a case that is gone": text.replace(case, case + " no more"),
+        "a contract that is not stated": text.replace("- **C5** ", "- C5 "),
+        "an include against the order": text.replace("| `device/` |", "| `device_/` |").replace("| `core/` |", "| `device/` |"),
+        "a contract without a test": re.sub(r"^\| C5 \|.*$", "| C5 | |", text, flags=re.M),
+    }
+    missed = [kind for kind, damaged in damage.items() if damaged == text or not problems(damaged, have, words)]
+    without = {case: numbers - {7} for case, numbers in have[1].items()}
+    if not any("C7" in problem for problem in problems(text, (have[0], without), words)):
+        missed.append("a contract that no case is named after")
+    silent = dict.fromkeys(have[0], "")
+    if not any("has no comment" in problem for problem in problems(text, (silent, have[1]), words)):
+        missed.append("a class without a comment")
+    return [f"not noticed: {kind}" for kind in missed]
+
+
+def main():
+    text = DESIGN.read_text(encoding="utf-8")
+    if sys.argv[1:] == ["--write"]:
+        DESIGN.write_text(write(text), encoding="utf-8")
+        return 0
+    found = trips(text) if sys.argv[1:] == ["--trips"] else problems(text)
+    for problem in found:
+        print(f"docs/design.md: {problem}")
+    if found:
+        print("docs/design.md: tests/docs/check.py --write writes the tables of classes and tests anew")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
