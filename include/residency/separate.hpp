@@ -3,6 +3,9 @@
 #pragma once
 
 // What one file of a program includes that is compiled with RESIDENCY_HEADER_ONLY=0, see config.hpp.
+#include "residency/broker/impl/ledger.ipp"
+#include "residency/broker/impl/split.ipp"
+#include "residency/broker/impl/total.ipp"
 #include "residency/budget/impl/budget.ipp"
 #include "residency/core/impl/chunk_contents.ipp"
 #include "residency/core/impl/chunk_placement.ipp"

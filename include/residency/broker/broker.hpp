@@ -22,7 +22,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// One total of device bytes, shared by several models and by the user's own memory:
+/// One total of device bytes that several models and the user's own memory share; what is granted never exceeds it:
 ///
 ///     auto broker = BudgetBroker::create(device, "20GiB");        // or {{.total_bytes = 20 * GiB}}
 ///     auto sizes = Weights::resolve_budget(device, catalog, {.budget = Budget::bytes(0), .schedule = schedule});
@@ -33,23 +33,23 @@ namespace residency { inline namespace RESIDENCY_ABI {
 ///     auto end = client.at_pass_end(weights);    // between passes: the budget follows
 ///     cache.take(bytes);                         // at any time: from what is free, or refused at once
 ///
-/// The *total* is the broker's, a *budget* is one model's; both are said in the words of residency::Budget. The rule:
-///  B1 Each client's target is its share by broker::split: floors always, then the higher priority first, and within one priority
-///     the same share of the bytes that each streams at its floor.
-///  B2 The sum of what is granted never exceeds the total, and no client holds more than it was granted: what one gives back is
+/// The *total* is the broker's, a *budget* is one model's. Both are stated as a residency::Budget. The rules:
+///  B1 Each client's target is its share by broker::split: every floor first, then the higher priority, and within one priority the same
+///     share of the bytes that each client streams at its floor.
+///  B2 The sum of what is granted never exceeds the total, and no client holds more than it was granted. What one client gives back is
 ///     granted to another only afterwards.
-///  B3 A model's budget changes at its own pass ends, in its owner's thread, by most_moved_bytes at most. With a pass open it is put
-///     off to the next one. What open leases keep beyond a smaller budget stays granted to the model until it is given back.
-///  B4 A model gives back only where the target is below its budget and others are owed more than is free; it gives back half the
-///     hysteresis more than that. It begins to grow only where it may by the hysteresis or more, and then comes to its target in
-///     pieces of B3; or to all that it wants, where at least the hysteresis stays free after that. So targets that move by less than
-///     half the hysteresis, up and down, change nothing twice.
-///  B5 Memory is taken at once, up to the target, from what is granted or free; or refused at once, and then wanted. What is taken
-///     stays until it is given back: memory above its target is asked back, never revoked.
-///  B6 When requests come to rest and every model ends passes, every client comes to its target, models to within their hysteresis
-///     (clients with memory above their target apart).
+///  B3 A model's budget changes at its own pass ends, in its owner's thread, by most_moved_bytes at most. An open pass defers it to the next
+///     one. What open leases keep beyond a smaller budget stays granted to the model until the model gives it back.
+///  B4 A model gives back only if its target is below its budget and others are owed more than is free. It then gives back half the hysteresis
+///     more than its target asks. It begins to grow only by the hysteresis or more; then it grows to its target in steps of B3, or to all
+///     that it wants if at least the hysteresis stays free. So targets that move up and down by less than half the hysteresis change no
+///     budget twice.
+///  B5 Memory is taken at once, up to the target, from what is granted or free. Otherwise it is refused at once, and wanted from then on.
+///     Memory above its target is asked back, never revoked.
+///  B6 When requests have stopped and every model ends passes, every client comes to its target, a model to within its hysteresis. Clients
+///     with memory above their target are excepted.
 ///
-/// Give a growing KV cache a higher priority than the weights that it squeezes out. Thread safe; the clients may outlive the broker.
+/// Give a growing KV cache a higher priority than the weights that it is to displace. Thread safe. The clients may outlive the broker.
 class BudgetBroker {
 public:
     using Config = broker::Settings;
@@ -57,26 +57,26 @@ public:
     using Statistics = broker::Ledger::Sums;
 
     struct ModelOptions {
-        std::string name;
+        std::string name;                ///< for messages
         std::int32_t priority = 0;       ///< the higher one is served first
         std::uint64_t floor_bytes = 0;   ///< the smallest budget that works
-        std::uint64_t wanted_bytes = 0;  ///< what everything takes
+        std::uint64_t wanted_bytes = 0;  ///< granted at most: what everything takes
     };
     struct MemoryOptions {
-        std::string name;
-        std::int32_t priority = 0;
-        std::uint64_t floor_bytes = 0;           ///< reserved, used or not
-        std::uint64_t headroom_bytes = 0;        ///< wanted beyond what is used: what may be taken within a pass
-        std::uint64_t limit_bytes = UINT64_MAX;  ///< never more than that
+        std::string name;                        ///< for messages
+        std::int32_t priority = 0;               ///< the higher one is served first
+        std::uint64_t floor_bytes = 0;           ///< granted at least, used or not
+        std::uint64_t headroom_bytes = 0;        ///< wanted beyond what is used: to be taken within a pass
+        std::uint64_t limit_bytes = UINT64_MAX;  ///< used at most
     };
 
     explicit BudgetBroker(Config config) : ledger_{std::make_shared<broker::Ledger>(config)} {}
 
-    /// What of a device's memory a total is left free where it is automatic.
+    /// Bytes of the device that an automatic total leaves free.
     static constexpr std::uint64_t usual_reserve_bytes = std::uint64_t{512} << 20;
 
-    /// With a total in the words of a budget: see broker::resolve_total. Config::total_bytes is not read. Errors: malformed (the text),
-    /// budget, or the device's own.
+    /// A broker with a total that broker::resolve_total() resolves; Config::total_bytes is not read. Errors: malformed for a text that is no
+    /// budget; budget; the device's own.
     template <Device D>
     [[nodiscard]] static Result<BudgetBroker> try_create(D& device, const Budget& total, Config config = {},
                                                          std::uint64_t reserve_bytes = usual_reserve_bytes) {
@@ -93,7 +93,7 @@ public:
         return try_create(device, *parsed, config, reserve_bytes);
     }
 
-    /// Error budget: the floors together exceed the total.
+    /// Adds a client. Error budget: the floors together exceed the total.
     [[nodiscard]] Result<broker::ModelClient> try_add_model(ModelOptions options) {
         auto id = ledger_->open(std::move(options.name), broker::ClientKind::model,
                                 {options.priority, options.floor_bytes, options.wanted_bytes}, 0, UINT64_MAX);
@@ -107,10 +107,10 @@ public:
         if (!id) { return id.error(); }
         return broker::MemoryClient{ledger_, *id};
     }
-    /// Another total. A smaller one comes into force as the clients give back: statistics().granted_bytes tells. Error budget: below the
-    /// sum of the floors; the old one stays.
+    /// Another total. A smaller one comes into force as the clients give back; statistics().granted_bytes shows it. Error budget: it is below
+    /// the sum of the floors; the old total stays.
     [[nodiscard]] Status try_set_total(std::uint64_t total_bytes) { return ledger_->set_total(total_bytes); }
-    /// The same in the words of a budget. What the clients hold counts as free.
+    /// Another total, stated as a budget. What the clients use counts as free.
     template <Device D>
     [[nodiscard]] Status try_set_total(D& device, const Budget& total,
                                        std::uint64_t reserve_bytes = usual_reserve_bytes) {
@@ -141,7 +141,7 @@ public:
 #endif
 
     [[nodiscard]] Statistics statistics() const { return ledger_->sums(); }
-    /// Of all clients, in the order in which they were added; a place that was left is taken by the next.
+    /// The accounts of all clients, in the order in which they were added. A new client takes the place of one that left.
     [[nodiscard]] std::vector<Account> accounts() const { return ledger_->accounts(); }
 
 private:

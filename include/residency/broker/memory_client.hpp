@@ -11,8 +11,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
-/// The user's own memory in a BudgetBroker's total: a KV cache, activations. It allocates nothing: what is taken may be allocated,
-/// what was freed is given back. interop/memory_resource.hpp does both. Thread safe. At its end everything counts as given back.
+/// The right of the user's own memory, such as a KV cache or activations, to part of a BudgetBroker's total: what is taken may be allocated.
+/// It allocates nothing itself; interop/memory_resource.hpp takes and allocates in one. Thread safe. Its end gives everything back.
 class [[nodiscard]] MemoryClient {
 public:
     MemoryClient() noexcept = default;
@@ -28,16 +28,16 @@ public:
     }
     ~MemoryClient() { leave(); }
 
-    /// The right to allocate so many bytes more, from what is granted or free; or error budget at once, with the numbers. After a
-    /// refusal the bytes are wanted: models give them back at their pass ends, and a later try succeeds. Never blocks.
+    /// Never blocks. Takes the right to allocate so many bytes more, from what is granted or free. Error budget, with the numbers; then the
+    /// bytes are wanted: models give them back at their pass ends, and a later try succeeds.
     [[nodiscard]] Status try_take(std::uint64_t bytes) { return ledger_->take(id_, bytes); }
-    /// Bytes that were taken, and are no longer allocated. Withdraws what was refused. Precondition: so many were taken.
+    /// Gives back bytes that were taken and are no longer allocated. Withdraws what was refused. Precondition: so many were taken.
     void give_back(std::uint64_t bytes) noexcept { ledger_->put_back(id_, bytes); }
-    /// Counts bytes that are held already, whether there is room or not. False: the total is exceeded by them; give them back.
+    /// Counts bytes that are allocated already, whether there is room or not. False: they exceed the total; give them back.
     [[nodiscard]] bool charge(std::uint64_t bytes) noexcept { return ledger_->charge(id_, bytes); }
-    /// To be able to hold so many bytes in all, ahead of their use; 0: what is used, and the headroom. Withdraws what was refused.
+    /// Wants so many bytes in all, ahead of their use. 0: what is used, and the headroom. Withdraws what was refused.
     void ask(std::uint64_t bytes) { ledger_->ask(id_, bytes); }
-    /// What others wait for: nothing is taken away, the owner gives it back when it can.
+    /// Bytes that others wait for. Nothing takes them away: the owner gives them back when it can.
     [[nodiscard]] std::uint64_t asked_back_bytes() const { return account().asked_back_bytes(); }
 #if RESIDENCY_EXCEPTIONS
     void take(std::uint64_t bytes) { unwrap(try_take(bytes)); }

@@ -14,30 +14,30 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
-/// What a model client changes: every Residency, or anything that keeps a cap as one does.
-///  1. `m.try_set_budget(budget)`   a cap in bytes; holds no more than the larger of the two at any instant of the change. On
-///                                  failure the old one stays in force; ErrorKind::wrong_state: not now, ask again later
-///  2. `m.budget()`                 `.bytes`: the cap in force
-/// Optional, of models that accept a smaller cap before they can give everything back:
-///  3. `m.pending_bytes()`          what is held beyond the cap still
-///  4. `m.try_reclaim_pending()`      gives back of that what it can by now
+/// A model whose budget a ModelClient changes: every Residency, and any class that keeps a cap as one does.
+///  1. `m.try_set_budget(budget)`    a cap in bytes. Holds no more than the larger of the two caps at any instant of the change. On failure
+///                                   the old cap stays in force; ErrorKind::wrong_state says: not now, ask again later
+///  2. `m.budget()`                  `.bytes`: the cap in force
+/// Optional, for models that accept a smaller cap before they can give everything back:
+///  3. `m.pending_bytes()`           bytes still held beyond the cap
+///  4. `m.try_reclaim_pending()`     gives back what it can of them by now
 template <class Model>
 concept Budgeted = requires(Model& model, const Model& const_model, const Budget& budget) {
     { model.try_set_budget(budget) } -> std::same_as<Result<BudgetChange>>;
     { const_model.budget().bytes } -> std::convertible_to<std::uint64_t>;
 };
 
-/// What a pass end came to.
+/// What ModelClient::try_at_pass_end did.
 struct PassEnd {
-    BudgetChange change;  ///< of the model's budget; before and after are the same where there was none
+    BudgetChange change;  ///< of the model's budget; before and after are the same where it did not change
     std::uint64_t given_back_later_bytes =
-        0;                  ///< what came since the last pass end of what an earlier change left pending
-    bool deferred = false;  ///< a change was due, and the model cannot take it now: a pass or a lease is in the way
-    bool more_is_coming = false;  ///< the budget is not yet its share: at a later pass end it changes again
+        0;                        ///< given back since the last pass end of what an earlier change left pending
+    bool deferred = false;        ///< a change was due, but an open pass or lease is in the way
+    bool more_is_coming = false;  ///< the budget is not yet the model's share: it changes again at a later pass end
 };
 
-/// A model's part of a BudgetBroker's total. It ends after the model that it was given to: what it had is free from there on.
-/// Belongs to one thread at a time, the model's own.
+/// A model's part of a BudgetBroker's total: the model holds no more than was granted to it. Must outlive the model; its end frees what the
+/// model had for others. Belongs to one thread at a time, the model's own.
 class [[nodiscard]] ModelClient {
 public:
     ModelClient() noexcept = default;
@@ -53,23 +53,23 @@ public:
     }
     ~ModelClient() { leave(); }
 
-    /// The budget to construct the model with. Error budget, with the numbers: others hold what it needs for its floor, and were
-    /// asked for it; ask again after their pass ends.
+    /// The budget to construct the model with. Error budget, with the numbers: others hold what the floor needs; they were asked for it, so
+    /// ask again after their pass ends.
     [[nodiscard]] Result<Budget> try_budget() {
         auto started = ledger_->start(id_);
         if (!started) { return started.error(); }
         return Budget::bytes(*started);
     }
-    /// Call it between passes, from the thread that owns the model: makes the change of the budget that is due, if one is, with
-    /// try_set_budget. Blocks while that does. Errors: that of try_set_budget, with the old budget in force; wrong_state, where
-    /// somebody else raised the model's budget.
+    /// Blocks while the model changes its budget. Call it between passes, from the thread that owns the model. Makes the change that is due,
+    /// if one is, with try_set_budget. Errors: that of try_set_budget, with the old budget in force; wrong_state where somebody else raised
+    /// the model's budget.
     template <Budgeted Model>
     [[nodiscard]] Result<PassEnd> try_at_pass_end(Model& model) {
         PassEnd end;
         const std::uint64_t before = model.budget().bytes;
         const Account account = ledger_->account(id_);
         const std::uint64_t pending_before = account.used_bytes > before ? account.used_bytes - before : 0;
-        auto pending = settled(model);
+        auto pending = reclaim(model);
         if (!pending) { return pending.error(); }
         end.given_back_later_bytes = pending_before > *pending ? pending_before - *pending : 0;
         const auto next = ledger_->begin(id_, before, *pending);
@@ -90,7 +90,7 @@ public:
         end.more_is_coming = end.deferred || ledger_->is_due(id_);
         return end;
     }
-    /// Another floor or total, such as those of another schedule. A higher floor first here, then in the model, once it is granted.
+    /// Another floor or another wanted size, such as those of another schedule. Raise a floor here first, and in the model once it is granted.
     /// Error budget: the floors together exceed the total.
     [[nodiscard]] Status try_set_claim(Claim claim) { return ledger_->set_claim(id_, claim); }
 #if RESIDENCY_EXCEPTIONS
@@ -112,8 +112,9 @@ private:
             return 0;
         }
     }
+    /// Gives back what the model can of its pending bytes. Returns those that are left.
     template <class Model>
-    [[nodiscard]] static Result<std::uint64_t> settled(Model& model) {
+    [[nodiscard]] static Result<std::uint64_t> reclaim(Model& model) {
         if constexpr (requires { model.try_reclaim_pending(); }) {
             if (auto done = model.try_reclaim_pending(); !done) { return done.error(); }
         }

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -14,55 +13,20 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 /// A total of device bytes for all clients of a broker, and how it came about.
 struct ResolvedTotal {
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0;        ///< the total
     std::uint64_t asked_bytes = 0;  ///< before it was clamped
     bool is_clamped = false;        ///< more was asked than the device has
     std::string text;               ///< one line: what was asked, and what came of it
 };
 
-/// A total in the words of a Budget: bytes, a share of the free memory, or automatic, which is the free memory less the reserve. More
-/// than the device has is clamped to that. Error budget: a share of the weights (a total is of no one model), zero, or an automatic
-/// total of nothing.
-[[nodiscard]] inline Result<ResolvedTotal> resolve_total(const Budget& total, const MemoryInfo& memory,
-                                                         std::uint64_t reserve_bytes) {
-    const auto in_bytes = [](std::uint64_t value) { return std::to_string(value) + " bytes"; };
-    ResolvedTotal resolved;
-    resolved.text = "the total " + total.text();
-    const auto refused = [&](const std::string& why) {
-        return Error{ErrorKind::budget, resolved.text + " " + why,
-                     BudgetNumbers{resolved.asked_bytes, 0, 0, 0, UINT32_MAX}};
-    };
-    switch (total.kind()) {
-        case BudgetKind::bytes: resolved.asked_bytes = total.amount(); break;
-        case BudgetKind::percent_of_weights:
-            return refused(
-                "is a share of the weights, and a total is shared by several models and other memory; give bytes, "
-                "a share of the free memory such as " +
-                std::to_string((std::min)(total.amount(), std::uint64_t{100})) + "%free, or auto");
-        case BudgetKind::percent_of_free:
-            resolved.asked_bytes =
-                memory.free_bytes / 100 * total.amount() + memory.free_bytes % 100 * total.amount() / 100;
-            break;
-        case BudgetKind::automatic:
-            resolved.asked_bytes = memory.free_bytes > reserve_bytes ? memory.free_bytes - reserve_bytes : 0;
-            break;
-    }
-    if (resolved.asked_bytes == 0) {
-        if (total.kind() != BudgetKind::automatic) {
-            return refused("has room for nobody: a total has no floor of its own, give at least the sum of the floors");
-        }
-        return refused("is nothing: of the " + in_bytes(memory.free_bytes) + " that are free " +
-                       in_bytes(reserve_bytes) + " are to be left; give bytes, or a smaller reserve");
-    }
-    resolved.is_clamped = resolved.asked_bytes > memory.total_bytes;
-    resolved.bytes = resolved.is_clamped ? memory.total_bytes : resolved.asked_bytes;
-    if (total.kind() != BudgetKind::bytes || total.text() != std::to_string(total.amount())) {
-        resolved.text += " (" + in_bytes(resolved.asked_bytes) + ")";
-    }
-    if (resolved.is_clamped) {
-        resolved.text += " is clamped to the " + in_bytes(resolved.bytes) + " that the device has";
-    }
-    return resolved;
-}
+/// Resolves a total that is stated as a Budget: bytes, a share of the free memory, or automatic, which is the free memory less the
+/// reserve. Clamps it to what the device has. Error budget: a share of the weights, since a total is of no one model; zero; or an
+/// automatic total of zero.
+[[nodiscard]] RESIDENCY_INLINE Result<ResolvedTotal> resolve_total(const Budget& total, const MemoryInfo& memory,
+                                                                   std::uint64_t reserve_bytes);
 
 }}}  // namespace residency::RESIDENCY_ABI::broker
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/broker/impl/total.ipp"
+#endif

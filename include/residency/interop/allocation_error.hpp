@@ -10,7 +10,7 @@
 namespace residency { inline namespace RESIDENCY_ABI {
 
 #if RESIDENCY_EXCEPTIONS
-/// What allocators throw where there is no room, with the numbers.
+/// Thrown by allocators if there is no room; its error has the numbers.
 class AllocationError : public std::bad_alloc {
 public:
     explicit AllocationError(Error error) noexcept : error_{std::move(error)} {}

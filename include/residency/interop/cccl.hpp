@@ -16,7 +16,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Kernels can read and write what it allocates.
+/// Says that kernels can read and write what the resource allocates.
 template <Device D>
 constexpr void get_property(const MemoryResource<D>&, ::cuda::mr::device_accessible) noexcept {}
 

@@ -17,16 +17,15 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Allocates device memory for a client of a BudgetBroker, in stream order, from one capped pool. What the pool holds of the device
-/// is what the client has taken: no allocation brings the sum of all clients above the broker's total, and one for which there is no
-/// room fails at once. Room for whole granules of the pool has to be free at that time, even where the pool does
-/// not come to grow. Where the pool grows by more than whole granules of what was asked, that is counted as well, and an allocation that
-/// leaves the total exceeded is undone and fails. A value: copies allocate from the same pool, which ends with the last of them, all
-/// deallocated. Thread safe; the device outlives it.
+/// Allocates device memory for a client of a BudgetBroker, in stream order, from one capped pool: the client has taken what the pool
+/// holds of the device, so that no allocation brings the sum of all clients above the broker's total. An allocation without room fails at
+/// once. It needs room for whole granules of the pool, even if the pool does not have to grow. If the pool grows by more, that is counted
+/// too, and an allocation that leaves the total exceeded is undone and fails. A value: copies allocate from the same pool, which ends with
+/// the last copy; all memory must be deallocated by then. Thread safe. The device must outlive it.
 ///
-/// Under the names of cuda::mr's resources, before CCCL 3.1 (allocate, allocate_async, …) and since (allocate_sync, and allocate with
-/// a stream first), which RMM takes too; residency/interop/cccl.hpp says where its memory can be read, residency/interop/thrust.hpp is
-/// for Thrust. Addresses are aligned to 256 bytes.
+/// It has the member functions of cuda::mr's resources, both before CCCL 3.1 (allocate, allocate_async, …) and since (allocate_sync, and
+/// allocate with a stream first), which RMM takes too. residency/interop/cccl.hpp adds the property that says where its memory can be
+/// read; residency/interop/thrust.hpp is for Thrust. Addresses are aligned to 256 bytes.
 template <Device D>
 class MemoryResource {
 public:
@@ -34,7 +33,7 @@ public:
     static constexpr std::size_t largest_alignment = 256;
 
     struct Config {
-        /// Of the pool, rounded down to the granularity of pools; 0: the client's own limit.
+        /// Cap of the pool, rounded down to the granularity of pools. 0: the client's own limit.
         std::uint64_t limit_bytes = 0;
     };
 
@@ -67,9 +66,9 @@ public:
         : MemoryResource{unwrap(try_create(device, std::move(client), config))} {}
 #endif
 
-    /// Memory that work on the stream may use from here on. Zero bytes: null. Does not wait for the device, but where the pool has to
-    /// give back what it holds without use. Errors: invalid_argument (an alignment above 256, or not a power of two); budget, with the
-    /// numbers (no room now; the bytes are wanted from here on); or the device's own.
+    /// Allocates memory for work that is enqueued on the stream from here on. Zero bytes: null. Blocks only if the pool has to give back
+    /// unused memory first. Errors: invalid_argument (an alignment above 256, or not a power of two); budget, with the numbers (no room
+    /// now; the bytes are wanted from here on); or the device's own.
     [[nodiscard]] Result<void*> try_allocate(std::uint64_t bytes, std::size_t alignment, Stream stream) {
         if (alignment == 0 || alignment > largest_alignment || (alignment & (alignment - 1)) != 0) {
             return Error{ErrorKind::invalid_argument,
@@ -79,34 +78,34 @@ public:
         const std::lock_guard lock{shared_->mutex};
         return shared_->allocate(bytes, stream);
     }
-    /// Memory that any work may use from here on. Blocks until the device has it.
+    /// Blocks until the device has the memory. Any work may use it from then on.
     [[nodiscard]] Result<void*> try_allocate(std::uint64_t bytes, std::size_t alignment = largest_alignment) {
         auto at = try_allocate(bytes, alignment, shared_->stream);
         if (!at || *at == nullptr) { return at; }
         if (auto there = shared_->device->synchronize(shared_->stream); !there) { return there.error(); }
         return at;
     }
-    /// After the work that the stream has now. The pool keeps the memory for the next allocation: see try_trim.
+    /// Deallocates after the work that the stream has now. The pool keeps the memory for the next allocation; try_trim() gives it back.
     [[nodiscard]] Status try_deallocate(void* at, std::uint64_t bytes, Stream stream) {
         if (at == nullptr) { return {}; }
         const std::lock_guard lock{shared_->mutex};
         return shared_->deallocate(at, bytes, stream);
     }
-    /// After all work of the device, for which it waits.
+    /// Blocks until all work of the device is complete, then deallocates.
     [[nodiscard]] Status try_deallocate(void* at, std::uint64_t bytes) {
         if (at == nullptr) { return {}; }
         if (auto idle = shared_->device->synchronize(); !idle) { return idle; }
         return try_deallocate(at, bytes, shared_->stream);
     }
-    /// Gives back what the pool holds without use, as far as the deallocations are complete: free for the other clients. Call it
-    /// between passes, where asked_back_bytes() is not zero or others shall profit.
+    /// Blocks until the deallocations without a stream are complete. Gives back to the other clients what the pool holds unused. Call it
+    /// between passes if asked_back_bytes() is not zero.
     [[nodiscard]] Status try_trim() {
         const std::lock_guard lock{shared_->mutex};
         return shared_->trim();
     }
 
 #if RESIDENCY_EXCEPTIONS
-    /// Throws std::bad_alloc where there is no room, as allocators do; else as unwrap does.
+    /// Throws AllocationError, a std::bad_alloc, if there is no room, and what unwrap() throws otherwise.
     [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = largest_alignment) {
         return unwrap_allocation(try_allocate(bytes, alignment));
     }
@@ -124,7 +123,7 @@ public:
     }
     void trim() { unwrap(try_trim()); }
 #endif
-    /// A failure is kept: failure().
+    /// A failure is kept for failure().
     void deallocate(void* at, std::size_t bytes, std::size_t = largest_alignment) noexcept {
         keep(try_deallocate(at, bytes));
     }
@@ -141,14 +140,16 @@ public:
         deallocate(at, bytes);
     }
 
-    /// What the pool holds of the device, what is handed out of it, and what other clients wait for.
+    /// Bytes that the pool holds of the device.
     [[nodiscard]] std::uint64_t held_bytes() const { return shared_->client.account().used_bytes; }
+    /// Bytes that are allocated now.
     [[nodiscard]] std::uint64_t requested_bytes() const {
         const std::lock_guard lock{shared_->mutex};
         return shared_->requested_bytes;
     }
+    /// Bytes that other clients wait for.
     [[nodiscard]] std::uint64_t asked_back_bytes() const { return shared_->client.asked_back_bytes(); }
-    /// See broker::MemoryClient::ask.
+    /// Does what broker::MemoryClient::ask() does.
     void ask(std::uint64_t bytes) { shared_->client.ask(bytes); }
     [[nodiscard]] broker::Account account() const { return shared_->client.account(); }
     /// The first failure of an operation that could not report it.
@@ -157,11 +158,11 @@ public:
         return shared_->failure;
     }
 
-    /// Whether what one allocated the other may deallocate.
+    /// Whether each may deallocate what the other allocated.
     friend bool operator==(const MemoryResource& a, const MemoryResource& b) noexcept { return a.shared_ == b.shared_; }
 
 private:
-    /// The pool and its account. The mutex makes an allocation and its accounting one.
+    /// The pool and its account: under the mutex, taken_bytes is what the pool holds.
     struct Shared {
         D* device;
         broker::MemoryClient client;
@@ -170,22 +171,22 @@ private:
         Stream stream{};
         bool is_open = false;
         bool has_stream = false;
-        std::uint64_t cap_bytes = 0;    // of the pool
-        std::uint64_t taken_bytes = 0;  // by the client: what the pool holds
-        std::uint64_t requested_bytes = 0;
-        std::shared_ptr<const Error> failure;
+        std::uint64_t cap_bytes = 0;           // of the pool
+        std::uint64_t taken_bytes = 0;         // from the client
+        std::uint64_t requested_bytes = 0;     // allocated now
+        std::shared_ptr<const Error> failure;  // the first; may be null
 
         Shared(D& on, broker::MemoryClient of) : device{&on}, client{std::move(of)} {}
         Shared(const Shared&) = delete;
         Shared& operator=(const Shared&) = delete;
         ~Shared() {
-            // Deallocations may be pending: the pool's memory is free with the last of them.
+            // Deallocations may be pending, and the pool's memory is free only after the last of them.
             if (is_open || has_stream) { static_cast<void>(device->synchronize().has_value()); }
             if (is_open) { static_cast<void>(device->destroy_pool(pool).has_value()); }
             if (has_stream) { static_cast<void>(device->destroy_stream(stream).has_value()); }
         }
 
-        /// What the pool may come to hold more for so many bytes: whole granules, whatever is free inside.
+        /// Bytes by which the pool may grow for an allocation: whole granules.
         [[nodiscard]] std::uint64_t growth(std::uint64_t bytes) const noexcept {
             const std::uint64_t granule = device->pool_granularity();
             const std::uint64_t over = bytes % granule;
@@ -199,8 +200,8 @@ private:
             return {};
         }
         [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, Stream on) {
-            // Whether there is room inside the pool only the allocation itself can tell: what it may grow by is taken before, and
-            // what it did not grow by is given back.
+            // Only the allocation itself shows whether the pool has room inside. So the growth is taken before, and given back if the pool
+            // did not grow.
             auto taken = take(bytes);
             if (!taken) {
                 if (auto trimmed = trim(); !trimmed) { return trimmed.error(); }
@@ -208,7 +209,7 @@ private:
             }
             if (!taken) { return taken.error(); }
             auto at = device->allocate(pool, bytes, on);
-            auto fits = settle();
+            auto fits = match_account();
             if (at) { requested_bytes += bytes; }
             if (at && fits && !*fits) { return take_back(*at, bytes, on); }
             if (!fits) { keep(fits.error()); }
@@ -220,15 +221,15 @@ private:
             return {};
         }
         [[nodiscard]] Status trim() {
-            // What was deallocated without a stream is complete, once this stream has been there.
+            // Then the deallocations without a stream are complete.
             if (auto there = device->synchronize(stream); !there) { return there; }
             if (auto trimmed = device->trim(pool); !trimmed) { return trimmed; }
-            const auto fits = settle();
+            const auto fits = match_account();
             return fits ? Status{} : Status{fits.error()};
         }
-        /// Gives back what was taken beyond what the pool holds, and counts what it holds beyond that. Where nobody can tell, it stays
-        /// as it was. False: the pool grew by more than its granularity says, beyond the total.
-        [[nodiscard]] Result<bool> settle() {
+        /// Makes taken_bytes what the pool holds: gives back the rest, or counts what the pool holds beyond it. Changes nothing if the device
+        /// does not say what the pool holds. False: the pool grew by more than its granularity, and the total is exceeded.
+        [[nodiscard]] Result<bool> match_account() {
             const auto held = device->held_bytes(pool);
             if (!held) { return held.error(); }
             bool fits = true;
@@ -237,7 +238,7 @@ private:
             taken_bytes = *held;
             return fits;
         }
-        /// An allocation that brought the pool above what there is room for ends at once.
+        /// Deallocates what brought the pool above the total. Blocks.
         [[nodiscard]] Error take_back(void* at, std::uint64_t bytes, Stream on) {
             const std::uint64_t held = taken_bytes;
             const broker::Account account = client.account();

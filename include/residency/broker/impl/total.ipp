@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "residency/broker/total.hpp"
+#include "residency/budget/budget.hpp"
+#include "residency/config.hpp"
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
+
+RESIDENCY_INLINE Result<ResolvedTotal> resolve_total(const Budget& total, const MemoryInfo& memory,
+                                                     std::uint64_t reserve_bytes) {
+    const auto in_bytes = [](std::uint64_t value) { return std::to_string(value) + " bytes"; };
+    ResolvedTotal resolved;
+    resolved.text = "the total " + total.text();
+    const auto refused = [&](const std::string& why) {
+        return Error{ErrorKind::budget, resolved.text + " " + why,
+                     BudgetNumbers{resolved.asked_bytes, 0, 0, 0, UINT32_MAX}};
+    };
+    switch (total.kind()) {
+        case BudgetKind::bytes: resolved.asked_bytes = total.amount(); break;
+        case BudgetKind::percent_of_weights:
+            return refused(
+                "is a share of the weights, and a total is shared by several models and other memory; give bytes, "
+                "a share of the free memory such as " +
+                std::to_string((std::min)(total.amount(), std::uint64_t{100})) + "%free, or auto");
+        case BudgetKind::percent_of_free:
+            resolved.asked_bytes =
+                memory.free_bytes / 100 * total.amount() + memory.free_bytes % 100 * total.amount() / 100;
+            break;
+        case BudgetKind::automatic:
+            resolved.asked_bytes = memory.free_bytes > reserve_bytes ? memory.free_bytes - reserve_bytes : 0;
+            break;
+    }
+    if (resolved.asked_bytes == 0) {
+        if (total.kind() != BudgetKind::automatic) {
+            return refused("has room for nobody: a total has no floor of its own, give at least the sum of the floors");
+        }
+        return refused("is nothing: of the " + in_bytes(memory.free_bytes) + " that are free " +
+                       in_bytes(reserve_bytes) + " are to be left; give bytes, or a smaller reserve");
+    }
+    resolved.is_clamped = resolved.asked_bytes > memory.total_bytes;
+    resolved.bytes = resolved.is_clamped ? memory.total_bytes : resolved.asked_bytes;
+    if (total.kind() != BudgetKind::bytes || total.text() != std::to_string(total.amount())) {
+        resolved.text += " (" + in_bytes(resolved.asked_bytes) + ")";
+    }
+    if (resolved.is_clamped) {
+        resolved.text += " is clamped to the " + in_bytes(resolved.bytes) + " that the device has";
+    }
+    return resolved;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::broker
