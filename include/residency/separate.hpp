@@ -14,6 +14,8 @@
 #include "residency/core/impl/plan_factory.ipp"
 #include "residency/core/impl/schedule_cursor.ipp"
 #include "residency/core/impl/step_retirement.ipp"
+#include "residency/evict/impl/expected_use.ipp"
+#include "residency/evict/impl/static_split.ipp"
 #include "residency/host/impl/loading.ipp"
 #include "residency/host/impl/memory_limits.ipp"
 #include "residency/host/impl/region.ipp"

@@ -34,22 +34,23 @@ namespace residency { inline namespace RESIDENCY_ABI {
 ///     cache.take(bytes);                         // at any time: from what is free, or refused at once
 ///
 /// The *total* is the broker's, a *budget* is one model's. Both are stated as a residency::Budget. The rules:
-///  B1 Each client's target is its share by broker::split: every floor first, then the higher priority, and within one priority the same
-///     share of the bytes that each client streams at its floor.
-///  B2 The sum of what is granted never exceeds the total, and no client holds more than it was granted. What one client gives back is
-///     granted to another only afterwards.
-///  B3 A model's budget changes at its own pass ends, in its owner's thread, by most_moved_bytes at most. An open pass defers it to the next
-///     one. What open leases keep beyond a smaller budget stays granted to the model until the model gives it back.
-///  B4 A model gives back only if its target is below its budget and others are owed more than is free. It then gives back half the hysteresis
-///     more than its target asks. It begins to grow only by the hysteresis or more; then it grows to its target in steps of B3, or to all
-///     that it wants if at least the hysteresis stays free. So targets that move up and down by less than half the hysteresis change no
-///     budget twice.
-///  B5 Memory is taken at once, up to the target, from what is granted or free. Otherwise it is refused at once, and wanted from then on.
-///     Memory above its target is asked back, never revoked.
-///  B6 When requests have stopped and every model ends passes, every client comes to its target, a model to within its hysteresis. Clients
-///     with memory above their target are excepted.
+///  B1 Each client's target is its share by broker::split: every floor first, then the higher priority, and within one priority the
+///     same share of the bytes that each client streams at its floor.
+///  B2 The sum of what is granted never exceeds the total, and no client holds more than it was granted. What one client gives back
+///     is granted to another only afterwards.
+///  B3 A model's budget changes at its own pass ends, in its owner's thread, by most_moved_bytes at most. An open pass defers it to
+///     the next one. What open leases keep beyond a smaller budget stays granted to the model until the model gives it back.
+///  B4 A model gives back only if its target is below its budget and others are owed more than is free. It then gives back half the
+///     hysteresis more than its target asks. It begins to grow only by the hysteresis or more; then it grows to its target in steps
+///     of B3, or to all that it wants if at least the hysteresis stays free. So targets that move up and down by less than half the
+///     hysteresis change no budget twice.
+///  B5 Memory is taken at once, up to the target, from what is granted or free. Otherwise it is refused at once, and wanted from
+///     then on. Memory above its target is asked back, never revoked.
+///  B6 When requests have stopped and every model ends passes, every client comes to its target, a model to within its hysteresis.
+///     Clients with memory above their target are excepted.
 ///
-/// Give a growing KV cache a higher priority than the weights that it is to displace. Thread safe. The clients may outlive the broker.
+/// Give a growing KV cache a higher priority than the weights that it is to displace. Thread safe. The clients may outlive the
+/// broker.
 class BudgetBroker {
 public:
     using Config = broker::Settings;
@@ -75,8 +76,8 @@ public:
     /// Bytes of the device that an automatic total leaves free.
     static constexpr std::uint64_t usual_reserve_bytes = std::uint64_t{512} << 20;
 
-    /// A broker with a total that broker::resolve_total() resolves; Config::total_bytes is not read. Errors: malformed for a text that is no
-    /// budget; budget; the device's own.
+    /// A broker with a total that broker::resolve_total() resolves; Config::total_bytes is not read. Errors: malformed for a text
+    /// that is no budget; budget; the device's own.
     template <Device D>
     [[nodiscard]] static Result<BudgetBroker> try_create(D& device, const Budget& total, Config config = {},
                                                          std::uint64_t reserve_bytes = usual_reserve_bytes) {
@@ -107,8 +108,8 @@ public:
         if (!id) { return id.error(); }
         return broker::MemoryClient{ledger_, *id};
     }
-    /// Another total. A smaller one comes into force as the clients give back; statistics().granted_bytes shows it. Error budget: it is below
-    /// the sum of the floors; the old total stays.
+    /// Another total. A smaller one comes into force as the clients give back; statistics().granted_bytes shows it. Error budget:
+    /// it is below the sum of the floors; the old total stays.
     [[nodiscard]] Status try_set_total(std::uint64_t total_bytes) { return ledger_->set_total(total_bytes); }
     /// Another total, stated as a budget. What the clients use counts as free.
     template <Device D>

@@ -48,8 +48,8 @@ struct Account {
     }
 };
 
-/// The accounts of a BudgetBroker's clients; the bytes granted never exceed the total, but for what charge() added. BudgetBroker states
-/// the rules B1–B6. Thread safe: every call is a short critical section, and none waits for a client or for the device.
+/// The accounts of a BudgetBroker's clients; the bytes granted never exceed the total, but for what charge() added. BudgetBroker
+/// states the rules B1–B6. Thread safe: every call is a short critical section, and none waits for a client or for the device.
 class Ledger {
 public:
     using Id = std::uint32_t;
@@ -70,9 +70,10 @@ public:
 
     /// The model's first budget, in force from here on. Error budget: others have not yet given back what the floor needs.
     [[nodiscard]] Result<std::uint64_t> start(Id id);
-    /// What the model's budget should become now; none: it stays. A larger budget is granted at once, out of what is free; a smaller one is
-    /// granted by finish(). `in_force_bytes`: the budget, which may be smaller than what was granted. `pending_bytes`: held beyond it.
-    /// Error wrong_state: no budget from start(), a change without finish(), or more held than was granted.
+    /// What the model's budget should become now; none: it stays. A larger budget is granted at once, out of what is free; a
+    /// smaller one is granted by finish(). `in_force_bytes`: the budget, which may be smaller than what was granted.
+    /// `pending_bytes`: held beyond it. Error wrong_state: no budget from start(), a change without finish(), or more held than was
+    /// granted.
     [[nodiscard]] Result<std::optional<std::uint64_t>> begin(Id id, std::uint64_t in_force_bytes,
                                                              std::uint64_t pending_bytes = 0);
     /// Ends the change: this budget is in force, and so many bytes beyond it are still held. Frees the rest for the others.
@@ -83,7 +84,8 @@ public:
 
     // Memory.
 
-    /// Takes all the bytes at once, or none. Refused bytes are wanted until something is taken, put back or asked for. Error budget.
+    /// Takes all the bytes at once, or none. Refused bytes are wanted until something is taken, put back or asked for. Error
+    /// budget.
     [[nodiscard]] Status take(Id id, std::uint64_t bytes);
     /// Precondition: so many bytes were taken.
     void put_back(Id id, std::uint64_t bytes) noexcept;
@@ -131,8 +133,8 @@ private:
     [[nodiscard]] Status check_floors(std::uint64_t floor_bytes, Id in_place_of) const;
     /// The error of a client that is refused `bytes`, or its floor where they are 0.
     [[nodiscard]] Error refusal(const Client& client, std::uint64_t bytes) const;
-    /// Computes all targets anew. Then grants what is free to memory, and to models without a budget yet, up to their targets; and takes
-    /// back what these do not use above their targets.
+    /// Computes all targets anew. Then grants what is free to memory, and to models without a budget yet, up to their targets; and
+    /// takes back what these do not use above their targets.
     void rebalance() noexcept;
     /// Whether the ledger may change the client's grant by itself, as the client holds nothing for it.
     [[nodiscard]] static bool is_elastic(const Client& client) noexcept {

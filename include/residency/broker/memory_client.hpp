@@ -11,8 +11,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
-/// The right of the user's own memory, such as a KV cache or activations, to part of a BudgetBroker's total: what is taken may be allocated.
-/// It allocates nothing itself; interop/memory_resource.hpp takes and allocates in one. Thread safe. Its end gives everything back.
+/// The right of the user's own memory, such as a KV cache or activations, to part of a BudgetBroker's total: what is taken may be
+/// allocated. It allocates nothing itself; interop/memory_resource.hpp takes and allocates in one. Thread safe. Its end gives
+/// everything back.
 class [[nodiscard]] MemoryClient {
 public:
     MemoryClient() noexcept = default;
@@ -28,8 +29,8 @@ public:
     }
     ~MemoryClient() { leave(); }
 
-    /// Never blocks. Takes the right to allocate so many bytes more, from what is granted or free. Error budget, with the numbers; then the
-    /// bytes are wanted: models give them back at their pass ends, and a later try succeeds.
+    /// Never blocks. Takes the right to allocate so many bytes more, from what is granted or free. Error budget, with the numbers;
+    /// then the bytes are wanted: models give them back at their pass ends, and a later try succeeds.
     [[nodiscard]] Status try_take(std::uint64_t bytes) { return ledger_->take(id_, bytes); }
     /// Gives back bytes that were taken and are no longer allocated. Withdraws what was refused. Precondition: so many were taken.
     void give_back(std::uint64_t bytes) noexcept { ledger_->put_back(id_, bytes); }

@@ -15,8 +15,8 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 /// A model whose budget a ModelClient changes: every Residency, and any class that keeps a cap as one does.
-///  1. `m.try_set_budget(budget)`    a cap in bytes. Holds no more than the larger of the two caps at any instant of the change. On failure
-///                                   the old cap stays in force; ErrorKind::wrong_state says: not now, ask again later
+///  1. `m.try_set_budget(budget)`    a cap in bytes. Holds no more than the larger of the two caps at any instant of the change. On
+///                                   failure the old cap stays in force; ErrorKind::wrong_state says: not now, ask again later
 ///  2. `m.budget()`                  `.bytes`: the cap in force
 /// Optional, for models that accept a smaller cap before they can give everything back:
 ///  3. `m.pending_bytes()`           bytes still held beyond the cap
@@ -36,8 +36,8 @@ struct PassEnd {
     bool more_is_coming = false;  ///< the budget is not yet the model's share: it changes again at a later pass end
 };
 
-/// A model's part of a BudgetBroker's total: the model holds no more than was granted to it. Must outlive the model; its end frees what the
-/// model had for others. Belongs to one thread at a time, the model's own.
+/// A model's part of a BudgetBroker's total: the model holds no more than was granted to it. Must outlive the model; its end frees
+/// what the model had for others. Belongs to one thread at a time, the model's own.
 class [[nodiscard]] ModelClient {
 public:
     ModelClient() noexcept = default;
@@ -53,16 +53,16 @@ public:
     }
     ~ModelClient() { leave(); }
 
-    /// The budget to construct the model with. Error budget, with the numbers: others hold what the floor needs; they were asked for it, so
-    /// ask again after their pass ends.
+    /// The budget to construct the model with. Error budget, with the numbers: others hold what the floor needs; they were asked
+    /// for it, so ask again after their pass ends.
     [[nodiscard]] Result<Budget> try_budget() {
         auto started = ledger_->start(id_);
         if (!started) { return started.error(); }
         return Budget::bytes(*started);
     }
-    /// Blocks while the model changes its budget. Call it between passes, from the thread that owns the model. Makes the change that is due,
-    /// if one is, with try_set_budget. Errors: that of try_set_budget, with the old budget in force; wrong_state where somebody else raised
-    /// the model's budget.
+    /// Blocks while the model changes its budget. Call it between passes, from the thread that owns the model. Makes the change
+    /// that is due, if one is, with try_set_budget. Errors: that of try_set_budget, with the old budget in force; wrong_state where
+    /// somebody else raised the model's budget.
     template <Budgeted Model>
     [[nodiscard]] Result<PassEnd> try_at_pass_end(Model& model) {
         PassEnd end;
@@ -90,8 +90,8 @@ public:
         end.more_is_coming = end.deferred || ledger_->is_due(id_);
         return end;
     }
-    /// Another floor or another wanted size, such as those of another schedule. Raise a floor here first, and in the model once it is granted.
-    /// Error budget: the floors together exceed the total.
+    /// Another floor or another wanted size, such as those of another schedule. Raise a floor here first, and in the model once it
+    /// is granted. Error budget: the floors together exceed the total.
     [[nodiscard]] Status try_set_claim(Claim claim) { return ledger_->set_claim(id_, claim); }
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] Budget budget() { return unwrap(try_budget()); }

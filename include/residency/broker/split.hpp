@@ -20,9 +20,10 @@ struct Claim {
 /// The rule by which claims share a total, as a pure function:
 ///  1. Every claim has its floor. Error budget, with the sum of the floors, where the total is below that sum.
 ///  2. The rest serves the priorities, the highest first. A priority that is served whole has all that it wants.
-///  3. Where the rest does not serve a priority whole, each of its claims gets the same share of wanted_bytes − floor_bytes, the bytes that
-///     it streams at its floor, rounded down.
-/// The sum never exceeds the total. What rounding leaves of a priority, less than a byte per claim, goes to the next one. O(n log n).
+///  3. Where the rest does not serve a priority whole, each of its claims gets the same share of wanted_bytes − floor_bytes, the
+///     bytes that it streams at its floor, rounded down.
+/// The sum never exceeds the total. What rounding leaves of a priority, less than a byte per claim, goes to the next one. O(n log
+/// n).
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::uint64_t>> split(std::uint64_t total_bytes,
                                                                         std::span<const Claim> claims);
 
@@ -44,8 +45,8 @@ namespace detail {
     return quotient;
 }
 
-/// split() without allocations. `given` and `order` have one entry per claim; `order` is scratch. False: the total is below the floors, and
-/// nothing was given.
+/// split() without allocations. `given` and `order` have one entry per claim; `order` is scratch. False: the total is below the
+/// floors, and nothing was given.
 [[nodiscard]] RESIDENCY_INLINE bool split(std::uint64_t total_bytes, std::span<const Claim> claims,
                                           std::span<std::uint64_t> given, std::span<std::uint32_t> order) noexcept;
 

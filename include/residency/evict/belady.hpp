@@ -14,20 +14,19 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// The oracle (Belady 1966): the furthest next use in what is going to happen leaves, whatever its size. With equal sizes nothing
-/// has fewer misses; with uneven ones it is a yardstick, not a bound. For comparison: a real run does not know its whole trace.
-/// O(log n).
+/// Evicts the storage whose next use in the whole run is furthest, whatever its size: the oracle (Belady 1966). With equal sizes no
+/// policy has fewer misses; with different sizes it is a yardstick, not a bound. For comparison only: a real run does not know its
+/// whole trace. O(log n).
 class Belady {
 public:
     struct Config {
-        UseOrder
-            recorded{};  ///< the whole run from attach on; without steps: the context's order, taken for what happens
+        UseOrder recorded{};  ///< the whole run from attach() on; without steps: the context's order is taken for it
     };
 
     Belady() noexcept = default;
     explicit Belady(Config config) noexcept : config_{std::move(config)} {}
 
-    /// Error invalid_argument: neither has steps. Error mismatch: the order lacks storages.
+    /// Errors: invalid_argument where neither order has steps; mismatch where the order lacks storages.
     [[nodiscard]] Status attach(const Context& context) {
         const UseOrder* order = config_.recorded.steps() > 0 ? &config_.recorded : context.order;
         if (order == nullptr || order->steps() == 0) {

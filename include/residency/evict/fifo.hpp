@@ -12,7 +12,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// The one that came first leaves.
+/// Evicts the storage that has been on the device longest.
 class Fifo {
 public:
     [[nodiscard]] Status attach(const Context& context) {
@@ -31,7 +31,7 @@ public:
     }
 
 private:
-    LinkedLists list_;  // the last to come first
+    LinkedLists list_;  // storages on the device, the last inserted first
 };
 static_assert(EvictionPolicy<Fifo>);
 

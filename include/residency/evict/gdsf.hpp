@@ -15,16 +15,16 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// Greedy dual size frequency (Cherkasova 1998): the lowest priority leaves, clock + uses · cost / bytes, with cost = 1, so that
-/// it aims at few misses. The clock is the priority of the last victim; uses count since the storage came. Among equals the
-/// least recently used leaves. O(log n).
+/// Greedy dual size frequency (Cherkasova 1998): evicts the storage of the lowest priority, clock + uses · cost / bytes, with cost
+/// = 1, which aims at few misses. The clock is the priority of the last victim; uses count since the insertion. Among equals the
+/// least recently used storage is evicted. O(log n).
 class Gdsf {
 public:
     [[nodiscard]] Status attach(const Context& context) {
         bytes_ = context.bytes;
         heap_.attach(bytes_.size());
         uses_.assign(bytes_.size(), 0);
-        is_fresh_.assign(bytes_.size(), 0);
+        is_unused_.assign(bytes_.size(), 0);
         clock_ = 0;
         touches_ = 0;
         named_ = no_storage;
@@ -32,12 +32,12 @@ public:
     }
     void inserted(StorageId id, StepIndex) noexcept {
         uses_[index(id)] = 1;
-        is_fresh_[index(id)] = 1;
+        is_unused_[index(id)] = 1;
         rank(id);
     }
     void used(StorageId id, StepIndex) noexcept {
-        if (is_fresh_[index(id)] != 0) {
-            is_fresh_[index(id)] = 0;
+        if (is_unused_[index(id)] != 0) {
+            is_unused_[index(id)] = 0;
         } else {
             ++uses_[index(id)];
         }
@@ -58,7 +58,7 @@ public:
 private:
     struct Key {
         double priority = 0;
-        std::uint64_t touch = 0;
+        std::uint64_t touch = 0;  // the number of its last change
     };
     struct LeavesBefore {
         bool operator()(const Key& a, const Key& b) const noexcept {
@@ -73,11 +73,11 @@ private:
 
     std::span<const std::uint64_t> bytes_;
     RankedHeap<Key, LeavesBefore> heap_;
-    std::vector<std::uint64_t> uses_;     // by storage
-    std::vector<std::uint8_t> is_fresh_;  // by storage: not used since it came
-    double clock_ = 0;
-    std::uint64_t touches_ = 0;
-    StorageId named_ = no_storage;  // the last victim named
+    std::vector<std::uint64_t> uses_;      // by storage, since its insertion
+    std::vector<std::uint8_t> is_unused_;  // by storage: 1 until the first use after the insertion
+    double clock_ = 0;                     // the priority of the last victim
+    std::uint64_t touches_ = 0;            // changes of priorities
+    StorageId named_ = no_storage;         // the last answer of victim()
 };
 static_assert(EvictionPolicy<Gdsf>);
 

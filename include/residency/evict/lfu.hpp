@@ -13,9 +13,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// The one with the fewest uses since it came leaves; among equals the least recently used. Counts are forgotten when a storage
-/// leaves. The use that a storage came for counts as its first, one brought ahead ranks as if it had it. O(1): a list for each
-/// count that occurs (Shah, Mitra & Matani 2010).
+/// Evicts the storage with the fewest uses since it was inserted; among equals the least recently used. Forgets the count of a
+/// removed storage. The use for which a storage was inserted is its first; a prefetched storage ranks as if it had that use
+/// already. O(1): one list for each count that occurs (Shah, Mitra & Matani 2010).
 class Lfu {
 public:
     [[nodiscard]] Status attach(const Context& context) {
@@ -26,7 +26,7 @@ public:
         for (std::uint32_t list = 0; list < lists; ++list) { order_.push_back(list, spare); }
         uses_.assign(lists, 0);
         list_of_.assign(storages, 0);
-        is_fresh_.assign(storages, 0);
+        is_unused_.assign(storages, 0);
         return {};
     }
     void inserted(StorageId id, StepIndex) noexcept {
@@ -34,12 +34,12 @@ public:
         if (list == order_.end() || uses_[list] != 1) { list = take_list(1, order_.front()); }
         members_.push_back(index(id), list);
         list_of_[index(id)] = list;
-        is_fresh_[index(id)] = 1;
+        is_unused_[index(id)] = 1;
     }
     void used(StorageId id, StepIndex) noexcept {
         const std::uint32_t list = list_of_[index(id)];
-        if (is_fresh_[index(id)] != 0) {
-            is_fresh_[index(id)] = 0;
+        if (is_unused_[index(id)] != 0) {
+            is_unused_[index(id)] = 0;
             members_.move_back(index(id), list);
             return;
         }
@@ -81,11 +81,11 @@ private:
         }
     }
 
-    LinkedLists members_;                 // of each list, the least recently used first
-    LinkedLists order_;                   // of the lists: those in use by count, and the spare ones
-    std::vector<std::uint64_t> uses_;     // by list
-    std::vector<std::uint32_t> list_of_;  // by storage
-    std::vector<std::uint8_t> is_fresh_;  // by storage: not used since it came
+    LinkedLists members_;                  // storages by list, the least recently used first
+    LinkedLists order_;                    // list 0: the lists in use, by ascending count; list 1: the spare ones
+    std::vector<std::uint64_t> uses_;      // by list: the count of its storages
+    std::vector<std::uint32_t> list_of_;   // by storage: its list
+    std::vector<std::uint8_t> is_unused_;  // by storage: 1 until the first use after the insertion
 };
 static_assert(EvictionPolicy<Lfu>);
 

@@ -10,8 +10,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// Doubly linked lists over the items 0 … items − 1, each in one list or in none: two 32-bit links an item, every operation
-/// O(1), nothing allocated after attach. A list's end is a value that stands before its front and after its back.
+/// Doubly linked lists over the items 0 … items − 1, each item in one list or in none. Two 32-bit links per item; every operation
+/// is O(1); nothing is allocated after attach(). The end of a list stands before its front and after its back.
 class LinkedLists {
 public:
     using Item = std::uint32_t;
@@ -31,7 +31,7 @@ public:
     [[nodiscard]] bool is_empty(std::uint32_t list = 0) const noexcept { return front(list) == end(list); }
     [[nodiscard]] bool is_linked(Item item) const noexcept { return nodes_[item].next != none; }
 
-    /// Puts an item that is in no list before another one, or before an end.
+    /// Inserts an item before another one or before an end. Precondition: it is in no list.
     void insert_before(Item at, Item item) noexcept {
         RESIDENCY_ASSERT(!is_linked(item), "insert a storage only once");
         const Item previous = nodes_[at].previous;

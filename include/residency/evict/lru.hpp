@@ -12,7 +12,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// The least recently used leaves. On a cycle that does not fit it has no hits at all.
+/// Evicts the least recently used storage. A cyclic order that does not fit has no hits.
 class Lru {
 public:
     [[nodiscard]] Status attach(const Context& context) {
@@ -33,7 +33,7 @@ public:
     }
 
 private:
-    LinkedLists list_;  // the most recently used first
+    LinkedLists list_;  // storages on the device, the most recently used first
 };
 static_assert(EvictionPolicy<Lru>);
 

@@ -14,20 +14,20 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// Storages by their next use in an order, the furthest first; among equals, such as those never used again, the least recently
-/// touched first. Without an order nothing has a next use. A use that the order announced and that did not come is replaced by
-/// the one after it. O(log n) a change, and once for every use in the order that passes.
+/// Ranks storages by their next use in an order, the furthest first; among equals, such as storages that are never used again, the
+/// least recently touched first. Without an order no storage has a next use. A use that the order announced and that did not happen
+/// is replaced by the next one. O(log n) per change, and once more for every use in the order that passes.
 class NextUseHeap {
 public:
-    /// `order`: may be null, otherwise it outlives this and knows `storages` storages.
+    /// `order`: null, or an order of at least so many storages that outlives this object.
     void attach(std::size_t storages, const UseOrder* order) {
         order_ = order != nullptr && order->steps() > 0 ? order : nullptr;
         heap_.attach(storages);
         seen_until_ = 0;
         touches_ = 0;
     }
-    /// Ranks a storage by its first use from `moment` on.
-    void put(StorageId id, StepIndex moment) noexcept { heap_.put(id, {use_from(id, moment), touches_++}); }
+    /// Adds or moves a storage: it ranks by its first use from `step` on.
+    void put(StorageId id, StepIndex step) noexcept { heap_.put(id, {use_from(id, step), touches_++}); }
     void remove(StorageId id) noexcept { heap_.remove(id); }
     template <class MayLeave>
     [[nodiscard]] std::optional<StorageId> furthest(StepIndex now, MayLeave& may_leave) noexcept {
@@ -38,7 +38,7 @@ public:
 private:
     struct Key {
         std::uint64_t next_use = UseOrder::never;
-        std::uint64_t touch = 0;
+        std::uint64_t touch = 0;  // the number of the last put()
     };
     struct LeavesBefore {
         bool operator()(const Key& a, const Key& b) const noexcept {
@@ -46,10 +46,11 @@ private:
         }
     };
 
-    [[nodiscard]] std::uint64_t use_from(StorageId id, StepIndex moment) const noexcept {
-        return order_ != nullptr ? order_->use_from(id, moment) : UseOrder::never;
+    [[nodiscard]] std::uint64_t use_from(StorageId id, StepIndex step) const noexcept {
+        return order_ != nullptr ? order_->use_from(id, step) : UseOrder::never;
     }
-    /// Of the steps before `now`, at most a pass of them, whatever was announced and has not been used since.
+    /// Moves every storage whose announced use has passed without being used, among the steps before `now`; at most one pass of
+    /// them.
     void skip_missed(StepIndex now) noexcept {
         if (order_ == nullptr || now <= seen_until_) { return; }
         const StepIndex steps = order_->steps();
@@ -65,10 +66,10 @@ private:
         }
     }
 
-    const UseOrder* order_ = nullptr;
+    const UseOrder* order_ = nullptr;  // null: none
     RankedHeap<Key, LeavesBefore> heap_;
-    StepIndex seen_until_ = 0;
-    std::uint64_t touches_ = 0;
+    StepIndex seen_until_ = 0;   // the steps before this one have been looked at
+    std::uint64_t touches_ = 0;  // calls of put()
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::evict

@@ -6,7 +6,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// Who leaves is read from a plan. Goes with prefetch::Planned and pool::Virtual.
+/// Selects eviction by a plan. Goes with prefetch::Planned and pool::Virtual.
 struct Planned {};
 
 }}}  // namespace residency::RESIDENCY_ABI::evict

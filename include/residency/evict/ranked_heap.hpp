@@ -13,8 +13,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// Storages by a key, the one that leaves first at the root. `LeavesBefore(a, b)` is a strict total order of keys. Changes are
-/// O(log n), nothing is allocated after attach.
+/// A heap of storages, the one to evict first at the root, with the place of each. `LeavesBefore(a, b)` is a strict total order of
+/// keys. Every change is O(log n); nothing is allocated after attach().
 template <class Key, class LeavesBefore>
 class RankedHeap {
 public:
@@ -28,7 +28,7 @@ public:
     /// Precondition: contains(id).
     [[nodiscard]] const Key& key(StorageId id) const noexcept { return entries_[position_[index(id)]].key; }
 
-    /// Adds a storage, or gives it another key.
+    /// Adds a storage, or changes its key.
     void put(StorageId id, const Key& key) noexcept {
         std::uint32_t& at = position_[index(id)];
         if (at == none) {
@@ -49,11 +49,11 @@ public:
         entries_.pop_back();
         if (at == entries_.size()) { return; }
         const bool rises = LeavesBefore{}(last.key, entries_[at].key);
-        settle(at, last);
+        place(at, last);
         rises ? rise(at) : sink(at);
     }
 
-    /// The first to leave among those that may. Looks at no more than arity storages for each one passed over.
+    /// The storage to evict first among those that may leave. Looks at no more than `arity` storages for each one that it skips.
     template <class MayLeave>
     [[nodiscard]] std::optional<StorageId> first(MayLeave& may_leave) const noexcept {
         std::optional<StorageId> found;
@@ -67,7 +67,8 @@ public:
         });
         return found;
     }
-    /// Visits the root, then, wherever visit(id, key) says true, those below it, which all leave after it.
+    /// Visits the root and, below every storage for which visit(id, key) returns true, its children. Children are evicted after
+    /// their parent.
     template <class Visit>
     void traverse(Visit visit) const noexcept {
         const std::size_t count = entries_.size();
@@ -90,7 +91,7 @@ private:
         StorageId id;
     };
 
-    void settle(std::size_t at, const Entry& entry) noexcept {
+    void place(std::size_t at, const Entry& entry) noexcept {
         entries_[at] = entry;
         position_[index(entry.id)] = static_cast<std::uint32_t>(at);
     }
@@ -99,9 +100,9 @@ private:
         for (; at != 0; at = (at - 1) / arity) {
             const std::size_t parent = (at - 1) / arity;
             if (!LeavesBefore{}(entry.key, entries_[parent].key)) { break; }
-            settle(at, entries_[parent]);
+            place(at, entries_[parent]);
         }
-        settle(at, entry);
+        place(at, entry);
     }
     void sink(std::size_t at) noexcept {
         const Entry entry = entries_[at];
@@ -113,14 +114,14 @@ private:
                 if (LeavesBefore{}(entries_[child].key, entries_[best].key)) { best = child; }
             }
             if (!LeavesBefore{}(entries_[best].key, entry.key)) { break; }
-            settle(at, entries_[best]);
+            place(at, entries_[best]);
             at = best;
         }
-        settle(at, entry);
+        place(at, entry);
     }
 
-    std::vector<Entry> entries_;
-    std::vector<std::uint32_t> position_;  // by storage
+    std::vector<Entry> entries_;           // the heap
+    std::vector<std::uint32_t> position_;  // by storage: its place in entries_, or none
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::evict

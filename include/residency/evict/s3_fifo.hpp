@@ -14,18 +14,18 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// S3-FIFO (Yang, Zhang, Qiu, Yue & Rashmi, SOSP 2023), with sizes: three queues. What comes for the first time goes to a small
-/// one, a tenth of the bytes; from its end to the main one if it was used twice more there, and out otherwise. What left the
-/// small one lately, nine tenths of the budget in bytes, is remembered and comes back to the main queue. There a counter up to 3
-/// buys another round for each use.
+/// S3-FIFO (Yang, Zhang, Qiu, Yue & Rashmi, SOSP 2023), with sizes: a small and a main queue of storages on the device, and a ghost
+/// queue of storages that were evicted from the small one lately. A new storage enters the small queue, a storage of the ghost
+/// queue the main one. At the end of the small queue a storage moves to the main queue if it was used often enough there, and is
+/// evicted otherwise. At the end of the main queue each counted use, up to 3, buys it another round.
 class S3Fifo {
 public:
     struct Config {
-        /// Of the budget: from here on the small queue gives way, not the main one.
+        /// Share of the budget from which on the small queue is evicted from, not the main one.
         std::uint8_t small_percent = 10;
-        /// Of the budget: bytes of storages remembered after they left the small queue.
+        /// Share of the budget that the storages of the ghost queue take at most, in bytes.
         std::uint8_t ghost_percent = 90;
-        /// Uses after the first that lead from the small to the main queue; at most 3.
+        /// Uses after the first that move a storage from the small to the main queue. At most 3.
         std::uint8_t promotion_uses = 2;
     };
 
@@ -48,12 +48,12 @@ public:
         const bool is_known = queues_.is_linked(item);
         if (is_known) { forget(item); }
         enter(item, is_known ? main_queue : small_queue);
-        states_[item].is_fresh = true;
+        states_[item].is_unused = true;
     }
     void used(StorageId id, StepIndex) noexcept {
         State& state = states_[index(id)];
-        if (state.is_fresh) {
-            state.is_fresh = false;
+        if (state.is_unused) {
+            state.is_unused = false;
         } else if (state.uses < most_uses) {
             ++state.uses;
         }
@@ -72,7 +72,7 @@ public:
         if (small_bytes_ >= small_from_bytes_) { found = small_victim(may_leave); }
         if (!found) { found = main_victim(may_leave); }
         if (!found) { found = small_victim(may_leave); }
-        if (!found) { found = main_victim(may_leave); }  // all that may leave has just come from the small queue
+        if (!found) { found = main_victim(may_leave); }  // all that may leave has just moved from the small queue
         return found;
     }
 
@@ -83,8 +83,8 @@ private:
     static constexpr std::uint8_t most_uses = 3;
     struct State {
         std::uint8_t queue : 2 = small_queue;
-        std::uint8_t uses : 2 = 0;      // after the first, since it came to its queue
-        std::uint8_t is_fresh : 1 = 0;  // not used since it came
+        std::uint8_t uses : 2 = 0;       // after the first, since it entered its queue
+        std::uint8_t is_unused : 1 = 0;  // until the first use after the insertion
     };
 
     void enter(LinkedLists::Item item, std::uint8_t queue) noexcept {
@@ -132,12 +132,12 @@ private:
 
     Config config_;
     std::span<const std::uint64_t> bytes_;
-    std::uint64_t small_from_bytes_ = 0;
-    std::uint64_t ghost_most_bytes_ = 0;
-    std::uint64_t small_bytes_ = 0;
-    std::uint64_t ghost_bytes_ = 0;
-    LinkedLists queues_;         // of each queue, the last to come first
-    std::vector<State> states_;  // by storage
+    std::uint64_t small_from_bytes_ = 0;  // Config::small_percent of the budget
+    std::uint64_t ghost_most_bytes_ = 0;  // Config::ghost_percent of the budget
+    std::uint64_t small_bytes_ = 0;       // in the small queue
+    std::uint64_t ghost_bytes_ = 0;       // in the ghost queue
+    LinkedLists queues_;                  // of each queue, the last to enter first
+    std::vector<State> states_;           // by storage, those of the ghost queue included
 };
 static_assert(EvictionPolicy<S3Fifo>);
 

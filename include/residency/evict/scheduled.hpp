@@ -13,9 +13,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// The one whose next use is furthest in the declared or recorded schedule leaves: what a real run can know of Belady's choice.
-/// What the schedule does not name leaves first, the least recently used of it; without a schedule that is everything. A run that
-/// diverges is followed: a use that did not come counts as the one after it. O(log n).
+/// Evicts the storage whose next use in the declared or recorded schedule is furthest: what a real run can know of Belady's choice.
+/// Storages that the schedule does not name are evicted first, the least recently used of them; without a schedule that is all of
+/// them. Follows a run that diverges: a use that did not happen is replaced by the next one. O(log n).
 class Scheduled {
 public:
     [[nodiscard]] Status attach(const Context& context) {

@@ -13,26 +13,26 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// SIEVE (Zhang, Yang, Yue, Vigfusson & Rashmi, NSDI 2024), with sizes: a hand goes from the oldest to the newest, spares once
-/// what was used again since it came or since the hand was there, and takes the first other. Nothing moves on a hit. What may
-/// not leave is passed over and keeps its mark.
+/// SIEVE (Zhang, Yang, Yue, Vigfusson & Rashmi, NSDI 2024), with sizes: a hand goes from the oldest to the newest storage. It
+/// spares a storage once that was used again since its insertion or since the hand was there, and evicts the first other one. A hit
+/// moves nothing. The hand skips what may not leave; that keeps its mark.
 class Sieve {
 public:
     [[nodiscard]] Status attach(const Context& context) {
         list_.attach(context.bytes.size());
-        marks_.assign(context.bytes.size(), fresh);
+        marks_.assign(context.bytes.size(), unused);
         hand_ = list_.end();
         count_ = 0;
         return {};
     }
     void inserted(StorageId id, StepIndex) noexcept {
         list_.push_front(index(id));
-        marks_[index(id)] = fresh;
+        marks_[index(id)] = unused;
         ++count_;
     }
     void used(StorageId id, StepIndex) noexcept {
         std::uint8_t& mark = marks_[index(id)];
-        mark = mark == fresh ? unmarked : visited;
+        mark = mark == unused ? unmarked : visited;
     }
     void removed(StorageId id) noexcept {
         if (hand_ == index(id)) { hand_ = list_.previous(hand_); }
@@ -57,14 +57,14 @@ public:
     }
 
 private:
-    static constexpr std::uint8_t fresh = 0;  // not used since it came
+    static constexpr std::uint8_t unused = 0;  // until the first use after the insertion
     static constexpr std::uint8_t unmarked = 1;
     static constexpr std::uint8_t visited = 2;
 
-    LinkedLists list_;                 // the last to come first
+    LinkedLists list_;                 // storages on the device, the last inserted first
     std::vector<std::uint8_t> marks_;  // by storage
-    LinkedLists::Item hand_ = 0;       // the next to look at; the end: the oldest
-    std::uint64_t count_ = 0;
+    LinkedLists::Item hand_ = 0;       // the storage to look at next; the end: the oldest
+    std::uint64_t count_ = 0;          // storages on the device
 };
 static_assert(EvictionPolicy<Sieve>);
 

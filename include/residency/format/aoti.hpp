@@ -33,8 +33,8 @@ enum class AotiLayout : std::uint8_t {
     padded,     ///< each padded to 64 bytes
 };
 
-/// Blocks. Reads a weights blob alone (AOTInductor's <model>_weights.blob), given the constants in the order of the blob. Each constant
-/// gets a storage of its own. Error malformed: the sizes do not add up to that of the blob.
+/// Blocks. Reads a weights blob alone (AOTInductor's <model>_weights.blob), given the constants in the order of the blob. Each
+/// constant gets a storage of its own. Error malformed: the sizes do not add up to that of the blob.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_blob(const Input& input,
                                                                     std::span<const AotiConstant> constants,
                                                                     AotiLayout layout = AotiLayout::automatic);
@@ -42,13 +42,13 @@ enum class AotiLayout : std::uint8_t {
 /// Blocks. The constants in the C++ file that AOTInductor generates beside a blob, without those that it folds at run time.
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<AotiConstant>> try_read_aoti_constants(const Input& input);
 
-/// Blocks. Reads the weights of every model in a package (.pt2): saved tensors that weights_config.json lists, a blob with the generated
-/// code beside it, or the raw records of an exported program. Weights in one record share a storage. In a package of several models a
-/// weight is named "model/weight". Weights inside a shared library are not read.
+/// Blocks. Reads the weights of every model in a package (.pt2): saved tensors that weights_config.json lists, a blob with the
+/// generated code beside it, or the raw records of an exported program. Weights in one record share a storage. In a package of
+/// several models a weight is named "model/weight". Weights inside a shared library are not read.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_package(const Input& input);
 
-/// Blocks. Reads the weights_config.json of an unpacked package, of either kind. Its records lie beside it, or where the package has
-/// them: in ../../weights of data/aotinductor/<model>.
+/// Blocks. Reads the weights_config.json of an unpacked package, of either kind. Its records lie beside it, or where the package
+/// has them: in ../../weights of data/aotinductor/<model>.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_config(const Input& input);
 
 /// Blocks. Reads a configuration where the path ends in ".json", a package otherwise.

@@ -21,9 +21,9 @@ struct EqualStoragesOptions {
     std::function<bool(std::uint64_t, std::uint64_t)> progress;
 };
 
-/// Blocks. The storages of a model that have the same bytes: groups of two or more, each in ascending order. Reads only storages that
-/// have the size of another one; leaves out mutable and empty ones. Errors: io; mismatch where a file is no longer the one that the
-/// model was read from; cancelled.
+/// Blocks. The storages of a model that have the same bytes: groups of two or more, each in ascending order. Reads only storages
+/// that have the size of another one; leaves out mutable and empty ones. Errors: io; mismatch where a file is no longer the one
+/// that the model was read from; cancelled.
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::vector<std::uint32_t>>> try_find_equal_storages(
     const ModelFile& model, const EqualStoragesOptions& options = {});
 

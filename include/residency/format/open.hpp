@@ -12,8 +12,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// Blocks. Reads a model file of any format but AOTInductor's, for which there is try_read_model_or_aoti. The first bytes and the name
-/// tell the format. Errors: those of the reader; unsupported where the file looks like none of the formats.
+/// Blocks. Reads a model file of any format but AOTInductor's, for which there is try_read_model_or_aoti. The first bytes and the
+/// name tell the format. Errors: those of the reader; unsupported where the file looks like none of the formats.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path);
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_model(const std::string& path) { return unwrap(try_read_model(path)); }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// MemoryResource as a resource of cuda::mr: CCCL from 3.1, or before with LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE. Empty where
-// CCCL is not on the include path.
+// MemoryResource as a resource of cuda::mr: CCCL from 3.1, or before with LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE. Empty
+// where CCCL is not on the include path.
 
 #include "residency/config.hpp"
 #include "residency/interop/memory_resource.hpp"

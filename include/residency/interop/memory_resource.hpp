@@ -17,15 +17,15 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Allocates device memory for a client of a BudgetBroker, in stream order, from one capped pool: the client has taken what the pool
-/// holds of the device, so that no allocation brings the sum of all clients above the broker's total. An allocation without room fails at
-/// once. It needs room for whole granules of the pool, even if the pool does not have to grow. If the pool grows by more, that is counted
-/// too, and an allocation that leaves the total exceeded is undone and fails. A value: copies allocate from the same pool, which ends with
-/// the last copy; all memory must be deallocated by then. Thread safe. The device must outlive it.
+/// Allocates device memory for a client of a BudgetBroker, in stream order, from one capped pool: the client has taken what the
+/// pool holds of the device, so that no allocation brings the sum of all clients above the broker's total. An allocation without
+/// room fails at once. It needs room for whole granules of the pool, even if the pool does not have to grow. If the pool grows by
+/// more, that is counted too, and an allocation that leaves the total exceeded is undone and fails. A value: copies allocate from
+/// the same pool, which ends with the last copy; all memory must be deallocated by then. Thread safe. The device must outlive it.
 ///
-/// It has the member functions of cuda::mr's resources, both before CCCL 3.1 (allocate, allocate_async, …) and since (allocate_sync, and
-/// allocate with a stream first), which RMM takes too. residency/interop/cccl.hpp adds the property that says where its memory can be
-/// read; residency/interop/thrust.hpp is for Thrust. Addresses are aligned to 256 bytes.
+/// It has the member functions of cuda::mr's resources, both before CCCL 3.1 (allocate, allocate_async, …) and since
+/// (allocate_sync, and allocate with a stream first), which RMM takes too. residency/interop/cccl.hpp adds the property that says
+/// where its memory can be read; residency/interop/thrust.hpp is for Thrust. Addresses are aligned to 256 bytes.
 template <Device D>
 class MemoryResource {
 public:
@@ -66,9 +66,9 @@ public:
         : MemoryResource{unwrap(try_create(device, std::move(client), config))} {}
 #endif
 
-    /// Allocates memory for work that is enqueued on the stream from here on. Zero bytes: null. Blocks only if the pool has to give back
-    /// unused memory first. Errors: invalid_argument (an alignment above 256, or not a power of two); budget, with the numbers (no room
-    /// now; the bytes are wanted from here on); or the device's own.
+    /// Allocates memory for work that is enqueued on the stream from here on. Zero bytes: null. Blocks only if the pool has to give
+    /// back unused memory first. Errors: invalid_argument (an alignment above 256, or not a power of two); budget, with the numbers
+    /// (no room now; the bytes are wanted from here on); or the device's own.
     [[nodiscard]] Result<void*> try_allocate(std::uint64_t bytes, std::size_t alignment, Stream stream) {
         if (alignment == 0 || alignment > largest_alignment || (alignment & (alignment - 1)) != 0) {
             return Error{ErrorKind::invalid_argument,
@@ -85,7 +85,8 @@ public:
         if (auto there = shared_->device->synchronize(shared_->stream); !there) { return there.error(); }
         return at;
     }
-    /// Deallocates after the work that the stream has now. The pool keeps the memory for the next allocation; try_trim() gives it back.
+    /// Deallocates after the work that the stream has now. The pool keeps the memory for the next allocation; try_trim() gives it
+    /// back.
     [[nodiscard]] Status try_deallocate(void* at, std::uint64_t bytes, Stream stream) {
         if (at == nullptr) { return {}; }
         const std::lock_guard lock{shared_->mutex};
@@ -97,8 +98,8 @@ public:
         if (auto idle = shared_->device->synchronize(); !idle) { return idle; }
         return try_deallocate(at, bytes, shared_->stream);
     }
-    /// Blocks until the deallocations without a stream are complete. Gives back to the other clients what the pool holds unused. Call it
-    /// between passes if asked_back_bytes() is not zero.
+    /// Blocks until the deallocations without a stream are complete. Gives back to the other clients what the pool holds unused.
+    /// Call it between passes if asked_back_bytes() is not zero.
     [[nodiscard]] Status try_trim() {
         const std::lock_guard lock{shared_->mutex};
         return shared_->trim();
@@ -200,8 +201,8 @@ private:
             return {};
         }
         [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, Stream on) {
-            // Only the allocation itself shows whether the pool has room inside. So the growth is taken before, and given back if the pool
-            // did not grow.
+            // Only the allocation itself shows whether the pool has room inside. So the growth is taken before, and given back if
+            // the pool did not grow.
             auto taken = take(bytes);
             if (!taken) {
                 if (auto trimmed = trim(); !trimmed) { return trimmed.error(); }
@@ -227,8 +228,9 @@ private:
             const auto fits = match_account();
             return fits ? Status{} : Status{fits.error()};
         }
-        /// Makes taken_bytes what the pool holds: gives back the rest, or counts what the pool holds beyond it. Changes nothing if the device
-        /// does not say what the pool holds. False: the pool grew by more than its granularity, and the total is exceeded.
+        /// Makes taken_bytes what the pool holds: gives back the rest, or counts what the pool holds beyond it. Changes nothing if
+        /// the device does not say what the pool holds. False: the pool grew by more than its granularity, and the total is
+        /// exceeded.
         [[nodiscard]] Result<bool> match_account() {
             const auto held = device->held_bytes(pool);
             if (!held) { return held.error(); }

@@ -13,8 +13,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// A picture of what ran when, in Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing open. Every event was
-/// added with times since one common zero, which may be that of a simulation.
+/// A picture of what ran when, in Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing open. Every event
+/// was added with times since one common zero, which may be that of a simulation.
 class PerfettoTrace {
 public:
     using Time = std::chrono::nanoseconds;

@@ -17,8 +17,8 @@
 namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The memory of thrust::device_vector<T, thrust::mr::allocator<T, ThrustResource<CudaDevice>>>, and the temporary memory of
-/// algorithms under thrust::cuda::par(&resource). Allocations and deallocations block. Throws AllocationError, a std::bad_alloc, if there is
-/// no room. It must outlive what it allocated.
+/// algorithms under thrust::cuda::par(&resource). Allocations and deallocations block. Throws AllocationError, a std::bad_alloc, if
+/// there is no room. It must outlive what it allocated.
 template <Device D>
 class ThrustResource final : public ::thrust::mr::memory_resource<::thrust::device_ptr<void>> {
 public:

@@ -22,8 +22,8 @@
 namespace residency { inline namespace RESIDENCY_ABI {
 
 /// The weights and storages of one model, every weight inside its storage and every name once, and the owner of their host bytes.
-/// Immutable; copies are cheap and share the tables. Any number of threads may read one. CatalogBuilder makes it; a default-constructed
-/// catalog is empty. Two catalogs are equal if they share their tables.
+/// Immutable; copies are cheap and share the tables. Any number of threads may read one. CatalogBuilder makes it; a
+/// default-constructed catalog is empty. Two catalogs are equal if they share their tables.
 class Catalog {
 public:
     Catalog() noexcept = default;
@@ -67,8 +67,8 @@ public:
     /// A storage in words, for messages: the name of its first weight, quoted, or else its number. Precondition: contains(id).
     [[nodiscard]] std::string describe(StorageId id) const;
 
-    /// Hash of the names, dtypes, shapes, strides and offsets of the weights, and of the sizes, alignments and mutability of the storages,
-    /// in their order. Contents, sources and placements do not count. The same on every platform; 0 where empty.
+    /// Hash of the names, dtypes, shapes, strides and offsets of the weights, and of the sizes, alignments and mutability of the
+    /// storages, in their order. Contents, sources and placements do not count. The same on every platform; 0 where empty.
     [[nodiscard]] std::uint64_t hash() const noexcept { return data_ ? data_->table->hash : 0; }
 
     /// Sum of the bytes of all storages.
@@ -86,11 +86,11 @@ public:
         return source != nullptr ? source->host->data() + source->offset_bytes : nullptr;
     }
 
-    /// The same catalog, with the same hash, and one source for each storage. Error invalid_argument, naming the storage: its source is too
-    /// small, or there are more or fewer sources than storages.
+    /// The same catalog, with the same hash, and one source for each storage. Error invalid_argument, naming the storage: its
+    /// source is too small, or there are more or fewer sources than storages.
     [[nodiscard]] Result<Catalog> try_with_sources(std::vector<StorageSource> sources) const;
-    /// The same catalog, with the same hash, and another placement for the storages of those weights. Errors, naming the weight: mismatch
-    /// where the catalog lacks it; invalid_argument where a mutable storage would not be resident.
+    /// The same catalog, with the same hash, and another placement for the storages of those weights. Errors, naming the weight:
+    /// mismatch where the catalog lacks it; invalid_argument where a mutable storage would not be resident.
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const WeightId> ids, Placement placement) const;
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const std::string_view> names,
                                                      Placement placement) const;

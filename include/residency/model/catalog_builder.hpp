@@ -31,8 +31,8 @@ struct StorageOptions {
     StorageSource source{};                                            ///< of its bytes; none is enough to plan
 };
 
-/// Collects storages and weights; each that was added has been checked. Ids are dense, in the order of the calls. The builder keeps the
-/// first error: later calls do nothing, and try_build() returns it.
+/// Collects storages and weights; each that was added has been checked. Ids are dense, in the order of the calls. The builder keeps
+/// the first error: later calls do nothing, and try_build() returns it.
 class CatalogBuilder {
 public:
     static constexpr std::size_t max_name_bytes = 65535;
@@ -51,8 +51,8 @@ public:
                         std::uint64_t offset_bytes = 0, std::optional<Strides> strides = std::nullopt);
 
     /// Adds a dense weight on a storage of its own that borrows `bytes`; HostBytes::borrow says how long they must stay. Give small
-    /// weights that are neighbours in one buffer as HostSources of it, so that one copy brings several: the builder does not know what
-    /// was allocated together.
+    /// weights that are neighbours in one buffer as HostSources of it, so that one copy brings several: the builder does not know
+    /// what was allocated together.
     WeightId add(std::string_view name, DType dtype, Shape shape, std::span<const std::byte> bytes,
                  HostMemory kind = HostMemory::pageable);
     /// Adds a dense weight on a storage of its own with that source. No source is enough to plan.
@@ -62,9 +62,10 @@ public:
     WeightId tie(std::string_view name, WeightId existing);
     WeightId tie(std::string_view name, std::string_view existing);
 
-    /// Splits a dense weight along its first axis into name[0], name[1], …, each one extent shorter and on a storage of its own, over
-    /// the same source. name[0] keeps the ids of the weight and its storage; the others get new ids at the end. Returns all of them in
-    /// order, or nothing after an error. Refused: a scalar, an empty axis, strides, tied storages, parts that do not end on a byte.
+    /// Splits a dense weight along its first axis into name[0], name[1], …, each one extent shorter and on a storage of its own,
+    /// over the same source. name[0] keeps the ids of the weight and its storage; the others get new ids at the end. Returns all of
+    /// them in order, or nothing after an error. Refused: a scalar, an empty axis, strides, tied storages, parts that do not end on
+    /// a byte.
     std::vector<WeightId> split(std::string_view name);
 
     /// The weight of that name among those added so far. O(1).

@@ -13,8 +13,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The type of a weight's elements: a name of 1 … max_name_bytes bytes, and the bits of a block of so many elements. Plain types have
-/// blocks of one element. A regular value without dynamic memory; two are equal if their names and numbers are.
+/// The type of a weight's elements: a name of 1 … max_name_bytes bytes, and the bits of a block of so many elements. Plain types
+/// have blocks of one element. A regular value without dynamic memory; two are equal if their names and numbers are.
 class DType {
 public:
     static constexpr std::size_t max_name_bytes = 23;
@@ -22,8 +22,8 @@ public:
     /// The type "none" of zero bits, which no catalog accepts.
     constexpr DType() noexcept = default;
 
-    /// A type of elements of `bits` bits each. Preconditions: a name of 1 … max_name_bytes bytes; bits > 0; the alignment is a power of
-    /// two, up to 128.
+    /// A type of elements of `bits` bits each. Preconditions: a name of 1 … max_name_bytes bytes; bits > 0; the alignment is a
+    /// power of two, up to 128.
     [[nodiscard]] static constexpr DType plain(std::string_view name, std::uint32_t bits,
                                                std::uint32_t alignment_bytes) noexcept {
         RESIDENCY_ASSERT(!name.empty() && name.size() <= max_name_bytes && bits != 0, "give a short name and a size");
@@ -52,8 +52,8 @@ public:
         return block_elements_ == 1 && block_bits_ != 0 && block_bits_ % 8 == 0;
     }
 
-    /// Bytes of `elements` elements. Error invalid_argument: they do not fill whole blocks and whole bytes, or 64 bits do not hold the
-    /// number.
+    /// Bytes of `elements` elements. Error invalid_argument: they do not fill whole blocks and whole bytes, or 64 bits do not hold
+    /// the number.
     [[nodiscard]] Result<std::uint64_t> bytes_of(std::uint64_t elements) const;
 
     friend constexpr bool operator==(const DType&, const DType&) noexcept = default;
@@ -137,7 +137,8 @@ template <class T>
 
 }  // namespace detail
 
-/// The type of weights whose elements are read as T; DType{} where the library does not know T. Specialise it for types of your own:
+/// The type of weights whose elements are read as T; DType{} where the library does not know T. Specialise it for types of your
+/// own:
 ///
 ///     template <> inline constexpr residency::DType residency::element_dtype<__half> = residency::dtype::f16;
 template <class T>

@@ -23,8 +23,8 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path,
                                                                         std::uint64_t max_bytes);
 
-/// Blocks. Writes a file beside `path`, then moves it there, so that a reader sees the old bytes or the new. What is no regular file,
-/// such as a link or a device, is written through instead. Error io.
+/// Blocks. Writes a file beside `path`, then moves it there, so that a reader sees the old bytes or the new. What is no regular
+/// file, such as a link or a device, is written through instead. Error io.
 [[nodiscard]] RESIDENCY_INLINE Status write_file(const std::string& path, std::span<const std::byte> bytes);
 
 }}}  // namespace residency::RESIDENCY_ABI::detail

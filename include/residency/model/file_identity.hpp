@@ -9,8 +9,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Tells a file and a state of it from any other: taken of the open file before its first byte is read. It does not notice a writer that
-/// sets the time of the last change back, or that writes twice within one tick of the file system's clock.
+/// Tells a file and a state of it from any other: taken of the open file before its first byte is read. It does not notice a writer
+/// that sets the time of the last change back, or that writes twice within one tick of the file system's clock.
 struct FileIdentity {
     std::uint64_t device = 0;      ///< st_dev
     std::uint64_t inode = 0;       ///< st_ino

@@ -21,8 +21,8 @@ enum class HostMemory : std::uint8_t {
 
 struct HostAllocation;
 
-/// A read-only range of host memory that stays valid and unchanged as long as this object. Held by shared_ptr<const HostBytes>; whoever
-/// copies from it holds a reference. Immutable, so any number of threads may share one.
+/// A read-only range of host memory that stays valid and unchanged as long as this object. Held by shared_ptr<const HostBytes>;
+/// whoever copies from it holds a reference. Immutable, so any number of threads may share one.
 class HostBytes {
     struct Key {};
 
@@ -33,8 +33,9 @@ public:
               std::shared_ptr<const void> owner) noexcept
         : data_{data}, bytes_{bytes}, kind_{kind}, owner_{std::move(owner)} {}
 
-    /// The caller's bytes; pinned ones must belong to one allocation or registration. They must stay valid and unchanged until the last
-    /// reference to the result is gone: destroy every catalog and residency that uses them first. The result holds `keep_alive` until then.
+    /// The caller's bytes; pinned ones must belong to one allocation or registration. They must stay valid and unchanged until the
+    /// last reference to the result is gone: destroy every catalog and residency that uses them first. The result holds
+    /// `keep_alive` until then.
     [[nodiscard]] static std::shared_ptr<const HostBytes> borrow(std::span<const std::byte> bytes, HostMemory kind,
                                                                  std::shared_ptr<const void> keep_alive = nullptr) {
         return std::make_shared<const HostBytes>(Key{}, bytes.data(), bytes.size(), kind, std::move(keep_alive));
@@ -53,8 +54,8 @@ public:
         std::shared_ptr<std::byte> owner{data, std::move(deleter)};
         return std::make_shared<const HostBytes>(Key{}, data, bytes, kind, std::move(owner));
     }
-    /// Pageable memory, not zeroed, for the caller to fill before others see it. `alignment_bytes`: a power of two; the default suits huge
-    /// pages and a later registration with a driver. Error out_of_memory.
+    /// Pageable memory, not zeroed, for the caller to fill before others see it. `alignment_bytes`: a power of two; the default
+    /// suits huge pages and a later registration with a driver. Error out_of_memory.
     [[nodiscard]] static Result<HostAllocation> try_allocate(std::uint64_t bytes,
                                                              std::size_t alignment_bytes = default_alignment_bytes);
 

@@ -15,8 +15,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
-/// Finds weights by name: every weight that was inserted lies in the first slots after the one of its name's hash, with no free slot
-/// before it. At most half of the slots are taken. Holds ids only; the weights are passed to each call.
+/// Finds weights by name: every weight that was inserted lies in the first slots after the one of its name's hash, with no free
+/// slot before it. At most half of the slots are taken. Holds ids only; the weights are passed to each call.
 class NameIndex {
 public:
     /// Makes room for `names` weights in all.
@@ -35,8 +35,8 @@ private:
     std::size_t taken_ = 0;        // slots
 };
 
-/// The weight whose name takes the fewest changes of one character to become `name`; none where that is more than a third of it. A name
-/// that differs in leading parts only, such as "model.", is taken at once. O(weights · length²): for messages.
+/// The weight whose name takes the fewest changes of one character to become `name`; none where that is more than a third of it. A
+/// name that differs in leading parts only, such as "model.", is taken at once. O(weights · length²): for messages.
 [[nodiscard]] RESIDENCY_INLINE std::optional<WeightId> nearest_name(std::string_view name,
                                                                     std::span<const Weight> weights);
 /// `"; the nearest name is \"…\""`, or nothing where no name is near.

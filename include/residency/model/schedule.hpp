@@ -35,9 +35,9 @@ struct StepBytes {
     std::uint32_t step = UINT32_MAX;  ///< position in the schedule; UINT32_MAX: no step
 };
 
-/// The steps of a pass in order, every weight of them one of the catalog with catalog_hash(). A hint for planning, never a source of
-/// identity. Immutable; copies are cheap and share the data. A default-constructed schedule has no steps. Two schedules are equal if
-/// their contents are. ScheduleBuilder makes one; model/schedule_file.hpp saves and loads one.
+/// The steps of a pass in order, every weight of them one of the catalog with catalog_hash(). A hint for planning, never a source
+/// of identity. Immutable; copies are cheap and share the data. A default-constructed schedule has no steps. Two schedules are
+/// equal if their contents are. ScheduleBuilder makes one; model/schedule_file.hpp saves and loads one.
 class Schedule {
 public:
     /// One launch or group of launches; its weights must be on the device together. Views into the schedule.
@@ -97,8 +97,9 @@ public:
     }
 #endif
 
-    /// The step whose streamed storages take the most bytes, and those bytes, each storage rounded by `round_bytes(bytes)`. Added to the
-    /// residents, they are the floor. UINT64_MAX bytes where 64 bits do not hold a sum. Precondition: the schedule belongs to the catalog.
+    /// The step whose streamed storages take the most bytes, and those bytes, each storage rounded by `round_bytes(bytes)`. Added
+    /// to the residents, they are the floor. UINT64_MAX bytes where 64 bits do not hold a sum. Precondition: the schedule belongs
+    /// to the catalog.
     template <class Rounding>
         requires requires(Rounding& round_bytes, std::uint64_t bytes) {
             static_cast<std::uint64_t>(round_bytes(bytes));

@@ -19,8 +19,8 @@ enum class Cycle : std::uint8_t {
     one_shot,  ///< nothing
 };
 
-/// For every storage, the steps that read it, in ascending order: it tells when a storage is needed next. Immutable; copies are cheap
-/// and share the data. Schedule::use_order() makes one of a schedule.
+/// For every storage, the steps that read it, in ascending order: it tells when a storage is needed next. Immutable; copies are
+/// cheap and share the data. Schedule::use_order() makes one of a schedule.
 class UseOrder {
 public:
     /// Where there is no next use.
@@ -28,8 +28,8 @@ public:
     static constexpr std::uint32_t max_steps = std::uint32_t{1} << 28;
 
     UseOrder() noexcept = default;
-    /// From plain data: step i reads storages[step_offsets[i] … step_offsets[i + 1]), with ids below `storage_count`. A storage twice
-    /// in one step counts once. Error invalid_argument: the offsets do not run from 0 to storages.size(), there are more than
+    /// From plain data: step i reads storages[step_offsets[i] … step_offsets[i + 1]), with ids below `storage_count`. A storage
+    /// twice in one step counts once. Error invalid_argument: the offsets do not run from 0 to storages.size(), there are more than
     /// max_steps steps, or an id is too large.
     [[nodiscard]] static Result<UseOrder> try_from(std::span<const std::uint64_t> step_offsets,
                                                    std::span<const StorageId> storages, std::uint32_t storage_count,

@@ -16,22 +16,22 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
-/// A storage that is likely to be needed.
+/// A storage that is likely to be needed, as the caller knows.
 struct Hint {
     StorageId storage = no_storage;
     float probability = 1;                  ///< 0 … 1
-    StepIndex needed_at = UseOrder::never;  ///< the moment that would need it; never: not known
+    StepIndex needed_at = UseOrder::never;  ///< the step that would need it; never: not known
 };
 
-/// What the caller names, such as a router's experts a layer ahead: the most probable first, among equals the soonest, then the
-/// first named. Guesses: a demand miss overtakes what is in flight and drops the rest, and where guesses turn out wrong and late
-/// fewer are sent (core/guesses.hpp).
+/// Proposes what the caller named, such as a router's experts one layer ahead: the most probable first, among equals the soonest,
+/// then the first named. Every hint is proposed once. They are guesses: a demand miss overtakes what is in flight and drops the
+/// rest, and the decider sends fewer of them where guesses turn out wrong and late.
 class Hinted {
 public:
     static constexpr bool interruptible = true;
     struct Config {
-        std::uint32_t capacity = 256;  ///< hints kept; of more the least probable go
-        float least_probability = 0;   ///< below it a hint is not taken
+        std::uint32_t capacity = 256;  ///< hints kept at a time; of more, the least probable are dropped
+        float least_probability = 0;   ///< hints below it are not taken
     };
 
     Hinted() noexcept : Hinted{Config{}} {}
@@ -45,8 +45,8 @@ public:
         return {};
     }
 
-    /// Adds hints; allocates nothing. One for a storage that has one already replaces it. Error invalid_argument: an id that there
-    /// is not, or a probability outside 0 … 1; then none is taken.
+    /// Adds hints. Allocates nothing. A hint replaces an earlier one for its storage. Error invalid_argument, and no hint is taken:
+    /// an id that no storage has, or a probability outside 0 … 1.
     [[nodiscard]] Status hint(std::span<const Hint> hints) {
         for (const Hint& each : hints) {
             if (index(each.storage) >= storages_ || !(each.probability >= 0 && each.probability <= 1)) {
@@ -58,7 +58,7 @@ public:
         for (const Hint& each : hints) { take(each); }
         return {};
     }
-    /// Hints not yet offered.
+    /// Number of hints not yet offered.
     [[nodiscard]] std::size_t size() const noexcept { return hints_.size(); }
 
     /// Forgets every hint.
@@ -66,7 +66,7 @@ public:
         for (const Hint& each : hints_) { is_hinted_[index(each.storage)] = 0; }
         hints_.clear();
     }
-    /// A hint is offered once; one whose moment has passed is dropped.
+    /// Offers each hint once. Drops hints for steps that have passed.
     template <class Sink>
     void propose(StepIndex now, Sink&& sink) noexcept {
         bool goes_on = true;
@@ -100,9 +100,9 @@ private:
     }
 
     Config config_;
-    std::size_t storages_ = 0;
-    std::vector<Hint> hints_;              // the first to be offered last
-    std::vector<std::uint8_t> is_hinted_;  // by storage
+    std::size_t storages_ = 0;             // of the model
+    std::vector<Hint> hints_;              // in the order of their offers, from the back
+    std::vector<std::uint8_t> is_hinted_;  // by storage: 1 where hints_ has it
 };
 static_assert(PrefetchPolicy<Hinted>);
 

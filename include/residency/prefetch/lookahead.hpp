@@ -11,7 +11,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
-/// What the next `steps` steps of the schedule read, the nearest first. Without a schedule it proposes nothing.
+/// Proposes what the next `steps` steps of the schedule read, the nearest first. Without a schedule it proposes nothing.
 template <std::uint32_t steps>
     requires(steps > 0)
 class Lookahead {

@@ -7,7 +7,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
-/// Nothing comes before it is asked for.
+/// Proposes nothing: every storage is copied on demand.
 class None {
 public:
     static constexpr bool interruptible = false;

@@ -6,7 +6,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
-/// What comes next is read from a plan. Goes with evict::Planned and pool::Virtual.
+/// Selects prefetching by a plan. Goes with evict::Planned and pool::Virtual.
 struct Planned {};
 
 }}}  // namespace residency::RESIDENCY_ABI::prefetch

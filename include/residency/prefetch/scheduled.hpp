@@ -11,17 +11,17 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
-/// What the schedule reads next, as far ahead as there is room, but not further than some steps: the core refuses what would need
-/// something to leave that is used sooner, and the next call goes on there. Further ahead is not better: decisions are made
-/// before the link gets to them, and a run that looks a whole pass ahead gives up each storage after its use and moves all of them
-/// in every pass. The nearest steps are offered again each time, since a miss may have thrown out what had been brought. Without
-/// a schedule it proposes nothing.
+/// Proposes what the schedule reads next, as far ahead as there is room, but at most Config::most_steps. The decider refuses a
+/// storage for which another one that is used sooner would have to leave; the next call goes on there. Further ahead is not better:
+/// decisions are made before the link gets to them, and a prefetcher that looks a whole pass ahead gives up each storage after its
+/// use and copies all of them in every pass. Each call offers the nearest steps again, since a miss may have evicted what had been
+/// brought. Without a schedule it proposes nothing.
 class Scheduled {
 public:
     static constexpr bool interruptible = false;
     struct Config {
-        std::uint32_t most_steps = 4;  ///< ahead, at most; a pass is the most that is of use
-        std::uint32_t near_steps = 2;  ///< offered again in each call
+        std::uint32_t most_steps = 4;  ///< prefetch distance; more than one pass is of no use
+        std::uint32_t near_steps = 2;  ///< of these, offered again in each call
     };
 
     Scheduled() noexcept : Scheduled{Config{}} {}
@@ -46,7 +46,7 @@ public:
 private:
     Config config_;
     Upcoming upcoming_;
-    StepIndex offered_until_ = 0;  // steps before this one were taken
+    StepIndex offered_until_ = 0;  // the sink took all that the steps before this one read
 };
 static_assert(PrefetchPolicy<Scheduled>);
 

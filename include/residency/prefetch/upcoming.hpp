@@ -12,10 +12,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
-/// Offers what the steps after the present one read, each storage once, at the first of them. Without an order it offers nothing.
+/// Offers the storages that the coming steps read, each once, at the first of these steps. Without an order it offers nothing.
 class Upcoming {
 public:
-    /// Error mismatch: the order does not know all storages.
+    /// `whose`: named in messages. Error mismatch: the order lacks storages.
     [[nodiscard]] Status attach(const Context& context, const char* whose) {
         order_ = context.order != nullptr && context.order->steps() > 0 ? context.order : nullptr;
         if (order_ != nullptr && order_->storage_count() < context.bytes.size()) {
@@ -25,14 +25,14 @@ public:
         }
         return {};
     }
-    /// The last step that may be offered during `now`: a pass ahead, or the end of an order that ends.
+    /// The last step that may be offered during `now`: one pass ahead, or the end of a one-shot order.
     [[nodiscard]] StepIndex last(StepIndex now) const noexcept {
         if (order_ == nullptr) { return now; }
         const StepIndex steps = order_->steps();
         return order_->is_cyclic() ? now + steps : (std::max)(now, steps - 1);
     }
-    /// Steps first … last, as far as the sink says true. Returns the step at which it said false, or last + 1. Preconditions:
-    /// now < first, last <= last(now).
+    /// Offers steps first … last until the sink returns false. Returns the step at which it did, or last + 1. Preconditions: now <
+    /// first; last <= last(now).
     template <class Sink>
     StepIndex offer(StepIndex now, StepIndex first, StepIndex last, Sink& sink) const noexcept {
         for (StepIndex step = first; step <= last; ++step) {
@@ -44,7 +44,7 @@ public:
     }
 
 private:
-    const UseOrder* order_ = nullptr;
+    const UseOrder* order_ = nullptr;  // null: none
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::prefetch
