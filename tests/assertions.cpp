@@ -30,14 +30,14 @@ TEST_CASE("asking a result for what it does not hold aborts") {
         static_cast<void>(result.value());
     });
     CHECK(value_of_error.aborted);
-    CHECK(value_of_error.text.find("has_value() said true") != std::string::npos);
+    CHECK(value_of_error.text.find("has_value() returned true") != std::string::npos);
 
     const auto error_of_value = child::run([] {
         const Result<int> result{1};
         static_cast<void>(result.error());
     });
     CHECK(error_of_value.aborted);
-    CHECK(error_of_value.text.find("has_value() said false") != std::string::npos);
+    CHECK(error_of_value.text.find("has_value() returned false") != std::string::npos);
 
     const auto error_of_success = child::run([] { static_cast<void>(Status{}.error()); });
     CHECK(error_of_success.aborted);

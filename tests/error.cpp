@@ -63,7 +63,7 @@ TEST_CASE("an error carries its numbers, and none of another type") {
     CHECK(numbers->asked_bytes == 3);
     CHECK(numbers->budget_bytes == 2);
     CHECK(numbers->step == 7);
-    CHECK(refused.error().detail<Place>() == nullptr);
+    CHECK(refused.error().detail<FileLocation>() == nullptr);
 }
 
 TEST_CASE("context goes before the message and leaves kind and numbers") {

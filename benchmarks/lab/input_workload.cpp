@@ -45,7 +45,7 @@ residency::Result<Workload> workload_of_trace(const std::string& path, const std
     if (!trace) { return trace.error(); }
     const auto refused = [&](const std::string& found, const std::string& expected) {
         return residency::Error{residency::ErrorKind::malformed, path + ": found " + found + ", expected " + expected,
-                                residency::Place{path, 0, found, expected}};
+                                residency::FileLocation{path, 0, found, expected}};
     };
     if (trace->accesses.empty()) { return refused("no accesses", "at least one to run"); }
     if (trace->total_bytes() > most_bytes || trace->bytes.size() > most_bytes / 256) {

@@ -40,7 +40,7 @@ namespace {
 /// Makes the folder for pictures and tries the file for a timeline, so that no run is lost for want of them.
 void check_outputs(const RunOptions& options) {
     const auto refuse = [](const std::string& path, const std::string& why) {
-        fail({residency::ErrorKind::io, path + ": " + why, residency::Place{path, 0, {}, {}}});
+        fail({residency::ErrorKind::io, path + ": " + why, residency::FileLocation{path, 0, {}, {}}});
     };
     if (!options.pictures.empty()) {
         std::error_code failure;

@@ -18,35 +18,35 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// What went wrong, as a caller would branch on it.
+/// What kind of failure it is, for a caller to branch on.
 enum class ErrorKind : std::uint8_t {
     invalid_argument,  ///< a value that the caller passed: a bad id, a wrong option
-    malformed,         ///< bytes or text from outside that do not follow their format; detail: Place
+    malformed,         ///< bytes or text from outside that do not follow their format; detail: FileLocation
     mismatch,          ///< valid things that do not belong together, such as a plan and another catalog
-    budget,            ///< below the floor, or nothing left that may leave; detail: BudgetNumbers
+    budget,            ///< below the floor, or nothing left to evict; detail: BudgetNumbers
     out_of_memory,     ///< the device or the host refused an allocation; detail: DeviceFailure
     device,            ///< a device call failed; detail: DeviceFailure
     unsupported,       ///< this device, driver, file or composition cannot do it
-    divergence,        ///< strict mode: what was asked for is not what the schedule says; detail: Divergence
+    divergence,        ///< strict mode: the caller asked for something else than the schedule says; detail: Divergence
     stale,             ///< made for an earlier mapping or budget
-    io,                ///< the operating system refused a read or a write; detail: Place
-    cancelled,         ///< the caller's own callback said stop
-    wrong_state,       ///< a call that this object does not take now
+    io,                ///< the operating system refused a read or a write; detail: FileLocation
+    cancelled,         ///< the caller's own callback returned false
+    wrong_state,       ///< this object does not take the call now
 };
 
-/// Bytes, as the pool counts them.
+/// The numbers behind a refused budget or allocation. Bytes as the pool rounds them.
 struct BudgetNumbers {
-    std::uint64_t asked_bytes = 0;    ///< what the refused request needs
+    std::uint64_t asked_bytes = 0;    ///< that the refused request needs
     std::uint64_t budget_bytes = 0;   ///< the cap in force
-    std::uint64_t held_bytes = 0;     ///< what is held and may not leave
+    std::uint64_t held_bytes = 0;     ///< held, and not to be evicted
     std::uint64_t floor_bytes = 0;    ///< the smallest budget that works
-    std::uint32_t step = UINT32_MAX;  ///< the step that sets the floor, if one does
+    std::uint32_t step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: no step
 };
 
-/// Where in a file, text or stream the trouble is.
-struct Place {
-    std::string source;           ///< file name, or what the bytes are
-    std::uint64_t offset = 0;     ///< bytes from its start
+/// Where in a file, text or stream an error is.
+struct FileLocation {
+    std::string source;           ///< the name of the file, or what the bytes are
+    std::uint64_t offset = 0;     ///< in bytes, from the start
     std::string found, expected;  ///< may be empty
 };
 
@@ -54,18 +54,19 @@ struct Place {
 struct DeviceFailure {
     int code = 0;             ///< the device's own code, such as a cudaError_t
     std::string call;         ///< the call that returned it
-    std::uint64_t bytes = 0;  ///< what was asked for, where that applies
+    std::uint64_t bytes = 0;  ///< that were asked for; 0 where that does not apply
 };
 
-/// Step positions and storages of a divergence from the schedule.
+/// What a schedule said and what the caller asked for instead.
 struct Divergence {
-    std::uint32_t step = 0;
-    std::string expected, came;
+    std::uint32_t step = 0;      ///< position in the schedule
+    std::string expected, came;  ///< storages, in words
 };
 
-using ErrorDetail = std::variant<std::monostate, BudgetNumbers, Place, DeviceFailure, Divergence>;
+using ErrorDetail = std::variant<std::monostate, BudgetNumbers, FileLocation, DeviceFailure, Divergence>;
 
-/// An error value: kind, a message that says what, where and what to do, and the numbers behind it. Cheap to copy.
+/// An error: its kind, a message that says what happened, where, and what to do, and the numbers behind it. Immutable. Copies share
+/// the data and cannot fail.
 class Error {
 public:
     Error(ErrorKind kind, std::string message, ErrorDetail detail = {})
@@ -78,7 +79,7 @@ public:
     [[nodiscard]] const T* detail() const noexcept {
         return std::get_if<T>(&data_->detail);
     }
-    /// The same error with `context` and ": " before its message.
+    /// The same error, with `context` and ": " before its message.
     [[nodiscard]] Error in(const std::string& context) const {
         return {data_->kind, context + ": " + data_->message, data_->detail};
     }
@@ -92,7 +93,7 @@ private:
     std::shared_ptr<const Data> data_;
 };
 
-/// A value or an Error. Its own union: std::variant would be a quarter of what a translation unit instantiates.
+/// A value or an Error, never both. It has a union of its own, since std::variant took a quarter of the time to compile a file.
 template <class T>
 class RESIDENCY_DETAIL_NODISCARD_TYPE Result {
     static_assert(std::is_object_v<T> && !std::is_same_v<T, Error>);
@@ -147,14 +148,14 @@ public:
 
     /// Precondition: !has_value().
     [[nodiscard]] const Error& error() const noexcept {
-        RESIDENCY_ASSERT(!has_value_, "ask for an error only after has_value() said false");
+        RESIDENCY_ASSERT(!has_value_, "ask for an error only after has_value() returned false");
         return error_;
     }
 
 private:
     template <class Self>
     static auto* checked(Self* self) noexcept {
-        RESIDENCY_ASSERT(self->has_value_, "ask for a value only after has_value() said true");
+        RESIDENCY_ASSERT(self->has_value_, "ask for a value only after has_value() returned true");
         return &self->value_;
     }
 
@@ -176,7 +177,7 @@ public:
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
     /// Precondition: !has_value().
     [[nodiscard]] const Error& error() const noexcept {
-        RESIDENCY_ASSERT(error_ != nullptr, "ask for an error only after has_value() said false");
+        RESIDENCY_ASSERT(error_ != nullptr, "ask for an error only after has_value() returned false");
         return *error_;
     }
 
@@ -188,7 +189,7 @@ using Status = Result<void>;
 
 #if RESIDENCY_EXCEPTIONS
 
-/// Base of everything the throwing wrappers throw.
+/// Base of all exceptions that the throwing forms throw.
 class Exception : public std::runtime_error {
 public:
     explicit Exception(Error error) : std::runtime_error{error.message()}, error_{std::move(error)} {}
@@ -226,7 +227,7 @@ class Cancelled : public Exception { using Exception::Exception; };
 class WrongState : public Exception { using Exception::Exception; };
 // clang-format on
 
-/// Throws the exception that matches the kind.
+/// Throws the exception of the error's kind.
 [[noreturn]] inline void throw_error(const Error& error) {
     switch (error.kind()) {
         case ErrorKind::invalid_argument: throw InvalidArgument{error};
@@ -245,7 +246,7 @@ class WrongState : public Exception { using Exception::Exception; };
     throw Exception{error};
 }
 
-/// The value, or its error thrown. Every throwing form is `return unwrap(try_form(...))`.
+/// Returns the value or throws the error. Every throwing form is `return unwrap(try_form(...))`.
 template <class T>
 T unwrap(Result<T> result) {
     if (!result) { throw_error(result.error()); }

@@ -101,7 +101,7 @@ TEST_CASE("a broker takes its total as text, from the device that it is for") {
         CHECK(refused.error().kind() == ErrorKind::malformed);
         CHECK(contains(refused.error().message(),
                        "the total of a broker: budget \"" + std::string{text} + "\" at byte "));
-        CHECK(refused.error().detail<residency::Place>() != nullptr);
+        CHECK(refused.error().detail<residency::FileLocation>() != nullptr);
     }
 
     // A later total sees what the clients hold as free, not as gone.

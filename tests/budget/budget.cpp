@@ -170,8 +170,8 @@ TEST_CASE("C10: malformed text is an error with its place, never ignored") {
         CAPTURE(parsed.error().message());
         CHECK(contains(parsed.error().message(), row.message));
         CHECK(contains(parsed.error().message(), "budget " + detail::quoted(row.text) + " at byte "));
-        REQUIRE(parsed.error().detail<Place>() != nullptr);
-        CHECK(parsed.error().detail<Place>()->offset == row.place);
+        REQUIRE(parsed.error().detail<FileLocation>() != nullptr);
+        CHECK(parsed.error().detail<FileLocation>()->offset == row.place);
     }
 }
 

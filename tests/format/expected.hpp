@@ -78,7 +78,7 @@ bool refused(const residency::Result<T>& result, const std::string& reason) {
     const auto& error = result.error();
     const bool named = error.message().find(reason) != std::string::npos;
     if (!named) { MESSAGE(error.message()); }
-    const auto* place = error.template detail<residency::Place>();
+    const auto* place = error.template detail<residency::FileLocation>();
     return named && error.kind() == residency::ErrorKind::malformed && place != nullptr && !place->source.empty() &&
            error.message().find('\n') == std::string::npos;
 }

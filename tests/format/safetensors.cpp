@@ -172,9 +172,9 @@ TEST_CASE("safetensors: data that overlap, leave holes or belong to nothing are 
     CHECK(refused(read(two("[0,2]", "[2,4]"), 5), "belong to no tensor"));
     CHECK(refused(read("{}", 1), "belong to no tensor"));
     const auto error = read(two("[0,2]", "[1,3]"), 3).error();
-    REQUIRE(error.detail<Place>() != nullptr);
-    CHECK(error.detail<Place>()->source == "memory");
-    CHECK(error.detail<Place>()->offset > 8);
+    REQUIRE(error.detail<FileLocation>() != nullptr);
+    CHECK(error.detail<FileLocation>()->source == "memory");
+    CHECK(error.detail<FileLocation>()->offset > 8);
     CHECK(error.message().find("\"b\"") != std::string::npos);
 }
 

@@ -81,7 +81,7 @@ TEST_CASE("loading: every byte arrives, whatever the threads and pieces, and is 
         const Model model{random};
         host::LoadOptions options;
         options.threads = 1 + random() % 8;
-        options.piece_bytes = std::uint64_t{4096} << random() % 5;
+        options.read_bytes = std::uint64_t{4096} << random() % 5;
         options.order = {StorageId{7}, StorageId{3}, StorageId{7}};
         auto loaded = host::try_load(device, model.catalog, options);
         REQUIRE(loaded);
@@ -188,7 +188,7 @@ TEST_CASE("loading: storages become ready one by one, in the order asked for") {
     SimulatedDevice device{};
     host::LoadOptions options;
     options.threads = 1;
-    options.piece_bytes = 4096;
+    options.read_bytes = 4096;
     auto loading = host::Loading::try_start(device, model.catalog, options);
     REQUIRE(loading);
     const Catalog catalog = (*loading)->catalog();
@@ -220,7 +220,7 @@ TEST_CASE("loading: the order of the schedule is that of loading, and of the mem
     SimulatedDevice device{};
     host::LoadOptions options;
     options.threads = 1;
-    options.piece_bytes = 4096;
+    options.read_bytes = 4096;
     options.order = {StorageId{steps.back()}};
     options.schedule = schedule.try_build().value();
     std::vector<std::uint32_t> expected{steps.back()};
@@ -264,7 +264,7 @@ TEST_CASE("loading: pinned after loading, nothing is pinned before all is read, 
     SimulatedDevice device{};
     host::LoadOptions options;
     options.threads = 2;
-    options.piece_bytes = 4096;
+    options.read_bytes = 4096;
     options.pinning = host::Pinning::after_loading;
     std::uint64_t early = 0, told = 0;
     options.progress = [&](const host::LoadProgress& progress) {
@@ -321,7 +321,7 @@ TEST_CASE("loading: progress is told, and can stop it") {
     SimulatedDevice device{};
     std::atomic<int> calls = 0;
     host::LoadOptions options;
-    options.piece_bytes = 4096;
+    options.read_bytes = 4096;
     options.threads = 2;
     options.progress = [&](const host::LoadProgress& progress) {
         CHECK(progress.loaded_bytes > 0);

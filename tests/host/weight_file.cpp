@@ -61,8 +61,8 @@ TEST_CASE("weight file: what was changed between the catalog and the opening is 
         CHECK(rewritten.error().kind() == ErrorKind::mismatch);
         CHECK(rewritten.error().message().find("changed since the catalog was made: it was written to") !=
               std::string::npos);
-        REQUIRE(rewritten.error().detail<Place>() != nullptr);
-        CHECK(rewritten.error().detail<Place>()->source == written.path);
+        REQUIRE(rewritten.error().detail<FileLocation>() != nullptr);
+        CHECK(rewritten.error().detail<FileLocation>()->source == written.path);
 
         const Written second;
         second.replace();

@@ -101,7 +101,7 @@ TEST_CASE("a file that is cut off anywhere, or damaged anywhere, is refused") {
         const auto read = lab::trace::try_load(folder.path("cut"));
         REQUIRE_FALSE(read);
         CHECK(read.error().kind() == ErrorKind::malformed);
-        CHECK(read.error().detail<Place>() != nullptr);
+        CHECK(read.error().detail<FileLocation>() != nullptr);
     }
     for (std::size_t at = 0; at < whole.size(); ++at) {
         CAPTURE(at);

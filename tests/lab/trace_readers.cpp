@@ -52,7 +52,7 @@ TEST_CASE("oracleGeneral: objects become dense ids, an object of another size an
     bytes.pop_back();
     const auto cut = lab::trace::try_parse_oracle_general(bytes, "t");
     REQUIRE_FALSE(cut);
-    CHECK(cut.error().detail<Place>()->offset == 72);
+    CHECK(cut.error().detail<FileLocation>()->offset == 72);
     CHECK(lab::trace::try_parse_oracle_general({}, "t")->steps() == 0);
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("csv: columns are chosen, a heading is passed over") {
     CHECK(unit->bytes == std::vector<std::uint64_t>{1, 1});
     CHECK(lab::trace::try_parse_csv("1,a,10\n2,b,x\n", "t").error().message() ==
           "t, line 2: found 'x', expected a number of bytes");
-    CHECK(lab::trace::try_parse_csv("1,a,10\n2,b\n", "t").error().detail<Place>()->offset == 7);
+    CHECK(lab::trace::try_parse_csv("1,a,10\n2,b\n", "t").error().detail<FileLocation>()->offset == 7);
     CHECK_FALSE(lab::trace::try_parse_csv("1,a,99999999999999999999\n1,a,1\n1,a,99999999999999999999\n", "t"));
 }
 

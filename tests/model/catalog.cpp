@@ -159,8 +159,8 @@ TEST_CASE("sources can be given later; the hash stays") {
     REQUIRE_FALSE(small.has_value());
     CHECK(small.error().message() ==
           "\"layer.0\": 40 bytes at offset 161 do not lie inside the 200 bytes of host bytes");
-    REQUIRE(small.error().detail<Place>() != nullptr);
-    CHECK(small.error().detail<Place>()->offset == 161);
+    REQUIRE(small.error().detail<FileLocation>() != nullptr);
+    CHECK(small.error().detail<FileLocation>()->offset == 161);
     CHECK(bare.try_with_sources({StorageSource{}}).error().message() == "1 sources for a catalog of 3 storages");
 }
 

@@ -159,8 +159,8 @@ TEST_CASE("C7: every prefix, every extension and every changed byte is refused")
         const std::vector<std::byte> prefix{good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)};
         const auto opened = ContainerReader::try_open(prefix, "prefix");
         REQUIRE_FALSE(opened.has_value());
-        REQUIRE(opened.error().detail<Place>() != nullptr);
-        CHECK(opened.error().detail<Place>()->offset <= size);
+        REQUIRE(opened.error().detail<FileLocation>() != nullptr);
+        CHECK(opened.error().detail<FileLocation>()->offset <= size);
     }
     for (std::size_t more = 1; more <= 16; ++more) {
         auto longer = good;
@@ -206,9 +206,9 @@ TEST_CASE("a wrong frame under a right checksum is refused with its place") {
         seal(changed);
         const auto opened = ContainerReader::try_open(changed, "changed");
         REQUIRE_FALSE(opened.has_value());
-        REQUIRE(opened.error().detail<Place>() != nullptr);
-        CHECK(opened.error().detail<Place>()->source == "changed");
-        if (row.place != 0) { CHECK(opened.error().detail<Place>()->offset == row.place); }
+        REQUIRE(opened.error().detail<FileLocation>() != nullptr);
+        CHECK(opened.error().detail<FileLocation>()->source == "changed");
+        if (row.place != 0) { CHECK(opened.error().detail<FileLocation>()->offset == row.place); }
     }
     auto same = good;
     seal(same);
@@ -257,7 +257,7 @@ TEST_CASE("counts are bounded before anything is allocated") {
         REQUIRE(reader);
         SectionReader unbounded = reader->section(first_tag);
         CHECK(unbounded.array<std::uint64_t>(UINT64_MAX).empty());
-        CHECK(unbounded.finish().error().detail<Place>()->offset == 64);
+        CHECK(unbounded.finish().error().detail<FileLocation>()->offset == 64);
         SectionReader bounded = reader->section(first_tag);
         CHECK(bounded.array<std::uint8_t>(2).empty());
         CHECK(bounded.finish().error().message() ==

@@ -36,8 +36,8 @@ TEST_CASE("what the operating system refuses is an error that names the file") {
     const auto absent = detail::read_file(folder.path("absent"), 10);
     REQUIRE_FALSE(absent.has_value());
     CHECK(absent.error().kind() == ErrorKind::io);
-    REQUIRE(absent.error().detail<Place>() != nullptr);
-    CHECK(absent.error().detail<Place>()->source == folder.path("absent"));
+    REQUIRE(absent.error().detail<FileLocation>() != nullptr);
+    CHECK(absent.error().detail<FileLocation>()->source == folder.path("absent"));
 
     CHECK(detail::read_file(folder.path(""), 10).error().kind() == ErrorKind::io);
     CHECK(detail::write_file(folder.path("no/such/folder"), {}).error().kind() == ErrorKind::io);

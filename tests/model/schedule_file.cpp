@@ -205,8 +205,8 @@ TEST_CASE("C7: each rule of the contents is checked, with the place") {
         const auto loaded = try_load_schedule(row.raw.bytes(catalog.hash()), catalog, "raw");
         REQUIRE_FALSE(loaded.has_value());
         CHECK(loaded.error().kind() == ErrorKind::malformed);
-        REQUIRE(loaded.error().detail<Place>() != nullptr);
-        CHECK(loaded.error().detail<Place>()->source == "raw");
+        REQUIRE(loaded.error().detail<FileLocation>() != nullptr);
+        CHECK(loaded.error().detail<FileLocation>()->source == "raw");
         CAPTURE(loaded.error().message());
         CHECK(loaded.error().message().find(row.message) != std::string::npos);
     }

@@ -31,7 +31,7 @@ inline void check_refusal(const residency::Error& error) {
         error.kind() != ErrorKind::io) {
         fuzz_failed("an error of the wrong kind", message);
     }
-    const auto* place = error.detail<residency::Place>();
+    const auto* place = error.detail<residency::FileLocation>();
     if (error.kind() == ErrorKind::malformed && (place == nullptr || place->source.empty())) {
         fuzz_failed("an error without a place", message);
     }

@@ -237,7 +237,7 @@ TEST_CASE("staged: the first pass streams while the model is still loading, and 
         {
             const Model model{random, device, {Model::Source::file}, 200000};
             host::LoadOptions options;
-            options.piece_bytes = 4096;
+            options.read_bytes = 4096;
             options.threads = 1;
             auto loading = host::Loading::try_start(device, model.catalog, options);
             REQUIRE(loading);
@@ -316,7 +316,7 @@ TEST_CASE("staged: a load that is cancelled is an error for who streams from it"
     Simulated device{};
     const Model model{random, device, {Model::Source::file}, 400000};
     host::LoadOptions options;
-    options.piece_bytes = 4096;
+    options.read_bytes = 4096;
     options.threads = 1;
     options.progress = [](const host::LoadProgress&) { return false; };
     auto loading = host::Loading::try_start(device, model.catalog, options);

@@ -39,7 +39,7 @@ TEST_CASE("staged, planned: the first pass runs while the model is still loading
     {
         host::LoadOptions load;
         load.threads = 1;
-        load.piece_bytes = 65536;
+        load.read_bytes = 65536;
         const auto loading = must(host::Loading::try_start(device, in_file.catalog, load));
         auto settings = staged_streaming::options<PlannedStaged>(model, std::uint64_t{8} << 20);
         settings.transport.loading = loading;
@@ -78,7 +78,7 @@ TEST_CASE("staged, planned: while the model loads, a step of the first pass runs
         settings.schedule = must(builder.try_build());
         host::LoadOptions load;
         load.threads = 1;
-        load.piece_bytes = 65536;
+        load.read_bytes = 65536;
         load.schedule = settings.schedule;
         load.progress = [&](const host::LoadProgress& progress) {
             std::unique_lock lock{mutex};

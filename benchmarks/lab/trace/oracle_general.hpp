@@ -27,7 +27,7 @@ using namespace residency;
         const std::uint64_t offset = bytes.size() / record_bytes * record_bytes;
         return Error{ErrorKind::malformed,
                      source + " at byte " + std::to_string(offset) + ": found a part of a record, expected 24 bytes",
-                     Place{source, offset, std::to_string(bytes.size() - offset) + " bytes", "24"}};
+                     FileLocation{source, offset, std::to_string(bytes.size() - offset) + " bytes", "24"}};
     }
     Trace trace;
     trace.name = source;

@@ -36,7 +36,7 @@ public:
         residency::detail::FileHandle file{std::fopen(path.c_str(), "rb")};
         if (!file) {
             return Error{ErrorKind::io, residency::detail::quoted(path) + ": cannot be opened for reading",
-                         Place{path, 0, {}, {}}};
+                         FileLocation{path, 0, {}, {}}};
         }
         return try_from(std::move(file), path);
     }
@@ -78,7 +78,7 @@ private:
         return {ErrorKind::malformed,
                 residency::detail::quoted(path_) + " at byte " + std::to_string(offset) + ": found " + found +
                     ", expected " + expected,
-                Place{path_, offset, std::move(found), std::move(expected)}};
+                FileLocation{path_, offset, std::move(found), std::move(expected)}};
     }
     [[nodiscard]] Result<ContainerReader> next_block(std::vector<std::byte>& block) {
         constexpr std::size_t header = residency::detail::container_header_bytes;

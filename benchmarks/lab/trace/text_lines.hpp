@@ -42,7 +42,7 @@ public:
     [[nodiscard]] Error wrong(std::string found, std::string expected) const {
         return {ErrorKind::malformed,
                 source_ + ", line " + std::to_string(number_) + ": found " + found + ", expected " + expected,
-                Place{source_, offset_, std::move(found), std::move(expected)}};
+                FileLocation{source_, offset_, std::move(found), std::move(expected)}};
     }
 
     /// The parts of a line between separators.

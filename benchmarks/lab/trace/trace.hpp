@@ -60,7 +60,7 @@ struct Trace {
         const std::string what = stored == UINT64_MAX ? "storages" : "accesses";
         return Error{ErrorKind::malformed,
                      source + ": found " + what + " of 2^64 bytes or more together, expected less",
-                     Place{source, 0, what + " of 2^64 bytes or more together", "less"}};
+                     FileLocation{source, 0, what + " of 2^64 bytes or more together", "less"}};
     }
 
     /// The future by steps.

@@ -75,7 +75,7 @@ private:
         : path_{std::move(path)}, catalog_hash_{catalog_hash}, storage_count_{storage_count} {}
 
     [[nodiscard]] Error failed(const char* what) const {
-        return {ErrorKind::io, residency::detail::quoted(path_) + ": " + what, Place{path_, written_, {}, {}}};
+        return {ErrorKind::io, residency::detail::quoted(path_) + ": " + what, FileLocation{path_, written_, {}, {}}};
     }
     [[nodiscard]] ContainerWriter container() const { return {ContainerKind::trace, format_version, catalog_hash_}; }
     [[nodiscard]] Status put(const ContainerWriter& container) {

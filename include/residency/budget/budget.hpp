@@ -15,7 +15,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// What a budget is a number of.
+/// The unit of a budget.
 enum class BudgetKind : std::uint8_t {
     bytes,
     percent_of_weights,  ///< of the bytes of all streamed and resident weights
@@ -23,7 +23,7 @@ enum class BudgetKind : std::uint8_t {
     automatic,           ///< the device memory that is free, less a reserve
 };
 
-/// Who set a budget; the first that did wins.
+/// Who set a budget, in the order of precedence.
 enum class BudgetOrigin : std::uint8_t { load_time, stored, automatic };
 
 [[nodiscard]] constexpr std::string_view name_of(BudgetOrigin origin) noexcept {
@@ -35,56 +35,55 @@ enum class BudgetOrigin : std::uint8_t { load_time, stored, automatic };
     return "unknown";
 }
 
-/// What a budget is resolved against. Bytes as the pool counts them: rounded as it rounds.
+/// What a budget is resolved against. Bytes as the pool rounds them.
 struct BudgetContext {
-    std::uint64_t streamed_bytes = 0;       ///< all streamed storages
-    std::uint64_t resident_bytes = 0;       ///< all resident storages
-    std::uint64_t everything_bytes = 0;     ///< all of them as the pool counts; 0: their sum
-    std::uint64_t floor_bytes = 0;          ///< residents and the largest step: the smallest budget that works
-    std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor, if one does
-    std::string floor_step_name;            ///< its name, if it has one
-    std::uint64_t floor_step_bytes =
-        0;  ///< the streamed bytes that it needs at once, before the pool rounds; 0: not known
+    std::uint64_t streamed_bytes = 0;       ///< of all streamed storages
+    std::uint64_t resident_bytes = 0;       ///< of all resident storages
+    std::uint64_t everything_bytes = 0;     ///< of all of them together, as the pool rounds; 0: the sum of the two
+    std::uint64_t floor_bytes = 0;          ///< the smallest budget that works: residents and the largest step
+    std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: no step
+    std::string floor_step_name;            ///< its name; may be empty
+    std::uint64_t floor_step_bytes = 0;     ///< its streamed bytes, before the pool rounds; 0: not known
     std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
-    std::uint64_t reserve_bytes = 0;                 ///< what an automatic budget leaves free
-    std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down, the floor and the total up, to multiples
+    std::uint64_t reserve_bytes = 0;                 ///< left free by an automatic budget
+    std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down to multiples of it, the floor and the total up
 };
 
-/// What a resolved budget had to be changed for.
+/// Why a resolved budget is not the one that was asked for, beside rounding.
 enum class BudgetAdjustment : std::uint8_t {
     none,
-    zero_to_floor,     ///< zero was asked: the smallest that works
-    clamped_to_total,  ///< more than everything was asked
+    zero_to_floor,     ///< zero was asked for: the floor
+    clamped_to_total,  ///< more than the total was asked for
     raised_to_floor,   ///< an automatic budget was below the floor
 };
 
-/// The cap in force, and how it came about.
+/// A budget in bytes, and how it came about.
 struct ResolvedBudget {
     std::uint64_t bytes = 0;        ///< the cap, a multiple of the granularity
     std::uint64_t asked_bytes = 0;  ///< before rounding and adjustment
     std::uint64_t floor_bytes = 0;  ///< rounded up to the granularity
-    std::uint64_t total_bytes = 0;  ///< what everything takes, rounded up to the granularity; at least the floor
+    std::uint64_t total_bytes = 0;  ///< that everything takes, rounded up to the granularity; at least the floor
     BudgetAdjustment adjustment = BudgetAdjustment::none;
     BudgetOrigin origin = BudgetOrigin::load_time;
-    std::string text;  ///< one line: what was asked by whom, and what came of it
+    std::string text;  ///< one line: who asked for what, and the result
 
-    /// Whether more was asked than everything takes.
+    /// Whether more than the total was asked for.
     [[nodiscard]] bool is_clamped() const noexcept { return adjustment == BudgetAdjustment::clamped_to_total; }
-    /// Whether weights have to leave: false where everything is resident.
+    /// Whether weights are evicted and copied again. False: everything is resident.
     [[nodiscard]] bool is_streaming() const noexcept { return bytes < total_bytes; }
 };
 
-/// The hard cap on device bytes, as a caller states it. A regular value; automatic unless told otherwise.
+/// The hard cap on device bytes, as a caller states it. A regular value; a default-constructed budget is automatic.
 ///
-/// As text, exactly and nothing else: digits (bytes), digits and a unit (kB MB GB TB: powers of 1000; KiB MiB GiB TiB:
-/// powers of 1024), digits and "%" (of the weights), digits and "%free" (of the free device memory, up to 100), or
-/// "auto". Zero of anything is the floor.
+/// The text of a budget is one of these, and nothing else: digits (bytes); digits and a unit (kB MB GB TB: powers of 1000; KiB MiB
+/// GiB TiB: powers of 1024); digits and "%" (of the weights); digits and "%free" (of the free device memory, up to 100); "auto".
+/// Zero of anything stands for the floor.
 class Budget {
 public:
     constexpr Budget() noexcept = default;
 
     [[nodiscard]] static constexpr Budget bytes(std::uint64_t bytes) noexcept { return {BudgetKind::bytes, bytes}; }
-    /// 100 and above is everything, with what it is rounded up to.
+    /// 100 and above stands for everything, rounding included.
     [[nodiscard]] static constexpr Budget percent_of_weights(std::uint64_t percent) noexcept {
         return {BudgetKind::percent_of_weights, percent};
     }
@@ -95,20 +94,20 @@ public:
     }
     [[nodiscard]] static constexpr Budget automatic() noexcept { return {}; }
 
-    /// An error, with the place, where the text does not follow the grammar or a number does not fit in 64 bits.
+    /// Error malformed, with the place: the text is no budget, or 64 bits do not hold a number.
     [[nodiscard]] static Result<Budget> try_parse(std::string_view text);
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] static Budget parse(std::string_view text) { return unwrap(try_parse(text)); }
 #endif
 
     [[nodiscard]] constexpr BudgetKind kind() const noexcept { return kind_; }
-    /// Bytes or per cent; 0 where automatic.
+    /// Bytes or per cent; 0 if automatic.
     [[nodiscard]] constexpr std::uint64_t amount() const noexcept { return amount_; }
-    /// Text that parses to this budget: bytes in the largest unit of which they are a multiple.
+    /// The text of this budget; bytes in the largest unit of which they are a multiple.
     [[nodiscard]] std::string text() const;
 
-    /// The cap. An error of kind budget, with the numbers, where it is below the floor and not automatic, or where it
-    /// needs to know the free device memory and the context does not. Precondition: the granularity is not 0.
+    /// The budget in bytes. Error budget, with the numbers: it is below the floor and not automatic, or the context lacks the free
+    /// device memory that it needs. Precondition: the granularity is not 0.
     [[nodiscard]] Result<ResolvedBudget> try_resolve(const BudgetContext& context,
                                                      BudgetOrigin origin = BudgetOrigin::load_time) const;
 #if RESIDENCY_EXCEPTIONS
@@ -137,7 +136,7 @@ private:
 
     constexpr Budget(BudgetKind kind, std::uint64_t amount) noexcept : kind_{kind}, amount_{amount} {}
 
-    /// `percent` of `whole`, rounded down, or UINT64_MAX where that does not fit.
+    /// `percent` of `whole`, rounded down, or UINT64_MAX where 64 bits do not hold it.
     [[nodiscard]] static constexpr std::uint64_t share(std::uint64_t whole, std::uint64_t percent) noexcept {
         // With p = 100 q + r and w = 100 h + l: w p / 100 = w q + h r + l r / 100.
         const auto whole_parts = detail::checked_multiply(whole, percent / 100);
@@ -149,19 +148,19 @@ private:
     std::uint64_t amount_ = 0;
 };
 
-/// Who may state a budget, in the order in which they are asked.
+/// The budgets that may be stated, in the order of precedence.
 struct BudgetSources {
-    std::optional<Budget> load_time;         ///< by whoever runs the model now
-    std::optional<Budget> stored;            ///< with the model
-    Budget automatic = Budget::automatic();  ///< where nobody did
+    std::optional<Budget> load_time;         ///< by the program that runs the model
+    std::optional<Budget> stored;            ///< beside the model
+    Budget automatic = Budget::automatic();  ///< otherwise
 
-    /// The budget that wins, and whose it is.
+    /// The budget that holds, and who set it.
     [[nodiscard]] constexpr std::pair<Budget, BudgetOrigin> winner() const noexcept {
         if (load_time) { return {*load_time, BudgetOrigin::load_time}; }
         if (stored) { return {*stored, BudgetOrigin::stored}; }
         return {automatic, BudgetOrigin::automatic};
     }
-    /// The winner, resolved (Budget::try_resolve). A loser is never tried in its place.
+    /// Resolves the winner as Budget::try_resolve does. No other budget is tried in its place.
     [[nodiscard]] Result<ResolvedBudget> try_resolve(const BudgetContext& context) const {
         const auto [budget, origin] = winner();
         return budget.try_resolve(context, origin);

@@ -37,7 +37,7 @@ struct GgufFile {
 
 /// Reads one GGUF file of version 2 or 3, little-endian, from a file or from memory; see the format's specification. Tensors
 /// are listed in the order of their data, shapes outermost extent first; quantised data are passed through. The last tensor's
-/// padding may be missing. Errors: malformed with a Place; io. Blocks.
+/// padding may be missing. Errors: malformed with a FileLocation; io. Blocks.
 [[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const Input& input);
 
 /// The same for a path. One of a split model's files stands for all of them: the others are name-00001-of-0000N.gguf beside it.

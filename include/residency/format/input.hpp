@@ -40,7 +40,7 @@ public:
     [[nodiscard]] static Result<Input> try_open(const std::string& path) {
         if (path.find('\0') != std::string::npos) {
             return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte",
-                         Place{path, 0, {}, {}}};
+                         FileLocation{path, 0, {}, {}}};
         }
         // O_NONBLOCK: a named pipe must not hang the open.
         const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -50,7 +50,7 @@ public:
         if (::fstat(fd, &status) != 0) { return system_error(path, 0, "cannot be examined"); }
         if (!S_ISREG(status.st_mode)) {
             return Error{ErrorKind::io, detail::shown(path) + ": not a regular file",
-                         Place{path, 0, {}, "a regular file"}};
+                         FileLocation{path, 0, {}, "a regular file"}};
         }
         input.bytes_ = static_cast<std::uint64_t>(status.st_size);
         input.identity_ = residency::detail::identity_of(status);
@@ -123,7 +123,7 @@ public:
                              detail::shown(path_) + ": byte " + std::to_string(offset) +
                                  ": the file became shorter while it was read: it had " + std::to_string(bytes_) +
                                  " bytes",
-                             Place{path_, offset, "its end", std::to_string(bytes_) + " bytes"}};
+                             FileLocation{path_, offset, "its end", std::to_string(bytes_) + " bytes"}};
             }
             out = out.subspan(static_cast<std::size_t>(got));
             offset += static_cast<std::uint64_t>(got);
@@ -149,13 +149,13 @@ private:
     [[nodiscard]] static Error system_error(const std::string& path, std::uint64_t offset, const std::string& what) {
         const int code = errno;
         return {ErrorKind::io, detail::shown(path) + ": " + what + ": " + std::generic_category().message(code),
-                Place{path, offset, std::generic_category().message(code), {}}};
+                FileLocation{path, offset, std::generic_category().message(code), {}}};
     }
 
     [[nodiscard]] Error changed(const FileIdentity& before, const FileIdentity& now, const char* when) const {
         const std::string how = residency::detail::difference(before, now);
         return {ErrorKind::mismatch, detail::shown(path_) + ": the file was changed " + when + ": " + how,
-                Place{path_, 0, how, std::to_string(before.bytes) + " bytes"}};
+                FileLocation{path_, 0, how, std::to_string(before.bytes) + " bytes"}};
     }
 
     int fd_;

@@ -23,7 +23,7 @@ struct SafetensorsOptions {
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
 /// Reads one safetensors file's header, from a file or from memory; see the format's specification. Weights are listed in the
-/// order of their data, each with a storage of its own. Errors: malformed with a Place; io. Blocks.
+/// order of their data, each with a storage of its own. Errors: malformed with a FileLocation; io. Blocks.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const Input& input,
                                                                       const SafetensorsOptions& options = {});
 

@@ -47,7 +47,7 @@ public:
         if (!header) { return header.error().in(detail::shown(path)); }
         if (path.find('\0') != std::string::npos) {
             return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte",
-                         Place{path, 0, {}, {}}};
+                         FileLocation{path, 0, {}, {}}};
         }
         const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         if (fd < 0) { return failed(path, 0, "cannot be created"); }
@@ -121,7 +121,7 @@ private:
         return {ErrorKind::io,
                 detail::shown(path) + ": byte " + std::to_string(offset) + ": " + what + ": " +
                     std::generic_category().message(code),
-                Place{path, offset, {}, {}}};
+                FileLocation{path, offset, {}, {}}};
     }
     /// The length and the padded header; `data_bytes` gets the bytes of all tensors.
     [[nodiscard]] static Result<std::string> try_header(std::span<const SafetensorsTensor> tensors,

@@ -69,7 +69,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
     std::string message = shown(source) + ": byte " + std::to_string(offset) + ": " + what;
     if (!found.empty()) { message += ": found " + found; }
     if (!expected.empty()) { message += (found.empty() ? ": expected " : ", expected ") + expected; }
-    return {kind, std::move(message), Place{source, offset, std::move(found), std::move(expected)}};
+    return {kind, std::move(message), FileLocation{source, offset, std::move(found), std::move(expected)}};
 }
 /// Of a broken file.
 [[nodiscard]] inline Error malformed(const std::string& source, std::uint64_t offset, const std::string& what,

@@ -30,51 +30,51 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
-/// How far a load is.
+/// How far a load has come.
 struct LoadProgress {
-    std::uint64_t loaded_bytes = 0;
-    std::uint64_t total_bytes = 0;
-    std::chrono::nanoseconds elapsed{};
+    std::uint64_t loaded_bytes = 0;      ///< read so far
+    std::uint64_t total_bytes = 0;       ///< to read
+    std::chrono::nanoseconds elapsed{};  ///< since the start
 };
 
-/// When memory is pinned. A driver lets nobody else in while it pins.
+/// When memory is pinned. While a driver pins, its other calls wait.
 enum class Pinning : std::uint8_t {
-    as_loaded,      ///< each block when it is full, while others are read: the whole is loaded and pinned soonest
-    after_loading,  ///< when all is read: for a first pass that runs meanwhile, through transport::Staged
+    as_loaded,      ///< each block when it is full, while others are read: loading and pinning end soonest
+    after_loading,  ///< all blocks when everything is read: for a first pass that runs meanwhile, through transport::Staged
 };
 
 /// How the bytes of a catalog are loaded.
 struct LoadOptions {
     Tier tier = Tier::automatic;
     unsigned threads = 0;  ///< that read, beside one that pins; 0: as many as the machine has, at most 8
-    std::uint64_t piece_bytes = std::uint64_t{8} << 20;  ///< of one read
-    bool huge_pages = true;
+    std::uint64_t read_bytes = std::uint64_t{8} << 20;  ///< of one read
+    bool huge_pages = true;                             ///< asks the system for huge pages
     Pinning pinning = Pinning::as_loaded;
-    std::vector<StorageId> order;  ///< loaded first, in this order
-    Schedule schedule;             ///< then what it reads, in the order of first uses; then the rest
-    /// Called now and then, by one thread at a time, not the caller's; false cancels. Must not throw.
+    std::vector<StorageId> order;  ///< these are loaded first, in this order
+    Schedule schedule;             ///< then the storages that it reads, in the order of their first uses; then the rest
+    /// Called now and then, by one thread at a time, which is not the caller's. False cancels. Must not throw.
     std::function<bool(const LoadProgress&)> progress;
-    std::optional<MemoryLimits> limits;  ///< instead of those of this process
+    std::optional<MemoryLimits> limits;  ///< none: those of this process
 };
 
 /// What was loaded, and how.
 struct LoadReport {
-    Tier tier = Tier::automatic;  ///< the tier in use, never automatic
-    std::string reason;           ///< why, with the numbers, where it is not the first choice; otherwise empty
-    MemoryLimits limits;
-    std::uint64_t weight_bytes = 0;  ///< of the storages that were read from files
-    std::uint64_t host_bytes = 0;    ///< taken for them
-    unsigned threads = 0;
+    Tier tier = Tier::automatic;           ///< the tier in use, never automatic
+    std::string reason;                    ///< why that is not the first choice, with the numbers; empty where it is
+    MemoryLimits limits;                   ///< that were applied
+    std::uint64_t weight_bytes = 0;        ///< of the storages that were read from files
+    std::uint64_t host_bytes = 0;          ///< of the memory taken for them
+    unsigned threads = 0;                  ///< that read
     std::chrono::nanoseconds load_time{};  ///< from the start to the end
-    std::chrono::nanoseconds pin_time{};   ///< of that; others read meanwhile
+    std::chrono::nanoseconds pin_time{};   ///< spent pinning, while others read
 };
 
-/// Brings the storages of a catalog that lie in files into host memory: several threads read straight into place. The memory is
-/// taken in blocks of whole storages, in the order of loading, and one more thread pins each block as soon as it is full, while others
-/// are read: a driver pins one range at a time, and copies may not cross the ranges. What is loaded can be used while the rest is
-/// still coming: wait(id), or transport::Staged, which asks by itself, so that a step of the first pass starts as soon as its
-/// own bytes, and those that the schedule reads before, are there. Thread safe. Destroying it cancels and joins; the bytes live as long as a
-/// catalog with them.
+/// Brings the storages of a catalog that lie in files into host memory. A storage is usable as soon as its own bytes are there.
+/// Several threads read straight into memory that is taken in blocks of whole storages, in the order of loading. One more thread
+/// pins each block as soon as it is full: a driver pins one range at a time, and a copy may not cross two ranges. wait(id) waits
+/// for one storage; transport::Staged calls it by itself, so that a step of the first pass starts as soon as its own bytes, and
+/// those that the schedule reads before, are there. Thread safe. Its end cancels and joins; the bytes live as long as a catalog
+/// with them.
 class Loading {
     struct Key {};
 
@@ -87,10 +87,9 @@ public:
         threads_.join();
     }
 
-    /// Starts, and returns at once. The device pins and unpins: it has to outlive every catalog with the bytes. Errors: io and
-    /// mismatch for files that are not what the catalog says; out_of_memory with the numbers where an explicit tier does not
-    /// fit; unsupported where a storage has no source; mismatch for a schedule of another catalog. Reads the limits of the
-    /// process first.
+    /// Starts, and returns at once. The device pins and unpins: it must outlive every catalog with the bytes. Reads the limits of
+    /// the process first. Errors: io and mismatch for files that are not what the catalog says; out_of_memory, with the numbers,
+    /// where an explicit tier does not fit; unsupported where a storage has no source; mismatch for a schedule of another catalog.
     template <Device D>
     [[nodiscard]] static Result<std::shared_ptr<Loading>> try_start(D& device, const Catalog& catalog,
                                                                     LoadOptions options = {}) {
@@ -101,27 +100,27 @@ public:
         return loading;
     }
 
-    /// The catalog with its bytes in host memory, or the one given where the tier is file. Until wait() has returned, bytes may
-    /// be missing, and after it the kind of memory is known: ask again then.
+    /// The catalog with its bytes in host memory, or the one given where the tier is file. Before wait() returns, bytes may be
+    /// missing and the kind of memory is not final: call it again then.
     [[nodiscard]] Catalog catalog() const {
         const std::lock_guard lock{mutex_};
         return catalog_;
     }
-    /// Blocks until all is loaded and pinned; the first error otherwise (cancelled among them).
+    /// Blocks until everything is loaded and pinned. Errors: the first of the load, cancelled included.
     [[nodiscard]] Status wait();
-    /// Blocks until a storage is loaded; an error where it will not be. Precondition: an id of the catalog.
-    [[nodiscard]] Status wait(StorageId id) { return wait(pieces_of_[index(id)]); }
-    /// The same for bytes [offset, offset + bytes) of it. Precondition: they lie in it.
+    /// Blocks until a storage is loaded. Errors: as wait(). Precondition: an id of the catalog.
+    [[nodiscard]] Status wait(StorageId id) { return wait(reads_of_[index(id)]); }
+    /// Blocks until bytes [offset, offset + bytes) of a storage are loaded. Errors: as wait(). Precondition: they lie in it.
     [[nodiscard]] Status wait(StorageId id, std::uint64_t offset, std::uint64_t bytes);
-    /// Whether the bytes of a storage are there. Precondition: an id of the catalog.
-    [[nodiscard]] bool is_loaded(StorageId id) const noexcept { return are_loaded(pieces_of_[index(id)]); }
-    /// Whether the bytes of a storage are there and pinned. Precondition: an id of the catalog.
+    /// Whether a storage is loaded. Precondition: an id of the catalog.
+    [[nodiscard]] bool is_loaded(StorageId id) const noexcept { return are_loaded(reads_of_[index(id)]); }
+    /// Whether a storage is loaded and pinned. Precondition: an id of the catalog.
     [[nodiscard]] bool is_pinned(StorageId id) const noexcept {
-        if (places_.empty()) { return false; }
-        const std::uint32_t run = places_[index(id)].run;
-        return run != no_run && blocks_[runs_[run].block].pinned.load(std::memory_order_acquire);
+        if (range_of_.empty()) { return false; }
+        const std::uint32_t range = range_of_[index(id)].range;
+        return range != no_range && blocks_[ranges_[range].block].pinned.load(std::memory_order_acquire);
     }
-    /// Stops soon; wait() then returns ErrorKind::cancelled, unless all was loaded before.
+    /// Stops soon. wait() then returns ErrorKind::cancelled, unless everything was loaded before.
     void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
 
     [[nodiscard]] LoadProgress progress() const noexcept {
@@ -134,92 +133,97 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t no_run = UINT32_MAX;
+    static constexpr std::uint32_t no_range = UINT32_MAX;
 
     /// A range of a file that is contiguous in memory too.
-    struct Run {
-        std::uint32_t file = 0;
-        std::uint32_t block = 0;
-        std::uint64_t offset = 0, bytes = 0;
-        std::uint64_t at = 0;  ///< in the block
+    struct FileRange {
+        std::uint32_t file = 0;               ///< index in files_
+        std::uint32_t block = 0;              ///< index in blocks_
+        std::uint64_t offset = 0, bytes = 0;  ///< in the file
+        std::uint64_t at = 0;                 ///< offset in the block
     };
-    /// Where a storage is: nowhere, or so many bytes into a run.
-    struct PlaceInRun {
-        std::uint32_t run = no_run;
-        std::uint64_t offset = 0;
+    /// Where a storage is.
+    struct RangePosition {
+        std::uint32_t range = no_range;  ///< index in ranges_; no_range: it is not loaded from a file
+        std::uint64_t offset = 0;        ///< in the range
     };
-    struct Piece {
-        std::uint32_t file = 0;
-        std::uint32_t block = 0;
-        std::uint64_t offset = 0, bytes = 0, at = 0;
+    /// What one thread reads at a time.
+    struct ReadUnit {
+        std::uint32_t file = 0;               ///< index in files_
+        std::uint32_t block = 0;              ///< index in blocks_
+        std::uint64_t offset = 0, bytes = 0;  ///< in the file
+        std::uint64_t at = 0;                 ///< offset in the block
     };
-    /// Memory that is pinned as one.
+    /// Memory that is pinned in one call.
     struct Block {
         std::uint64_t bytes = 0;
         std::shared_ptr<Region> region;
-        std::atomic<std::size_t> pieces_left = 0;
+        std::atomic<std::size_t> reads_left = 0;  ///< read units of it that are not yet read
         std::atomic<bool> pinned = false;
     };
 
-    using Pieces = std::pair<std::size_t, std::size_t>;  // from the first up to the second
+    using ReadSpan = std::pair<std::size_t, std::size_t>;  // indices in reads_: the first, and one past the last
 
-    [[nodiscard]] bool are_loaded(Pieces pieces) const noexcept {
-        for (std::size_t piece = pieces.first; piece < pieces.second; ++piece) {
-            if (loaded_[piece].load(std::memory_order_acquire) == 0) { return false; }
+    [[nodiscard]] bool are_loaded(ReadSpan reads) const noexcept {
+        for (std::size_t unit = reads.first; unit < reads.second; ++unit) {
+            if (loaded_[unit].load(std::memory_order_acquire) == 0) { return false; }
         }
         return true;
     }
-    [[nodiscard]] Status wait(Pieces pieces);
+    [[nodiscard]] Status wait(ReadSpan reads);
     [[nodiscard]] Status start(const Catalog& catalog, LoadOptions options);
-    /// Of every storage: when it is loaded. Those of one step together.
+    /// By storage: its place in the order of loading; equal for storages of one step.
     [[nodiscard]] std::vector<std::uint64_t> ranks() const;
-    /// Opens the files, joins the storages' ranges where they are neighbours, so that small ones cost no read each, and lays the
-    /// ranges out in blocks, in the order of loading.
+    /// Opens the files. Joins the ranges of storages that are neighbours in a file, so that small storages do not cost one read
+    /// each. Lays the ranges out in blocks, in the order of loading.
     [[nodiscard]] Status plan();
-    /// Decides the tier before anything is taken.
+    /// Decides the tier, before any memory is taken.
     [[nodiscard]] Status choose(std::uint64_t needed);
 
     [[nodiscard]] Status done_at_once() {
         finished_ = true;
         return {};
     }
-    /// The catalog over the blocks, by the kind of memory that each is now.
+    /// The catalog with its bytes in the blocks, by the kind of memory that each block is now.
     [[nodiscard]] Catalog with_host_bytes() const;
-    void make_pieces();
+    /// Cuts the ranges into read units.
+    void make_reads();
+    /// The body of a thread that reads.
     void work();
-    /// Pins each block when it is full, beside the threads that read.
+    /// The body of the thread that pins each block when it is full.
     void pin_as_loaded();
+    /// Called last by every thread.
     void leave();
 
     /// Precondition: mutex_ is held.
     [[nodiscard]] Status status() const { return error_ ? Status{*error_} : Status{}; }
     void fail(const Error& error);
-    /// Pins a block that is full. Where that fails, the rest stays pageable.
+    /// Pins a full block. On failure the rest of the memory stays pageable.
     void pin(Block& block);
-    /// Runs once, in the thread that is done last.
+    /// Runs once, in the thread that leaves last.
     void finish();
 
     LoadOptions options_;
-    std::function<Status(void*, std::uint64_t)> pin_;
+    std::function<Status(void*, std::uint64_t)> pin_;  // the device's
     std::function<Status(void*)> unpin_;
     std::chrono::steady_clock::time_point start_;
     std::vector<WeightFile> files_;
     std::deque<Block> blocks_;
-    std::vector<Piece> pieces_;                            // in the order of reading
-    std::vector<std::size_t> first_piece_;                 // of each run
-    std::vector<Pieces> pieces_of_;                        // of each storage
-    std::unique_ptr<std::atomic<std::uint8_t>[]> loaded_;  // each piece
-    std::vector<Run> runs_;
-    std::vector<PlaceInRun> places_;  // of each storage
-    Catalog sources_;
-    std::uint64_t total_bytes_ = 0;  // to read
-    std::atomic<std::size_t> next_ = 0;
+    std::vector<ReadUnit> reads_;                          // in the order of reading
+    std::vector<std::size_t> first_read_;                  // by range: index of its first read unit
+    std::vector<ReadSpan> reads_of_;                       // by storage: the read units that hold it
+    std::unique_ptr<std::atomic<std::uint8_t>[]> loaded_;  // by read unit: 1 once it is read
+    std::vector<FileRange> ranges_;
+    std::vector<RangePosition> range_of_;  // by storage
+    Catalog sources_;                      // the catalog that was given
+    std::uint64_t total_bytes_ = 0;        // of all ranges
+    std::atomic<std::size_t> next_ = 0;    // index of the next read unit
     std::atomic<std::uint64_t> loaded_bytes_ = 0;
     std::atomic<bool> cancelled_ = false;
     std::atomic<bool> failed_ = false;
-    std::mutex progress_mutex_;
+    std::mutex progress_mutex_;  // held during options_.progress
 
-    mutable std::mutex mutex_;  // what follows
+    mutable std::mutex mutex_;  // guards what follows
     std::condition_variable changed_;
     Catalog catalog_;
     LoadReport report_;
@@ -236,7 +240,7 @@ struct Loaded {
     LoadReport report;
 };
 
-/// Loads and waits. Errors: as Loading::try_start and Loading::wait. Blocks.
+/// Blocks. Loads a model into host memory. Errors: those of Loading::try_start and Loading::wait.
 template <Device D>
 [[nodiscard]] Result<Loaded> try_load(D& device, const Catalog& catalog, LoadOptions options = {}) {
     auto loading = Loading::try_start(device, catalog, std::move(options));

@@ -16,9 +16,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
-/// Anonymous memory of its own, aligned to 2 MiB, in whole pages, untouched: the first touch makes each page, huge where the
-/// system allows. An inaccessible page follows, so that no copy is ever joined with one of the next region. Unpins and unmaps
-/// itself. Not copyable; held by shared_ptr.
+/// Owns anonymous memory in whole pages, aligned to 2 MiB: unpins and unmaps it. The memory is untouched: the first access makes
+/// each page, a huge one where the system allows. An inaccessible page follows it, so that no copy is joined with one of the next
+/// region. Not copyable; held by shared_ptr.
 class Region {
     struct Key {};
 
@@ -35,19 +35,20 @@ public:
         if (mapped_bytes_ != 0) { ::munmap(at_, mapped_bytes_); }
     }
 
+    /// Error out_of_memory.
     [[nodiscard]] static Result<std::shared_ptr<Region>> try_map(std::uint64_t bytes, bool huge_pages);
 
     [[nodiscard]] std::byte* data() const noexcept { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] std::span<std::byte> span() const noexcept { return {at_, bytes_}; }
-    /// Takes note that all of it is pinned: `unpin` runs before it is unmapped.
+    /// Says that all of it is pinned: `unpin` is called before it is unmapped.
     void set_pinned(std::function<Status(void*)> unpin) { unpin_ = std::move(unpin); }
 
 private:
     std::byte* at_;
-    std::size_t bytes_;
-    std::size_t mapped_bytes_;
-    std::function<Status(void*)> unpin_;
+    std::size_t bytes_;                   // without the inaccessible page
+    std::size_t mapped_bytes_;            // with it; 0: nothing is mapped
+    std::function<Status(void*)> unpin_;  // empty: not pinned
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::host

@@ -15,7 +15,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
-/// Threads that are joined together. Unlike std::thread, one that cannot be started is a Result, also without exceptions.
+/// Threads that are joined together, in the destructor at the latest. A thread that cannot be started is an error, not an
+/// exception.
 class ThreadGroup {
 public:
     ThreadGroup() = default;
@@ -23,7 +24,7 @@ public:
     ThreadGroup& operator=(const ThreadGroup&) = delete;
     ~ThreadGroup() { join(); }
 
-    /// Runs `work()` in a thread of its own. Error out_of_memory: the system has no thread to give.
+    /// Runs `work()` in a new thread. Error out_of_memory: the system gives no thread.
     template <class Work>
     [[nodiscard]] Status try_start(Work work) {
         threads_.reserve(threads_.size() + 1);
@@ -38,7 +39,7 @@ public:
         threads_.push_back(thread);
         return {};
     }
-    /// Starts up to `count` threads. Error: not even one could be started.
+    /// Starts up to `count` threads. Error out_of_memory: not even one could be started.
     template <class Work>
     [[nodiscard]] Status try_start_some(std::size_t count, const Work& work) {
         for (std::size_t i = 0; i < count; ++i) {
@@ -47,6 +48,7 @@ public:
         return {};
     }
     [[nodiscard]] std::size_t size() const noexcept { return threads_.size(); }
+    /// Blocks until all of them have ended.
     void join() noexcept {
         for (const pthread_t thread : threads_) { pthread_join(thread, nullptr); }
         threads_.clear();

@@ -8,12 +8,12 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
-/// Where the bytes of a model wait for their turn on the device.
+/// Where the bytes of a model are before they are copied to the device.
 enum class Tier : std::uint8_t {
     automatic,  ///< the first of the others that the machine has room for
-    pinned,     ///< page-locked memory: the device copies it by itself
-    pageable,   ///< ordinary memory: it goes through a pinned ring
-    file,       ///< on disk, larger than host memory or left there: direct reads into the pinned ring
+    pinned,     ///< in page-locked memory, which the device copies by itself
+    pageable,   ///< in ordinary memory, which goes through a pinned ring
+    file,       ///< on disk: direct reads into the pinned ring
 };
 
 [[nodiscard]] constexpr const char* name(Tier tier) noexcept {

@@ -20,19 +20,19 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 /// How a file is read.
 enum class FileAccess : std::uint8_t {
     cached,  ///< through the page cache
-    direct,  ///< past it (O_DIRECT); where the file system cannot, through it, dropping what was read
+    direct,  ///< past it (O_DIRECT); through it, dropping what was read, where the file system has no direct reads
 };
 
-/// A file of a catalog, open for reading from any thread, that notices when it is no longer the file that the catalog was made
-/// from: when it is opened, and after every read, of which the bytes count only if the file is still unchanged after it. A
-/// file that another takes the place of (as by a rename) stays open, and as it was.
+/// A file of a catalog, open for reading: what it returns was read from the file that the catalog was made from. It checks that
+/// when it is opened and after every read. A file that another one has replaced, as by a rename, stays open as it was. Any thread
+/// may read.
 class WeightFile {
 public:
     /// Offsets, sizes and addresses of direct reads are multiples of it.
     static constexpr std::size_t direct_alignment_bytes = 4096;
 
-    /// ErrorKind::mismatch where it is not the file that the catalog was made from: another size, or, where the catalog knows
-    /// the identity, another file, or the same one written to since. Blocks.
+    /// Blocks. Errors: io; mismatch where it is not the file that the catalog was made from: it has another size or, if the catalog
+    /// knows the identity, it is another file or was written to since.
     [[nodiscard]] static Result<WeightFile> try_open(const SourceFile& source, FileAccess access);
 
     WeightFile(WeightFile&& other) noexcept
@@ -56,17 +56,18 @@ public:
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     [[nodiscard]] std::uint64_t bytes() const noexcept { return identity_.bytes; }
     [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
-    /// Whether reads go past the page cache, and so have to be aligned.
+    /// Whether reads go past the page cache and must be aligned.
     [[nodiscard]] bool is_direct() const noexcept { return is_direct_; }
 
-    /// Fills `out` from `offset` on, then makes sure that the file is still the one that was opened. Of a direct file all are
-    /// aligned, and the end may lie beyond the file's: `needed` bytes have to be there. Thread safe. Blocks.
+    /// Blocks. Fills `out` from `offset` on, then checks that the file is still the one that was opened. For direct reads, offset,
+    /// size and address are aligned and the end may lie beyond that of the file: `needed` bytes must be there. Thread safe. Errors:
+    /// io, mismatch.
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out, std::size_t needed) const;
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
         return try_read(offset, out, out.size());
     }
 
-    /// An error where the file was changed since it was opened.
+    /// Error mismatch: the file was changed since it was opened.
     [[nodiscard]] Status check() const;
 
 private:
@@ -80,7 +81,7 @@ private:
     std::string path_;
     FileIdentity identity_;
     bool is_direct_ = false;
-    bool drops_cache_ = false;
+    bool drops_cache_ = false;  // after each read, as direct reads were asked for and are not possible
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::host

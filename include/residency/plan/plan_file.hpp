@@ -153,7 +153,7 @@ struct Expected {
     Plan plan{std::move(d)};
     if (Status shape = check_shape(plan); !shape) {
         return Error{ErrorKind::malformed, source + ": " + shape.error().message(),
-                     Place{source, 0, shape.error().message(), "a plan"}};
+                     FileLocation{source, 0, shape.error().message(), "a plan"}};
     }
     const auto other = [&](const char* what, std::uint64_t found, std::uint64_t wanted) {
         return Error{ErrorKind::mismatch, source + ": the plan was made for a " + what + " of " +

@@ -23,7 +23,7 @@ RESIDENCY_INLINE Result<Budget> Budget::try_parse(std::string_view text) {
         return Error{ErrorKind::malformed,
                      "budget " + detail::quoted(text) + " at byte " + std::to_string(at) + ": found " + found +
                          ", expected " + expected,
-                     Place{"budget " + detail::quoted(text), at, found, expected}};
+                     FileLocation{"budget " + detail::quoted(text), at, found, expected}};
     };
     std::size_t at = 0;
     std::uint64_t number = 0;

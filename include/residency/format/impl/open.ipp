@@ -78,13 +78,13 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path) {
                          detail::shown(path) +
                              ": byte 0: none of the formats that this reads; it may be what AOTInductor saved: call "
                              "try_read_model_or_aoti (residency/format/aoti.hpp)",
-                         Place{path, 0, start, "safetensors, GGUF, what PyTorch saved, or a manifest"}};
+                         FileLocation{path, 0, start, "safetensors, GGUF, what PyTorch saved, or a manifest"}};
         case detail::FileFormat::unknown: break;
     }
     return Error{ErrorKind::unsupported,
                  detail::shown(path) + ": byte 0: not a model file of a known format: it starts with " +
                      (start.empty() ? "nothing" : detail::shown(start)),
-                 Place{path, 0, start, "safetensors, GGUF, what PyTorch or AOTInductor saved, or a manifest"}};
+                 FileLocation{path, 0, start, "safetensors, GGUF, what PyTorch or AOTInductor saved, or a manifest"}};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

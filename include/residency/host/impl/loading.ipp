@@ -40,38 +40,38 @@ RESIDENCY_INLINE Status Loading::wait() {
 }
 
 RESIDENCY_INLINE Status Loading::wait(StorageId id, std::uint64_t offset, std::uint64_t bytes) {
-    auto [first, last] = pieces_of_[index(id)];
+    auto [first, last] = reads_of_[index(id)];
     if (first == last || bytes == 0) { return {}; }
-    const auto [run, at] = places_[index(id)];
-    const auto piece_of = [&](std::uint64_t byte) {
-        return first_piece_[run] + static_cast<std::size_t>((at + byte) / options_.piece_bytes);
+    const auto [range, at] = range_of_[index(id)];
+    const auto read_at = [&](std::uint64_t byte) {
+        return first_read_[range] + static_cast<std::size_t>((at + byte) / options_.read_bytes);
     };
-    return wait(std::pair{piece_of(offset), piece_of(offset + bytes - 1) + 1});
+    return wait(std::pair{read_at(offset), read_at(offset + bytes - 1) + 1});
 }
 
-RESIDENCY_INLINE Status Loading::wait(Pieces pieces) {
-    if (are_loaded(pieces)) { return {}; }
+RESIDENCY_INLINE Status Loading::wait(ReadSpan reads) {
+    if (are_loaded(reads)) { return {}; }
     std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return are_loaded(pieces) || finished_; });
-    return are_loaded(pieces) ? Status{} : status();
+    changed_.wait(lock, [&] { return are_loaded(reads) || finished_; });
+    return are_loaded(reads) ? Status{} : status();
 }
 
 RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions options) {
     start_ = std::chrono::steady_clock::now();
     options_ = std::move(options);
-    options_.piece_bytes = std::max<std::uint64_t>(options_.piece_bytes, 4096);
+    options_.read_bytes = std::max<std::uint64_t>(options_.read_bytes, 4096);
     catalog_ = catalog;
     if (!options_.schedule.empty() && options_.schedule.catalog_hash() != catalog.hash()) {
         return Error{ErrorKind::mismatch, "the schedule was made for another catalog than the one to be loaded"};
     }
     report_.limits = options_.limits ? *options_.limits : read_memory_limits();
-    pieces_of_.assign(catalog.storages().size(), {0, 0});
+    reads_of_.assign(catalog.storages().size(), {0, 0});
     if (Status planned = plan(); !planned) { return planned; }
     std::uint64_t needed = 0;
     for (const Block& block : blocks_) { needed += block.bytes; }
     if (Status chosen = choose(needed); !chosen) { return chosen; }
-    if (runs_.empty()) { report_.tier = Tier::pageable; }
-    if (report_.tier == Tier::file || runs_.empty()) { return done_at_once(); }
+    if (ranges_.empty()) { report_.tier = Tier::pageable; }
+    if (report_.tier == Tier::file || ranges_.empty()) { return done_at_once(); }
     for (Block& block : blocks_) {
         auto region = Region::try_map(block.bytes, options_.huge_pages);
         if (!region) {
@@ -85,16 +85,16 @@ RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions optio
     report_.host_bytes = needed;
     sources_ = catalog;
     catalog_ = with_host_bytes();
-    make_pieces();
+    make_reads();
 
     const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
     const std::uint64_t wanted = options_.threads != 0 ? options_.threads : (std::min)(8U, machine);
     const auto threads =
-        static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, pieces_.size())));
+        static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, reads_.size())));
     const bool pins = report_.tier == Tier::pinned && options_.pinning == Pinning::as_loaded;
     Status started;
     {
-        const std::lock_guard lock{mutex_};  // nobody leaves before all are counted
+        const std::lock_guard lock{mutex_};  // no thread leaves before all are counted
         started = threads_.try_start_some(threads, [this] { work(); });
         report_.threads = static_cast<unsigned>(threads_.size());
         if (started && pins) {
@@ -125,7 +125,7 @@ RESIDENCY_INLINE std::vector<std::uint64_t> Loading::ranks() const {
 
 RESIDENCY_INLINE Status Loading::plan() {
     const auto storages = catalog_.storages();
-    places_.assign(storages.size(), {});
+    range_of_.assign(storages.size(), {});
     std::unordered_map<const SourceFile*, std::uint32_t> numbers;
     std::vector<std::uint32_t> order;
     std::vector<std::uint32_t> file_of(storages.size(), 0);
@@ -153,36 +153,36 @@ RESIDENCY_INLINE Status Loading::plan() {
         return std::array{rank[a], std::uint64_t{file_of[a]}, offset_of(a), std::uint64_t{a}} <
                std::array{rank[b], std::uint64_t{file_of[b]}, offset_of(b), std::uint64_t{b}};
     });
-    constexpr std::uint64_t widest_gap = 64;  // bytes between neighbours that are read along
-    constexpr std::uint64_t alignment = 64;   // of a run
+    constexpr std::uint64_t widest_gap = 64;  // bytes between neighbours that are read too
+    constexpr std::uint64_t alignment = 64;   // of a range
     std::uint64_t block_bytes = 0, in_blocks = 0;
-    const auto new_run = [&](std::uint32_t i, bool new_block) {
+    const auto new_range = [&](std::uint32_t i, bool new_block) {
         if (new_block) {
             if (!blocks_.empty()) { in_blocks += blocks_.back().bytes; }
             const std::uint64_t left = report_.weight_bytes - (std::min)(in_blocks, report_.weight_bytes);
-            // The last ones are small: nobody reads any more while they are pinned.
+            // The last blocks are small, since no thread reads while they are pinned.
             block_bytes = std::clamp<std::uint64_t>((std::min)(report_.weight_bytes / 16, left / 4),
                                                     std::uint64_t{64} << 20, std::uint64_t{1} << 30);
             blocks_.emplace_back();
         }
         Block& block = blocks_.back();
         block.bytes = (block.bytes + alignment - 1) / alignment * alignment;
-        runs_.push_back({file_of[i], static_cast<std::uint32_t>(blocks_.size() - 1), offset_of(i), 0, block.bytes});
+        ranges_.push_back({file_of[i], static_cast<std::uint32_t>(blocks_.size() - 1), offset_of(i), 0, block.bytes});
     };
     for (const std::uint32_t i : order) {
         const std::uint64_t offset = offset_of(i);
-        const auto end_of = [](const Run& run) { return run.offset + run.bytes; };
-        const bool first = runs_.empty();
-        const bool apart = !first && (runs_.back().file != file_of[i] || offset < runs_.back().offset ||
-                                      offset > end_of(runs_.back()) + widest_gap);
+        const auto end_of = [](const FileRange& range) { return range.offset + range.bytes; };
+        const bool first = ranges_.empty();
+        const bool apart = !first && (ranges_.back().file != file_of[i] || offset < ranges_.back().offset ||
+                                      offset > end_of(ranges_.back()) + widest_gap);
         const bool full = !first && blocks_.back().bytes >= block_bytes;
-        if (first || apart || (full && offset >= end_of(runs_.back()))) { new_run(i, first || full); }
-        Run& run = runs_.back();
-        run.bytes = (std::max)(run.bytes, offset + storages[i].bytes - run.offset);
-        blocks_.back().bytes = run.at + run.bytes;
-        places_[i] = {static_cast<std::uint32_t>(runs_.size() - 1), offset - run.offset};
+        if (first || apart || (full && offset >= end_of(ranges_.back()))) { new_range(i, first || full); }
+        FileRange& range = ranges_.back();
+        range.bytes = (std::max)(range.bytes, offset + storages[i].bytes - range.offset);
+        blocks_.back().bytes = range.at + range.bytes;
+        range_of_[i] = {static_cast<std::uint32_t>(ranges_.size() - 1), offset - range.offset};
     }
-    for (const Run& run : runs_) { total_bytes_ += run.bytes; }
+    for (const FileRange& range : ranges_) { total_bytes_ += range.bytes; }
     return {};
 }
 
@@ -207,12 +207,12 @@ RESIDENCY_INLINE Catalog Loading::with_host_bytes() const {
         bytes.push_back(HostBytes::borrow(block.region->span(), kind, block.region));
     }
     std::vector<StorageSource> sources;
-    sources.reserve(places_.size());
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-        const auto [run, offset] = places_[i];
+    sources.reserve(range_of_.size());
+    for (std::size_t i = 0; i < range_of_.size(); ++i) {
+        const auto [range, offset] = range_of_[i];
         const Storage& storage = sources_.storages()[i];
-        if (run != no_run) {
-            sources.emplace_back(HostSource{bytes[runs_[run].block], runs_[run].at + offset});
+        if (range != no_range) {
+            sources.emplace_back(HostSource{bytes[ranges_[range].block], ranges_[range].at + offset});
         } else if (storage.bytes == 0) {
             sources.emplace_back(HostSource{bytes.front(), 0});
         } else {
@@ -220,53 +220,53 @@ RESIDENCY_INLINE Catalog Loading::with_host_bytes() const {
         }
     }
     auto placed = sources_.try_with_sources(std::move(sources));
-    RESIDENCY_ASSERT(placed.has_value(), "every storage lies inside its run");
+    RESIDENCY_ASSERT(placed.has_value(), "every storage lies inside its range");
     return std::move(*placed);
 }
 
-RESIDENCY_INLINE void Loading::make_pieces() {
-    first_piece_.resize(runs_.size());
-    for (std::size_t r = 0; r < runs_.size(); ++r) {
-        const Run& run = runs_[r];
-        first_piece_[r] = pieces_.size();
-        for (std::uint64_t done = 0; done < run.bytes; done += options_.piece_bytes) {
-            pieces_.push_back({run.file, run.block, run.offset + done,
-                               (std::min)(options_.piece_bytes, run.bytes - done), run.at + done});
-            blocks_[run.block].pieces_left.fetch_add(1, std::memory_order_relaxed);
+RESIDENCY_INLINE void Loading::make_reads() {
+    first_read_.resize(ranges_.size());
+    for (std::size_t r = 0; r < ranges_.size(); ++r) {
+        const FileRange& range = ranges_[r];
+        first_read_[r] = reads_.size();
+        for (std::uint64_t done = 0; done < range.bytes; done += options_.read_bytes) {
+            reads_.push_back({range.file, range.block, range.offset + done,
+                              (std::min)(options_.read_bytes, range.bytes - done), range.at + done});
+            blocks_[range.block].reads_left.fetch_add(1, std::memory_order_relaxed);
         }
     }
     const auto storages = catalog_.storages();
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-        const auto [run, offset] = places_[i];
-        if (run == no_run) { continue; }
-        pieces_of_[i] = {
-            first_piece_[run] + static_cast<std::size_t>(offset / options_.piece_bytes),
-            first_piece_[run] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.piece_bytes) + 1};
+    for (std::size_t i = 0; i < range_of_.size(); ++i) {
+        const auto [range, offset] = range_of_[i];
+        if (range == no_range) { continue; }
+        reads_of_[i] = {
+            first_read_[range] + static_cast<std::size_t>(offset / options_.read_bytes),
+            first_read_[range] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.read_bytes) + 1};
     }
-    loaded_ = std::make_unique<std::atomic<std::uint8_t>[]>(pieces_.size());
+    loaded_ = std::make_unique<std::atomic<std::uint8_t>[]>(reads_.size());
 }
 
 RESIDENCY_INLINE void Loading::work() {
     for (;;) {
         const std::size_t turn = next_.fetch_add(1, std::memory_order_relaxed);
-        if (turn >= pieces_.size() || failed_.load(std::memory_order_relaxed)) { break; }
+        if (turn >= reads_.size() || failed_.load(std::memory_order_relaxed)) { break; }
         if (cancelled_.load(std::memory_order_relaxed)) {
             fail(Error{ErrorKind::cancelled,
                        "loading was cancelled after " + std::to_string(loaded_bytes_.load()) + " bytes"});
             break;
         }
-        const Piece& piece = pieces_[turn];
-        const std::span<std::byte> place = blocks_[piece.block].region->span().subspan(
-            static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.bytes));
-        if (Status read = files_[piece.file].try_read(piece.offset, place); !read) {
+        const ReadUnit& unit = reads_[turn];
+        const std::span<std::byte> target = blocks_[unit.block].region->span().subspan(
+            static_cast<std::size_t>(unit.at), static_cast<std::size_t>(unit.bytes));
+        if (Status read = files_[unit.file].try_read(unit.offset, target); !read) {
             fail(read.error());
             break;
         }
-        loaded_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
+        loaded_bytes_.fetch_add(unit.bytes, std::memory_order_relaxed);
         loaded_[turn].store(1, std::memory_order_release);
-        blocks_[piece.block].pieces_left.fetch_sub(1, std::memory_order_acq_rel);
+        blocks_[unit.block].reads_left.fetch_sub(1, std::memory_order_acq_rel);
         {
-            const std::lock_guard lock{mutex_};  // so that no waiter misses it
+            const std::lock_guard lock{mutex_};  // a waiter that has just looked at loaded_ must not miss the call
         }
         changed_.notify_all();
         if (options_.progress) {
@@ -283,7 +283,7 @@ RESIDENCY_INLINE void Loading::pin_as_loaded() {
     for (Block& block : blocks_) {
         std::unique_lock lock{mutex_};
         changed_.wait(lock, [&] {
-            return failed_.load(std::memory_order_relaxed) || block.pieces_left.load(std::memory_order_acquire) == 0;
+            return failed_.load(std::memory_order_relaxed) || block.reads_left.load(std::memory_order_acquire) == 0;
         });
         lock.unlock();
         if (failed_.load(std::memory_order_relaxed)) { break; }

@@ -18,8 +18,8 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/host/weight_file.hpp"
-#include "residency/model/stat_identity.hpp"
 #include "residency/model/quoted.hpp"
+#include "residency/model/stat_identity.hpp"
 #include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
@@ -39,18 +39,18 @@ RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open(const SourceFile& sourc
     if (!identity) { return identity.error(); }
     file.identity_ = *identity;
     if (file.identity_.bytes != source.bytes) {
-        return Error{
-            ErrorKind::mismatch,
-            residency::detail::quoted(source.path) + ": it has " + std::to_string(file.identity_.bytes) +
-                " bytes now, and had " + std::to_string(source.bytes) + " when the catalog was made",
-            Place{source.path, 0, std::to_string(file.identity_.bytes) + " bytes", std::to_string(source.bytes)}};
+        return Error{ErrorKind::mismatch,
+                     residency::detail::quoted(source.path) + ": it has " + std::to_string(file.identity_.bytes) +
+                         " bytes now, and had " + std::to_string(source.bytes) + " when the catalog was made",
+                     FileLocation{source.path, 0, std::to_string(file.identity_.bytes) + " bytes",
+                                  std::to_string(source.bytes)}};
     }
     if (source.identity && *source.identity != file.identity_) {
         const std::string how = residency::detail::difference(*source.identity, file.identity_);
         return Error{
             ErrorKind::mismatch,
             residency::detail::quoted(source.path) + ": the file was changed since the catalog was made: " + how,
-            Place{source.path, 0, how, "the file that the catalog was made from"}};
+            FileLocation{source.path, 0, how, "the file that the catalog was made from"}};
     }
     return file;
 }
@@ -85,7 +85,8 @@ RESIDENCY_INLINE Result<FileIdentity> WeightFile::identify() const {
     struct stat status = {};
     if (::fstat(fd_, &status) != 0) { return system_error(0, "cannot be examined"); }
     if (!S_ISREG(status.st_mode)) {
-        return Error{ErrorKind::io, residency::detail::quoted(path_) + ": not a regular file", Place{path_, 0, {}, {}}};
+        return Error{ErrorKind::io, residency::detail::quoted(path_) + ": not a regular file",
+                     FileLocation{path_, 0, {}, {}}};
     }
     return residency::detail::identity_of(status);
 }
@@ -94,14 +95,14 @@ RESIDENCY_INLINE Error WeightFile::changed(std::uint64_t offset, const std::stri
     return {ErrorKind::io,
             residency::detail::quoted(path_) + ": the file was changed while it was in use: " + how + "; it had " +
                 std::to_string(identity_.bytes) + " bytes",
-            Place{path_, offset, how, std::to_string(identity_.bytes) + " bytes"}};
+            FileLocation{path_, offset, how, std::to_string(identity_.bytes) + " bytes"}};
 }
 
 RESIDENCY_INLINE Error WeightFile::system_error(std::uint64_t offset, const std::string& what) const {
     const std::string why = std::generic_category().message(errno);
     return {ErrorKind::io,
             residency::detail::quoted(path_) + ": byte " + std::to_string(offset) + ": " + what + ": " + why,
-            Place{path_, offset, why, {}}};
+            FileLocation{path_, offset, why, {}}};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::host

@@ -42,11 +42,11 @@ RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t 
         where = detail::quoted(file->file->path);
     }
     if (lies_inside(offset, bytes, whole)) { return {}; }
-    return Error{
-        ErrorKind::invalid_argument,
-        std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
-            std::to_string(whole) + " bytes of " + where,
-        Place{where, offset, std::to_string(whole) + " bytes", "at least " + std::to_string(bytes) + " from there"}};
+    return Error{ErrorKind::invalid_argument,
+                 std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
+                     std::to_string(whole) + " bytes of " + where,
+                 FileLocation{where, offset, std::to_string(whole) + " bytes",
+                              "at least " + std::to_string(bytes) + " from there"}};
 }
 
 }  // namespace detail

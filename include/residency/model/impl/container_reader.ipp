@@ -45,8 +45,8 @@ RESIDENCY_INLINE void SectionReader::fail_at(std::size_t position, std::string f
     const std::uint64_t offset = offset_ + position;
     std::string message =
         source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
-    error_ =
-        Error{ErrorKind::malformed, std::move(message), Place{source_, offset, std::move(found), std::move(expected)}};
+    error_ = Error{ErrorKind::malformed, std::move(message),
+                   FileLocation{source_, offset, std::move(found), std::move(expected)}};
 }
 
 RESIDENCY_INLINE Status ContainerReader::expect(ContainerKind kind, std::uint32_t latest_version,
@@ -56,17 +56,17 @@ RESIDENCY_INLINE Status ContainerReader::expect(ContainerKind kind, std::uint32_
         return failed(12, "a " + detail::container_kind_name(kind_), "a " + detail::container_kind_name(wanted));
     }
     if (kind_version_ == 0 || kind_version_ > latest_version) {
-        return Error{ErrorKind::unsupported,
-                     source_ + " at byte 16: found version " + std::to_string(kind_version_) + " of a " +
-                         detail::container_kind_name(kind_) + ", this library reads 1 to " +
-                         std::to_string(latest_version),
-                     Place{source_, 16, std::to_string(kind_version_), "1 to " + std::to_string(latest_version)}};
+        return Error{
+            ErrorKind::unsupported,
+            source_ + " at byte 16: found version " + std::to_string(kind_version_) + " of a " +
+                detail::container_kind_name(kind_) + ", this library reads 1 to " + std::to_string(latest_version),
+            FileLocation{source_, 16, std::to_string(kind_version_), "1 to " + std::to_string(latest_version)}};
     }
     if (catalog_hash_ != catalog_hash) {
         return Error{ErrorKind::mismatch,
                      source_ + ": this " + detail::container_kind_name(kind_) + " was made for the catalog with hash " +
                          std::to_string(catalog_hash_) + ", not for the one with hash " + std::to_string(catalog_hash),
-                     Place{source_, 32, std::to_string(catalog_hash_), std::to_string(catalog_hash)}};
+                     FileLocation{source_, 32, std::to_string(catalog_hash_), std::to_string(catalog_hash)}};
     }
     return {};
 }
@@ -85,7 +85,7 @@ RESIDENCY_INLINE Status ContainerReader::failed(std::uint64_t offset, std::strin
     std::string message =
         source_ + " at byte " + std::to_string(offset) + ": found " + found + ", expected " + expected;
     return Error{ErrorKind::malformed, std::move(message),
-                 Place{source_, offset, std::move(found), std::move(expected)}};
+                 FileLocation{source_, offset, std::move(found), std::move(expected)}};
 }
 
 RESIDENCY_INLINE Result<ContainerReader> ContainerReader::try_open(std::span<const std::byte> bytes,
@@ -112,7 +112,7 @@ RESIDENCY_INLINE Status ContainerReader::check_frame() {
         return Error{
             ErrorKind::unsupported,
             source_ + " at byte 8: found version " + std::to_string(u32(8)) + " of the container, this library reads 1",
-            Place{source_, 8, std::to_string(u32(8)), "1"}};
+            FileLocation{source_, 8, std::to_string(u32(8)), "1"}};
     }
     if (u64(24) != size) { return failed(24, "a length of " + std::to_string(u64(24)), std::to_string(size)); }
     StableHash checksum;

@@ -21,7 +21,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
     const auto refused = [&](const char* what, std::uint64_t offset) {
-        return Error{ErrorKind::io, detail::quoted(path) + ": " + what, Place{path, offset, {}, {}}};
+        return Error{ErrorKind::io, detail::quoted(path) + ": " + what, FileLocation{path, offset, {}, {}}};
     };
     const FileHandle file{std::fopen(path.c_str(), "rb")};
     if (!file) { return refused("cannot be opened for reading", 0); }
@@ -31,7 +31,7 @@ RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& pat
         if (got > max_bytes - bytes.size()) {
             return Error{ErrorKind::malformed,
                          detail::quoted(path) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
-                         Place{path, max_bytes, "more bytes", "the end"}};
+                         FileLocation{path, max_bytes, "more bytes", "the end"}};
         }
         bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
     }
@@ -46,7 +46,7 @@ RESIDENCY_INLINE Status write_file(const std::string& path, std::span<const std:
     bool is_made = false;
     const auto refused = [&](const std::string& name, const char* what) {
         if (is_made) { static_cast<void>(std::remove(fresh.c_str())); }
-        return Error{ErrorKind::io, detail::quoted(name) + ": " + what, Place{name, 0, {}, {}}};
+        return Error{ErrorKind::io, detail::quoted(name) + ": " + what, FileLocation{name, 0, {}, {}}};
     };
     FileHandle file{std::fopen(fresh.c_str(), "wb")};
     if (!file) { return refused(fresh, "cannot be opened for writing"); }
