@@ -88,8 +88,9 @@ RESIDENCY_INLINE std::vector<StorageId> natural_order(const Catalog& catalog) {
             if (first.empty() || detail::compare_natural(name, first) < 0) { first = name; }
         }
     }
-    std::stable_sort(order.begin(), order.end(), [&](StorageId a, StorageId b) {
-        return detail::compare_natural(names[index(a)], names[index(b)]) < 0;
+    std::sort(order.begin(), order.end(), [&](StorageId a, StorageId b) {
+        const int compared = detail::compare_natural(names[index(a)], names[index(b)]);
+        return compared != 0 ? compared < 0 : index(a) < index(b);
     });
     return order;
 }
