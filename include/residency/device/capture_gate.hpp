@@ -14,24 +14,25 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Keeps the captures of one device apart from the calls of other threads that would harm them (D6): those of one sort may overlap, and
-/// wait for those of the other. A thread that captures does not wait for itself. Thread safe.
+/// Keeps captures of one device apart from the calls of other threads that would harm them (D6): at no time are there both a capture
+/// and such a call. Captures may overlap, and so may calls. A thread that captures does not wait for itself. Thread safe.
 class CaptureGate {
 public:
-    /// Before a capture begins. Blocks while other threads are in such calls.
+    /// Blocks while other threads are in such calls. Called before a capture begins.
     void enter();
-    /// After it has ended, or failed to begin. `owner`: the thread that entered; nothing where it did not.
+    /// Called after a capture has ended, or has failed to begin. `owner`: the thread that entered; if none did, nothing happens.
     void leave(std::thread::id owner = std::this_thread::get_id()) noexcept;
     [[nodiscard]] bool is_capturing() const noexcept { return count_.load(std::memory_order_relaxed) > 0; }
 
-    /// For as long as a call that harms captures. Blocks while other threads capture.
+    /// Lives as long as a call that would harm captures.
     class Call {
     public:
+        /// Blocks while other threads capture.
         explicit Call(CaptureGate& gate);
         Call(const Call&) = delete;
         Call& operator=(const Call&) = delete;
         ~Call();
-        /// This thread captures: the call must not be made.
+        /// Whether this thread captures: the call must not be made then.
         [[nodiscard]] bool is_refused() const noexcept { return is_refused_; }
 
     private:
@@ -46,9 +47,9 @@ private:
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::vector<std::thread::id> capturing_;  // one entry a capture
-    std::size_t calls_ = 0;
-    std::atomic<std::size_t> count_{0};  // of capturing_
+    std::vector<std::thread::id> capturing_;  // the thread of each capture; under mutex_
+    std::size_t calls_ = 0;                   // under way; under mutex_
+    std::atomic<std::size_t> count_{0};       // the size of capturing_, to be read without mutex_
 };
 
 inline void CaptureGate::enter() {

@@ -17,8 +17,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
-/// The driver's entry points that the runtime does not offer, found at run time: nothing links against libcuda.
-/// Those after `stream_wait_value` may be null where the driver has no such call.
+/// Entry points of the driver that the runtime does not offer, found at run time: nothing links against libcuda.
+/// `stream_wait_value` and all that follow are null if the driver has no such call; those before are never null.
 struct CudaDriver {
     PFN_cuDeviceGet_v2000 device_get = nullptr;
     PFN_cuDeviceGetAttribute_v2000 device_get_attribute = nullptr;
@@ -37,6 +37,7 @@ struct CudaDriver {
     PFN_cuMemUnmap_v10020 memory_unmap = nullptr;
     PFN_cuMemSetAccess_v10020 memory_set_access = nullptr;
 
+    /// Error unsupported: the driver lacks a call that is required.
     [[nodiscard]] static Result<CudaDriver> load() {
         CudaDriver driver;
         const char* missing = nullptr;
@@ -84,8 +85,8 @@ struct CudaDriver {
     }
 };
 
-/// Makes a context current for its lifetime and then restores what was current: the caller's device, and no context on
-/// another GPU comes into being. Costs one thread-local read where the context is current already.
+/// Makes a context current in this thread for its lifetime, then restores what was current. Creates no context on another GPU. Costs
+/// one thread-local read if the context is current already.
 class CudaContextScope {
 public:
     CudaContextScope(const CudaDriver& driver, CUcontext context) noexcept : driver_{driver} {
@@ -105,7 +106,7 @@ private:
     bool pushed_ = false;
 };
 
-/// Lets this thread query and allocate while other streams capture, without harm to their captures.
+/// During its lifetime, this thread may query and allocate without harm to captures of other streams.
 class CudaRelaxedCapture {
 public:
     CudaRelaxedCapture() noexcept { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }

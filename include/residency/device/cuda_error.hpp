@@ -12,7 +12,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
-/// Whether a code means that the device's context is broken for the rest of the process: every later call fails too.
+/// Whether a code means that the device's context is broken for the rest of the process, so that every later call fails too.
 [[nodiscard]] constexpr bool is_lost_device(int code) noexcept {
     switch (code) {
         case 53:   // cudaErrorPriorLaunchFailure
@@ -38,7 +38,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
     }
 }
 
-/// What to do about a code; empty where the code's own name says it.
+/// What to do about a code. Empty: the code's own name says it.
 [[nodiscard]] constexpr const char* cuda_advice(int code) noexcept {
     switch (code) {
         case 2: return "free memory, or ask for less";
@@ -70,6 +70,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
                                 : "";
 }
 
+/// The library's kind of error for a code.
 [[nodiscard]] constexpr ErrorKind cuda_error_kind(int code) noexcept {
     switch (code) {
         case 1: return ErrorKind::invalid_argument;
@@ -91,7 +92,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
     }
 }
 
-/// The error of a failed call. Driver codes equal the runtime's for everything that is named here.
+/// The error of a failed call. `bytes`: what was asked for; 0: nothing. Driver codes equal the runtime's for all that are named here.
 [[nodiscard]] inline Error cuda_error(int code, const char* call, std::uint64_t bytes = 0) {
     const auto runtime_code = static_cast<cudaError_t>(code);
     std::string message = call;

@@ -24,8 +24,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
 inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
 
-/// Calls `work(first, last)` for consecutive ranges that cover [0, bytes), cut at multiples of `block` bytes, from up to
-/// `threads` threads, the caller's among them. Blocks until all are done. `work` must not throw.
+/// Blocks. Calls `work(first, last)` for ranges that cover [0, bytes) and are cut at multiples of `block` bytes, from up to `threads`
+/// threads at once; the caller's is one of them. `work` must not throw.
 template <class Work>
 void for_blocks_in_parallel(std::uint64_t bytes, std::uint64_t block, unsigned threads, Work& work) {
     struct Shared {
@@ -47,7 +47,7 @@ void for_blocks_in_parallel(std::uint64_t bytes, std::uint64_t block, unsigned t
     const auto helpers = static_cast<unsigned>(std::min<std::uint64_t>((std::min)(threads, most), blocks));
     pthread_t started[most];
     unsigned running = 0;
-    // A thread that cannot be started only means that the others do more.
+    // If a thread cannot be started, the others do its share.
     while (running + 1 < helpers && pthread_create(&started[running], nullptr, &Shared::run, &shared) == 0) {
         ++running;
     }
@@ -55,8 +55,8 @@ void for_blocks_in_parallel(std::uint64_t bytes, std::uint64_t block, unsigned t
     for (unsigned i = 0; i < running; ++i) { pthread_join(started[i], nullptr); }
 }
 
-/// Anonymous memory for `bytes` bytes, rounded up to whole pages and not further; aligned to 2 MiB and backed by huge
-/// pages where it is that large and the system has them. Not touched. Null with errno set where the system refuses.
+/// Maps anonymous memory of `bytes` bytes, rounded up to whole pages. Memory of 2 MiB or more is aligned to 2 MiB, and backed by huge
+/// pages if the system has them. No page is touched. Null: the system refuses; errno says why.
 [[nodiscard]] inline void* map_host(std::uint64_t bytes, bool huge_pages) noexcept {
     const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     if (bytes == 0 || bytes > UINT64_MAX - huge_page_bytes - page) {
@@ -80,13 +80,13 @@ void for_blocks_in_parallel(std::uint64_t bytes, std::uint64_t block, unsigned t
     return at;
 }
 
-/// Gives back what map_host(bytes, …) gave.
+/// Unmaps what map_host(bytes, …) returned.
 inline void unmap_host(void* at, std::uint64_t bytes) noexcept {
     const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     munmap(at, (bytes + page - 1) / page * page);
 }
 
-/// Makes every page of anonymous memory present, so that pinning finds them all: 2 GiB take one thread 0.8 s.
+/// Blocks. Makes every page of anonymous memory present, so that pinning finds them all. One thread takes 0.8 s for 2 GiB.
 inline void touch_host(void* at, std::uint64_t bytes, unsigned threads) {
     const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     auto touch = [at, page](std::uint64_t first, std::uint64_t last) {
@@ -102,7 +102,7 @@ inline void touch_host(void* at, std::uint64_t bytes, unsigned threads) {
     for_blocks_in_parallel(bytes, std::uint64_t{32} << 20, threads, touch);
 }
 
-/// The first file mapping inside [at, at + bytes), or an empty string. Pinning one may never return.
+/// The path of the first file mapping inside [at, at + bytes). Empty: there is none. To pin a file mapping may never return.
 [[nodiscard]] inline std::string file_mapping_in(const void* at, std::uint64_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
     std::FILE* const maps = std::fopen("/proc/self/maps", "re");

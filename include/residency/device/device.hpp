@@ -27,56 +27,58 @@ struct MemoryInfo {
     std::uint64_t total_bytes = 0;
 };
 
-/// Whether an event can tell a time.
+/// Whether an event takes the time when it is reached.
 enum class Timing : bool { off, on };
 
 /// What the library needs of a GPU. Two models: SimulatedDevice and CudaDevice.
 ///
-/// Handles (`Stream`, `Event`, `Pool`) are small values, compared by ==; a default one names nothing, except that a
-/// default Stream is the default stream. A Stream may come from create_stream or from the user.
+/// Handles (`Stream`, `Event`, `Pool`) are small values that are compared by ==. A default one names nothing, except that a default
+/// Stream is the default stream. A Stream comes from create_stream() or from the user. A handle is used with the device that
+/// made it only; SimulatedDevice refuses another device's.
 ///
-/// Required expressions, with `d` a device. None blocks the host unless it says so. Every fallible one returns a Result.
-/// Asking for zero bytes of memory of any sort is ErrorKind::invalid_argument.
-///  1. `d.create_stream()`, `d.destroy_stream(s)`          destroying never waits for the stream's work
-///  2. `d.create_event(Timing)`, `d.destroy_event(e)`             pending or not: what waits for it still does
-///  3. `d.record(e, s)`                                    e now stands for all work enqueued on s before this call
+/// Required expressions, with `d` a device. A call does not block the host unless its line says so. Every call that can fail
+/// returns a Result. Asking for zero bytes of memory of any sort is ErrorKind::invalid_argument.
+///  1. `d.create_stream()`, `d.destroy_stream(s)`          destroying does not wait for the stream's work
+///  2. `d.create_event(Timing)`, `d.destroy_event(e)`      a pending event can be destroyed: what waits for it still does
+///  3. `d.record(e, s)`                                    e now stands for all work that was enqueued on s before this call
 ///  4. `d.wait(s, e)`                                      later work of s starts after what e stands for now
-///  5. `d.is_complete(e)`                                  an event never recorded is complete
+///  5. `d.is_complete(e)`                                  an event that was never recorded is complete
 ///  6. `d.synchronize(e)`, `d.synchronize(s)`, `d.synchronize()`    block the host
-///  7. `d.elapsed(from, to)`                               both made with Timing::on, recorded and complete
-///  8. `d.copy(copies, s)`                                 all start together, in any order; one latency for the call where the
-///                                                         device batches; later work of s starts after the last of them
+///  7. `d.elapsed(from, to)`                               both were made with Timing::on, were recorded and are complete
+///  8. `d.copy(copies, s)`                                 all pieces start together and end in any order; a device that batches takes
+///                                                         one latency for the call; later work of s starts after the last of them
 ///  9. `d.fill(at, byte, bytes, s)`
 /// 10. `d.allocate(bytes)`, `d.deallocate(at)`, `d.allocation_granularity()`   may block; deallocate waits for the device;
 ///                                                         what an allocation takes from memory() is a multiple of the granularity
 /// 11. `d.create_pool(cap_bytes)`, `d.destroy_pool(p)`, `d.pool_granularity()`      a capped stream-ordered pool
 /// 12. `d.allocate(p, bytes, s)`, `d.deallocate(p, at, s)` in the order of s; exhaustion is ErrorKind::out_of_memory
-/// 13. `d.held_bytes(p)`, `d.trim(p)`                      what the pool holds of the device; give back what is unused
+/// 13. `d.held_bytes(p)`, `d.trim(p)`                      what the pool holds of the device; gives back what is unused
 /// 14. `d.memory()`                                        free and total bytes
-/// 15. `d.allocate_host(bytes)`, `d.deallocate_host(at)`   pinned memory of exactly that size
-/// 16. `d.pin(at, bytes)`, `d.unpin(at)`                   pins memory that the caller has touched; never a file mapping
+/// 15. `d.allocate_host(bytes)`, `d.deallocate_host(at)`   pinned memory of exactly that size; may block
+/// 16. `d.pin(at, bytes)`, `d.unpin(at)`                   pins memory that the caller has touched, never a file mapping; may block
 /// 17. `d.device_view(at)`                                 the address under which kernels read pinned host memory
-/// 18. `d.is_capturing(s)`                                 whether work on s is being captured instead of run
+/// 18. `d.is_capturing(s)`                                 whether work on s is captured instead of run
 /// 19. `d.host_time()`                                     a monotonic clock; virtual on the simulated device
 /// 20. `d.name()`
 ///
-/// Semantic rules; the conformance suite runs each on every model.
-///  D1  A wait on an event that was never recorded orders nothing and succeeds. A wait refers to the event's state at the
-///      time of the call; recording again later changes nothing for it.
-///  D2  In a capture, a wait on an event recorded outside of it fails and invalidates the capture; an event recorded in a
-///      capture cannot be used outside; a fork that is not joined fails at the end of the capture.
-///  D3  is_complete and every allocation are safe while another stream captures: they neither fail nor harm it.
-///  D4  copy() works in a capture too (as single copies) and checks every code; a copy of zero bytes never reaches the device.
-///  D5  A copy call costs its latency beside its bytes. Both directions of the link are independent.
-///  D6  unmap does not wait for running work: the caller has waited. Mapping, unmapping and waiting for the device are refused in a
-///      thread that captures; in another one they wait until no thread captures, and a capture begins after them.
-///  D7  Allocation rounding and caps are the driver's: a pool's cap is rounded up to pool_granularity(); create_pool therefore
-///      refuses a cap that is not a multiple of it. In a capture an allocation from a pool is refused.
-///  D8  Translation units with per-thread default streams see another program: the inline namespace carries the mode.
+/// Semantic rules. The conformance suite (tests/conformance/device.hpp) runs each on both models, except D5 and D8, which are about
+/// time and about how a program is built.
+///  D1  A wait on an event that was never recorded orders nothing, and succeeds. A wait refers to the event's state at the
+///      time of the call: recording the event again later changes nothing for it.
+///  D2  In a capture, a wait on an event that was recorded outside of it fails and invalidates the capture. An event that was recorded
+///      in a capture cannot be used outside of it. A fork that is not joined is an error at the end of the capture.
+///  D3  is_complete() and every allocation are safe while another stream captures: they neither fail nor harm the capture.
+///  D4  copy() works in a capture too, as single copies, and checks every code. A copy of zero bytes never reaches the device.
+///  D5  A copy call costs its latency beside its bytes. The two directions of the link are independent.
+///  D6  unmap() does not wait for running work: the caller has waited. A thread that captures is refused mapping, unmapping and waiting
+///      for the device. Another thread's call waits until no thread captures, and a capture begins after such calls.
+///  D7  The driver rounds allocations and caps: it rounds a pool's cap up to pool_granularity(). create_pool() therefore refuses a
+///      cap that is not a multiple of it. In a capture, an allocation from a pool is refused.
+///  D8  Translation units with per-thread default streams are another program: the inline namespace carries the mode.
 ///  D9  Every call is thread safe. Streams, events and pools may be used from any thread.
-///  D10 A failed call leaves the device usable and changes nothing, unless the device itself is lost.
-///  D11 A piece of a copy lies, on each side, in one allocation, in what one pin() took, in pageable memory, or in mapped addresses;
-///      it may cross the chunks of these. Neighbours that were allocated or pinned apart need a piece each: a driver refuses one.
+///  D10 A failed call changes nothing and leaves the device usable, unless the device itself is lost.
+///  D11 On each side, a piece of a copy lies in one allocation, in what one pin() took, in pageable memory, or in mapped addresses,
+///      where it may cross chunks. Neighbours that were allocated or pinned apart need a piece each: a driver refuses one.
 template <class D>
 concept Device = requires(D d, const D c, typename D::Stream s, typename D::Event e, typename D::Pool p, void* at,
                           const void* source, std::uint64_t bytes, std::span<const Copy> copies, std::byte value) {
@@ -117,21 +119,21 @@ concept Device = requires(D d, const D c, typename D::Stream s, typename D::Even
     { c.name() } -> std::convertible_to<std::string_view>;
 };
 
-/// A chunk mapped at an address. Both are multiples of chunk_granularity().
+/// A chunk, and the address to map it at: a multiple of chunk_granularity().
 template <class Chunk>
 struct Mapping {
     void* at = nullptr;
     Chunk chunk{};
 };
 
-/// A device whose address space can be arranged: one physical chunk may be mapped at several addresses.
+/// A device that maps physical memory at chosen addresses: one chunk may be mapped at several.
 ///  V1 `d.chunk_granularity()`                         bytes; chunks and ranges are multiples of it
 ///  V2 `d.reserve(bytes)`, `d.release(at, bytes)`      an address range without memory
-///  V3 `d.create_chunk(bytes)`, `d.destroy_chunk(c)`   physical memory; counted in memory() at once, until it is
+///  V3 `d.create_chunk(bytes)`, `d.destroy_chunk(c)`   physical memory; memory() counts it from its creation until it is
 ///                                                   destroyed and mapped nowhere
-///  V4 `d.map(mappings, bytes)`                        each chunk of `bytes` bytes, readable and writable; all or nothing
+///  V4 `d.map(mappings, bytes)`                        each chunk has `bytes` bytes; readable and writable; all or nothing
 ///  V5 `d.unmap(at, bytes)`                            see D6; the range holds whole mapped chunks, at least one
-/// Aliases are coherent only across operations that streams order.
+/// A write through one address is seen through another only by operations that a stream orders after it.
 template <class D>
 concept VirtualMemoryDevice =
     Device<D> && requires(D d, const D c, void* at, std::uint64_t bytes, typename D::Chunk chunk,
@@ -147,9 +149,9 @@ concept VirtualMemoryDevice =
     };
 
 /// A device that records the work of a stream, and of the streams forked from it by events, and replays it.
-///  G1 `d.begin_capture(s)`; from here work on s is recorded, not run. s is not the default stream.
+///  G1 `d.begin_capture(s)`         from here on, work on s is recorded, not run; s is not the default stream; may block (D6)
 ///  G2 `d.end_capture(s)`           the graph, or the error that invalidated the capture; either way s is out of the capture
-///  G3 `d.launch(g, s)`             runs it in the order of s; may be called many times
+///  G3 `d.launch(g, s)`             runs the graph in the order of s; may be called many times
 ///  G4 `d.destroy_graph(g)`         never waits
 template <class D>
 concept CapturingDevice = Device<D> && requires(D d, typename D::Stream s, typename D::Graph g) {
@@ -162,9 +164,9 @@ concept CapturingDevice = Device<D> && requires(D d, typename D::Stream s, typen
 
 /// A device whose streams can wait for the host: a flag is a 32-bit counter in pinned memory that only grows.
 ///  F1 `d.create_flag()`, `d.destroy_flag(f)`   starts at 0
-///  F2 `d.wait_flag(s, f, value)`               later work of s starts once the flag is at least `value`; refused in a capture
-///  F3 `d.raise_flag(f, value)`                 from any host thread; what that thread wrote before is visible to the stream;
-///                                              nothing where the flag is there already
+///  F2 `d.wait_flag(s, f, value)`               later work of s starts when the flag is at least `value`; refused in a capture
+///  F3 `d.raise_flag(f, value)`                 from any host thread; the stream then sees what that thread wrote before; does
+///                                              nothing if the flag is at `value` or beyond
 template <class D>
 concept FlagDevice = Device<D> && requires(D d, typename D::Stream s, typename D::Flag f, std::uint32_t value) {
     requires std::is_trivially_copyable_v<typename D::Flag>;

@@ -10,21 +10,22 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The way between host and device memory. A call of b bytes occupies one direction for latency + b / rate, in order.
+/// The link between host and device memory. A call of b bytes occupies one direction for latency + b / rate; calls of one direction
+/// run one after another.
 struct LinkModel {
     std::string_view name = "h200_measured";
     double to_device_bytes_per_second = 55.5e9;
     double to_host_bytes_per_second = 55.5e9;
-    double pageable_bytes_per_second = 10.4e9;    ///< either direction, host memory that is not pinned
-    double on_device_bytes_per_second = 2.1e12;   ///< copies and fills within the device
+    double pageable_bytes_per_second = 10.4e9;    ///< of host memory that is not pinned, in either direction
+    double on_device_bytes_per_second = 2.1e12;   ///< of copies and fills within the device
     std::chrono::nanoseconds call_latency{2400};  ///< of a call, however many pieces it has
     std::chrono::nanoseconds node_latency{2700};  ///< of a copy node of a captured graph
 
     friend bool operator==(const LinkModel&, const LinkModel&) = default;
 };
 
-/// Presets. `h200_measured` is measured (H200, PCIe 5 x16, CUDA 13). The others are what the standards leave for payload
-/// (about 80 % of the raw rate of PCIe, 90 % of NVLink-C2C), with the measured latencies.
+/// Presets. `h200_measured` was measured (H200, PCIe 5 x16, CUDA 13). The other rates are what the standards leave for payload (about
+/// 80 % of the raw rate of PCIe, 90 % of NVLink-C2C); their latencies are the measured ones.
 namespace links {
 
 inline constexpr LinkModel pcie3{.name = "pcie3",
@@ -51,7 +52,7 @@ inline constexpr LinkModel h200_measured{};
 
 inline constexpr std::array all{pcie3, pcie4, pcie5, gh200, h200_measured};
 
-/// The preset of that name, or null.
+/// The preset of that name; null: there is none.
 [[nodiscard]] constexpr const LinkModel* find(std::string_view name) noexcept {
     for (const LinkModel& link : all) {
         if (link.name == name) { return &link; }

@@ -12,13 +12,13 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
-/// The copies of one call, or of one slot of a ring. Fetches that are neighbours on both sides, and in one allocation on each
-/// (D11), become one copy.
+/// The copies of one call, or out of one slot of a ring. Each copy lies in one allocation on each side (D11); fetches that are
+/// neighbours on both sides become one copy where that allows it.
 class JoinedCopies {
 public:
     void clear() noexcept { copies_.clear(); }
     void reserve(std::size_t copies) { copies_.reserve(copies); }
-    /// `from` lies in `memory`; null: in the one allocation that all come from.
+    /// Adds a copy of `fetch` from `from`, which lies in `memory`. Null: all copies come from one allocation.
     void add(const Fetch& fetch, const std::byte* from, const HostBytes* memory) {
         if (!copies_.empty() && !fetch.begins_allocation && memory == memory_) {
             Copy& last = copies_.back();
@@ -35,7 +35,7 @@ public:
 
 private:
     std::vector<Copy> copies_;
-    const HostBytes* memory_ = nullptr;  // of the last one
+    const HostBytes* memory_ = nullptr;  // where the last copy comes from
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::transport

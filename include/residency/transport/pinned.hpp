@@ -15,8 +15,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
-/// Straight from host memory, one call for all pieces that start together. Meant for pinned bytes: pageable ones are correct,
-/// but the driver copies them at a fifth of the speed and may block.
+/// Copies straight from host memory; pieces that start together are one call. Meant for pinned bytes: pageable ones arrive too, but
+/// the driver copies them at a fifth of the speed and may block.
 template <Device D>
 class Pinned {
 public:
@@ -26,9 +26,10 @@ public:
     Pinned() : Pinned(Config{}) {}
     explicit Pinned(Config) noexcept {}
 
-    /// ErrorKind::unsupported: a streamed or resident storage is not in host memory.
+    /// Does not block. ErrorKind::unsupported: a storage is not in host memory.
     [[nodiscard]] Status open(D& device, const Catalog& catalog);
 
+    /// Does not block, if the bytes are pinned.
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
 
     void close() noexcept;
@@ -36,13 +37,13 @@ public:
 private:
     struct Source {
         const std::byte* at = nullptr;
-        const HostBytes* memory = nullptr;  // that catalog_ holds
+        const HostBytes* memory = nullptr;  // owned by catalog_
     };
 
-    D* device_ = nullptr;
-    Catalog catalog_;
-    std::vector<Source> sources_;
-    JoinedCopies copies_;
+    D* device_ = nullptr;          // while open
+    Catalog catalog_;              // keeps the host bytes
+    std::vector<Source> sources_;  // by storage
+    JoinedCopies copies_;          // of the call being made
 };
 
 template <Device D>
