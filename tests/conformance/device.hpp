@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What every model of Device has to do, as doctest subcases: call each function template from a TEST_CASE of its own.
+// What every model of Device must do, as doctest subcases. Call each function template from a TEST_CASE of its own.
 //
-// A Harness is default constructible, one for each subcase, and has
+// Each subcase makes a Harness by its default constructor. A Harness has
 //   Device                                            the model
 //   device()                                          a Device&, with at least 256 MiB free
-//   launch_checksum(at, bytes, uint64_t* sum, s)      a kernel that adds the checksum of the bytes to *sum, in device memory
-//   launch_pattern(at, bytes, seed, s)                a kernel that writes the pattern of a seed
-//   launch_spin(duration, s)                          a kernel that takes so long, at least
+//   launch_checksum(at, bytes, uint64_t* sum, s)      enqueues a kernel that adds the bytes' checksum to *sum, in device memory
+//   launch_pattern(at, bytes, seed, s)                enqueues enqueues a kernel that writes the pattern of a seed
+//   launch_spin(duration, s)                          enqueues a kernel that takes at least so long
 //   static checksum(span<const byte>), static fill_pattern(span<byte>, seed)      the same on the host
-//   expect_findings()                                 this subcase misuses the device on purpose; otherwise, where the model
-//                                                     has a checker, findings fail the test when the harness goes
+//   expect_findings()                                 this subcase misuses the device on purpose. Otherwise, if the model has a
+//                                                     checker, the harness's destructor fails the test for each finding
 
 #include <doctest/doctest.h>
 
@@ -42,14 +42,14 @@ using residency::ErrorKind;
 using residency::Mapping;
 using residency::Timing;
 
-/// The value of a Result, or the end of the test case with its error.
+/// The value of a Result. An error ends the test case, with its message.
 template <class R>
 decltype(auto) must(R&& result) {
     if (!result) { FAIL(result.error().message()); }
     if constexpr (requires { *result; }) { return *std::forward<R>(result); }
 }
 
-/// The kind of an error that must be there.
+/// The kind of an error. A success ends the test case.
 template <class R>
 ErrorKind kind_of(const R& result) {
     if (result) { FAIL("succeeded, and should not have"); }
@@ -58,7 +58,7 @@ ErrorKind kind_of(const R& result) {
 
 inline std::byte* bytes_at(void* at) { return static_cast<std::byte*>(at); }
 
-/// A device with two streams and a place for checksums.
+/// A device with two streams, and memory for checksums.
 template <class Harness>
 struct Bench {
     using Device = typename Harness::Device;
@@ -86,13 +86,13 @@ struct Bench {
         const Copy piece{to, from, bytes};
         must(device.copy({&piece, 1}, stream));
     }
-    /// Enqueues the checksum of device bytes; the stream must not be capturing.
+    /// Enqueues the checksum of device bytes. The stream must not be capturing.
     void sum_up(const void* at, std::uint64_t bytes, Stream stream) {
         must(device.fill(sum, std::byte{0}, 8, stream));
         harness.launch_checksum(at, bytes, static_cast<std::uint64_t*>(sum), stream);
         copy(sum_back, sum, 8, stream);
     }
-    /// The checksum of device bytes, in the order of the stream. Waits for it.
+    /// Blocks. The checksum of device bytes, in the order of the stream.
     std::uint64_t sum_of(const void* at, std::uint64_t bytes, Stream stream) {
         sum_up(at, bytes, stream);
         must(device.synchronize(stream));
@@ -643,14 +643,14 @@ void virtual_memory_conformance() {
                                       Map{range + 2 * chunk_bytes, first}, Map{range + 3 * chunk_bytes, second}};
         must(device.map(maps, chunk_bytes));
         CHECK(before.free_bytes - must(device.memory()).free_bytes == 2 * chunk_bytes);
-        // One kernel over two chunks, read through the other addresses.
+        // A kernel writes two chunks; they are read through the other addresses.
         bench.harness.launch_pattern(range, 2 * chunk_bytes, 60, bench.a);
         CHECK(bench.sum_of(range + 2 * chunk_bytes, 2 * chunk_bytes, bench.a) ==
               bench.pattern_sum(2 * chunk_bytes, 60));
         must(device.unmap(range, 2 * chunk_bytes));
         CHECK(bench.sum_of(range + 2 * chunk_bytes, 2 * chunk_bytes, bench.a) ==
               bench.pattern_sum(2 * chunk_bytes, 60));
-        // Another order under the same addresses.
+        // The chunks change places under the same addresses.
         const std::array<Map, 2> swapped{Map{range, second}, Map{range + chunk_bytes, first}};
         must(device.map(swapped, chunk_bytes));
         auto expected = bench.pattern(2 * chunk_bytes, 60);
@@ -722,7 +722,7 @@ void virtual_memory_conformance() {
             CHECK_FALSE(device.map({&more, 1}, chunk_bytes));
             CHECK_FALSE(device.unmap(range, chunk_bytes));
             bench.harness.launch_pattern(range, chunk_bytes, 63, bench.a);
-            // Another thread's wait until it has ended.
+            // Calls of another thread wait until the capture has ended.
             std::atomic<bool> has_begun{false}, is_done{false};
             bool succeeded = false;
             std::thread other{[&] {

@@ -21,16 +21,17 @@ namespace residency::conformance {
 
 /// How check_eviction_policy runs.
 struct EvictionSuite {
-    std::uint32_t seed = 1;                                ///< of the first run
-    std::uint32_t runs = 40;                               ///< each of another size, budget and order
-    std::uint32_t accesses = 400;                          ///< in each run
-    std::function<std::uint64_t()> allocations = nullptr;  ///< counts allocations so far; without it E4 is not checked
+    std::uint32_t seed = 1;        ///< of the first run
+    std::uint32_t runs = 40;       ///< with other sizes, another budget and another order each
+    std::uint32_t accesses = 400;  ///< in each run
+    /// Returns how many allocations there were. Empty: E4 is not checked.
+    std::function<std::uint64_t()> allocations = nullptr;
 };
 
 namespace detail {
 
-/// A cache of random storages that drives one evictor through random accesses, arrivals ahead of use, leases and departures, and
-/// checks after each call what the contract says.
+/// A cache of random storages. It drives one evictor through random accesses, arrivals ahead of use, leases and departures, and checks
+/// the contract after each call.
 template <evict::EvictionPolicy E>
 class EvictionRun {
 public:
@@ -57,7 +58,7 @@ public:
         leases_.assign(storages, 0);
     }
 
-    /// Runs and returns the victims in order. With `moves`, the evictor is moved to another place now and then.
+    /// Makes one run, and returns the victims in order. With `moves`, the evictor object is moved now and then.
     std::vector<StorageId> run(std::optional<E>& here, bool moves) {
         REQUIRE_MESSAGE(here->attach(context()), "attach");
         for (std::uint32_t access = 0; access < suite_.accesses && !failed_; ++access) {
@@ -88,7 +89,7 @@ private:
     [[nodiscard]] std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
     [[nodiscard]] bool may_leave(StorageId id) const { return leases_[index(id)] == 0; }
 
-    /// E4: a call allocates nothing.
+    /// E4: calls the evictor and checks that it allocated nothing.
     template <class Call>
     void count(Call call) {
         const std::uint64_t before = suite_.allocations ? suite_.allocations() : 0;
@@ -121,7 +122,7 @@ private:
         expect(victim.has_value() == any, "E2: there is a victim if and only if a storage on the device may leave");
         return failed_ ? std::nullopt : victim;
     }
-    /// Makes room as a cache does, then tells the evictor. False: what is leased leaves no room.
+    /// Makes room as a cache does, then tells the evictor of the arrival. False: leases leave no room.
     bool arrive(E& evictor, StorageId id) {
         if (is_here_[index(id)]) { return true; }
         if (bytes_[index(id)] > capacity_) { return false; }
@@ -142,7 +143,7 @@ private:
         here_bytes_ -= bytes_[index(id)];
         count([&] { evictor.removed(id); });
     }
-    /// E1–E3 without a departure: asked again, with ever fewer that may leave, down to none.
+    /// E1–E3 without a departure: asks for a victim again and again, of fewer and fewer candidates, down to none.
     void probe(E& evictor) {
         std::vector<bool> passed(bytes_.size(), false);
         for (;;) {
@@ -174,8 +175,8 @@ private:
 
 }  // namespace detail
 
-/// Checks the rules E1–E6 of evict::EvictionPolicy on random runs; reports through doctest, with the seed of the run. `make` gives
-/// an evictor as a user would configure it.
+/// Checks the rules E1–E6 of evict::EvictionPolicy on random runs, and reports through doctest with the seed of the run. `make`
+/// returns an evictor as a user would configure it.
 ///
 ///     TEST_CASE("my evictor") { residency::conformance::check_eviction_policy<MyEvictor>(); }
 template <evict::EvictionPolicy E>

@@ -14,8 +14,8 @@
 
 namespace residency::conformance::detail {
 
-/// Holds a stream back, so that who waits for its work, or for what it frees, does not come back. When its patience ends it lets go
-/// by itself.
+/// Holds a stream back until open(), or until its patience ends: a call that waits for the stream's work, or for what that work frees,
+/// does not return before.
 template <FlagDevice D>
 class Gate {
 public:
@@ -38,7 +38,7 @@ public:
         static_cast<void>(device_.destroy_flag(flag_).has_value());
     }
 
-    /// The stream goes on. False: it did so before, since nobody called.
+    /// Lets the stream go on. False: patience ended before, and it went on by itself.
     [[nodiscard]] bool open() {
         if (watch_.joinable()) {
             {

@@ -28,24 +28,24 @@ namespace residency::conformance {
 /// How check_memory_pool runs.
 struct MemoryPoolSuite {
     std::uint32_t seed = 1;          ///< of the first run
-    std::uint32_t runs = 120;        ///< each of other storages, another cap and order
+    std::uint32_t runs = 120;        ///< with other storages, another cap and another order each
     std::uint32_t operations = 100;  ///< in each run
-    /// Free bytes may lie apart, so that a floor holds for one storage at a time, and for equal ones that fill the device's
-    /// granules.
+    /// Whether free bytes may lie apart. The pool's floor then holds for one storage at a time, and for equal storages that fill the
+    /// device's granules.
     bool fragments = false;
     std::uint64_t unit_bytes =
-        0;  ///< storages have up to twelve times so many; 0: an eighth of the device's pool_granularity()
-    std::uint64_t own_bytes = 0;                ///< what the device may take or give back of its own accord meanwhile
-    std::chrono::milliseconds patience{20000};  ///< after which a call that has not come back is taken for blocked
-    std::function<std::uint64_t()> allocations =
-        nullptr;  ///< counts allocations so far; without it half of P2 is not checked
+        0;  ///< storages have up to twelve times as many; 0: an eighth of the device's pool_granularity()
+    std::uint64_t own_bytes = 0;                ///< device bytes that others may take or give back meanwhile
+    std::chrono::milliseconds patience{20000};  ///< a call that has not returned by then counts as blocked
+    /// Returns how many allocations there were. Empty: half of P2 is not checked.
+    std::function<std::uint64_t()> allocations = nullptr;
 };
 
 namespace detail {
 
 template <class D>
 concept CountsReports = requires(const D d) { d.report_count(); };
-/// A device that can be told to fail.
+/// A device that can be made to fail.
 template <class D>
 concept Breakable = requires(D d) {
     d.fail(D::CallKind::any, std::uint64_t{1});
@@ -53,8 +53,8 @@ concept Breakable = requires(D d) {
     d.lose_device();
 };
 
-/// Storages that come to a pool and leave it as a residency has them do, in random order. After each call it is checked what the
-/// contract says, and every byte that was written is read back.
+/// Brings storages to a pool and takes them away as a session does, in random order. Checks the contract after each call, and reads back
+/// every byte that was written.
 template <pool::MemoryPool P>
 class PoolRun {
     using Device = typename P::Device;
@@ -63,8 +63,8 @@ class PoolRun {
     struct Held {
         std::uint64_t bytes = 0;
         std::uint64_t from = 0;   // its bytes, in source_
-        std::byte* at = nullptr;  // null: not there
-        bool is_pinned = false;   // in a change
+        std::byte* at = nullptr;  // null: not in the pool
+        bool is_pinned = false;   // while the cap changes
     };
 
 public:
@@ -146,7 +146,7 @@ public:
 private:
     [[nodiscard]] std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
     [[nodiscard]] std::size_t some() { return static_cast<std::size_t>(below(held_.size())); }
-    /// The value, or the end of the test case with its error.
+    /// The value of a Result. An error ends the test case, with its message.
     template <class T>
     static T must(Result<T> result) {
         if (!result) { FAIL(result.error().message()); }
@@ -164,7 +164,8 @@ private:
     }
     [[nodiscard]] bool may_fail() const noexcept { return !suite_.fragments || is_tidy_; }
 
-    /// A call that the device sometimes fails, and then again as it should be; `unchanged` looks at what has to be as it was.
+    /// Makes a call, sometimes once with a device that fails and then again. `unchanged`: the state that the failed call must leave as
+    /// it was.
     template <class Call, class Unchanged>
     auto attempt(Call call, Unchanged unchanged) {
         if constexpr (Breakable<Device>) {
@@ -207,13 +208,13 @@ private:
         }
     }
 
-    // What lies there, and who reads it.
+    // The bytes of a storage, and who reads them.
 
     void write(const Held& held) {
         const Copy piece{held.at, source_ + held.from, held.bytes};
         must(device_.copy({&piece, 1}, copies_));
     }
-    /// On another stream, which the copy stream does not wait for until drop(). Where one copy may, it reads what follows too.
+    /// Reads on another stream, for which the copy stream waits in drop(). Reads the following storage too, if one copy may.
     void read(const Held& held) {
         if (held.at == nullptr) { return; }
         const Held* const next = P::one_range ? next_to(held) : nullptr;
@@ -241,7 +242,7 @@ private:
         must(device_.record(event_, reader_));
         must(device_.wait(copies_, event_));
     }
-    /// Waits for everything; compares what was read.
+    /// Blocks until everything is over, then compares what was read.
     void look() {
         must(device_.synchronize());
         for (const Read& read : pending_) {
@@ -298,7 +299,7 @@ private:
             });
         expect(done.has_value(), "7, P4: deallocate() goes well, the second time too");
     }
-    /// By the pool's own word: together with all that is there it fits.
+    /// Whether it fits together with all that is there, by what the pool says.
     [[nodiscard]] bool has_to_fit(const P& pool, const Held& held) const {
         std::vector<std::uint64_t> together{held.bytes};
         for (const Held& other : held_) {
@@ -363,7 +364,7 @@ private:
                "3, 4: everything takes no more than the ceiling");
         expect_room(pool);
     }
-    /// 4: what the cap promises of an empty pool: the largest step, or everything.
+    /// 4: checks what a cap promises of an empty pool: that the largest step fits, or that everything does.
     void expect_room(P& pool) {
         std::vector<Held*> order;
         for (Held& held : held_) { order.push_back(&held); }
@@ -376,7 +377,7 @@ private:
                    is_all ? "4: everything fits under the ceiling" : "4: a step fits under the floor");
         }
     }
-    /// What is still there afterwards may not leave.
+    /// What is still there afterwards must not leave.
     void recover(P& pool) {
         for (std::size_t i = 0; i < held_.size(); ++i) {
             if (below(4) != 0) { drop(pool, i); }
@@ -388,7 +389,7 @@ private:
         read_all();
         bring(pool, some());
     }
-    /// A step of a change, or a recovery: they may get half way, and go on from there.
+    /// Makes a step of a change, or of a recovery. It may fail half way, and is then called again and goes on from there.
     template <class Call>
     void step(P& pool, const char* rule, Call call) {
         const Status done =
@@ -405,7 +406,7 @@ private:
         std::ranges::shuffle(all, random_);
         return all;
     }
-    /// Another cap. A pool that cannot be resized is emptied, closed and opened anew.
+    /// Changes the cap. A pool that cannot be resized is emptied, closed and opened anew.
     void change(P& pool) {
         if constexpr (pool::ResizablePool<P>) {
             resize(pool);
@@ -461,7 +462,7 @@ private:
         if constexpr (pool::ResizablePool<P>) { return held.at != nullptr && pool.must_move(held.at); }
         return false;
     }
-    /// What was pinned is not any more: it moves, or leaves, and the change is over.
+    /// Unpins what was pinned: it moves or leaves, and the change is over.
     void finish_change(P& pool)
         requires pool::ResizablePool<P>
     {
@@ -553,12 +554,12 @@ private:
     const MemoryPoolSuite& suite_;
     std::mt19937_64 random_;
     std::uint64_t granule_ = 0;
-    bool is_tidy_ = false;  // storages that fill granules
+    bool is_tidy_ = false;  // storages fill whole granules
     std::vector<Held> held_;
     std::size_t step_ = 1;
-    std::vector<std::uint64_t> sizes_;  // the largest first
+    std::vector<std::uint64_t> sizes_;  // largest first
     std::uint64_t total_bytes_ = 0;
-    pool::Needs needs_;  // spans over them
+    pool::Needs needs_;  // refers to sizes_
     std::byte* source_ = nullptr;
     std::byte* back_ = nullptr;
     std::uint64_t source_bytes_ = 0, back_bytes_ = 0, back_used_ = 0;
@@ -567,12 +568,12 @@ private:
     typename Device::Event event_{};
     std::uint64_t before_bytes_ = 0;
     std::uint64_t cap_ = 0;
-    std::uint64_t limit_ = 0;  // the cap; in a change the larger of the two
+    std::uint64_t limit_ = 0;  // the cap; during a change, the larger of the two
     bool is_changing_ = false;
     bool failed_ = false;
 };
 
-/// 4: of equal storages whose bytes are rounded by as much as can be, nothing less holds the largest step, or all of them.
+/// 4: of equal storages that are rounded up as far as possible, no smaller cap holds the largest step, or all of them.
 template <pool::MemoryPool P>
 void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& suite, P& pool) {
     const std::uint64_t bytes = device.pool_granularity() / 4 + 1;
@@ -598,7 +599,7 @@ void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& su
     }
 }
 
-/// 3: of the smallest storages as many fit as occupied() says, up to 4,096.
+/// 3: as many of the smallest storages fit as occupied() says, up to 4,096.
 template <pool::MemoryPool P>
 void check_occupied(typename P::Device& device, P& pool) {
     const std::uint64_t storages = (std::min)(device.pool_granularity(), std::uint64_t{4096});
@@ -653,7 +654,7 @@ void check_nothing_blocks(typename P::Device& device, const MemoryPoolSuite& sui
     }
 }
 
-/// 10: on a device that is lost.
+/// 10: abandons a pool on a device that is lost.
 template <pool::MemoryPool P>
 void check_abandon(const std::function<P()>& make) {
     using Device = typename P::Device;
@@ -682,9 +683,9 @@ void check_abandon(const std::function<P()>& make) {
 
 }  // namespace detail
 
-/// Checks the expressions 1–16 and the rules P1–P4 of pool::MemoryPool on random runs; those of RecoverablePool and ResizablePool if the
-/// pool models them. Reports through doctest, with the seed of the run. `make` gives a pool as a user would configure it. On a
-/// SimulatedDevice every access is checked, and calls are failed on purpose.
+/// Checks the expressions and the rules P1–P4 of pool::MemoryPool on random runs, and those of RecoverablePool and ResizablePool if the
+/// pool models them. Reports through doctest, with the seed of the run. `make` returns a pool as a user would configure it. On a
+/// SimulatedDevice every access is checked, and some calls are made to fail.
 ///
 ///     TEST_CASE("my pool") {
 ///         SimulatedDevice device;
@@ -704,7 +705,7 @@ void check_memory_pool(
     for (std::uint32_t run = 0; run < suite.runs; ++run) {
         const std::uint32_t seed = suite.seed + run;
         CAPTURE(seed);
-        if (run % 4 != 3) { pool.emplace(make()); }  // otherwise one that was open before
+        if (run % 4 != 3) { pool.emplace(make()); }  // otherwise a pool that was open before
         detail::PoolRun<P>{device, suite, seed}.run(pool);
     }
 }

@@ -19,15 +19,15 @@
 
 namespace residency::conformance {
 
-/// How check_prefetch_policy runs. `prepare` is called before each proposal, for a prefetcher that is told things: with the
-/// prefetcher, the number of storages, the present moment, and a number that is the same for the same run.
+/// How check_prefetch_policy runs. `prepare` is called before each proposal, for prefetchers that take hints: with the prefetcher,
+/// the number of storages, the present step, and a number that is the same in every repetition of a run.
 template <prefetch::PrefetchPolicy P>
 struct PrefetchSuite {
     std::uint32_t seed = 1;     ///< of the first run
-    std::uint32_t runs = 40;    ///< each of another size and order
+    std::uint32_t runs = 40;    ///< with other sizes and another order each
     std::uint32_t steps = 120;  ///< in each run
-    std::function<std::uint64_t()> allocations =
-        nullptr;  ///< counts allocations so far; without it F1's first half is not checked
+    /// Returns how many allocations there were. Empty: the first half of F1 is not checked.
+    std::function<std::uint64_t()> allocations = nullptr;
     std::function<void(P&, std::uint32_t storages, StepIndex now, std::uint32_t number)> prepare = nullptr;
 };
 
@@ -110,8 +110,8 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
 
 }  // namespace detail
 
-/// Checks the rules F1–F5 of prefetch::PrefetchPolicy on random runs; reports through doctest, with the seed of the run. `make`
-/// gives a prefetcher as a user would configure it.
+/// Checks the rules F1–F5 of prefetch::PrefetchPolicy on random runs, and reports through doctest with the seed of the run. `make`
+/// returns a prefetcher as a user would configure it.
 template <prefetch::PrefetchPolicy P>
 void check_prefetch_policy(const PrefetchSuite<P>& suite = {}, const std::function<P()>& make = [] { return P{}; }) {
     static_assert(std::is_nothrow_move_constructible_v<P>, "F5: policies are nothrow movable");

@@ -28,7 +28,7 @@
 
 namespace residency::conformance {
 
-/// A catalog, what its storages hold, and what has to outlive the transport.
+/// A catalog, the bytes of its storages, and whatever must outlive the transport.
 struct TransportModel {
     Catalog catalog;
     std::vector<std::vector<std::byte>> contents;
@@ -38,18 +38,18 @@ struct TransportModel {
 /// How check_transport_policy runs.
 template <Device D>
 struct TransportSuite {
-    std::uint32_t seed = 1;                        ///< of the first run
-    std::uint32_t runs = 20;                       ///< each of another model
-    std::uint32_t operations = 100;                ///< in each run
-    std::uint64_t target_bytes = 65536;            ///< on the device, for what arrives
-    std::chrono::milliseconds patience{20000};     ///< after which a call that has not come back is taken for blocked
-    std::function<std::uint64_t()> allocations{};  ///< counts allocations so far; without it T2 is not checked
-    std::function<TransportModel(D&, std::uint32_t seed)>
-        model{};                    ///< instead of storages side by side in pinned memory
-    std::function<void()> spoil{};  ///< from here on no source can be read; without it half of 7 is not checked
+    std::uint32_t seed = 1;                     ///< of the first run
+    std::uint32_t runs = 20;                    ///< with another model each
+    std::uint32_t operations = 100;             ///< in each run
+    std::uint64_t target_bytes = 65536;         ///< of device memory, for arrivals
+    std::chrono::milliseconds patience{20000};  ///< a call that has not returned by then counts as blocked
+    /// Returns how many allocations there were. Empty: T2 is not checked.
+    std::function<std::uint64_t()> allocations{};
+    std::function<TransportModel(D&, std::uint32_t seed)> model{};  ///< empty: storages side by side in pinned memory
+    std::function<void()> spoil{};  ///< makes every source unreadable; empty: half of 7 is not checked
 };
 
-/// Storages of up to 6,000 bytes, some empty, in two blocks of host memory without gaps.
+/// A model of storages of up to 6,000 bytes, some of them empty, in two blocks of host memory without gaps.
 template <Device D>
 TransportModel host_model(D& device, std::uint32_t seed, HostMemory kind) {
     std::mt19937 random{seed};
@@ -96,8 +96,8 @@ TransportModel host_model(D& device, std::uint32_t seed, HostMemory kind) {
 
 namespace detail {
 
-/// Random calls of one transport; after each, in the order of the stream, all bytes on the device are compared with those that
-/// should be there.
+/// Makes random calls of one transport. After each call, in the order of the stream, it compares all bytes on the device with the bytes
+/// that should be there.
 template <class T, Device D>
     requires transport::TransportPolicy<T, D>
 class TransportRun {
@@ -152,7 +152,7 @@ public:
         }
         capture(transport);
         count(transport);
-        if constexpr (reads_ahead) { announce(transport); }  // and close() comes instead
+        if constexpr (reads_ahead) { announce(transport); }  // close() comes instead of these calls
         compare();
         expect_healthy(transport);
         spoil(transport);
@@ -174,7 +174,7 @@ private:
         }
     }
 
-    /// The transport alone holds the catalog afterwards.
+    /// Afterwards the transport alone holds the catalog.
     void open(T& transport, std::uint32_t seed) {
         CatalogBuilder bare;
         bare.add_weight("w", dtype::u8, {4}, bare.add_storage(4));
@@ -193,7 +193,7 @@ private:
         owner_ = std::move(model.owner);
     }
 
-    /// Pieces of storages, often one after the other on both sides, to places that do not overlap.
+    /// Parts of storages, to places that do not overlap. Many are neighbours on both sides.
     [[nodiscard]] Fetches some() {
         Fetches fetches;
         std::size_t used = below(expected_.size() / 2);
@@ -246,7 +246,7 @@ private:
         }
     }
 
-    /// What lies on the device now, in the order of the stream.
+    /// Enqueues a read of what lies on the device at this point of the stream.
     void read_back() {
         if (reads_.size() == 2) { look(); }
         const Copy home{back_ + reads_.size() * expected_.size(), target_, expected_.size()};
@@ -270,7 +270,7 @@ private:
         look();
     }
 
-    /// T1: one of the device's calls fails.
+    /// T1: a call of the device fails.
     void fail(T& transport) {
         if constexpr (breaks) {
             using Kind = typename D::CallKind;
@@ -282,7 +282,7 @@ private:
             const Status sent = transport.enqueue(fetches, stream_);
             device_.clear_failures();
             if (!sent) {
-                // Before the transport is called again: whatever of it still comes is seen.
+                // Read before the transport is called again, so that whatever still arrives is seen.
                 must(device_.fill(target_, std::byte{0x77}, expected_.size(), stream_));
                 std::ranges::fill(expected_, std::byte{0x77});
                 compare();
@@ -293,7 +293,7 @@ private:
             expect_healthy(transport);
         }
     }
-    /// 3, 6: while the stream is held back, more than may be on its way at once is announced and enqueued.
+    /// 3, 6: while the stream is held back, announces and enqueues more than can be on its way at once.
     void shut(T& transport) {
         if constexpr (FlagDevice<D>) {
             Gate<D> gate{device_, stream_, suite_.patience};
@@ -321,7 +321,7 @@ private:
             }
         }
     }
-    /// 4: a graph brings the same bytes each time that it is launched.
+    /// 4: a graph brings the same bytes at every launch.
     void capture(T& transport) {
         if constexpr (T::capturable && CapturingDevice<D>) {
             Fetches fetches = some();
@@ -341,7 +341,7 @@ private:
             must(device_.destroy_graph(*graph));
         }
     }
-    /// T2: of many calls that are alike half may find something that has never been needed before.
+    /// T2: of many equal calls, at most half may allocate: for what was never needed before.
     void count(T& transport) {
         if (!suite_.allocations) { return; }
         while (!announced_.empty()) { send(transport); }
@@ -353,7 +353,8 @@ private:
             Status sent = transport.enqueue(fetches, stream_);
             without += suite_.allocations() == before ? 1 : 0;
             must(std::move(sent));
-            must(device_.synchronize(stream_));  // what is enqueued ahead of the device may need more and more
+            // The further the host is ahead of the device, the more memory it may need.
+            must(device_.synchronize(stream_));
         }
         apply(fetches);
         expect(2 * without >= calls, "T2: enqueue() allocates nothing in steady state");
@@ -386,15 +387,15 @@ private:
     std::vector<std::vector<std::byte>> contents_;
     std::shared_ptr<void> owner_;
     std::deque<Fetches> announced_;
-    std::vector<std::vector<std::byte>> reads_;  // not compared yet: what should be there
+    std::vector<std::vector<std::byte>> reads_;  // what should have been read, and is not compared yet
     bool failed_ = false;
 };
 
 }  // namespace detail
 
-/// Checks the expressions 1–7 and the rules T1 and T2 of transport::TransportPolicy on random runs; reports through doctest, with the
-/// seed of the run. `make` gives a transport as a user would configure it. On a SimulatedDevice every access is checked, and calls are
-/// failed on purpose.
+/// Checks the expressions 1–7 and the rules T1 and T2 of transport::TransportPolicy on random runs, and reports through doctest with
+/// the seed of the run. `make` returns a transport as a user would configure it. On a SimulatedDevice every access is checked, and some
+/// calls are made to fail.
 ///
 ///     TEST_CASE("my transport") {
 ///         SimulatedDevice device;
@@ -410,7 +411,7 @@ void check_transport_policy(
     for (std::uint32_t run = 0; run < suite.runs; ++run) {
         const std::uint32_t seed = suite.seed + run;
         CAPTURE(seed);
-        if (run % 2 == 0) { transport = make(); }  // otherwise one that was open before: 5
+        if (run % 2 == 0) { transport = make(); }  // otherwise a transport that was open before: 5
         detail::TransportRun<T, D>{device, suite, seed}.run(*transport, seed);
     }
 }
