@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Planted mistakes, each found and named.
+// The checker finds planted mistakes and names them.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -45,7 +45,7 @@ struct Fixture {
     void write(void* at, std::uint64_t count, SimulatedDevice::Stream stream, std::string_view name = "writer") {
         must(device.launch(stream, {.name = name, .reads = {}, .writes = {{at, count}}, .body = {}}));
     }
-    /// The one finding there is.
+    /// Returns the only finding; another number of findings ends the test case.
     SimulatedDevice::Report only(ReportKind kind) {
         const auto reports = device.reports();
         std::string all;
@@ -86,7 +86,7 @@ TEST_CASE_FIXTURE(Fixture, "a read without a wait on the arrival") {
     CHECK(contains(report.text, "stream 'compute' has to wait for an event recorded on stream 'copies' after #" +
                                     std::to_string(report.first.sequence)));
     must(device.synchronize());
-    CHECK(seen == std::byte{0xA5});  // the bytes were wrong, too: what the allocation was poisoned with
+    CHECK(seen == std::byte{0xA5});  // the bytes were wrong too: the poison of the allocation
 
     must(device.wait(compute, arrived));
     read(there, bytes, compute);
@@ -177,7 +177,7 @@ TEST_CASE_FIXTURE(Fixture, "memory of a pool: freed while read, used after, used
         CHECK(report.second.kind == OperationKind::copy_to_device);
         copy(host, block, bytes, copies);
         CHECK(only(ReportKind::dead_memory).first.kind == OperationKind::deallocate);
-        // Handed out again, it is clean again.
+        // The pool hands the block out again: its history is forgotten.
         must(device.deallocate(pool, must(device.allocate(pool, bytes, copies)), copies));
         clean();
     }
@@ -250,7 +250,7 @@ TEST_CASE_FIXTURE(Fixture, "one chunk under two addresses is one piece of memory
         }
         CHECK(named);
         must(device.synchronize());
-        CHECK_FALSE(ran);  // nothing to read any more
+        CHECK_FALSE(ran);  // its memory is gone
     }
     SUBCASE("unmapped after the last use") {
         read(range, size, copies);
@@ -361,7 +361,7 @@ TEST_CASE_FIXTURE(Fixture, "host memory of copies in flight") {
         clean();
         must(device.raise_flag(flag, 1));
         must(device.host_write(host, bytes));
-        CHECK(only(ReportKind::unordered).first.stream == "compute");  // the last of those that read
+        CHECK(only(ReportKind::unordered).first.stream == "compute");  // the last reader
     }
 }
 

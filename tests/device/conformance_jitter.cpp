@@ -7,7 +7,7 @@
 
 namespace {
 
-/// Durations up to three times longer or shorter: nothing may depend on them.
+/// Durations are up to three times longer or shorter: nothing may depend on them.
 struct JitteredHarness : support::SimulatedHarness {
     JitteredHarness() : SimulatedHarness{config()} {}
     static residency::SimulatedDevice::Config config() {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Injected failures at every call, the loss of the device, misuse, and what is left over.
+// Failures injected into every call, the loss of the device, misuse, and leaks.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -36,7 +36,7 @@ Outcome outcome(const R& result) {
     return result ? Outcome{} : Outcome{result.error()};
 }
 
-/// A device with one of everything, and for each kind of call a way to make it that works once.
+/// A device with one object of each kind, and for each kind of call a way to make the call once.
 struct Everything {
     SimulatedDevice device{support::small_device()};
     SimulatedDevice::Stream stream = must(device.create_stream()), spare = must(device.create_stream());

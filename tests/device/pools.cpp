@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Pools under random use: blocks do not overlap, the cap holds at every instant, nothing is lost.
+// Pools under random use: blocks do not overlap, caps hold at every instant, no byte is lost.
 #include <doctest/doctest.h>
 
 #include <cstddef>

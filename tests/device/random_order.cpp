@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// The checker against a naive one that builds the whole graph of orderings, and the bytes against the order of the calls.
+// Compares the checker with a naive one that builds the whole graph of orderings, and the bytes with the order of the calls.
 #include <doctest/doctest.h>
 
 #include <bitset>
@@ -28,14 +28,14 @@ struct Touch {
     bool write;
 };
 
-/// What is ordered, as sets of operations.
+/// The naive checker: for each operation, the set of all operations before it.
 struct Naive {
     std::vector<Before> stream, event;
     Before host;
     std::vector<Touch> touches;
     std::vector<Before> before;  // of each operation
 
-    /// The earliest operation that touches these bytes unordered.
+    /// The earliest operation on these bytes that is not ordered before this one.
     std::optional<std::size_t> race(const Touch& touch) const {
         for (const Touch& earlier : touches) {
             const bool overlap = earlier.begin < touch.end && touch.begin < earlier.end;
@@ -111,7 +111,7 @@ Outcome run(std::uint64_t seed, double carefulness) {
                 naive.before.push_back(naive.stream[s] | naive.host);
                 auto race = naive.race(read);
                 if (!race) { race = naive.race(write); }
-                if (race && chance(carefulness)) {  // as a program that knows: synchronise first
+                if (race && chance(carefulness)) {  // a careful program synchronises first
                     REQUIRE(device.synchronize());
                     for (const Before& known : naive.stream) { naive.host |= known; }
                     naive.before.back() |= naive.host;

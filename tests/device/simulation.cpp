@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the simulated device by themselves.
+// The parts of the simulated device, each alone.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -23,7 +23,7 @@ using namespace residency::simulation;
 
 namespace {
 
-/// Counts what it is told.
+/// Counts findings.
 struct Sink {
     int conflicts = 0, unwritten = 0, gone = 0;
     static bool later(const Access&) noexcept { return false; }
@@ -134,7 +134,7 @@ TEST_CASE("a shadow splits and joins: it stays as small as what there is to say"
     shadow.reset(lists, 1000, Content::written, access(1, 1));
     clock.set(1, 1);
     for (std::uint64_t round = 0; round < 100; ++round) {
-        // One stream that reads all of it in pieces, then a window that moves.
+        // One stream reads all of the memory in pieces; then it reads a moving window.
         const std::uint64_t sequence = 10 + round * 20;
         clock.set(2, sequence);
         for (std::uint64_t at = 0; at < 1000; at += 10) {
@@ -149,7 +149,7 @@ TEST_CASE("a shadow splits and joins: it stays as small as what there is to say"
         CHECK(shadow.size() == 1);
     }
     CHECK(sink.conflicts == 0);
-    // A stream that knows nothing conflicts with the write, once for each interval.
+    // A stream that has waited for nothing conflicts with the write, once for each interval.
     shadow.read(lists, 200, 300, access(5000, 3), VectorClock{}, false, sink);
     CHECK(sink.conflicts == 1);
     CHECK(shadow.size() == 3);

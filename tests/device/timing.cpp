@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// The virtual clock: when things start and end, and that the same seed gives the same.
+// The virtual clock: when operations start and end, and that the same seed gives the same times.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -26,7 +26,7 @@ using support::must;
 
 namespace {
 
-/// 1 byte a nanosecond each way, 100 ns a call, calls that cost the host nothing.
+/// A link of 1 byte per nanosecond in each direction and 100 ns per call; calls cost the host nothing.
 SimulatedDevice::Config simple() {
     auto config = support::small_device();
     config.link = {.name = "simple",

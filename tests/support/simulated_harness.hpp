@@ -17,7 +17,7 @@
 
 namespace support {
 
-/// The value of a Result, or the end of the test case with its error.
+/// The value of a Result. An error ends the test case, with its message.
 template <class R>
 decltype(auto) must(R&& result) {
     if (!result) { FAIL(result.error().message()); }

@@ -14,8 +14,8 @@
 
 namespace support {
 
-/// A simulated device of small granularities for the conformance suites of pools and transports. What it allocates of the host
-/// by itself is not counted; the pieces of copies are kept; findings and leaks fail the test.
+/// A simulated device of small granularities for the conformance suites of pools and transports. It counts none of its own host
+/// allocations, keeps the pieces of copies, and fails the test for findings and leaks.
 class WatchedDevice : public residency::SimulatedDevice {
 public:
     WatchedDevice() : SimulatedDevice{config()} {}
@@ -34,7 +34,7 @@ public:
         pieces_.insert(pieces_.end(), copies.begin(), copies.end());
         return SimulatedDevice::copy(copies, stream);
     }
-    /// What copy() was called with since the last time. The thread that copies.
+    /// The pieces that copy() was called with since the last call of this. Only in the thread that copies.
     [[nodiscard]] std::vector<residency::Copy> take_pieces() { return std::exchange(pieces_, {}); }
 
     [[nodiscard]] residency::Result<Event> create_event(residency::Timing timing) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The conformance suite of transports asks for no more than the concept says, and notices those that do not keep to it.
+// The conformance suite of transports asks for no more than the concept says, and notices transports that break it.
 
 #include <doctest/doctest.h>
 
@@ -67,7 +67,7 @@ enum class Fault {
 
 bool is_spoilt = false;
 
-/// Pieces one by one, straight from pinned memory, with a fault.
+/// A transport that copies piece by piece, straight from pinned memory, and has one fault.
 class Faulty {
 public:
     struct Config {

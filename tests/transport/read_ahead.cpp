@@ -25,7 +25,7 @@ using Staged = transport::Staged<SimulatedDevice>;
 
 namespace {
 
-/// The storages that were read, in order.
+/// Notes which storages are read, in order.
 class Reads {
 public:
     [[nodiscard]] auto hook() {
@@ -36,7 +36,7 @@ public:
             return Status{};
         };
     }
-    /// Waits until there are that many; those that are there.
+    /// Blocks until there were that many reads; returns all so far.
     [[nodiscard]] std::vector<std::uint32_t> wait_for(std::size_t count) {
         std::unique_lock lock{mutex_};
         changed_.wait_for(lock, std::chrono::seconds{60}, [&] { return ids_.size() >= count; });
@@ -49,7 +49,7 @@ private:
     std::vector<std::uint32_t> ids_;
 };
 
-/// Memory on the device, and what should come to lie there.
+/// Memory on the device for fetches, and a way to compare what they brought.
 struct Target {
     static constexpr std::size_t bytes = 512 << 10;
     SimulatedDevice& device;
@@ -69,7 +69,7 @@ struct Target {
         static_cast<void>(device.deallocate_host(back).has_value());
         static_cast<void>(device.destroy_stream(stream).has_value());
     }
-    /// Whether what the fetches have brought is what the model has there.
+    /// Blocks. Whether the fetches have brought the model's bytes.
     [[nodiscard]] bool has(const Model& model, const std::vector<transport::Fetch>& fetches) const {
         const Copy home{back, at, bytes};
         REQUIRE(device.copy({&home, 1}, stream));
@@ -83,7 +83,7 @@ struct Target {
     }
 };
 
-/// One storage, whole, to the front of the place.
+/// Fetches one whole storage to `to`.
 std::vector<transport::Fetch> whole(const Model& model, std::uint32_t storage, std::byte* to) {
     return {{StorageId{storage}, 0, model.ranges[storage].second, to}};
 }

@@ -46,7 +46,7 @@ void exercise(std::mt19937& random, Simulated& device, const Model& model, Stage
             const std::size_t offset = random() % whole;
             const std::size_t bytes = 1 + random() % (whole - offset);
             if (used + bytes > place_bytes) { break; }
-            // Sometimes in two pieces, which are neighbours.
+            // Sometimes two fetches of neighbours.
             const std::size_t first = random() % 2 == 0 ? bytes : random() % bytes;
             if (first != 0) { fetches.push_back({StorageId{id}, offset, first, place + used}); }
             if (first != bytes) {
@@ -146,7 +146,7 @@ TEST_CASE("staged: neighbours in a file are one read, as far as a slot goes") {
                 const std::uint64_t reads = staged.statistics().file_reads - before;
                 const std::uint64_t copies = device.statistics().copies - copies_before - 1;
                 const bool joined = gap <= (access == host::FileAccess::direct ? 4096U : 64U) && fetches != &backwards;
-                // A part that ends a slot goes on in the next.
+                // What does not fit into a slot goes on in the next slot.
                 CHECK(reads >= (joined ? count * bytes / config.slot_bytes + 1 : count));
                 CHECK(reads <= (joined ? count * (bytes + gap) / config.slot_bytes + 2 : 2 * count));
                 if (gap == 0 && joined) { CHECK(copies == reads); }
@@ -303,7 +303,7 @@ TEST_CASE(
         config.limits->group_used_bytes = is_enough ? 1000 : 1001;
         Staged staged{config};
         REQUIRE(staged.open(device, model.catalog));
-        // Where the file system has no direct reads, what was read is dropped from the cache instead.
+        // If the file system has no direct reads, what was read is dropped from the cache instead.
         const bool can_be_direct =
             host::WeightFile::try_open(*model.file, host::FileAccess::direct).value().is_direct();
         CHECK(staged.statistics().direct_io == (!is_enough && can_be_direct));
@@ -355,7 +355,7 @@ TEST_CASE("staged: what it cannot stream is refused when it is opened") {
     std::filesystem::remove(model.file->path);
     CHECK(Staged{}.open(device, model.catalog).error().kind() == ErrorKind::io);
 
-    // Of the same size, but not the file that the catalog was made from.
+    // A file of the same size that is not the one that the catalog was made from.
     const std::string path = model.folder.write("same", "contents");
     std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours{1});
     const auto opened = host::WeightFile::try_open({path, 8}, host::FileAccess::cached);

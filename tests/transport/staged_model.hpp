@@ -22,7 +22,7 @@ using Simulated = SimulatedDevice;
 
 constexpr std::size_t storage_count = 24;
 
-/// One file, and its storages by every kind of source.
+/// A model in one file, in pageable memory and in pinned memory; each storage has one of these as its source.
 struct Model {
     enum class Source : std::uint8_t { file, pageable, pinned };
 

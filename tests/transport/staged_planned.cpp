@@ -60,7 +60,7 @@ TEST_CASE("staged, planned: while the model loads, a step of the first pass runs
     const auto model = streaming::uniform_model(device, count, bytes);
     const InFile in_file{model};
     const auto stream = must(device.create_stream());
-    // Loading stops after so many bytes, until it may go on.
+    // Loading stops after that many bytes, until it is let go on.
     std::mutex mutex;
     std::condition_variable changed;
     std::uint64_t allowed = 0;
@@ -72,7 +72,7 @@ TEST_CASE("staged, planned: while the model loads, a step of the first pass runs
     };
     {
         auto settings = staged_streaming::options<PlannedStaged>(model, std::uint64_t{8} << 20);
-        // Not the order of the file.
+        // The schedule's order is not the file's.
         ScheduleBuilder builder{model.catalog};
         for (std::uint32_t i = count; i-- > 0;) { builder.step({WeightId{i}}); }
         settings.schedule = must(builder.try_build());
@@ -91,8 +91,8 @@ TEST_CASE("staged, planned: while the model loads, a step of the first pass runs
         const auto loading = must(host::Loading::try_start(device, in_file.catalog, load));
         settings.transport.loading = loading;
         auto weights = must(PlannedStaged::try_create(device, loading->catalog(), std::move(settings)));
-        // A call brings what it brings together: a step waits for all of the call, and of those before. The image, like the
-        // memory, is in the order of the schedule.
+        // The chunks of a call arrive together: a step waits for its whole call, and for the calls before. The image and the memory are
+        // in the order of the schedule.
         const plan::Plan& plan = weights.plan();
         const auto needed_bytes = [&](std::uint32_t step) {
             std::uint64_t needed = (step + 1) * bytes;
@@ -195,7 +195,7 @@ TEST_CASE("staged, planned: reads run ahead of the copies that wait for a step t
             for (const Schedule::Step& step : weights.schedule()) {
                 auto lease = must(begun.try_acquire(step));
                 for (const auto id : step.weights) { streaming::verify(device, model, lease, id, stream); }
-                // Nothing is enqueued while this lease is open; what is read beyond that is read ahead.
+                // While this lease is open nothing is enqueued, so that every further read is a read ahead.
                 const std::uint64_t enqueued = weights.statistics().total.fetched_bytes;
                 std::unique_lock lock{mutex};
                 const bool is_ahead =

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Whole passes from a file to kernels that compare every byte.
+// Runs whole passes from a file to kernels that compare every byte.
 
 #include <doctest/doctest.h>
 
@@ -90,7 +90,7 @@ void change_while_streaming(std::uint64_t budget, std::uint64_t bytes) {
         streaming::run_pass(weights, model, stream);
         must(device.synchronize());
         std::filesystem::resize_file(in_file.path, 1000);
-        // The first pass after it may still end well: its failures come after its calls. The one after that cannot.
+        // The first pass after the change may still succeed, if its reads fail after its calls. The next one cannot.
         bool failed = false;
         for (int pass = 0; pass < 3 && !failed; ++pass) {
             auto begun = weights.try_begin(stream);
@@ -113,8 +113,8 @@ void change_while_streaming(std::uint64_t budget, std::uint64_t bytes) {
     must(device.destroy_stream(stream));
 }
 
-/// A read that fails, whichever it is, never leaves wrong bytes that nothing tells of: what kernels read is the model's or all
-/// ones, and after the stream was synchronized the Residency says so if there was any of the latter.
+/// A read that fails, whichever it is, never leaves wrong bytes without an error: kernels read the model's bytes or all ones, and if
+/// they read all ones, the Residency reports it after the stream was synchronized.
 template <class Weights>
 void fail_every_read(std::uint64_t budget, std::uint64_t bytes, std::uint64_t slot_bytes) {
     struct Seen {
@@ -171,7 +171,7 @@ void fail_every_read(std::uint64_t budget, std::uint64_t bytes, std::uint64_t sl
                 }
                 if (begun && !begun->try_end()) { refused = true; }
                 must(device.synchronize(stream));
-                // What a user asks before the results of the pass are used.
+                // What a user asks before using the results of the pass.
                 if (seen.ones > 0) { REQUIRE_FALSE(weights.try_transport_status()); }
                 if (weights.try_transport_status()) { CHECK(seen.ones == 0); }
             }

@@ -172,12 +172,12 @@ RESIDENCY_INLINE Status CudaDevice::synchronize() {
 RESIDENCY_INLINE Result<CudaDevice::Event> CudaDevice::create_event(Timing timing) {
     const detail::CudaState::RelaxedScope scope{*state_};
     cudaEvent_t event = nullptr;
-    // To query an event of a capture that still runs would end it.
+    // Querying an event of a capture under way would end the capture.
     if (!state_->captures.is_capturing()) {
         const std::lock_guard lock{state_->events_mutex};
         detail::CudaEventStore& store = state_->events[timing == Timing::on ? 1 : 0];
         while (event == nullptr && !store.is_empty()) {
-            // A complete event behaves as one that was never recorded. One whose work still runs does not.
+            // A complete event behaves as one that was never recorded; a pending one does not.
             const cudaError_t code = cudaEventQuery(store.front());
             if (code != cudaSuccess) { static_cast<void>(cudaGetLastError()); }
             if (code == cudaErrorNotReady) { break; }

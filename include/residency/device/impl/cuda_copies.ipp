@@ -17,7 +17,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 RESIDENCY_INLINE Status CudaDevice::copy(std::span<const Copy> copies, Stream stream) {
     const detail::CudaState::Scope scope{*state_};
-    // A block of pieces on the stack: no allocation, and the latency of a call is lost in that many.
+    // Pieces are passed in blocks from the stack: no allocation, and few enough calls that their latency does not count.
     constexpr std::size_t block = 512;
     void* to[block];
     const void* from[block];

@@ -44,7 +44,7 @@ RESIDENCY_INLINE Result<CudaDevice::Graph> CudaDevice::end_capture(Stream stream
     const detail::CudaState::RelaxedScope scope{*state_};
     cudaGraph_t recorded = nullptr;
     cudaError_t code = cudaStreamEndCapture(stream.get(), &recorded);
-    // These leave the stream as it was.
+    // After these errors the stream still captures, or never did.
     if (code != cudaErrorStreamCaptureWrongThread && code != cudaErrorIllegalState && code != cudaErrorInvalidValue &&
         code != cudaErrorStreamCaptureUnmatched) {
         state_->captures.leave();

@@ -23,7 +23,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 RESIDENCY_INLINE Result<void*> CudaDevice::allocate(std::uint64_t bytes) {
     if (bytes == 0) { return Error{ErrorKind::invalid_argument, "allocate: ask for at least one byte"}; }
     const detail::CudaState::RelaxedScope scope{*state_};
-    // What is too large for any device must not wrap around where it is rounded up.
+    // A size near 2^64 would wrap around where the driver rounds it up.
     if (bytes > state_->total_bytes) { return state_->failure(cudaErrorMemoryAllocation, "cudaMalloc", bytes); }
     void* at = nullptr;
     const cudaError_t code = cudaMalloc(&at, bytes);
@@ -64,7 +64,7 @@ RESIDENCY_INLINE Result<CudaDevice::Pool> CudaDevice::create_pool(std::uint64_t 
     Pool pool;
     cudaError_t code = cudaMemPoolCreate(&pool.handle, &properties);
     if (code != cudaSuccess) { return state_->runtime_failure(code, "cudaMemPoolCreate", cap_bytes); }
-    // What the pool has, it keeps: giving memory back and asking again would stall the stream.
+    // The pool keeps unused memory: giving it back and asking again would stall the stream.
     std::uint64_t threshold = UINT64_MAX;
     code = cudaMemPoolSetAttribute(pool.handle, cudaMemPoolAttrReleaseThreshold, &threshold);
     if (code != cudaSuccess) {
@@ -82,7 +82,7 @@ RESIDENCY_INLINE Status CudaDevice::destroy_pool(Pool pool) {
 
 RESIDENCY_INLINE Result<void*> CudaDevice::allocate(Pool pool, std::uint64_t bytes, Stream stream) {
     if (bytes == 0) { return Error{ErrorKind::invalid_argument, "allocate: ask for at least one byte"}; }
-    // In a capture the driver would allocate outside of the pool and escape its cap.
+    // In a capture the driver would allocate outside of the pool, and so beyond its cap.
     if (Status refused = refuse_in_capture(stream, "allocating from a pool"); !refused) { return refused.error(); }
     const detail::CudaState::RelaxedScope scope{*state_};
     void* at = nullptr;
@@ -177,7 +177,7 @@ RESIDENCY_INLINE Status CudaDevice::deallocate_host(void* at) {
         return state_->checked_destruction(cudaFreeHost(at), "cudaFreeHost");
     }
     if (block.kind == detail::CudaHostKind::registered) {
-        // Pages that the device may still read stay: a leak is better than bytes of somebody else.
+        // Pages that the device may still read are leaked: the system would give them to somebody else.
         if (Status unregistered = unpin(at); !unregistered) { return unregistered; }
     }
     detail::unmap_host(at, block.bytes);

@@ -103,7 +103,8 @@ RESIDENCY_INLINE std::uint32_t SimulatedDevice::find(Stream stream) noexcept {
 }
 
 RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name) {
-    // A number is used again once the host knows that all its work is done: what was not waited for stays unordered.
+    // A stream's number is used again only after the host has learned that its work is over, so that work that nobody waited for stays
+    // unordered.
     const auto reusable = std::find_if(retired_streams_.begin(), retired_streams_.end(), [&](std::uint32_t number) {
         const StreamState& state = simulator_.stream(number);
         return state.first == nullptr && host_clock_.covers(number, state.sequence);
@@ -198,7 +199,7 @@ RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker,
         if (simulator_.step()) {
             host_now_ = (std::max)(host_now_, simulator_.now());
         } else {
-            changed_.wait(lock);  // only a flag can let the work go on
+            changed_.wait(lock);  // the work waits for a flag
         }
     }
     host_learns(*marker);

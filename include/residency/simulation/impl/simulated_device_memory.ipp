@@ -188,7 +188,7 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_
     StreamState& queue = simulator_.stream(number);
     join_host(queue);
     collect_freed(*state);
-    // As the driver does: what this stream knows to be free, then more memory, then a dependency on another stream.
+    // The driver's order: a block that this stream knows to be free, then more memory, then a block that another stream still frees.
     const auto known = [&](const Marker& freed) { return queue.clock.covers(freed.stream, freed.sequence); };
     MemoryPool::Fit fit = state->find(block_bytes, known);
     if (fit.segment == nullptr && grow(*state, block_bytes)) { fit = state->find(block_bytes, known); }
@@ -493,7 +493,7 @@ RESIDENCY_INLINE Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
         return misuse(ErrorKind::invalid_argument, CallKind::unmap,
                       "the range must hold whole mapped chunks, at least one", at, bytes);
     }
-    // Unmapping does not wait: work that still uses the range loses it, which is a report.
+    // Unmapping does not wait (D6): work that still uses the range loses it, and that is a report.
     const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::unmap));
     for (auto mapped = first; mapped != last; ++mapped) {
         ChunkState& chunk = *chunks_.find(mapped->chunk);

@@ -217,7 +217,7 @@ RESIDENCY_INLINE Status SimulatedDevice::host_access(const void* at, std::uint64
         checker_.dead(access, at, bytes, "this is not pinned host memory");
         return failure(ErrorKind::invalid_argument, CallKind::host_access, "this is not pinned host memory", bytes);
     }
-    // What still waits for a flag runs after the host's access: the host has yet to raise it.
+    // Work that waits for a flag runs after this access: the host will raise the flag later.
     const auto later = [&](const Access& earlier) {
         return earlier.actor != host && simulator_.held_by_flag(earlier.actor, earlier.sequence);
     };
@@ -386,7 +386,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
         if (Status there = check_ranges(*state, number); !there) { return there; }
         state->generation = map_.generation();
     }
-    // A launch follows the one before, on whatever stream that was.
+    // A launch follows the previous launch of the same graph, also across streams.
     const auto lanes = static_cast<std::uint32_t>(state->streams.size());
     if (state->last != nullptr) {
         append_wait(number, state->last, true);
