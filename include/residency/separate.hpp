@@ -50,6 +50,7 @@
 #include "residency/plan/impl/ring_problem.ipp"
 #include "residency/plan/impl/ring_target.ipp"
 #include "residency/plan/impl/token_ring.ipp"
+#include "residency/pool/impl/kept_slots.ipp"
 #include "residency/pool/impl/segment_bytes.ipp"
 #include "residency/pool/impl/slot_table.ipp"
 #include "residency/simulation/impl/address_space.ipp"

@@ -89,6 +89,7 @@ public:
         if (!must(cache.place(StorageId{i}, now, free, [] {}))) { return false; }
         const Fetch copy = cache.allocations().copy_of(StorageId{i});
         must(core::send_copies(context, {&copy, 1}));
+        cache.commit_placements();
         return true;
     }
     /// A kernel compares a storage that is there, and its use is recorded.

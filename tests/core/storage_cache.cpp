@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tests/core/online_parts.hpp"
@@ -39,7 +40,6 @@ TEST_CASE("storage cache: nothing leaves while everything fits, the evictor's vi
 TEST_CASE("storage cache: placements are rolled back, also after a failed call, and committed ones are not") {
     Parts<> parts{4, 3};
     CHECK(parts.bring(0));
-    parts.cache.commit_placements();
     CHECK(must(parts.cache.place(StorageId{1}, 0, any, [] {})));
     CHECK(must(parts.cache.place(StorageId{2}, 0, any, [] {})));
     CHECK(parts.state(1).partially_resident);
@@ -95,13 +95,13 @@ TEST_CASE("storage cache: mispredicted storages leave before the evictor's victi
     Parts<> parts{4, 2, true};
     CHECK(parts.bring(0));
     // A prediction for step 1 that nobody reads.
-    parts.speculation.send_pieces(
-        0, true,
-        [&] {
-            CHECK(parts.cache.place_ahead(StorageId{1}, 1, 0, [] {}));
-            return core::SpeculativeCopy{StorageId{1}, 0, false};
-        },
-        [](StorageId) { return false; });
+    bool has_begun = false;
+    const auto begin = [&] {
+        if (std::exchange(has_begun, true)) { return core::SpeculativeCopy{}; }
+        CHECK(parts.cache.place_ahead(StorageId{1}, 1, 0, [] {}));
+        return core::SpeculativeCopy{StorageId{1}, 0, false};
+    };
+    parts.speculation.send_pieces(0, true, begin, [](StorageId) { return false; });
     CHECK(parts.there() == Ids{0, 1});
     parts.speculation.judge({}, false, 2);
     CHECK(parts.bring(2));

@@ -248,6 +248,7 @@ Result<bool> StorageAllocations<Pool>::move(StorageId id) {
     if (done) { done = context_->copy_scheduler->move(address, state.address, bytes_[id]); }
     if (done && context_->poison) {
         done = context_->device->fill(state.address, poison_byte, bytes_[id], copy_stream());
+        state.partially_resident = done.has_value();
     }
     if (done) { done = pool_.deallocate(state.address, bytes_[id], copy_stream()); }
     if (!done) {
@@ -255,6 +256,7 @@ Result<bool> StorageAllocations<Pool>::move(StorageId id) {
         return done.error();
     }
     state.address = address;
+    state.partially_resident = false;
     has_departure_ = true;
     context_->counters->moved_bytes += bytes_[id];
     return true;

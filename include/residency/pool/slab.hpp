@@ -81,6 +81,7 @@ public:
     /// Blocks while the device maps memory.
     [[nodiscard]] Status commit_resize();
 
+    /// What fails twice is left behind.
     void close() noexcept;
     void abandon() noexcept;
 
@@ -176,9 +177,12 @@ template <VirtualMemoryDevice D>
 void Slab<D>::close() noexcept {
     if (device_ != nullptr && range_ != nullptr) {
         for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-            if (chunks_[chunk].is_held) { static_cast<void>(give_back(chunk).has_value()); }
+            if (!chunks_[chunk].is_held || give_back(chunk)) { continue; }
+            static_cast<void>(give_back(chunk).has_value());
         }
-        static_cast<void>(device_->release(range_, range_bytes_).has_value());
+        if (!device_->release(range_, range_bytes_)) {
+            static_cast<void>(device_->release(range_, range_bytes_).has_value());
+        }
     }
     abandon();
 }

@@ -82,8 +82,12 @@ public:
     [[nodiscard]] Status reclaim();
     [[nodiscard]] Status commit_resize();
 
+    /// What fails twice is left behind.
     void close() noexcept {
-        for (const DriverPool& pool : pools_) { static_cast<void>(device_->destroy_pool(pool.handle).has_value()); }
+        for (const DriverPool& pool : pools_) {
+            if (device_->destroy_pool(pool.handle)) { continue; }
+            static_cast<void>(device_->destroy_pool(pool.handle).has_value());
+        }
         abandon();
     }
     void abandon() noexcept;

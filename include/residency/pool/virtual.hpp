@@ -3,46 +3,25 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/pool/kept_slots.hpp"
+#include "residency/pool/planned_pool.hpp"
 #include "residency/pool/rounding.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
-/// What a plan needs of a pool: one address range for the image, and a table that says on which physical chunk each part lies.
-template <class P>
-concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_initializable<typename P::Config> &&
-                      std::constructible_from<P, typename P::Config> &&
-                      requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device,
-                               std::uint64_t bytes, std::uint32_t slots, std::span<const std::uint32_t> table) {
-                          requires P::maps_image;
-                          { c.chunk_bytes(const_device) } -> std::same_as<std::uint64_t>;
-                          { p.open(device, bytes) } -> std::same_as<Status>;
-                          { p.arrange(slots, table) } -> std::same_as<Status>;
-                          { p.arrange(slots, table, table) } -> std::same_as<Status>;
-                          { p.give_back(slots) } -> std::same_as<Status>;
-                          { p.remap(slots, slots) } -> std::same_as<Status>;
-                          { c.slot_of(slots) } -> std::same_as<std::uint32_t>;
-                          { c.base() } -> std::same_as<std::byte*>;
-                          { c.held_bytes() } -> std::same_as<std::uint64_t>;
-                          { p.try_close() } -> std::same_as<Status>;
-                          { p.close() } noexcept;
-                          { p.abandon() } noexcept;
-                      };
-
-/// One address range for the whole image, once; address = base + offset for ever. Each 2 MiB of it lies on a physical chunk of
-/// its own, or on one that it shares with others (a slot of the ring). Nothing fragments, nothing is padded, and the budget is
-/// physical by construction: no more chunks exist than are held. Goes with planned policies.
+/// One address range for the whole image: a weight's address is base + offset, from open() to close(). Each chunk of the image lies on a
+/// physical chunk of its own, or on one that it shares with other chunks (a slot of the ring), or on none. Nothing fragments and nothing
+/// is padded, and exactly as many physical chunks exist as are held. Goes with planned policies.
 ///
-/// Two addresses of one chunk are coherent only across operations that streams order: a kernel that is still running when the
+/// Two addresses of one physical chunk are coherent only across operations that streams order: a kernel that is still running when the
 /// copy lands must not read those bytes (no programmatic dependent launch, no persistent kernels).
 template <VirtualMemoryDevice D>
 class Virtual {
@@ -53,8 +32,8 @@ public:
         std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
     };
     static constexpr bool maps_image = true;
-    /// No physical chunk.
-    static constexpr std::uint32_t none = UINT32_MAX;
+    /// In a table: the chunk lies on no slot.
+    static constexpr std::uint32_t none = no_slot;
 
     Virtual() : Virtual(Config{}) {}
     explicit Virtual(Config config) noexcept : config_{config} {}
@@ -72,21 +51,20 @@ public:
         return round_up(config_.chunk_bytes, device.chunk_granularity());
     }
 
-    /// Reserves the range; holds no memory yet. Blocks.
+    /// Blocks. Reserves the range; holds no memory yet.
     [[nodiscard]] Status open(D& device, std::uint64_t image_bytes);
 
-    /// Holds `slots` physical chunks from now on, chunk c of the image on slot table[c], or on none. A chunk that was and stays
-    /// alone on its slot keeps its bytes, under a slot number that may differ: `table` says which slots are alike, not which handle
-    /// each is. So does every chunk of `keeping`, of which no two are on one slot, before or in `table`: they may be read all the
-    /// while. Only what changes is unmapped and mapped. The caller has drained every stream, but for reads of `keeping`. Blocks. On
-    /// failure those that keep their bytes still do, others may be unmapped, and arrange() is to be called again; nothing is lost
-    /// track of.
+    /// Blocks. Holds `slots` physical chunks from now on. Chunk c of the image lies on slot table[c], or on none. A chunk that was and stays
+    /// alone on its slot keeps its bytes, and so does every chunk in `keeping`, of which no two share a slot, before or in `table`. Their
+    /// slot numbers may differ all the same: `table` says which chunks share a slot, not which physical chunk it is. Only what changes is
+    /// unmapped and mapped. Precondition: every stream is drained, apart from reads of `keeping`. On failure, what keeps its bytes still
+    /// does, other chunks may be unmapped, and arrange() has to be called again.
     [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table,
                                  std::span<const std::uint32_t> keeping = {});
-    /// Puts one chunk of the image on another slot. The caller has drained every stream. Blocks.
+    /// Blocks. Puts one chunk of the image on another slot. Precondition: every stream is drained.
     [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot);
 
-    /// One chunk of memory less; the last slot takes this slot's number. Precondition: no chunk of the image lies on it. Blocks.
+    /// Blocks. Holds one physical chunk less; the last slot takes the number of this one. Precondition: no chunk of the image lies on it.
     [[nodiscard]] Status give_back(std::uint32_t slot);
 
     /// Where the image begins; the same from open() to close().
@@ -94,29 +72,24 @@ public:
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return slots_.size() * chunk_bytes_; }
     [[nodiscard]] std::uint32_t slot_of(std::uint32_t chunk) const noexcept { return table_[chunk]; }
 
-    /// Gives everything back. On failure nothing is lost track of: arrange() or try_close() go on from there. Precondition: every
-    /// stream is drained.
+    /// Blocks. Gives everything back. On failure arrange() or try_close() go on from there. Precondition: every stream is drained.
     [[nodiscard]] Status try_close();
-    /// The same; what fails twice is left behind.
+    /// The same. What fails twice is left behind.
     void close() noexcept;
     void abandon() noexcept;
 
 private:
     [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept { return base_ + chunk * chunk_bytes_; }
 
-    /// Gives back the last handles, on which nothing is mapped.
+    /// Destroys the last physical chunks, until `slots` are left. Precondition: nothing is mapped on them.
     [[nodiscard]] Status shrink(std::size_t slots);
-    /// By slot to be: the slot whose handle it goes on with, or none. Those of chunks to keep first, then of those that
-    /// were and stay alone, then any that some chunk need not be mapped anew for.
-    [[nodiscard]] std::vector<std::uint32_t> keep(std::uint32_t slots, std::span<const std::uint32_t> table,
-                                                  std::span<const std::uint32_t> keeping) const;
 
     Config config_;
-    D* device_ = nullptr;
-    std::byte* base_ = nullptr;
+    D* device_ = nullptr;        // the caller's; null: not open
+    std::byte* base_ = nullptr;  // of the range; null: the image is empty
     std::uint64_t chunk_bytes_ = 0;
-    std::vector<typename D::Chunk> slots_;
-    std::vector<std::uint32_t> table_;  // by chunk of the image: its slot, or none
+    std::vector<typename D::Chunk> slots_;  // physical chunks, by slot
+    std::vector<std::uint32_t> table_;      // by chunk of the image: its slot, or none
 };
 
 template <VirtualMemoryDevice D>
@@ -145,7 +118,7 @@ Status Virtual<D>::arrange(std::uint32_t slots, std::span<const std::uint32_t> t
         }
         slots_.push_back(*chunk);
     }
-    const std::vector<std::uint32_t> kept = keep(slots, table, keeping);
+    const std::vector<std::uint32_t> kept = kept_slots(slots_.size(), table_, slots, table, keeping);
     const auto stays = [&](std::size_t chunk) {
         return table_[chunk] != none && table[chunk] != none && kept[table[chunk]] == table_[chunk];
     };
@@ -160,7 +133,7 @@ Status Virtual<D>::arrange(std::uint32_t slots, std::span<const std::uint32_t> t
         for (; chunk < end; ++chunk) { table_[chunk] = none; }
     }
 
-    // The handles in their new order, those to be given back at the end.
+    // The physical chunks in their new order; those to be destroyed come last.
     std::vector<bool> is_kept(slots_.size(), false);
     for (const std::uint32_t was : kept) {
         if (was != none) { is_kept[was] = true; }
@@ -257,36 +230,6 @@ Status Virtual<D>::shrink(std::size_t slots) {
         if (auto done = device_->destroy_chunk(slots_.back()); !done) { return done; }
     }
     return {};
-}
-
-template <VirtualMemoryDevice D>
-std::vector<std::uint32_t> Virtual<D>::keep(std::uint32_t slots, std::span<const std::uint32_t> table,
-                                            std::span<const std::uint32_t> keeping) const {
-    std::vector<std::uint32_t> kept(slots, none);
-    std::vector<std::uint32_t> before(slots_.size(), 0);
-    std::vector<std::uint32_t> after(slots, 0);
-    for (const std::uint32_t slot : table_) {
-        if (slot != none) { ++before[slot]; }
-    }
-    for (const std::uint32_t slot : table) {
-        if (slot != none) { ++after[slot]; }
-    }
-    std::vector<bool> taken(slots_.size(), false);
-    for (const std::uint32_t chunk : keeping) {
-        kept[table[chunk]] = table_[chunk];
-        taken[table_[chunk]] = true;
-    }
-    for (const bool alone : {true, false}) {
-        for (std::size_t chunk = 0; chunk < table.size(); ++chunk) {
-            const std::uint32_t was = table_[chunk];
-            const std::uint32_t slot = table[chunk];
-            if (was == none || slot == none || kept[slot] != none || taken[was]) { continue; }
-            if (alone && (before[was] != 1 || after[slot] != 1)) { continue; }
-            kept[slot] = was;
-            taken[was] = true;
-        }
-    }
-    return kept;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::pool
