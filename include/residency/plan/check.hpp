@@ -9,17 +9,16 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// Verifies that a plan is consistent in itself, so that whoever replays it reads and writes nothing outside what it holds:
-/// storages inside the image without overlaps, copies inside the image and what is held, slots, calls in order, waits on earlier
-/// steps, the cut. O(n log n). The error names the place.
-RESIDENCY_INLINE Status check_shape(const Plan& plan);
+/// Verifies that a plan is consistent in itself, so that an executor that replays it reads and writes nothing outside what it holds.
+/// Storages lie inside the image and do not overlap; copies lie inside the image, on chunks that have slots; calls are in order and
+/// wait for earlier steps; the cut is possible. O(n log n). The error names the place.
+[[nodiscard]] RESIDENCY_INLINE Status check_shape(const Plan& plan);
 
-/// Verifies a plan against its problem, from the bytes alone and without the planner's own ideas of how it was made: its shape;
-/// residents and copies cover every storage (exactly once where the plan is cyclic); a step's bytes are where it looks for them,
-/// brought by a call that it waits for, and no later call of any pass overwrites them before the step has ended; what is pinned
-/// does not stream.
-/// O((copies + reads) log) in ranges of device bytes. The error names the place.
-RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem);
+/// Verifies a plan against its problem, from its bytes alone and whatever planner made it. Its shape is consistent. Residents and copies
+/// cover every storage, exactly once where the plan is cyclic. A call that a step waits for has brought the step's bytes, and no later
+/// call of any pass overwrites them before the step has ended. What is pinned does not stream. O((copies + reads) log) in ranges of
+/// device bytes. The error names the place.
+[[nodiscard]] RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem);
 
 }}}  // namespace residency::RESIDENCY_ABI::plan
 

@@ -12,10 +12,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
-// The best cyclic plan over the chunks of one image. `budget` and `floor` in chunks; nothing goes below `target_seconds`, so that
-// the search ends there. Precondition: budget >= floor = floor_chunks(image).
-RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                      std::uint64_t floor, const Options& options, double target_seconds);
+/// The best cyclic plan over the chunks of one image. `budget` and `floor` are in chunks. No plan is faster than `bound_seconds`: the
+/// search ends near it. Precondition: budget >= floor = floor_chunks(image).
+[[nodiscard]] RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
+                                                    std::uint64_t floor, const Options& options, double bound_seconds);
 
 }}}}  // namespace residency::RESIDENCY_ABI::plan::detail
 

@@ -2,42 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
 #include "residency/config.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/plan/simulate.hpp"
-#include "residency/plan/timeline.hpp"
-#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
-// The cut of a captured plan, and what the plan takes.
-inline void finalize_times(PlanData& data, const Problem& problem) {
-    if (data.captured && data.cyclic) {
-        const Timeline line = timeline(data, problem.link, problem.compute_seconds);
-        TimelineSolver solver;
-        double least = 0;
-        for (std::uint32_t cut = 0; cut <= data.calls.size() && cut <= tuning::cut_most; ++cut) {
-            if (cut > 0 && data.calls[cut - 1].wait.exists() && data.calls[cut - 1].wait.pass == 0) { break; }
-            const double seconds = solver.captured(line, cut);
-            if (cut == 0 || seconds < least) {
-                least = seconds;
-                data.cut = cut;
-            }
-        }
-    }
-    data.predicted_seconds = simulate(data, problem.link, problem.compute_seconds);
-}
+/// Sets the cut of a captured plan and the seconds that the plan takes.
+RESIDENCY_INLINE void finalize_times(PlanData& data, const Problem& problem);
 
-// Faster, or as fast with fewer bytes.
-inline bool is_better(const PlanData& a, const PlanData& b) {
-    if (std::abs(a.predicted_seconds - b.predicted_seconds) > 1e-9 * b.predicted_seconds) {
-        return a.predicted_seconds < b.predicted_seconds;
-    }
-    return a.bytes_per_pass < b.bytes_per_pass;
-}
+/// Whether `a` is faster than `b`, or as fast with fewer bytes.
+[[nodiscard]] RESIDENCY_INLINE bool is_better(const PlanData& a, const PlanData& b);
 
 }}}}  // namespace residency::RESIDENCY_ABI::plan::detail
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/plan/impl/finalize_times.ipp"
+#endif

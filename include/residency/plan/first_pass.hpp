@@ -12,12 +12,12 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// The first pass of a cyclic plan brings the residents too. By call, how many of Plan::residents() go before it at least, where more
-/// than those that its step needs make that pass faster; empty where they do not, nothing streams, or the plan is for one pass.
-/// `compute`: seconds, one a step, or none where they are unknown; `there`: by chunk of the image, whether memory holds it already.
-RESIDENCY_INLINE std::vector<std::size_t> order_first_pass(const Plan& plan, const Link& link,
-                                                           std::span<const double> compute,
-                                                           const std::vector<bool>& there);
+/// When the first pass of a cyclic plan copies the residents: for each call, how many of Plan::residents() go before it. Empty where it is
+/// best to copy each resident just before the first call of a later step, where nothing streams, and for one-shot plans. `compute`:
+/// seconds, one for each step, empty where they are unknown. `there`: by chunk of the image, whether memory holds it already.
+[[nodiscard]] RESIDENCY_INLINE std::vector<std::size_t> order_first_pass(const Plan& plan, const Link& link,
+                                                                         std::span<const double> compute,
+                                                                         const std::vector<bool>& there);
 
 }}}  // namespace residency::RESIDENCY_ABI::plan
 

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
+#include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/plan/image.hpp"
-#include "residency/plan/planner.hpp"
+#include "residency/plan/copy.hpp"
 #include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
@@ -15,23 +14,15 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// The ends of the range of budgets, in whole chunks.
 struct ChunkFloor {
     std::uint64_t floor_bytes = 0;       ///< the smallest budget for which make_plan finds a plan
-    std::uint64_t everything_bytes = 0;  ///< with so much, nothing streams
-    std::uint32_t step = none;           ///< the step that sets the floor, if one does
+    std::uint64_t everything_bytes = 0;  ///< with a budget of so much nothing streams
+    std::uint32_t step = none;           ///< the step that sets the floor; none: what stays sets it
 };
 
-/// Errors: what make_plan says of a malformed problem.
-inline Result<ChunkFloor> chunk_floor(const Problem& problem) {
-    if (Status status = validate(problem); !status) { return status.error(); }
-    ChunkFloor floor{UINT64_MAX, UINT64_MAX};
-    for (const Image& image : candidate_images(problem)) {
-        const FloorChunks least = floor_chunks(image, problem.steps());
-        if (least.chunks * problem.chunk_bytes < floor.floor_bytes) {
-            floor.floor_bytes = least.chunks * problem.chunk_bytes;
-            floor.step = least.step;
-        }
-        floor.everything_bytes = (std::min)(floor.everything_bytes, image.filled_chunks() * problem.chunk_bytes);
-    }
-    return floor;
-}
+/// Both ends for a problem. Errors: what make_plan says of a malformed problem.
+[[nodiscard]] RESIDENCY_INLINE Result<ChunkFloor> chunk_floor(const Problem& problem);
 
 }}}  // namespace residency::RESIDENCY_ABI::plan
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/plan/impl/floor.ipp"
+#endif

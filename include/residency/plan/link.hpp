@@ -6,11 +6,11 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// The way from the host to the device: one call of b bytes occupies it for latency + b / rate, in order.
+/// The way from the host to the device. Calls occupy it one after the other; one of b bytes takes latency + b / rate.
 struct Link {
     double bytes_per_second = 55.5e9;
-    double latency_seconds = 2.4e-6;       ///< of a call, that is a batch of copies that wait for the same step
-    double node_latency_seconds = 2.7e-6;  ///< of a copy node of a captured graph, where there are no batches
+    double latency_seconds = 2.4e-6;       ///< per call: copies that start together after one wait
+    double node_latency_seconds = 2.7e-6;  ///< per copy node of a captured graph, which has no calls of several copies
 
     friend bool operator==(const Link&, const Link&) = default;
 };

@@ -10,12 +10,11 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// The plan of a problem. Budget 0 asks for the floor, more than everything is as much as everything. Refuses what is malformed
-/// (invalid_argument) and a budget below the floor (budget, with BudgetNumbers). Deterministic: the same input gives the same
-/// plan, bit for bit. O(steps + chunks) times some hundreds of evaluations. Of cyclic plans it takes one that lasts: where steps cover the
-/// copies, it bears a slower link; where copies take up to 2.5 times as long as the steps, it is the best with steps as measured and
-/// 5 % longer, together.
-RESIDENCY_INLINE Result<Plan> make_plan(const Problem& problem, const Options& options = {});
+/// The plan of a problem. A budget of 0 asks for the floor. Errors: invalid_argument for a malformed problem; budget, with
+/// BudgetNumbers, below the floor. Deterministic: the same input gives the same plan, bit for bit. O(steps + chunks) times some
+/// hundreds of evaluations. A cyclic plan bears times that are not quite as measured: where the steps cover the copies, a slower link;
+/// where the copies take somewhat longer than the steps, steps that are 5 % longer.
+[[nodiscard]] RESIDENCY_INLINE Result<Plan> make_plan(const Problem& problem, const Options& options = {});
 
 }}}  // namespace residency::RESIDENCY_ABI::plan
 

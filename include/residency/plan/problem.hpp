@@ -12,28 +12,28 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// What memory holds of a chunk when a plan comes into force.
+/// What memory holds of a chunk when a plan replaces another one.
 enum class Presence : std::uint8_t {
     absent,
     streamed,  ///< it is there; the plan before streams it
     resident,  ///< it is there; the plan before keeps it
 };
 
-/// What a planner needs to know: plain data, no device, no catalog. Storages are dense indices 0 … storage_bytes.size() − 1.
+/// Everything that a planner needs to know: plain data, no device, no catalog. Storages are numbers 0 … storage_bytes.size() − 1.
 struct Problem {
     Link link;
     std::uint64_t budget_bytes = 0;            ///< device bytes; 0: the floor
     std::uint64_t chunk_bytes = 2ULL << 20;    ///< a power of two
-    bool cyclic = true;                        ///< the pass repeats for ever; false: it runs once
-    std::vector<std::uint64_t> storage_bytes;  ///< one a storage, 0 allowed
-    std::vector<std::uint32_t>
-        step_offsets;  ///< CSR, steps + 1 values: step i reads step_storages[step_offsets[i] … step_offsets[i+1])
+    bool cyclic = true;                        ///< true: the pass repeats for ever; false: it runs once
+    std::vector<std::uint64_t> storage_bytes;  ///< one for each storage; 0 is allowed
+    /// Steps + 1 values, ascending: step i reads step_storages[step_offsets[i]] up to, not including, step_offsets[i + 1].
+    std::vector<std::uint32_t> step_offsets;
     std::vector<std::uint32_t> step_storages;
-    std::vector<double> compute_seconds;  ///< one a step, or empty: unknown, plan by bytes alone
-    std::vector<std::uint32_t> pinned;    ///< storages that must be resident (ascending); may be empty
+    std::vector<double> compute_seconds;  ///< one for each step; empty: unknown, the plan is made from the bytes alone
+    std::vector<std::uint32_t> pinned;    ///< storages that must stay resident, ascending
     std::vector<std::uint64_t>
-        image_offsets;  ///< a given image layout, one a storage, without overlaps; empty: the planner lays it out
-    std::uint64_t alignment_bytes = 256;  ///< of a storage in an image that the planner lays out; a power of two
+        image_offsets;  ///< bytes, one for each storage, without overlaps; empty: the planner lays out the image
+    std::uint64_t alignment_bytes = 256;  ///< of each storage in an image that the planner lays out; a power of two
 
     [[nodiscard]] std::uint32_t storages() const noexcept { return static_cast<std::uint32_t>(storage_bytes.size()); }
     [[nodiscard]] std::uint32_t steps() const noexcept {
@@ -54,7 +54,7 @@ struct Problem {
     }
 };
 
-/// Whether a problem is well formed; the error names what is not.
+/// Checks that a problem is well formed. The error names what is not.
 RESIDENCY_INLINE Status validate(const Problem& problem);
 
 }}}  // namespace residency::RESIDENCY_ABI::plan

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "residency/config.hpp"
@@ -12,29 +11,17 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// The times of a plan: latency once a call (of a copy node where it is captured), `compute` seconds, one a step.
-inline Timeline timeline(const PlanData& plan, const Link& link, std::span<const double> compute) {
-    Timeline line;
-    line.compute.assign(compute.begin(), compute.end());
-    line.compute.resize(plan.steps, 0.0);
-    line.calls.reserve(plan.calls.size());
-    for (const Call& call : plan.calls) {
-        std::uint64_t bytes = 0;
-        for (std::uint32_t k = call.copies_begin; k < call.copies_end; ++k) { bytes += plan.copies[k].bytes(); }
-        line.calls.push_back({(plan.captured ? link.node_latency_seconds : link.latency_seconds) +
-                                  static_cast<double>(bytes) / link.bytes_per_second,
-                              call.needed_by, call.wait.step, call.wait.pass != 0});
-    }
-    return line;
-}
+/// The times of a plan. A call costs its latency once, that of a copy node where the plan is captured. `compute`: seconds, one for each
+/// step; missing ones are 0.
+[[nodiscard]] RESIDENCY_INLINE Timeline timeline(const PlanData& plan, const Link& link,
+                                                 std::span<const double> compute);
 
-/// Seconds that a pass of the plan takes under the model: the steady period of a cyclic plan, of a graph with its cut where it is
-/// captured, first start to last end of a one-shot plan.
-inline double simulate(const PlanData& plan, const Link& link, std::span<const double> compute) {
-    const Timeline line = timeline(plan, link, compute);
-    TimelineSolver solver;
-    if (!plan.cyclic) { return solver.once(line); }
-    return plan.captured ? solver.captured(line, plan.cut) : solver.period(line, 1e-12);
-}
+/// Seconds that a pass of the plan takes under the model. Cyclic: the steady period, of a graph with its cut where the plan is captured.
+/// One-shot: from the first start to the last end of a step.
+[[nodiscard]] RESIDENCY_INLINE double simulate(const PlanData& plan, const Link& link, std::span<const double> compute);
 
 }}}  // namespace residency::RESIDENCY_ABI::plan
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/plan/impl/simulate.ipp"
+#endif

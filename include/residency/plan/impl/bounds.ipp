@@ -18,9 +18,36 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
+RESIDENCY_INLINE double total_compute(const Problem& problem) {
+    double sum = 0;
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) { sum += problem.compute(i); }
+    return sum;
+}
+
+RESIDENCY_INLINE std::uint64_t deficit_bytes(const Problem& problem, std::uint64_t budget_bytes) {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t b : problem.storage_bytes) { sum += b; }
+    return sum > budget_bytes ? sum - budget_bytes : 0;
+}
+
+RESIDENCY_INLINE double usual_bound(const Problem& problem, std::uint64_t budget_bytes) {
+    return (std::max)(total_compute(problem),
+                      static_cast<double>(deficit_bytes(problem, budget_bytes)) / problem.link.bytes_per_second);
+}
+
+RESIDENCY_INLINE double latency_floor(const Problem& problem, std::uint64_t budget_bytes, double latency_seconds) {
+    const double d = static_cast<double>(deficit_bytes(problem, budget_bytes));
+    if (d <= 0) { return total_compute(problem); }
+    double shortest = problem.steps() == 0 ? 0 : problem.compute(0);
+    for (std::uint32_t i = 1; i < problem.steps(); ++i) { shortest = (std::min)(shortest, problem.compute(i)); }
+    const double p = problem.link.bytes_per_second;
+    const double a = p * (std::min)(2 * latency_seconds, latency_seconds + shortest);
+    return (std::max)(total_compute(problem), (d + 2 * std::sqrt(a * d) + a) / p);
+}
+
 namespace detail {
 
-/// The neighbours a/b <= x < c/d of x >= 0 among the fractions whose denominator is at most `most` (Stern and Brocot).
+// The fractions a/b <= x < c/d nearest to x >= 0 whose denominators are at most `most` (Stern and Brocot).
 struct Neighbours {
     std::int64_t a, b, c, d;
 };
@@ -98,8 +125,9 @@ RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_
         const auto beside = static_cast<std::int64_t>(std::ceil(problem.link.bytes_per_second * problem.compute(i)));
         if (beside > 0) { arc(before, n + after, beside, 0, i == 0 || after == 0); }
     }
-    // Concave and piecewise linear in the price of memory, a fraction with a denominator of at most the passes that a cycle of
-    // the flow takes; its slope is the memory used beyond the budget. Cutting planes from both sides meet at the greatest value.
+    // The cost is concave and piecewise linear in the price of memory; its slope is the memory used beyond the budget. Its corners are
+    // fractions whose denominators are at most the passes that a cycle of the flow takes. Cutting planes from both sides meet at the
+    // greatest value.
     struct Line {
         double price, value, slope;
     };

@@ -91,7 +91,7 @@ inline bool tells_of(const Options& options, const Image& image) {
 // The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
 // than all chunks. `work` grows by what it looked at: a measure of time that is the same on every machine. `share`: of what it may look at.
 inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                          const Options& options, double target_seconds, std::uint64_t& work, double share = 1) {
+                          const Options& options, double bound_seconds, std::uint64_t& work, double share = 1) {
     PlanData best;
     bool found = false;
     const auto consider = [&](const RingAssignment& assignment) {
@@ -108,7 +108,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
                        image,
                        hold,
                        budget,
-                       {options.captured, options.effort, target_seconds, share, is_same ? &options.present : nullptr}};
+                       {options.captured, options.effort, bound_seconds, share, is_same ? &options.present : nullptr}};
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         work += ring.work();
@@ -130,7 +130,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
 // take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps that
 // are 8 % longer costs little: the best with steps as measured and 5 % longer, together. Preconditions as of best_ring.
 inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                             const Options& options, double target_seconds) {
+                             const Options& options, double bound_seconds) {
     std::uint64_t work = 0;
     const auto with_steps = [&](double factor) {
         Problem slower = problem;
@@ -143,7 +143,7 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
     const auto consider = [&](const Problem& planned, Effort effort, double share = 1) {
         Options with = options;
         with.effort = effort;
-        PlanData made = best_ring(planned, image, budget, floor, with, target_seconds, work, share);
+        PlanData made = best_ring(planned, image, budget, floor, with, bound_seconds, work, share);
         finalize_times(made, problem);
         const double seconds = made.predicted_seconds + simulate(made, later.link, later.compute_seconds);
         if (seconds < least) { plan = std::move(made); }
@@ -159,7 +159,7 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
         consider(with_steps(tuning::planned_slower_steps), Effort::full, tuning::slower_steps_share_full);
         const double before = least;
         consider(problem, Effort::quick, tuning::measured_steps_share);
-        if (plan.predicted_seconds > target_seconds * (1 + tuning::measured_steps_again_above) ||
+        if (plan.predicted_seconds > bound_seconds * (1 + tuning::measured_steps_again_above) ||
             least < before * (1 - tuning::measured_steps_again_gain)) {
             consider(problem, Effort::full, tuning::measured_steps_again_share);
         }
@@ -169,7 +169,7 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
 
 // Everything, where it fits; else the ring for these steps and this link. Preconditions as of best_ring.
 inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                                 const Options& options, double target_seconds) {
+                                 const Options& options, double bound_seconds) {
     std::uint64_t work = 0;
     if (image.filled_chunks() <= budget) {
         PlanData whole = assemble(problem, image, {}, options.captured);
@@ -186,9 +186,9 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
         slower.link.bytes_per_second *= share;
         Options quick = options;
         quick.effort = Effort::quick;
-        const double limit = target_seconds * (1 + tuning::slower_link_loss);
+        const double limit = bound_seconds * (1 + tuning::slower_link_loss);
         if (exact_bound(slower, budget * image.chunk_bytes, tuning::flow_bound_steps(Effort::quick)) <= limit) {
-            PlanData plan = best_ring(slower, image, budget, floor, quick, target_seconds, work);
+            PlanData plan = best_ring(slower, image, budget, floor, quick, bound_seconds, work);
             if (plan.predicted_seconds <= limit) {
                 finalize_times(plan, problem);
                 return plan;
@@ -196,14 +196,14 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
         }
     }
     return used > tuning::slower_steps_from && used < tuning::slower_steps_to
-               ? lasting_ring(problem, image, budget, floor, options, target_seconds)
-               : best_ring(problem, image, budget, floor, options, target_seconds, work);
+               ? lasting_ring(problem, image, budget, floor, options, bound_seconds)
+               : best_ring(problem, image, budget, floor, options, bound_seconds, work);
 }
 
 // Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it,
 // it may be faster. Replaces `best` where that is so. `options` are for a thorough search.
 inline void leave_unused(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
-                         std::uint64_t floor, const Options& options, double target_seconds) {
+                         std::uint64_t floor, const Options& options, double bound_seconds) {
     const std::uint64_t widest = *std::max_element(problem.storage_bytes.begin(), problem.storage_bytes.end());
     const std::uint64_t most =
         (std::min)(budget - floor, tuning::unused_storages_most * (widest / image.chunk_bytes + 1));
@@ -212,7 +212,7 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
     search.present.clear();
     if (!is_small) { search.effort = Effort::quick; }
     const auto is_close = [&](const PlanData& data) {
-        return data.predicted_seconds <= target_seconds * (1 + tuning::unused_above);
+        return data.predicted_seconds <= bound_seconds * (1 + tuning::unused_above);
     };
     std::vector<std::pair<double, std::uint64_t>> choices;
     std::uint64_t work = 0;
@@ -221,7 +221,7 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
          unused +=
          (std::max<std::uint64_t>)(unused / (is_small ? tuning::unused_step_part_small : tuning::unused_step_part),
                                    1)) {
-        const PlanData data = best_ring(problem, image, budget - unused, floor, search, target_seconds, work);
+        const PlanData data = best_ring(problem, image, budget - unused, floor, search, bound_seconds, work);
         choices.emplace_back(data.predicted_seconds, unused);
         if (is_close(data)) { break; }
     }
@@ -233,26 +233,26 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
             best.predicted_seconds * (is_small ? tuning::unused_promising_small : tuning::unused_promising)) {
             break;
         }
-        PlanData data = best_ring(problem, image, budget - choices[c].second, floor, options, target_seconds, work);
+        PlanData data = best_ring(problem, image, budget - choices[c].second, floor, options, bound_seconds, work);
         if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
     }
 }
 
 RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                      std::uint64_t floor, const Options& options, double target_seconds) {
-    PlanData best = resident_or_ring(problem, image, budget, floor, options, target_seconds);
+                                      std::uint64_t floor, const Options& options, double bound_seconds) {
+    PlanData best = resident_or_ring(problem, image, budget, floor, options, bound_seconds);
     if (tells_of(options, image)) {  // which may cost 0.1 %
         Options alone = options;
         alone.present.clear();
-        PlanData fastest = resident_or_ring(problem, image, budget, floor, alone, target_seconds);
+        PlanData fastest = resident_or_ring(problem, image, budget, floor, alone, bound_seconds);
         if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
             best = std::move(fastest);
         }
     }
     if (problem.steps() <= tuning::unused_steps && problem.storages() <= tuning::unused_storages &&
         options.effort == Effort::full && image.filled_chunks() > budget &&
-        best.predicted_seconds > target_seconds * (1 + tuning::unused_above)) {
-        leave_unused(best, problem, image, budget, floor, options, target_seconds);
+        best.predicted_seconds > bound_seconds * (1 + tuning::unused_above)) {
+        leave_unused(best, problem, image, budget, floor, options, bound_seconds);
     }
     return best;
 }

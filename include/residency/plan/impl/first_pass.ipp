@@ -19,7 +19,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 namespace detail {
 
-// The times of a first pass that brings residents by one rule or another.
+// Simulates a first pass that copies residents by a rule. Each run starts from the same state.
 class FirstPass {
 public:
     FirstPass(const Plan& plan, const Link& link, std::span<const double> compute, const std::vector<bool>& there)
@@ -32,8 +32,8 @@ public:
         compute_.resize(plan.steps(), 0.0);
     }
 
-    // Before each call, the residents that its step or the next `ahead` ones need and, with `fills`, as many as keep the link busy until
-    // the call may start. Seconds until the last step has ended.
+    // Copies, before each call, the residents that its step and the next `ahead` steps need; with `fills`, also as many as keep the link
+    // busy until the call may start. Returns the seconds until the last step has ended.
     double run(bool fills, std::uint32_t ahead) {
         const auto residents = plan_.residents();
         std::fill(arrived_.begin(), arrived_.end(), 0.0);
@@ -56,7 +56,7 @@ public:
         while (resident_ < residents.size()) { bring_resident(); }
         return end_of(plan_.steps() - 1);
     }
-    // By call: the residents that went before it.
+    // Of the last run: how many residents went before each call.
     [[nodiscard]] std::vector<std::size_t> take_order() noexcept { return std::move(order_); }
 
 private:
@@ -74,7 +74,7 @@ private:
         }
         if (step != none) { arrived_[step] = (std::max)(arrived_[step], now_); }
     }
-    // Asked for in the order of the steps, once what they need has its times.
+    // The end of a step. Precondition: everything that the steps up to it need has been copied.
     double end_of(std::uint32_t step) {
         for (; steps_ended_ <= step; ++steps_ended_) {
             const double before = steps_ended_ == 0 ? 0.0 : ended_[steps_ended_ - 1];
@@ -85,14 +85,14 @@ private:
 
     const Plan& plan_;
     const Link& link_;
-    std::vector<double> compute_;  // by step
+    std::vector<double> compute_;  // by step, seconds
     const std::vector<bool>& there_;
-    std::vector<double> arrived_;  // by step: when that is there which no step before needs
-    std::vector<double> ended_;
-    std::vector<std::size_t> order_;
-    std::uint32_t steps_ended_ = 0;
-    std::size_t resident_ = 0;
-    double now_ = 0;  // on the link
+    std::vector<double> arrived_;     // by step: arrival of what this step is the first to need, seconds
+    std::vector<double> ended_;       // by step, seconds
+    std::vector<std::size_t> order_;  // by call: residents before it
+    std::uint32_t steps_ended_ = 0;   // steps whose end is known
+    std::size_t resident_ = 0;        // the next one to copy
+    double now_ = 0;                  // seconds, on the link
 };
 
 }  // namespace detail

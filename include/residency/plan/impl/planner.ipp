@@ -69,7 +69,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
                                                static_cast<std::int64_t>(budget));
     };
     const PlanData bounds = bounds_at(problem, budget_bytes, options);
-    const double target_seconds = (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds);
+    const double least_seconds = (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds);
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
     bool found = false;
@@ -78,7 +78,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
         // matter.
         if (found && k == 1 &&
-            (best.predicted_seconds <= target_seconds * (1 + tuning::aligned_image_gain) ||
+            (best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain) ||
              (!is_short &&
               static_cast<double>(budget) > tuning::aligned_image_floors * static_cast<double>(floors[k].chunks)))) {
             continue;
@@ -89,7 +89,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
             continue;
         }
         PlanData data = problem.cyclic
-                            ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options, target_seconds)
+                            ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options, least_seconds)
                             : one_shot_plan(problem, images[k], budget, options);
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/tuning.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+inline std::uint64_t round_up(std::uint64_t bytes, std::uint64_t to) { return (bytes + to - 1) / to * to; }
+
+// Readers of each storage, and how many bytes of the image are filled.
+inline void find_uses(const Problem& problem, Image& image) {
+    image.first_use.assign(problem.storages(), none);
+    image.last_use.assign(problem.storages(), none);
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (image.first_use[s] == none) { image.first_use[s] = i; }
+            image.last_use[s] = i;
+        }
+    }
+}
+
+// Gives each storage its offset, in the order of `sequence`. `group`: by storage, 1: several steps read it.
+inline void place_storages(const Problem& problem, ImageOrder order, const std::vector<std::uint32_t>& sequence,
+                           const std::vector<std::uint8_t>& group, Image& image) {
+    const std::uint64_t g = problem.chunk_bytes;
+    const std::uint64_t alignment = (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, g));
+    image.offsets.assign(problem.storages(), 0);
+    std::uint64_t at = 0;
+    std::uint8_t group_before = 0;
+    for (std::size_t k = 0; k < sequence.size(); ++k) {
+        const std::uint32_t s = sequence[k];
+        const std::uint32_t step = image.first_use[s];
+        at = round_up(at, alignment);
+        if (order == ImageOrder::grouped) {
+            if (group[s] == 1 || group_before == 1) { at = round_up(at, g); }
+            group_before = group[s];
+        } else if (order == ImageOrder::aligned && (k == 0 || step != image.first_use[sequence[k - 1]])) {
+            std::uint64_t bytes = 0;  // that the step reads first
+            for (std::size_t j = k; j < sequence.size() && image.first_use[sequence[j]] == step; ++j) {
+                bytes = round_up(bytes, alignment) + problem.storage_bytes[sequence[j]];
+            }
+            if (bytes != 0 && (at % g + bytes + g - 1) / g > (bytes + g - 1) / g) { at = round_up(at, g); }
+        }
+        image.offsets[s] = at;
+        at += problem.storage_bytes[s];
+        image.bytes = (std::max)(image.bytes, at);
+    }
+}
+
+// Appends the chunks of a storage. It may share its first chunk with the storage before.
+inline void append_cell(std::vector<Cell>& cells, Cell cell) {
+    if (!cells.empty() && cells.back().chunk_end > cell.chunk_begin) {
+        if (cells.back().chunks() > 1) {
+            Cell last = cells.back();
+            last.chunk_begin = last.chunk_end - 1;
+            --cells.back().chunk_end;
+            cells.push_back(last);
+        }
+        Cell& shared = cells.back();
+        if (cell.first != none) {
+            shared.first = (std::min)(shared.first, cell.first);
+            shared.last = shared.last == none ? cell.last : (std::max)(shared.last, cell.last);
+        }
+        shared.keep = shared.keep || cell.keep;
+        ++cell.chunk_begin;
+    }
+    if (cell.chunk_begin < cell.chunk_end) { cells.push_back(cell); }
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
+    Image image;
+    image.chunk_bytes = problem.chunk_bytes;
+    detail::find_uses(problem, image);
+    const std::uint32_t count = problem.storages();
+    const std::uint64_t g = problem.chunk_bytes;
+    std::vector<bool> pinned(count, false);
+    for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
+    if (order == ImageOrder::given) { image.offsets = problem.image_offsets; }
+
+    // By group, then by offset where that is given, else by first use. 0: small or kept, 1: several steps read it, 2: the rest.
+    std::vector<std::uint8_t> group(count, 2);
+    for (std::uint32_t s = 0; s < count && (order == ImageOrder::grouped || order == ImageOrder::packed); ++s) {
+        const bool is_small = problem.storage_bytes[s] * tuning::small_storages_per_chunk < g;
+        if (image.first_use[s] == none || pinned[s] || is_small) {
+            group[s] = 0;
+        } else if (image.last_use[s] != image.first_use[s]) {
+            group[s] = 1;
+        }
+    }
+    std::vector<std::uint32_t> sequence(count);
+    for (std::uint32_t s = 0; s < count; ++s) { sequence[s] = s; }
+    std::sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {
+        if (group[a] != group[b]) { return group[a] < group[b]; }
+        if (order == ImageOrder::given) {
+            return image.offsets[a] != image.offsets[b] ? image.offsets[a] < image.offsets[b] : a < b;
+        }
+        return image.first_use[a] != image.first_use[b] ? image.first_use[a] < image.first_use[b] : a < b;
+    });
+    if (order == ImageOrder::given) {
+        for (std::uint32_t s = 0; s < count; ++s) {
+            image.bytes = (std::max)(image.bytes, image.offsets[s] + problem.storage_bytes[s]);
+        }
+    } else {
+        detail::place_storages(problem, order, sequence, group, image);
+    }
+
+    for (const std::uint32_t s : sequence) {
+        if (problem.storage_bytes[s] == 0) { continue; }
+        const Chunks range = chunks_of(image.offsets[s], image.offsets[s] + problem.storage_bytes[s], g);
+        detail::append_cell(image.cells, {range.first, range.last, image.first_use[s], image.last_use[s],
+                                          pinned[s] || image.first_use[s] == none});
+    }
+    return image;
+}
+
+RESIDENCY_INLINE std::vector<Image> candidate_images(const Problem& problem) {
+    if (!problem.image_offsets.empty()) { return {lay_out(problem, ImageOrder::given)}; }
+    std::vector<Image> images{lay_out(problem, ImageOrder::grouped), lay_out(problem, ImageOrder::aligned)};
+    Image packed = lay_out(problem, ImageOrder::packed);
+    if (packed.bytes != images[0].bytes) { images.push_back(std::move(packed)); }
+    return images;
+}
+
+RESIDENCY_INLINE FloorChunks floor_chunks(const Image& image, std::uint32_t steps) {
+    std::vector<std::int64_t> change(steps + std::size_t{1}, 0);
+    std::int64_t kept = 0;
+    for (const Cell& cell : image.cells) {
+        if (cell.keep) {
+            kept += cell.chunks();
+        } else {
+            change[cell.first] += cell.chunks();
+            change[cell.last + 1] -= cell.chunks();
+        }
+    }
+    FloorChunks floor{static_cast<std::uint64_t>(kept), none};
+    std::int64_t live = kept;
+    for (std::uint32_t i = 0; i < steps; ++i) {
+        live += change[i];
+        if (static_cast<std::uint64_t>(live) > floor.chunks) { floor = {static_cast<std::uint64_t>(live), i}; }
+    }
+    return floor;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/interval_ring.hpp"
+#include "residency/plan/ring_assignment.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+// A slot that holds nothing that a step still reads. The one that was released first, then the one that was free first, is taken first.
+struct FreeSlot {
+    std::int64_t released_after;  // a step; −1: before this pass
+    std::uint32_t rank, slot;
+
+    friend auto operator<=>(const FreeSlot&, const FreeSlot&) = default;
+};
+
+}  // namespace detail
+
+// A second sweep starts from the order in which the first one released the slots, so that a pass begins with the slots that the pass
+// before left first.
+RESIDENCY_INLINE bool interval_ring(const Image& image, const std::vector<bool>& hold, std::uint32_t slots,
+                                    RingAssignment& assignment) {
+    std::vector<std::uint32_t> cells;
+    for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
+        if (!hold[c]) { cells.push_back(c); }
+    }
+    std::sort(cells.begin(), cells.end(), [&](std::uint32_t a, std::uint32_t b) {
+        const Cell &x = image.cells[a], &y = image.cells[b];
+        if (x.first != y.first) { return x.first < y.first; }
+        return x.last != y.last ? x.last < y.last : a < b;
+    });
+    std::vector<std::uint32_t> order(slots);
+    for (std::uint32_t s = 0; s < slots; ++s) { order[s] = s; }
+    std::vector<std::uint32_t> last_reader(slots, none);
+    for (int sweep = 0; sweep < 2; ++sweep) {
+        // A heap whose front is taken first.
+        std::vector<detail::FreeSlot> free;
+        for (std::uint32_t k = 0; k < slots; ++k) { free.push_back({-1, k, order[k]}); }
+        assignment = {};
+        assignment.slots_used = slots;
+        std::fill(last_reader.begin(), last_reader.end(), none);
+        std::vector<std::size_t> opened;  // moves that wait for a step of the pass before, known at the end
+        std::vector<std::uint32_t> opened_slot;
+        for (const std::uint32_t c : cells) {
+            const Cell& cell = image.cells[c];
+            for (std::uint32_t chunk = cell.chunk_begin; chunk < cell.chunk_end; ++chunk) {
+                if (free.empty()) { return false; }
+                const auto [released, rank, slot] = free.front();
+                if (released >= static_cast<std::int64_t>(cell.first)) { return false; }
+                std::pop_heap(free.begin(), free.end(), std::greater<>{});
+                RingAssignment::Move move{chunk, chunk + 1, cell.first, {}, 0, assignment.slots.size()};
+                if (released >= 0) {
+                    move.wait = {static_cast<std::uint32_t>(released), 0};
+                } else {
+                    opened.push_back(assignment.moves.size());
+                    opened_slot.push_back(slot);
+                }
+                assignment.slots.push_back(slot);
+                assignment.moves.push_back(move);
+                free.back() = {cell.last, slot, slot};
+                std::push_heap(free.begin(), free.end(), std::greater<>{});
+                last_reader[slot] = cell.last;
+            }
+        }
+        for (std::size_t k = 0; k < opened.size(); ++k) {
+            assignment.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1};
+        }
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            const auto rank = [&](std::uint32_t slot) {  // never read: first
+                return last_reader[slot] == none ? std::int64_t{-1} : std::int64_t{last_reader[slot]};
+            };
+            return rank(a) != rank(b) ? rank(a) < rank(b) : a < b;
+        });
+    }
+    // Waits never decrease where that is possible, so that moves share a call.
+    std::uint32_t call = 0;
+    for (std::size_t m = 0; m < assignment.moves.size(); ++m) {
+        if (m > 0) {
+            Wait& wait = assignment.moves[m].wait;
+            const RingAssignment::Move& before = assignment.moves[m - 1];
+            if (std::pair{before.wait.pass, before.wait.step} > std::pair{wait.pass, wait.step} &&
+                (before.wait.pass < 0 || before.wait.step < assignment.moves[m].needed_by)) {
+                wait = before.wait;
+            }
+            if (!(wait == before.wait) || before.needed_by != assignment.moves[m].needed_by) { ++call; }
+        }
+        assignment.moves[m].call = call;
+    }
+    return true;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan
