@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "residency/plan/planner.hpp"
+
 using namespace residency::plan;
 using residency::ErrorKind;
 
