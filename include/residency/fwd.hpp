@@ -42,9 +42,10 @@ class Pinned;
 }  // namespace transport
 
 namespace core {
-/// Pinned, for the device of a pool. Void where `Pool` has none: then Residency says what is wrong with it.
+/// Pinned, for the device of a pool. Void where `Pool` has none: then Residency says what is wrong with it. `Pool` is complete.
 template <class Pool>
 struct DefaultTransport {
+    static_assert(sizeof(Pool) != 0);
     using type = void;
 };
 template <class Pool>
@@ -61,18 +62,18 @@ class Residency;
 /// The default: moves planned beforehand from the schedule, over one address range. Needs virtual memory of the device; can be
 /// captured. Any order works; the order of the schedule is fast.
 template <VirtualMemoryDevice D>
-using Planned = Residency<evict::Planned, prefetch::Planned, pool::Virtual<D>>;
+using Planned = Residency<evict::Planned, prefetch::Planned, pool::Virtual<D>, transport::Pinned<D>>;
 
 /// The schedule decides as the program runs: for devices without virtual memory, and steps that come and go.
 template <Device D>
-using Scheduled = Residency<evict::Scheduled, prefetch::Scheduled, pool::StreamOrdered<D>>;
+using Scheduled = Residency<evict::Scheduled, prefetch::Scheduled, pool::StreamOrdered<D>, transport::Pinned<D>>;
 
 /// Nothing known beforehand: what was used last stays, and some steps are looked ahead where there is a schedule.
 template <Device D>
-using Cached = Residency<evict::Lru, prefetch::Lookahead<4>, pool::StreamOrdered<D>>;
+using Cached = Residency<evict::Lru, prefetch::Lookahead<4>, pool::StreamOrdered<D>, transport::Pinned<D>>;
 
 /// Mixtures of experts: equal slots, experts ranked by expected use, the router's guesses brought ahead.
 template <VirtualMemoryDevice D>
-using Experts = Residency<evict::ExpectedUse, prefetch::Hinted, pool::Slab<D>>;
+using Experts = Residency<evict::ExpectedUse, prefetch::Hinted, pool::Slab<D>, transport::Pinned<D>>;
 
 }}  // namespace residency::RESIDENCY_ABI
