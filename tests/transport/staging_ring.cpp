@@ -66,7 +66,7 @@ TEST_CASE("StagingRing: what cannot be opened leaves nothing, what is abandoned 
     SimulatedDevice device;
     using Kind = simulation::CallKind;
     for (const Kind kind : {Kind::allocate_host, Kind::create_flag}) {
-        for (const std::uint64_t nth : {1, 3}) {
+        for (const std::uint64_t nth : {std::uint64_t{1}, std::uint64_t{3}}) {
             if (kind == Kind::allocate_host && nth > 1) { continue; }
             device.fail(kind, nth, ErrorKind::out_of_memory);
             Ring ring{device};
