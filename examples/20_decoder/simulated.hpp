@@ -8,9 +8,6 @@
 #include "examples/support/simulated_backend.hpp"
 #include "host_kernels.hpp"
 #include "operations.hpp"
-#include "staged.hpp"
-
-STAGED_PARTS(extern, residency::SimulatedDevice);
 
 namespace decoder {
 

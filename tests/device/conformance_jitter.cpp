@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include "tests/conformance/device.hpp"
+#include "residency/conformance/device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
 namespace {
@@ -24,13 +24,15 @@ struct JitteredHarness : support::SimulatedHarness {
 
 }  // namespace
 
-TEST_CASE("SimulatedDevice is a Device whatever the durations") { conformance::device_conformance<JitteredHarness>(); }
+TEST_CASE("SimulatedDevice is a Device whatever the durations") {
+    residency::conformance::device_conformance<JitteredHarness>();
+}
 TEST_CASE("SimulatedDevice is a CapturingDevice whatever the durations") {
-    conformance::capture_conformance<JitteredHarness>();
+    residency::conformance::capture_conformance<JitteredHarness>();
 }
 TEST_CASE("SimulatedDevice is a VirtualMemoryDevice whatever the durations") {
-    conformance::virtual_memory_conformance<JitteredHarness>();
+    residency::conformance::virtual_memory_conformance<JitteredHarness>();
 }
 TEST_CASE("SimulatedDevice is a FlagDevice whatever the durations") {
-    conformance::flag_conformance<JitteredHarness>();
+    residency::conformance::flag_conformance<JitteredHarness>();
 }

@@ -3,7 +3,7 @@
 
 // Every evictor keeps the contract of evict::EvictionPolicy, and the suite notices those that do not.
 
-#include "tests/conformance/eviction_policy.hpp"
+#include "residency/conformance/eviction_policy.hpp"
 
 #include <doctest/doctest.h>
 

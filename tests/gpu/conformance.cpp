@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // The rules of device.hpp on the real device.
-#include "tests/conformance/device.hpp"
+#include "residency/conformance/device.hpp"
 
 #include <doctest/doctest.h>
 
@@ -39,7 +39,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("conformance: device") { conformance::device_conformance<CudaHarness>(); }
-TEST_CASE("conformance: capture") { conformance::capture_conformance<CudaHarness>(); }
-TEST_CASE("conformance: virtual memory") { conformance::virtual_memory_conformance<CudaHarness>(); }
-TEST_CASE("conformance: flags") { conformance::flag_conformance<CudaHarness>(); }
+TEST_CASE("conformance: device") { residency::conformance::device_conformance<CudaHarness>(); }
+TEST_CASE("conformance: capture") { residency::conformance::capture_conformance<CudaHarness>(); }
+TEST_CASE("conformance: virtual memory") { residency::conformance::virtual_memory_conformance<CudaHarness>(); }
+TEST_CASE("conformance: flags") { residency::conformance::flag_conformance<CudaHarness>(); }

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "residency/conformance/memory_pool.hpp"
+#include "residency/conformance/transport_policy.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/transport/pinned.hpp"
 #include "residency/transport/staged.hpp"
-#include "tests/conformance/memory_pool.hpp"
-#include "tests/conformance/transport_policy.hpp"
 #include "tests/gpu/support.hpp"
 
 namespace conformance = residency::conformance;

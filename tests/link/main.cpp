@@ -14,13 +14,13 @@ TEST_CASE("units built alike share one inline namespace; every setting that chan
     CHECK(std::string{plain_unit().abi} == same_unit().abi);
     CHECK(std::string{plain_unit().abi} == hidden_unit_a().abi);
     const std::set<std::string> names{plain_unit().abi, checked_unit().abi, per_thread_unit().abi,
-                                      no_exceptions_unit().abi, separate_unit().abi};
+                                      no_exceptions_unit().abi, compiled_unit().abi};
     CHECK(names.size() == 5);
 }
 
 TEST_CASE("every unit works beside the others") {
     for (const Unit& unit : {plain_unit(), same_unit(), checked_unit(), per_thread_unit(), no_exceptions_unit(),
-                             separate_unit(), hidden_unit_a(), hidden_unit_b()}) {
+                             compiled_unit(), hidden_unit_a(), hidden_unit_b()}) {
         CAPTURE(unit.abi);
         CHECK(unit.round_trip(42) == 42);
     }

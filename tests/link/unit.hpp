@@ -17,6 +17,6 @@ UNIT_EXPORT Unit same_unit();           // built like plain_unit
 UNIT_EXPORT Unit checked_unit();        // assertions on
 UNIT_EXPORT Unit per_thread_unit();     // per-thread default streams
 UNIT_EXPORT Unit no_exceptions_unit();  // without exceptions and run-time types
-UNIT_EXPORT Unit separate_unit();       // declarations of what another file defines
+UNIT_EXPORT Unit compiled_unit();       // declarations of what residency::compiled defines
 UNIT_EXPORT Unit hidden_unit_a();       // like plain_unit, in a shared object with hidden visibility
 UNIT_EXPORT Unit hidden_unit_b();       // the same in another

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/conformance/memory_pool.hpp"
+#include "residency/conformance/memory_pool.hpp"
 
 #include <doctest/doctest.h>
 

@@ -12,10 +12,10 @@
 #include <memory>
 #include <span>
 
+#include "residency/conformance/memory_pool.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/pool/virtual.hpp"
-#include "tests/conformance/memory_pool.hpp"
 #include "tests/support/allocation_count.hpp"
 #include "tests/support/archetypes.hpp"
 #include "tests/support/watched_device.hpp"

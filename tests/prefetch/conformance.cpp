@@ -3,7 +3,7 @@
 
 // Every prefetcher keeps the contract of prefetch::PrefetchPolicy, and the suite notices those that do not.
 
-#include "tests/conformance/prefetch_policy.hpp"
+#include "residency/conformance/prefetch_policy.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Compositions that many test files use, compiled once, in compositions/*.cpp; or in every file, with
-// RESIDENCY_TEST_COMPOSITIONS_HERE.
+// Compositions that many test files use.
 
-#include "examples/support/instantiate.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/planned.hpp"
@@ -33,34 +31,3 @@ using Hinted = residency::Residency<residency::evict::Lru, residency::prefetch::
 using Planned = residency::Residency<residency::evict::Planned, residency::prefetch::Planned, Virtual>;
 
 }  // namespace compositions
-
-// Each with `extern`, or the code, for one file.
-#define COMPOSITION_PARTS(EXTERN)                                                                                      \
-    EXTERN template class residency::pool::StreamOrdered<residency::SimulatedDevice>;                                  \
-    EXTERN template class residency::pool::Slab<residency::SimulatedDevice>;                                           \
-    INSTANTIATE_PARTS(EXTERN, residency::pool::Virtual<residency::SimulatedDevice>,                                    \
-                      residency::transport::Pinned<residency::SimulatedDevice>)
-#define COMPOSITION_ON_DEMAND(EXTERN)                                                                                  \
-    INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::None, compositions::StreamOrdered,          \
-                       compositions::Pinned)
-#define COMPOSITION_ON_SLAB(EXTERN)                                                                                    \
-    INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::None, compositions::Slab,                   \
-                       compositions::Pinned)
-#define COMPOSITION_AHEAD(EXTERN)                                                                                      \
-    INSTANTIATE_ONLINE(EXTERN, residency::evict::Scheduled, residency::prefetch::Lookahead<2>, compositions::Slab,     \
-                       compositions::Pinned)
-#define COMPOSITION_HINTED(EXTERN)                                                                                     \
-    INSTANTIATE_ONLINE(EXTERN, residency::evict::Lru, residency::prefetch::Hinted, compositions::StreamOrdered,        \
-                       compositions::Pinned)
-#define COMPOSITION_PLANNED(EXTERN)                                                                                    \
-    INSTANTIATE_PLANNED_DECIDER(EXTERN, compositions::Virtual, compositions::Pinned);                                  \
-    INSTANTIATE_PLANNED_ENGINE(EXTERN, compositions::Virtual, compositions::Pinned)
-
-#ifndef RESIDENCY_TEST_COMPOSITIONS_HERE
-COMPOSITION_PARTS(extern);
-COMPOSITION_ON_DEMAND(extern);
-COMPOSITION_ON_SLAB(extern);
-COMPOSITION_AHEAD(extern);
-COMPOSITION_HINTED(extern);
-COMPOSITION_PLANNED(extern);
-#endif

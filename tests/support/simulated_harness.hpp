@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// SimulatedDevice under the conformance suites of tests/conformance/device.hpp.
+// SimulatedDevice under the conformance suites of residency/conformance/device.hpp.
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/conformance/transport_policy.hpp"
+#include "residency/conformance/transport_policy.hpp"
 
 #include <doctest/doctest.h>
 

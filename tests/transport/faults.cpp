@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/conformance/transport_policy.hpp"
+#include "residency/conformance/transport_policy.hpp"
 #include "tests/support/allocation_count.hpp"
 #include "tests/support/archetypes.hpp"
 #include "tests/support/watched_device.hpp"

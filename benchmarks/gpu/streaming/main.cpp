@@ -17,13 +17,14 @@
 #include "residency/device/cuda.hpp"
 #include "residency/evict/fifo.hpp"
 #include "residency/evict/planned.hpp"
+#include "residency/evict/scheduled.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/planned.hpp"
-#include "scheduled.hpp"
+#include "residency/prefetch/scheduled.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace {

@@ -11,13 +11,10 @@
 
 #include "../cold_start.hpp"
 #include "../operations.hpp"
-#include "../staged.hpp"
 #include "examples/support/cuda_backend.hpp"
 #include "kernels.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/error.hpp"
-
-STAGED_PARTS(extern, residency::CudaDevice);
 
 namespace decoder {
 

@@ -191,3 +191,5 @@ static_assert(FlagDevice<CudaDevice>);
 #include "residency/device/impl/cuda_memory.ipp"
 #include "residency/device/impl/cuda_virtual_memory.ipp"
 #endif
+
+#include "residency/device/cuda_presets.hpp"  // last: it needs the device

@@ -61,7 +61,7 @@ enum class Timing : bool { off, on };
 /// 19. `d.host_time()`                                     a monotonic clock; virtual on the simulated device
 /// 20. `d.name()`
 ///
-/// Semantic rules. The conformance suite (tests/conformance/device.hpp) runs each on both models, except D5 and D8, which are about
+/// Semantic rules. The conformance suite (conformance/device.hpp) runs each on both models, except D5 and D8, which are about
 /// time and about how a program is built.
 ///  D1  A wait on an event that was never recorded orders nothing, and succeeds. A wait refers to the event's state at the
 ///      time of the call: recording the event again later changes nothing for it.

@@ -420,3 +420,5 @@ static_assert(CapturingDevice<SimulatedDevice>);
 static_assert(FlagDevice<SimulatedDevice>);
 
 }}  // namespace residency::RESIDENCY_ABI
+
+#include "residency/simulation/presets.hpp"  // last: it needs the device

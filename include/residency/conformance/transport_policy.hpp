@@ -20,11 +20,11 @@
 #include <utility>
 #include <vector>
 
+#include "residency/conformance/gate.hpp"
 #include "residency/device/device.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/transport/transport_policy.hpp"
-#include "tests/conformance/gate.hpp"
 
 namespace residency::conformance {
 

@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "residency/conformance/gate.hpp"
 #include "residency/device/device.hpp"
 #include "residency/pool/memory_pool.hpp"
-#include "tests/conformance/gate.hpp"
 
 namespace residency::conformance {
 

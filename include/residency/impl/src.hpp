@@ -2,7 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What one file of a program includes that is compiled with RESIDENCY_HEADER_ONLY=0, see config.hpp.
+// The source of residency::compiled. A program without CMake and Meson is compiled with RESIDENCY_HEADER_ONLY=0 everywhere and has one
+// file that includes this header.
+#if !defined(RESIDENCY_HEADER_ONLY) || RESIDENCY_HEADER_ONLY
+#error "residency/impl/src.hpp is for programs that are compiled with RESIDENCY_HEADER_ONLY=0, in every file"
+#endif
+
 #include "residency/broker/impl/ledger.ipp"
 #include "residency/broker/impl/split.ipp"
 #include "residency/broker/impl/total.ipp"
@@ -20,6 +25,7 @@
 #include "residency/host/impl/memory_limits.ipp"
 #include "residency/host/impl/region.ipp"
 #include "residency/host/impl/weight_file.ipp"
+#include "residency/impl/presets.hpp"
 #include "residency/interop/impl/perfetto.ipp"
 #include "residency/model/impl/catalog.ipp"
 #include "residency/model/impl/catalog_builder.ipp"
@@ -68,5 +74,8 @@
 #include "residency/simulation/impl/simulated_device.ipp"
 #include "residency/simulation/impl/simulated_device_memory.ipp"
 #include "residency/simulation/impl/simulated_device_work.ipp"
+#include "residency/simulation/simulated_device.hpp"
 #include "residency/transport/impl/read_coalescer.ipp"
 #include "residency/transport/impl/weight_sources.ipp"
+
+RESIDENCY_DETAIL_PRESETS(, residency::SimulatedDevice);

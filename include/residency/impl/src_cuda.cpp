@@ -1,5 +1,3 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/compositions.hpp"
-
-COMPOSITION_AHEAD();
+#include "residency/impl/src_cuda.hpp"

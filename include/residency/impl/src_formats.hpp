@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What one file of a program includes that is compiled with RESIDENCY_HEADER_ONLY=0 and reads model files, see config.hpp.
+// The source of residency::compiled_formats, beside src.hpp: what reads and writes model files.
+#if !defined(RESIDENCY_HEADER_ONLY) || RESIDENCY_HEADER_ONLY
+#error "residency/impl/src_formats.hpp is for programs that are compiled with RESIDENCY_HEADER_ONLY=0, in every file"
+#endif
+
 #include "residency/format/impl/aoti.ipp"
 #include "residency/format/impl/equal_storages.ipp"
 #include "residency/format/impl/gguf.ipp"

@@ -33,7 +33,7 @@
 
 #include "residency/device/device.hpp"
 
-namespace conformance {
+namespace residency::conformance {
 
 using namespace std::chrono_literals;
 using residency::Copy;
@@ -806,4 +806,4 @@ void flag_conformance() {
     }
 }
 
-}  // namespace conformance
+}  // namespace residency::conformance

@@ -1,5 +1,0 @@
-// SPDX-FileCopyrightText: 2026 The Residency authors
-// SPDX-License-Identifier: Apache-2.0
-#include "scheduled.hpp"
-
-SCHEDULED();

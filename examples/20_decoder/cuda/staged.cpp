@@ -1,7 +1,0 @@
-// SPDX-FileCopyrightText: 2026 The Residency authors
-// SPDX-License-Identifier: Apache-2.0
-#include "../staged.hpp"
-
-#include "residency/device/cuda.hpp"
-
-STAGED_PARTS(, residency::CudaDevice);

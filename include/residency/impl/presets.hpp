@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The presets of fwd.hpp on one device D, for programs that link residency::compiled: RESIDENCY_DETAIL_PRESETS(extern, D) says that
+// they are compiled elsewhere, RESIDENCY_DETAIL_PRESETS(, D) compiles them. At global scope.
+
+#include "residency/core/residency.hpp"
+#include "residency/evict/expected_use.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/evict/scheduled.hpp"
+#include "residency/fwd.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/hinted.hpp"
+#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/scheduled.hpp"
+#include "residency/transport/pinned.hpp"
+
+// What all compositions on a device have in common; the decider of a composition; the composition.
+#define RESIDENCY_DETAIL_PRESETS(EXTERN, D)                                                                            \
+    EXTERN template class residency::core::Session<D>;                                                                 \
+    EXTERN template class residency::core::CopyScheduler<D>;                                                           \
+    EXTERN template class residency::core::StepClock<D>;                                                               \
+    EXTERN template class residency::core::TransportHolder<D, residency::transport::Pinned<D>>;                        \
+    EXTERN template class residency::transport::Pinned<D>;                                                             \
+    EXTERN template class residency::pool::Slab<D>;                                                                    \
+    EXTERN template class residency::pool::StreamOrdered<D>;                                                           \
+    EXTERN template class residency::pool::Virtual<D>;                                                                 \
+    EXTERN template class residency::core::PlannedDecider<residency::pool::Virtual<D>>;                                \
+    EXTERN template class residency::core::OnlineDecider<residency::evict::Scheduled, residency::prefetch::Scheduled,  \
+                                                         residency::pool::StreamOrdered<D>>;                           \
+    EXTERN template class residency::core::OnlineDecider<residency::evict::Lru, residency::prefetch::Lookahead<4>,     \
+                                                         residency::pool::StreamOrdered<D>>;                           \
+    EXTERN template class residency::core::OnlineDecider<residency::evict::ExpectedUse, residency::prefetch::Hinted,   \
+                                                         residency::pool::Slab<D>>;                                    \
+    EXTERN template class residency::Residency<residency::evict::Planned, residency::prefetch::Planned,                \
+                                               residency::pool::Virtual<D>, residency::transport::Pinned<D>>;          \
+    EXTERN template class residency::Residency<residency::evict::Scheduled, residency::prefetch::Scheduled,            \
+                                               residency::pool::StreamOrdered<D>, residency::transport::Pinned<D>>;    \
+    EXTERN template class residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<4>,               \
+                                               residency::pool::StreamOrdered<D>, residency::transport::Pinned<D>>;    \
+    EXTERN template class residency::Residency<residency::evict::ExpectedUse, residency::prefetch::Hinted,             \
+                                               residency::pool::Slab<D>, residency::transport::Pinned<D>>

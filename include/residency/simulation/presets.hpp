@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Says that residency::compiled has the presets on this device; in header-only programs, nothing.
+#include "residency/config.hpp"
+#if !RESIDENCY_HEADER_ONLY
+
+#include "residency/impl/presets.hpp"
+#include "residency/simulation/simulated_device.hpp"
+
+RESIDENCY_DETAIL_PRESETS(extern, residency::SimulatedDevice);
+
+#endif
