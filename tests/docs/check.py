@@ -5,7 +5,7 @@
 
     check.py            fails if the document names a file, class or test that does not exist, if a contract has no test, if a
                         class of include/ has no comment or no row in the table of classes, or if a header includes a folder
-                        that is not above its own in the list of folders
+                        that is not above its own in the list of folders; also if a link of the README or of docs/ leads nowhere
     check.py --write    writes the two generated tables anew: classes by their first sentence, and tests by contract
     check.py --trips    damages the document in memory, and fails if the check does not notice
 """
@@ -222,6 +222,12 @@ def wrong_includes(text):
     return found
 
 
+def dead_links(text, folder):
+    """Relative links of a document that lead nowhere."""
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    return [f"the link to {link} leads nowhere" for link in links if link and not (folder / link).exists()]
+
+
 def trips(text):
     """Every kind of damage is noticed."""
     have, words = (classes(), tests()), words_of_tree()
@@ -245,6 +251,8 @@ def trips(text):
     silent = dict.fromkeys(have[0], "")
     if not any("has no comment" in problem for problem in problems(text, (silent, have[1]), words)):
         missed.append("a class without a comment")
+    if not dead_links("[there](check.py) and [not](checks.py)", pathlib.Path(__file__).parent):
+        missed.append("a dead link")
     return [f"not noticed: {kind}" for kind in missed]
 
 
@@ -256,9 +264,13 @@ def main():
     found = trips(text) if sys.argv[1:] == ["--trips"] else problems(text)
     for problem in found:
         print(f"docs/design.md: {problem}")
+    links = []
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        links += [f"{document.relative_to(ROOT)}: {dead}" for dead in dead_links(document.read_text(encoding="utf-8"), document.parent)]
+    print("".join(f"{link}\n" for link in links), end="")
     if found:
         print("docs/design.md: tests/docs/check.py --write writes the tables of classes and tests anew")
-    return 1 if found else 0
+    return 1 if found or links else 0
 
 
 if __name__ == "__main__":
