@@ -194,7 +194,7 @@ TEST_SUITE_BEGIN("core failures");
 
 TEST_CASE("C19: any call fails once; on demand from a stream-ordered pool") { every_failure<OnDemand>(); }
 TEST_CASE("C19: any call fails once; ahead of use from a slab") { every_failure<Ahead>(); }
-TEST_CASE("C19: any call fails once; guesses in pieces") { every_failure<InPieces>(); }
+TEST_CASE("C19: any call fails once; speculative copies in pieces") { every_failure<InPieces>(); }
 TEST_CASE("C19: any call fails once; planned") { every_failure<Planned>(); }
 
 TEST_SUITE_END();

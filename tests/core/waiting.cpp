@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-// While the host waits in a pass, guesses travel; those whose moment has passed make room for better ones.
+// While the host waits in a pass, speculative copies travel. Those whose step has passed make room for better ones.
 
 #include <doctest/doctest.h>
 
@@ -35,7 +35,7 @@ void use(Device& device, const Model& model, Hinted::Pass& pass, std::uint32_t i
 
 }  // namespace
 
-TEST_CASE("a guess of several pieces arrives while the host waits") {
+TEST_CASE("a speculative copy of several pieces arrives while the host waits") {
     for (const bool waits_in_pass : {true, false}) {
         CAPTURE(waits_in_pass);
         CheckedDevice device;
@@ -73,15 +73,15 @@ TEST_CASE("the last storage that is absent arrives while the host waits, too") {
     CHECK(*model.wrong == 0);
 }
 
-TEST_CASE("waiting blocks for what was asked before, with guesses and without") {
+TEST_CASE("waiting blocks for what was asked before, with hints and without") {
     CheckedDevice device;
     const Model model = uniform_model(device, 6, 4 * MiB);
     auto weights = make<Hinted>(device, model, 12 * MiB);
     const Stream stream{};
     auto pass = must(weights.try_begin(stream));
-    for (const bool guesses : {false, true}) {
+    for (const bool hints : {false, true}) {
         use(device, model, pass, 0, microseconds{10}, stream);
-        if (guesses) { hint(weights, 1); }
+        if (hints) { hint(weights, 1); }
         const std::uint64_t before = *model.verified;
         must(pass.try_wait());
         CHECK(*model.verified == before + 4 * MiB);
@@ -98,9 +98,9 @@ TEST_CASE("waits of the host that it was asked for are counted, those that were 
         auto weights = make<Hinted>(device, model, 12 * MiB);
         const std::uint64_t before = weights.statistics().total.host_waits;
         auto pass = must(weights.try_begin(stream));
-        for (const bool guesses : {false, true}) {
+        for (const bool hints : {false, true}) {
             use(device, model, pass, 0, microseconds{10}, stream);
-            if (guesses) { hint(weights, 1); }
+            if (hints) { hint(weights, 1); }
             must(pass.try_wait());
         }
         must(device.begin_capture(stream));
@@ -117,7 +117,7 @@ TEST_CASE("waits of the host that it was asked for are counted, those that were 
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("a guess whose moment has passed is given up where memory is short") {
+TEST_CASE("a speculative copy whose step has passed is given up where memory is short") {
     CheckedDevice device;
     const Model model = uniform_model(device, 8, 4 * MiB);
     auto weights = make<Hinted>(device, model, 12 * MiB);

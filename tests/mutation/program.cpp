@@ -16,7 +16,7 @@
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/planned.hpp"
 #include "tests/model_based/composition.hpp"
-#include "tests/model_based/guesses.hpp"
+#include "tests/model_based/proposals.hpp"
 #include "tests/model_based/run.hpp"
 
 using namespace model_based;
@@ -48,8 +48,8 @@ int main() {
 #ifndef ONLY_PLANNED
     check<evict::Lru, prefetch::None, StreamOrdered>("Lru, None, StreamOrdered", 1500);
     check<evict::Scheduled, prefetch::Lookahead<2>, Slab>("Scheduled, Lookahead, Slab", 1500);
-    check<evict::Lru, Guesses<false>, StreamOrdered>("Lru, guesses, StreamOrdered", 1500);
-    check<evict::Lru, Guesses<true>, Slab>("Lru, guesses of several pieces, Slab", 40, 1500);
+    check<evict::Lru, Proposals<false>, StreamOrdered>("Lru, any proposals, StreamOrdered", 1500);
+    check<evict::Lru, Proposals<true>, Slab>("Lru, proposals of several pieces, Slab", 40, 1500);
 #endif
 #ifndef ONLY_ONLINE
     check<evict::Planned, prefetch::Planned, residency::pool::Virtual<Device>>("Planned", 250, 6);

@@ -25,7 +25,7 @@ class CapChange {
 public:
     void attach(StorageCache<Evictor, Pool>& cache) noexcept { cache_ = &cache; }
 
-    /// Changes the cap, and tells the evictor. Blocks. Precondition: recorded uses are complete.
+    /// Blocks. Changes the cap, and tells the evictor. Precondition: recorded uses are complete.
     ///
     /// Of a ResizablePool, leased storages stay where they are, and count. As many others leave as have to, by the evictor's order, and
     /// those that lie in memory to be given back are copied within the device. On failure the old cap is in force, with fewer storages
@@ -47,7 +47,7 @@ private:
 
     [[nodiscard]] Status resize(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
     [[nodiscard]] Status reopen(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
-    /// Evicts what is too much for the new cap, moves what has to move, and gives the rest of the memory back. Blocks.
+    /// Blocks. Evicts what is too much for the new cap, moves what has to move, and gives the rest of the memory back.
     [[nodiscard]] Status make_room(StepIndex now);
     [[nodiscard]] Status move_or_evict(StorageId id) {
         const auto moved = move(id);
@@ -59,7 +59,7 @@ private:
         if (moved && *moved) { moved_.push_back(id); }
         return moved;
     }
-    /// The same; blocks if the pool has no room before it gives memory back.
+    /// Blocks if the pool has no room before it gives memory back. Otherwise as move().
     [[nodiscard]] Result<bool> move_or_wait(StorageId id);
     /// Records the arrival of what was moved, and the departure of what has left.
     [[nodiscard]] Status record_moves();

@@ -55,9 +55,9 @@ private:
         };
         return cache_->place(id, now, may_leave, [] {});
     }
-    /// The pool has no room although the cap holds everything, as a pool that fragments may. From here on storages leave. Blocks.
+    /// Blocks. The pool has no room although the cap holds everything, as a pool that fragments may: from here on storages leave.
     [[nodiscard]] Status start_streaming(StorageId id);
-    /// Everything that may leave has left. Waits until its memory is free. Blocks.
+    /// Blocks until the memory of what has left is free. Called when nothing that may leave is left.
     [[nodiscard]] Status recover();
     [[nodiscard]] Error no_room(StorageId id, std::span<const StorageId> missing, const BudgetLimits& limits) const;
 

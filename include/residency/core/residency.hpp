@@ -119,7 +119,8 @@ public:
     ///
     /// Errors, after which the old budget is in force and every lease is as before: budget (below the floor); wrong_state (a pass is open;
     /// or, for a planned composition with open leases, the budget is below the floor of the present image: addresses of a plan are offsets
-    /// in one image, which cannot be laid out again under a lease); or the device's own.
+    /// in one image, which cannot be laid out again under a lease; or leases are open and the pool is not a pool::ResizablePool, of which
+    /// every weight leaves for another budget); or the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) { return session_->set_budget(budget); }
     /// Gives back pending bytes of the last change of the budget, as far as possible now, and returns its outcome so far. Does not block.
     [[nodiscard]] Result<BudgetChange> try_reclaim_pending() { return session_->reclaim_pending(); }

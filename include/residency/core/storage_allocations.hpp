@@ -37,7 +37,7 @@ public:
     /// Allocates on the host; neither open() nor what follows does. What is passed outlives this object. `speculation` is told which
     /// storages leave; null: there is none.
     void attach(const DeciderContext<Device>& context, const pool::Needs& needs, Speculation<Device>* speculation);
-    /// Opens the pool, if any storage is streamed. Blocks while the device allocates.
+    /// Blocks while the device allocates. Opens the pool, if any storage is streamed.
     [[nodiscard]] Status open(std::uint64_t cap_bytes);
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     /// Deallocates everything, and closes the pool. Precondition: every stream is drained.

@@ -39,7 +39,7 @@ public:
         allocations_.attach(context, needs, speculation);
         placed_.reserve(context.states.size());
     }
-    /// Opens the pool. Everything fits from `ceiling_bytes` on. Blocks while the device allocates.
+    /// Blocks while the device allocates. Opens the pool; everything fits from `ceiling_bytes` on.
     [[nodiscard]] Status open(std::uint64_t cap_bytes, std::uint64_t ceiling_bytes) {
         set_cap(cap_bytes, ceiling_bytes);
         return allocations_.open(cap_bytes);

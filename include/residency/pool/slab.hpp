@@ -69,7 +69,7 @@ public:
         slots_.give_back(slot_of(at));
         return {};
     }
-    /// Maps what an earlier call failed to map. Blocks.
+    /// Blocks while the device maps memory. Maps what an earlier call failed to map.
     [[nodiscard]] Status recover() { return commit_resize(); }
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_chunks_ * chunk_bytes_; }
     [[nodiscard]] std::uint64_t requested_bytes() const noexcept { return slots_.used_slots() * slot_bytes_; }

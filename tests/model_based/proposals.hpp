@@ -11,9 +11,9 @@
 
 namespace model_based {
 
-/// Proposes anything, at any moment: whatever it says, results stay right.
+/// Proposes any storage for any step: whatever it says, results stay right.
 template <bool Interruptible>
-struct Guesses {
+struct Proposals {
     static constexpr bool interruptible = Interruptible;
     std::size_t storages = 0;
     std::uint64_t state = 1;
@@ -39,7 +39,7 @@ struct Guesses {
     }
     void clear() noexcept {}
 };
-static_assert(residency::prefetch::PrefetchPolicy<Guesses<false>> &&
-              residency::prefetch::PrefetchPolicy<Guesses<true>>);
+static_assert(residency::prefetch::PrefetchPolicy<Proposals<false>> &&
+              residency::prefetch::PrefetchPolicy<Proposals<true>>);
 
 }  // namespace model_based
