@@ -340,11 +340,11 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
     std::vector<RingSolution> slower;
     std::vector<double> target;
     RingCandidate candidate;
-    for (const RingShape& near : shapes_near(shape, streamed_there)) {
+    for (const RingShape& nearby : shapes_near(shape, streamed_there)) {
         for (int kind = 0; kind <= target_kinds; ++kind) {
-            if (!refetch_target(problem_, near, kind, target)) { continue; }
+            if (!refetch_target(problem_, nearby, kind, target)) { continue; }
             for (int phase = 0; phase < tuning::phases && !ends(); ++phase) {
-                if (!rounding_.round(target, near, phase / static_cast<double>(tuning::phases), candidate)) {
+                if (!rounding_.round(target, nearby, phase / static_cast<double>(tuning::phases), candidate)) {
                     continue;
                 }
                 RingSolution kept = std::exchange(best_, {});
