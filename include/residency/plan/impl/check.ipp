@@ -158,22 +158,23 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     }
 
     // Every range of a storage that a resident or a copy brings, with its device bytes.
-    struct Piece {
+    struct StorageRange {
         std::uint32_t storage, call;  // none: resident
         std::uint64_t begin, end;     // bytes of the storage
     };
-    struct Use {
+    struct DeviceRange {
         std::uint64_t begin, end;  // device bytes
         std::uint32_t call;        // none: resident
         std::uint32_t last;        // reader; none: none
         std::uint32_t storage;
         std::uint64_t offset;  // in the storage
     };
-    std::vector<Piece> pieces;
-    std::vector<Use> uses;
+    std::vector<StorageRange> brought;
+    std::vector<DeviceRange> uses;
     std::string trouble;
     const auto bring = [&](const Copy& copy, std::uint32_t call) {
-        const auto device = [&](std::uint64_t begin, std::uint64_t end, Use use) {  // image bytes → device bytes
+        const auto device = [&](std::uint64_t begin, std::uint64_t end,
+                                DeviceRange use) {  // image bytes → device bytes
             const std::uint64_t origin = begin - use.offset;
             while (begin < end) {
                 const std::uint64_t c = begin / g;
@@ -195,9 +196,9 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
             const std::uint64_t begin = (std::max)(copy.image_begin, at->first);
             const std::uint64_t end = (std::min)(copy.image_end, at->first + d.storage_bytes[s]);
             if (begin >= end) { continue; }
-            if (begin > written) { device(written, begin, {0, 0, call, none, none, 0}); }  // what lies between storages
+            if (begin > written) { device(written, begin, {0, 0, call, none, none, 0}); }  // bytes between storages
             written = end;
-            pieces.push_back({s, call, begin - at->first, end - at->first});
+            brought.push_back({s, call, begin - at->first, end - at->first});
             device(begin, end, {0, 0, call, last[s], s, begin - at->first});
             if (call != none && d.cyclic) {
                 if (first[s] == none) {
@@ -220,25 +221,25 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     }
     if (!trouble.empty()) { return wrong(trouble); }
 
-    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+    std::sort(brought.begin(), brought.end(), [](const StorageRange& a, const StorageRange& b) {
         return a.storage != b.storage ? a.storage < b.storage : a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
     std::vector<bool> pinned(problem.storages(), false);
     for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
-    for (const Piece& piece : pieces) {
-        if (piece.call != none && pinned[piece.storage]) {
-            return wrong("pinned storage " + number(piece.storage) + " streams");
+    for (const StorageRange& range : brought) {
+        if (range.call != none && pinned[range.storage]) {
+            return wrong("pinned storage " + number(range.storage) + " streams");
         }
     }
     if (d.cyclic) {
         std::size_t p = 0;
         for (std::uint32_t s = 0; s < problem.storages(); ++s) {
             std::uint64_t at = 0;
-            for (; p < pieces.size() && pieces[p].storage == s; ++p) {
-                if (pieces[p].begin != at) {
+            for (; p < brought.size() && brought[p].storage == s; ++p) {
+                if (brought[p].begin != at) {
                     return wrong("storage " + number(s) + " is not covered once at byte " + number(at));
                 }
-                at = pieces[p].end;
+                at = brought[p].end;
             }
             if (at != d.storage_bytes[s]) {
                 return wrong("storage " + number(s) + " is not covered at byte " + number(at));
@@ -246,12 +247,12 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
         }
     }
 
-    // One-shot: which bring each reader reads, the last one that it waits for.
+    // One-shot: each reader reads what the last call that it waits for has brought.
     if (!d.cyclic) {
         std::vector<std::uint32_t> order(uses.size());
         for (std::uint32_t u = 0; u < uses.size(); ++u) { order[u] = u; }
         std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-            const Use &x = uses[a], &y = uses[b];
+            const DeviceRange &x = uses[a], &y = uses[b];
             if (x.storage != y.storage) { return x.storage < y.storage; }
             return x.offset != y.offset ? x.offset < y.offset : x.call + 1 < y.call + 1;
         });
@@ -262,7 +263,7 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
                 std::size_t stop = o;
                 const std::uint64_t bytes = uses[order[o]].end - uses[order[o]].begin;
                 while (stop < order.size() && uses[order[stop]].storage == s && uses[order[stop]].offset == at) {
-                    Use& use = uses[order[stop]];
+                    DeviceRange& use = uses[order[stop]];
                     if (use.end - use.begin != bytes) {
                         return wrong("storage " + number(s) + " is cut at different places");
                     }
@@ -291,7 +292,7 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     // Device bytes, swept by address: at each byte its users in the order of the calls, cyclically. A call that replaces them must
     // wait for the end of the last reader of what was there.
     std::vector<std::uint64_t> edges;
-    for (const Use& use : uses) {
+    for (const DeviceRange& use : uses) {
         edges.push_back(use.begin);
         edges.push_back(use.end);
     }
@@ -328,13 +329,13 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
             }
         }
         if (here.empty()) { continue; }
-        const auto overwrites = [&](const Use& next) {
+        const auto overwrites = [&](const DeviceRange& next) {
             return wrong("call " + number(next.call) + " overwrites device byte " + number(edges[e]) +
                          " before its last reader has ended");
         };
-        const Use* before = nullptr;
+        const DeviceRange* before = nullptr;
         for (const auto& [key, u] : here) {
-            const Use& next = uses[u];
+            const DeviceRange& next = uses[u];
             if (before != nullptr) {
                 if (before->call == none && d.cyclic) { return overwrites(next); }
                 if (before->last != none && ended[next.call] < static_cast<std::int64_t>(before->last)) {
@@ -343,7 +344,7 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
             }
             before = &next;
         }
-        const Use& head = uses[here.begin()->second];
+        const DeviceRange& head = uses[here.begin()->second];
         if (d.cyclic && head.call != none && before->last != none &&
             ended_before[head.call] < static_cast<std::int64_t>(before->last)) {
             return overwrites(head);
