@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "residency/plan/planner.hpp"
 #include "tests/core/planned_parts.hpp"
 #include "tests/support/planning.hpp"
 
