@@ -28,8 +28,8 @@ struct AotiConstant {
 
 /// How storages follow each other in a weights blob.
 enum class AotiLayout : std::uint8_t {
-    automatic,  ///< the one that gives the size of the blob
-    dense,      ///< without gaps: what is written where all constants are on the GPU, or data_size includes the padding
+    automatic,  ///< the one of the others that gives the size of the blob
+    dense,      ///< without gaps: all constants are on the GPU, or data_size includes the padding
     padded,     ///< each padded to 64 bytes
 };
 

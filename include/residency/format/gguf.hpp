@@ -29,18 +29,19 @@ struct GgufHeader {
     }
 };
 
-/// A GGUF model: of a split one, all its files.
+/// A GGUF model, with all files of a split one.
 struct GgufFile {
     ModelFile model;
-    std::vector<GgufHeader> headers;  ///< one a file
+    std::vector<GgufHeader> headers;  ///< one per file
 };
 
-/// Reads one GGUF file of version 2 or 3, little-endian, from a file or from memory; see the format's specification. Tensors
-/// are listed in the order of their data, shapes outermost extent first; quantised data are passed through. The last tensor's
-/// padding may be missing. Errors: malformed with a FileLocation; io. Blocks.
+/// Blocks. Reads one GGUF file of version 2 or 3, little-endian, from a file or from memory. Lists the tensors in the order of
+/// their data, shapes outermost extent first, and passes quantised data through. The padding of the last tensor may be missing.
+/// Errors: malformed, with a FileLocation; io.
 [[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const Input& input);
 
-/// The same for a path. One of a split model's files stands for all of them: the others are name-00001-of-0000N.gguf beside it.
+/// Blocks. Reads a model by a path. Any file of a split model stands for all of them, which are name-00001-of-0000N.gguf and so
+/// on beside it.
 [[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const std::string& path);
 
 #if RESIDENCY_EXCEPTIONS

@@ -10,14 +10,14 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// A type of ggml: its number in files, and its blocks.
+/// A type of ggml: its number in files, and the size of its blocks.
 struct GgmlType {
     std::uint32_t number = 0;
     DType type;
     const char* name = "";  ///< as ggml spells it
 };
 
-/// Every type that a file may hold, as of gguf 0.19; the gaps are types that were withdrawn.
+/// Every type that a file may hold, as of gguf 0.19. The numbers left out are types that were withdrawn.
 inline constexpr std::array ggml_types{
     GgmlType{0, dtype::f32, "F32"},
     GgmlType{1, dtype::f16, "F16"},

@@ -36,7 +36,7 @@ struct GgufValue;
 /// An array of values of one kind.
 struct GgufArray {
     GgufKind kind = GgufKind::uint8;
-    /// The elements, by kind: unsigned and boolean, signed, floating, string, array.
+    /// The elements, by kind: unsigned and boolean, signed, floating-point, string, array.
     std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>,
                  std::vector<GgufArray>>
         values;
@@ -52,7 +52,7 @@ struct GgufValue {
     GgufKind kind = GgufKind::uint8;
     std::variant<std::uint64_t, std::int64_t, double, std::string, GgufArray> value;  ///< booleans as 0 and 1
 
-    /// A whole number that is not negative, of any of the integer kinds.
+    /// The value as a number, if it is a whole number that is not negative, of any integer kind.
     [[nodiscard]] std::optional<std::uint64_t> as_count() const noexcept {
         if (const auto* u = std::get_if<std::uint64_t>(&value); u != nullptr && kind != GgufKind::boolean) {
             return *u;
@@ -65,7 +65,7 @@ struct GgufValue {
     friend bool operator==(const GgufValue&, const GgufValue&) = default;
 };
 
-/// A key and its value, in the order of the file.
+/// A key and its value.
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
 }}}  // namespace residency::RESIDENCY_ABI::format

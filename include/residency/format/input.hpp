@@ -28,21 +28,21 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// Random access to the bytes of one file, or to bytes in memory that stand for one. Never maps a file, so that one which
-/// shrinks gives an error and no signal. Movable; closes the file.
+/// Random access to the bytes of one regular file, or of memory that stands for one; the size is that of the moment of opening.
+/// Never maps a file, so that a file that shrinks gives an error and no signal. Movable; closes the file.
 class Input {
 public:
-    /// False only where there is nothing of that name: what cannot be looked at may be there. Blocks on the file system.
+    /// Blocks. Whether there may be something of that name. False only where it is certain that there is nothing.
     [[nodiscard]] static bool exists(const std::string& path) noexcept {
         return ::access(path.c_str(), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
     }
-    /// Opens a regular file. Blocks on the file system.
+    /// Blocks. Opens a regular file. Error io.
     [[nodiscard]] static Result<Input> try_open(const std::string& path) {
         if (path.find('\0') != std::string::npos) {
             return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte",
                          FileLocation{path, 0, {}, {}}};
         }
-        // O_NONBLOCK: a named pipe must not hang the open.
+        // O_NONBLOCK: opening a named pipe must not hang.
         const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd < 0) { return system_error(path, 0, "cannot be opened"); }
         Input input{fd, path};
@@ -56,7 +56,7 @@ public:
         input.identity_ = residency::detail::identity_of(status);
         return input;
     }
-    /// Bytes that the caller keeps. `name` stands for them in errors.
+    /// An input over bytes that the caller keeps. `name` stands for them in errors.
     [[nodiscard]] static Input over(std::span<const std::byte> memory, std::string name) {
         Input input{-1, std::move(name)};
         input.memory_ = memory;
@@ -85,9 +85,9 @@ public:
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     /// Its size when it was opened.
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-    /// With the identity that the file had when it was opened.
+    /// The file as a source, with the identity that it had when it was opened.
     [[nodiscard]] SourceFile source() const { return {path_, bytes_, identity_}; }
-    /// An error where the file was changed since it was opened.
+    /// Error mismatch: the file was changed since it was opened.
     [[nodiscard]] Status check() const {
         struct stat status = {};
         if (fd_ < 0) { return {}; }
@@ -95,13 +95,13 @@ public:
         const FileIdentity now = residency::detail::identity_of(status);
         return now == *identity_ ? Status{} : Status{changed(*identity_, now, "while it was read")};
     }
-    /// An error where it is not the file that `source` stands for.
+    /// Error mismatch: it is not the file that `source` stands for.
     [[nodiscard]] Status check(const SourceFile& source) const {
         if (!source.identity || !identity_ || *source.identity == *identity_) { return {}; }
         return changed(*source.identity, *identity_, "since its header was read");
     }
 
-    /// Fills `out` from `offset` on. An error where the file ends before that, or the system refuses. Blocks.
+    /// Blocks. Fills `out` from `offset` on. Errors: malformed where the range is not in the file; io.
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
         if (!residency::detail::lies_inside(offset, out.size(), bytes_)) {
             return detail::malformed(path_, offset, "the file ends too early",
@@ -130,7 +130,7 @@ public:
         }
         return {};
     }
-    /// The bytes [offset, offset + count); checked against the size before anything is allocated.
+    /// Blocks. The bytes [offset, offset + count). Checks them against the size before it allocates.
     [[nodiscard]] Result<std::string> try_text(std::uint64_t offset, std::uint64_t count) const {
         std::string text;
         if (residency::detail::lies_inside(offset, count, bytes_)) { text.resize(static_cast<std::size_t>(count)); }
@@ -162,7 +162,7 @@ private:
     std::string path_;
     std::span<const std::byte> memory_;
     std::uint64_t bytes_ = 0;
-    std::optional<FileIdentity> identity_;  // none of bytes in memory
+    std::optional<FileIdentity> identity_;  // none: bytes in memory
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::format

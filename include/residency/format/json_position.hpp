@@ -15,7 +15,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// An iterator over characters that tells how many have been taken, so that a handler of parser events knows where it is.
+/// An iterator over characters that counts how many were taken, so that a handler of parser events knows its position.
 class CountingIterator {
 public:
     using iterator_category = std::input_iterator_tag;
@@ -43,8 +43,8 @@ private:
     std::uint64_t* taken_;
 };
 
-/// Base of the handlers that read one kind of JSON text: keeps the place and the first error. Depth is the handler's business:
-/// the parser keeps one bit a level and does not recurse.
+/// Base of the handlers that each read one kind of JSON text. Keeps the position and the first error. A handler limits the depth
+/// itself: the parser keeps one bit per level and does not recurse.
 class JsonHandler {
 public:
     using Json = nlohmann::json;
@@ -59,7 +59,7 @@ public:
 
     template <class Handler>
     [[nodiscard]] static Status try_parse(Handler& handler, std::string_view text) {
-        // The parser would take a zero byte for the end of the text.
+        // The parser takes a zero byte for the end of the text.
         if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
             handler.taken_ = zero;
             handler.fail("not valid JSON", "a zero byte");
@@ -90,9 +90,9 @@ public:
     }
 
 protected:
-    /// Bytes from the start of the source to what was read last.
+    /// Position of what was read last, in bytes from the start of the source.
     [[nodiscard]] std::uint64_t place() const noexcept { return base_ + taken_; }
-    /// Keeps the first error; false, so that a handler may return it.
+    /// Keeps the first error. Returns false, so that a handler can return it.
     bool fail(const std::string& what, std::string found = {}, std::string expected = {}) {
         if (status_) { status_ = malformed(source_, place(), what, std::move(found), std::move(expected)); }
         return false;

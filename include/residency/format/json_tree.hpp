@@ -16,19 +16,21 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// A JSON text as a flat tree that knows the place of every value. Refuses duplicate keys, deep nesting and floods of values.
+/// A JSON text as a flat tree in which every value knows its position in the source. Refuses duplicate keys, deep nesting and too
+/// many values.
 class JsonTree {
 public:
     enum class Kind : std::uint8_t { null, boolean, number, other_number, string, array, object };
 
     struct Node {
-        std::uint64_t number = 0;  ///< of a boolean or a number that is whole and not negative
-        std::uint64_t place = 0;   ///< bytes from the start of the source to its end (of a container: to its start)
-        std::uint32_t text = 0;    ///< of a string: its start in texts_
+        std::uint64_t number = 0;  ///< the value of a boolean, or of a whole number that is not negative
+        std::uint64_t place =
+            0;  ///< bytes from the start of the source to the end of the value, or to the start of a container
+        std::uint32_t text = 0;  ///< of a string: its start in texts_
         std::uint32_t text_bytes = 0;
         std::uint32_t key = 0;
         std::uint32_t key_bytes = 0;
-        std::uint32_t next = 0;  ///< the node after it and all that is in it
+        std::uint32_t next = 0;  ///< index of the node after this one and all that is in it
         std::uint32_t children = 0;
         Kind kind = Kind::null;
     };
@@ -99,7 +101,7 @@ public:
                                                     std::uint64_t base);
     [[nodiscard]] static Result<JsonTree> try_read(const Input& input, std::uint64_t offset, std::uint64_t bytes);
 
-    /// Valid as long as this tree is neither moved nor destroyed.
+    /// The root. Valid as long as this tree is neither moved nor destroyed.
     [[nodiscard]] Value root() const noexcept { return {this, 0}; }
 
 private:

@@ -11,7 +11,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// Reads a manifest: JSON text that describes weights in files of raw bytes, such as a weights blob of AOTInductor, by itself.
+/// Blocks. Reads a manifest: JSON text that describes weights in files of raw bytes, such as a weights blob of AOTInductor.
 ///
 ///     {"format": "aotinductor",
 ///      "alignment": 64,                                    optional: of storages without an offset; 1
@@ -19,10 +19,11 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 ///      "weights": [{"name": "w", "dtype": "float32", "shape": [2, 6], "strides": [6, 1],
 ///                   "storage": 0, "offset_bytes": 0, "bytes": 48}]}
 ///
-/// It is what residency-inspect --json prints. Paths are relative to the manifest's folder unless they start with '/'. A
-/// storage without an offset follows the one before it in the same file, padded to the alignment. strides, mutable, a
-/// weight's offset_bytes (0) and bytes may be missing; bytes is checked where it is there. dtype is a name of PyTorch,
-/// safetensors or ggml. Other members are ignored. Storages may overlap only where they are the same range.
+/// residency-inspect --json prints one. Paths are relative to the folder of the manifest unless they begin with '/'. A storage
+/// without an offset follows the one before it in the same file, padded to the alignment. A weight's strides, offset_bytes (0) and
+/// bytes, and a storage's mutable, may be missing; bytes is checked where it is given. dtype is a name of PyTorch, safetensors or
+/// ggml. Other members are ignored. Storages may overlap only if they are the same range. Errors: malformed, with a FileLocation;
+/// io.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_manifest(const Input& input);
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_manifest(const std::string& path);
 #if RESIDENCY_EXCEPTIONS

@@ -21,11 +21,12 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// What a model file says, as it says it: the common result of every reader, checked against the sizes of its files.
+/// What a model file says, in the words of its format: the result of every reader. Every storage lies inside its file, and every
+/// weight inside its storage.
 struct ModelFile {
-    /// Bytes of a file behind one or more weights.
+    /// The bytes behind one or more weights.
     struct StorageEntry {
-        std::uint32_t file = 0;          ///< in files
+        std::uint32_t file = 0;          ///< index in files
         std::uint64_t offset_bytes = 0;  ///< from the start of that file
         std::uint64_t bytes = 0;
         bool is_mutable = false;
@@ -41,7 +42,7 @@ struct ModelFile {
         std::uint64_t bytes = 0;         ///< from its first byte to its last
     };
     struct Metadata {
-        std::string key, value;  ///< UTF-8; values of other types as JSON text
+        std::string key, value;  ///< UTF-8; a value that is no string is JSON text
     };
 
     std::string format;
@@ -50,19 +51,19 @@ struct ModelFile {
     std::vector<WeightEntry> weights;
     std::vector<Metadata> metadata;
 
-    /// Bytes of all storages.
+    /// Sum of the bytes of all storages.
     [[nodiscard]] std::uint64_t total_bytes() const noexcept {
         return std::accumulate(storages.begin(), storages.end(), std::uint64_t{0},
                                [](std::uint64_t sum, const StorageEntry& s) { return sum + s.bytes; });
     }
-    /// Bytes of the largest storage: what one step needs at least.
+    /// Bytes of the largest storage, which a step needs at least.
     [[nodiscard]] std::uint64_t floor_bytes() const noexcept {
         std::uint64_t largest = 0;
         for (const StorageEntry& storage : storages) { largest = (std::max)(largest, storage.bytes); }
         return largest;
     }
 
-    /// The catalog: weights and storages in this order, each storage with its file as source.
+    /// The catalog of it: weights and storages in this order, each storage with its file as source. Error: CatalogBuilder's.
     [[nodiscard]] Result<Catalog> try_catalog() const {
         std::vector<std::shared_ptr<const SourceFile>> sources;
         sources.reserve(files.size());
@@ -90,7 +91,7 @@ struct ModelFile {
 
 namespace detail {
 
-/// Two weights of one name, as indices in order of the list; none where all differ.
+/// Two weights of the same name, as ascending indices; none where all names differ.
 [[nodiscard]] inline std::optional<std::pair<std::size_t, std::size_t>> find_duplicate(
     const std::vector<ModelFile::WeightEntry>& weights) {
     std::unordered_map<std::string_view, std::size_t> seen;
@@ -103,7 +104,7 @@ namespace detail {
     return std::nullopt;
 }
 
-/// An error at that byte of the source where two weights have one name.
+/// Error malformed, at that byte of the source: two weights have the same name.
 [[nodiscard]] inline Status refuse_duplicates(const ModelFile& model, const std::string& source,
                                               std::uint64_t offset = 0) {
     if (const auto twice = find_duplicate(model.weights)) {
@@ -112,7 +113,7 @@ namespace detail {
     return {};
 }
 
-/// The product of the extents, or none where that, or the product of those above zero, does not fit in 64 bits.
+/// The product of the extents; none where 64 bits do not hold it, or the product of the extents above zero.
 [[nodiscard]] inline std::optional<std::uint64_t> count_elements(const Shape& shape) noexcept {
     std::uint64_t nonzero = 1;
     bool empty = false;

@@ -26,7 +26,7 @@ enum class FileFormat : std::uint8_t {
     gguf,
     safetensors,
     safetensors_index,
-    torch,          ///< of before PyTorch 1.6, which is refused with advice
+    torch,          ///< of a PyTorch before 1.6; it is refused with advice
     torch_archive,  ///< a zip archive with PyTorch's pickle in it
     torch_index,
     manifest,
@@ -35,7 +35,8 @@ enum class FileFormat : std::uint8_t {
     unknown,
 };
 
-/// Reads the first bytes of a file, and more of it where these do not tell. `start` is given the first bytes.
+/// Blocks. Tells the format by the name, the first bytes and, if these do not tell, more of the file. `start` is given the first
+/// bytes.
 [[nodiscard]] RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& start);
 
 }  // namespace detail

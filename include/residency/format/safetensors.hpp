@@ -14,25 +14,26 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// How safetensors files are read.
 struct SafetensorsOptions {
-    /// PyTorch's save_model stores one of several tied tensors and names the others in the metadata, dropped name → kept name:
-    /// list them as weights on the same storage. An entry counts where its key names no tensor and its value does.
+    /// PyTorch's save_model stores one of several tied tensors and names the others in the metadata, dropped name → kept name.
+    /// True: list them as weights on the same storage. An entry counts if its key names no tensor and its value does.
     bool ties_from_metadata = true;
 };
 
-/// The limit of the format on the bytes of a header; here of an index too.
+/// The format's limit on the bytes of a header; here of an index too.
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
-/// Reads one safetensors file's header, from a file or from memory; see the format's specification. Weights are listed in the
-/// order of their data, each with a storage of its own. Errors: malformed with a FileLocation; io. Blocks.
+/// Blocks. Reads the header of one safetensors file, from a file or from memory. Lists the weights in the order of their data,
+/// each with a storage of its own. Errors: malformed, with a FileLocation; io.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const Input& input,
                                                                       const SafetensorsOptions& options = {});
 
-/// Reads a sharded model by its index (model.safetensors.index.json) and the headers of all its files, which lie in or below
-/// the index's folder. Every tensor is in the file that the index names and in no other, and none is left out.
+/// Blocks. Reads a sharded model by its index (model.safetensors.index.json) and the headers of all its files, which lie in or
+/// below the folder of the index. Error malformed: a tensor is not in the file that the index names, is in another one too, or is
+/// missing in the index.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_safetensors_index(const Input& input,
                                                                             const SafetensorsOptions& options = {});
 
-/// The same for a path: an index where it ends in ".json", one file otherwise.
+/// Blocks. Reads an index where the path ends in ".json", one file otherwise.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const std::string& path,
                                                                       const SafetensorsOptions& options = {});
 

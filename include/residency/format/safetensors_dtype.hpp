@@ -16,7 +16,7 @@ struct SafetensorsDType {
     DType type;
 };
 
-/// Every type of the format as of safetensors 0.8. Its F8_E4M3 is the finite one.
+/// Every type of the format, as of safetensors 0.8. Its F8_E4M3 is the one without infinities.
 inline constexpr std::array safetensors_dtypes{
     SafetensorsDType{"BOOL", dtype::boolean},
     SafetensorsDType{"F4", dtype::f4},

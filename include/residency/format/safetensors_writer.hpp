@@ -32,12 +32,12 @@ struct SafetensorsTensor {
     Shape shape;
 };
 
-/// Writes one safetensors file front to back: the tensors' descriptions first, then their bytes, in any pieces. A file that is
-/// not finished is removed. Movable.
+/// Writes one safetensors file front to back: the header when it is created, then the bytes of the tensors, in parts of any size.
+/// Removes a file that is not finished. Movable.
 class SafetensorsWriter {
 public:
-    /// Creates or replaces `path` and writes the header, padded to a multiple of 8 bytes. The data follow in this order without
-    /// gaps; put larger types first where readers want aligned data. Errors: invalid_argument for what the format cannot
+    /// Blocks. Creates or replaces `path` and writes the header, padded to a multiple of 8 bytes. The data follow in this order
+    /// without gaps; put larger types first if readers want aligned data. Errors: invalid_argument for what the format cannot
     /// hold; io.
     [[nodiscard]] static Result<SafetensorsWriter> try_create(const std::string& path,
                                                               std::span<const SafetensorsTensor> tensors,
@@ -75,10 +75,10 @@ public:
         }
     }
 
-    /// Bytes of data that are still to come.
+    /// Bytes of data that are still to be given.
     [[nodiscard]] std::uint64_t left_bytes() const noexcept { return left_; }
 
-    /// The next bytes of the data. More than left_bytes() is refused and changes nothing. Blocks.
+    /// Blocks. Writes the next bytes of the data. Error invalid_argument, and nothing is written: more than left_bytes().
     [[nodiscard]] Status try_append(std::span<const std::byte> data) {
         if (fd_ < 0) { return Error{ErrorKind::wrong_state, detail::shown(path_) + ": already finished"}; }
         if (data.size() > left_) {
@@ -89,7 +89,7 @@ public:
         left_ -= data.size();
         return {};
     }
-    /// Closes the file; all its data must have been given.
+    /// Blocks. Closes the file. Error wrong_state: data are missing.
     [[nodiscard]] Status try_finish() {
         if (fd_ < 0) { return Error{ErrorKind::wrong_state, detail::shown(path_) + ": already finished"}; }
         if (left_ != 0) {
@@ -123,7 +123,7 @@ private:
                     std::generic_category().message(code),
                 FileLocation{path, offset, {}, {}}};
     }
-    /// The length and the padded header; `data_bytes` gets the bytes of all tensors.
+    /// The length and the padded header. `data_bytes` is set to the bytes of all tensors.
     [[nodiscard]] static Result<std::string> try_header(std::span<const SafetensorsTensor> tensors,
                                                         std::span<const ModelFile::Metadata> metadata,
                                                         std::uint64_t& data_bytes);

@@ -11,8 +11,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// Appends the files of an index, which lie beside it, each by `append(input)`: a Status. Errors: malformed where the index
-/// and the files do not have the same tensors.
+/// Blocks. Appends the files of an index, which lie beside it, each by `append(input)`, a Status. Error malformed: the index and
+/// the files do not have the same tensors.
 [[nodiscard]] RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input,
                                                     const std::function<Status(const Input&)>& append);
 

@@ -48,7 +48,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
     return true;
 }
 
-/// `text` in quotes for a message of one line. What is not UTF-8 is given as hexadecimal bytes.
+/// `text` in quotes, for a message of one line; the hexadecimal bytes of what is not UTF-8.
 [[nodiscard]] inline std::string shown(std::string_view text) {
     if (is_utf8(text)) { return residency::detail::quoted(text); }
     constexpr std::size_t longest = 40;
@@ -63,7 +63,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
     return text.size() > longest ? out + " …" : out;
 }
 
-/// An error with `source`, byte `offset` from its start, what is wrong, and where it helps what was found and expected.
+/// An error at byte `offset` of `source`, with what is wrong and, if given, what was found and expected.
 [[nodiscard]] inline Error error_at(ErrorKind kind, const std::string& source, std::uint64_t offset,
                                     const std::string& what, std::string found, std::string expected) {
     std::string message = shown(source) + ": byte " + std::to_string(offset) + ": " + what;
@@ -71,18 +71,18 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
     if (!expected.empty()) { message += (found.empty() ? ": expected " : ", expected ") + expected; }
     return {kind, std::move(message), FileLocation{source, offset, std::move(found), std::move(expected)}};
 }
-/// Of a broken file.
+/// The error of a broken file.
 [[nodiscard]] inline Error malformed(const std::string& source, std::uint64_t offset, const std::string& what,
                                      std::string found = {}, std::string expected = {}) {
     return error_at(ErrorKind::malformed, source, offset, what, std::move(found), std::move(expected));
 }
-/// Of a file that is whole, but of a kind that is not read.
+/// The error of a whole file of a kind that no reader takes.
 [[nodiscard]] inline Error unsupported(const std::string& source, std::uint64_t offset, const std::string& what,
                                        std::string found = {}, std::string expected = {}) {
     return error_at(ErrorKind::unsupported, source, offset, what, std::move(found), std::move(expected));
 }
 
-/// With the slash at its end; empty where there is none.
+/// The folder of a path, with its slash; empty where the path has none.
 [[nodiscard]] inline std::string folder_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');
     return slash == std::string::npos ? std::string{} : path.substr(0, slash + 1);

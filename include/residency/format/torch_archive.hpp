@@ -17,23 +17,23 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// A ZIP archive of torch.save: a folder with data.pkl, and a record data/KEY for each storage. The input and the directory
-/// have to outlive it.
+/// A ZIP archive of torch.save: a folder with data.pkl, and a record data/KEY for each storage. The input and the directory must
+/// outlive it.
 class TorchArchive {
 public:
-    /// The first pickle in such an archive; null in any other.
+    /// The first pickle of such an archive; null in any other archive.
     [[nodiscard]] static const ZipDirectory::Entry* find_pickle(const ZipDirectory& zip) noexcept;
 
     /// The archive with that directory, from byte `begin` of the input on. Errors: malformed, also where the pickle is longer
-    /// than `longest_pickle` bytes; unsupported where it is no such archive, or of another byte order.
+    /// than `longest_pickle` bytes; unsupported where it is no such archive or has another byte order.
     [[nodiscard]] static Result<TorchArchive> try_read(const Input& input, const ZipDirectory& zip, std::uint64_t begin,
                                                        std::uint64_t longest_pickle);
 
     [[nodiscard]] const std::string& pickle() const noexcept { return pickle_; }
-    /// From the start of the file.
+    /// Offset of the pickle, from the start of the file.
     [[nodiscard]] std::uint64_t pickle_offset() const noexcept { return pickle_offset_; }
 
-    /// Where the storage of a tensor is.
+    /// The range of a storage in the file.
     [[nodiscard]] Result<ZipDirectory::Range> try_locate(const PickledTensor& tensor) const;
 
 private:

@@ -45,7 +45,7 @@ inline constexpr std::array torch_dtypes{
     TorchDType{"float4_e2m1fn_x2", "", 0, DType::block("float4_e2m1fn_x2", 1, 1)},
 };
 
-/// By name, with or without "torch." before it.
+/// The type of that name, with or without "torch." before it.
 [[nodiscard]] constexpr std::optional<TorchDType> find_torch_dtype(std::string_view name) noexcept {
     constexpr std::string_view prefix = "torch.";
     if (name.substr(0, prefix.size()) == prefix) { name.remove_prefix(prefix.size()); }

@@ -18,7 +18,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// What the pickle of one saved tensor says.
+/// What the pickle says of one tensor.
 struct PickledTensor {
     TorchDType dtype;
     std::string storage_key;             ///< its record is data/<key>
@@ -37,10 +37,10 @@ struct NamedPickledTensor {
 /// data: nothing is imported or called. `text` starts at byte `base` of `source`.
 class TorchPickle {
 public:
-    /// One tensor or parameter.
+    /// Reads one tensor or parameter.
     [[nodiscard]] static Result<PickledTensor> try_read_tensor(std::string_view text, const std::string& source,
                                                                std::uint64_t base);
-    /// A dictionary of them by name, as state_dict() gives it, in its order. Unsupported where it holds anything else.
+    /// Reads a dictionary of tensors by name, as state_dict() gives it, in its order. Error unsupported: it holds anything else.
     [[nodiscard]] static Result<std::vector<NamedPickledTensor>> try_read_tensors(std::string_view text,
                                                                                   const std::string& source,
                                                                                   std::uint64_t base);
@@ -71,7 +71,7 @@ private:
         : text_{text}, source_{source}, base_{base} {}
 
     [[nodiscard]] Error broken(const std::string& what) const { return malformed(source_, base_ + at_, what); }
-    /// What is whole, but not read. `id`: what it is, where that is a call.
+    /// The error of a whole pickle that is not read. `id`: the object, where that is the result of a call.
     [[nodiscard]] Error refuse(
         const std::string& what, Id id = none,
         const char* advice = "save a dictionary of tensors alone, such as the model's state_dict()") const {
@@ -88,17 +88,17 @@ private:
     }
     [[nodiscard]] bool pop(Id& id);
     [[nodiscard]] bool tuple_of(std::size_t count);
-    /// Takes what lies above the last mark, and the mark.
+    /// Pops the values above the last mark, and the mark.
     [[nodiscard]] bool pop_to_mark(std::vector<Id>& items);
-    /// Puts keys and values by turns into what lies on top; of what is no dictionary they are not needed.
+    /// Adds keys and values, which alternate, to the dictionary on top of the stack. Drops them if no dictionary is on top.
     [[nodiscard]] bool set_items(const std::vector<Id>& items);
     [[nodiscard]] bool call();
 
-    /// Runs to STOP; the value that is left.
+    /// Executes the operations up to STOP. Returns the value that is left.
     [[nodiscard]] Result<Id> run(std::size_t most_operations);
 
     [[nodiscard]] bool step(unsigned char op);
-    /// A value that tensors do not need, in that many bytes.
+    /// Skips a value of that many bytes, which no tensor needs.
     [[nodiscard]] bool skip(std::uint64_t bytes);
     [[nodiscard]] bool integer(std::uint64_t number) {
         push(static_cast<std::int64_t>(number));
@@ -118,7 +118,7 @@ private:
         return value != nullptr && *value >= 0 ? std::optional{static_cast<std::uint64_t>(*value)} : std::nullopt;
     }
     [[nodiscard]] bool counts(Id id, std::vector<std::uint64_t>& out) const;
-    /// What a value is called with, where it is a call: "module name".
+    /// The callable behind a value that is the result of a call, as "module name".
     [[nodiscard]] std::string_view callable(Id id) const noexcept;
     [[nodiscard]] Result<std::vector<NamedPickledTensor>> tensors(Id top) const;
     [[nodiscard]] Result<PickledTensor> tensor(Id id) const;

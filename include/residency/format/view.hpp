@@ -15,7 +15,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// Whether strides say no more than the shape: row-major without gaps, or no elements at all.
+/// Whether the strides are those of a row-major tensor without gaps, or there are no elements.
 [[nodiscard]] inline bool is_dense(const Shape& shape, const Strides& strides) noexcept {
     std::uint64_t expected = 1;
     bool dense = true;
@@ -27,8 +27,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
     return dense;
 }
 
-/// Bytes from the first to the last element of a view; an error without a place where it does not exist. `strides` has an
-/// entry for each extent, or none where dense.
+/// Bytes from the first to the last element of a view. `strides` has one entry per extent, or none where dense. Error without a
+/// location: there is no such view.
 [[nodiscard]] inline Result<std::uint64_t> view_bytes(const DType& type, const Shape& shape, const Strides& strides) {
     const auto refuse = [&](const std::string& why) {
         return Error{ErrorKind::malformed, std::string{type.name()} + shape_text(shape) + ": " + why};
@@ -57,7 +57,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
     return bytes ? bytes : Result<std::uint64_t>{refuse(bytes.error().message())};
 }
 
-/// Appends a weight on a storage that is there already; an error without a place where it does not lie inside.
+/// Appends a weight on an existing storage. Error without a location: it does not lie inside the storage.
 [[nodiscard]] inline Status append_view(ModelFile& model, ModelFile::WeightEntry weight) {
     const auto bytes = view_bytes(weight.type, weight.shape, weight.strides);
     if (!bytes) { return bytes.error(); }

@@ -17,8 +17,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// The directory of a ZIP archive (PKWARE APPNOTE 6.3, also ZIP64) that lies in a part of a file. Its entries are used where
-/// they are, so only those stored without compression and encryption can be located; they do not overlap.
+/// The directory of a ZIP archive (PKWARE APPNOTE 6.3, with ZIP64) in a part of a file; its entries do not overlap. Only entries
+/// without compression and encryption can be located: they are read where they are.
 class ZipDirectory {
 public:
     struct Entry {
@@ -34,7 +34,7 @@ public:
         std::uint64_t bytes = 0;
     };
 
-    /// The archive in [begin, begin + bytes) of the input.
+    /// Blocks. Reads the directory of the archive in [begin, begin + bytes) of the input. Errors: malformed, unsupported, io.
     [[nodiscard]] static Result<ZipDirectory> try_read(const Input& input, std::uint64_t begin, std::uint64_t bytes);
 
     [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
@@ -42,13 +42,13 @@ public:
         const auto found = by_name_.find(name);
         return found == by_name_.end() ? nullptr : &entries_[found->second];
     }
-    /// Where a stored entry's bytes are.
+    /// The range of a stored entry's bytes in the file.
     [[nodiscard]] Result<Range> try_locate(const Input& input, const Entry& entry) const;
 
 private:
-    /// `count` bytes of `text` as a little-endian number. Precondition: they are there.
+    /// `count` bytes of `text` as a little-endian number. Precondition: `text` has them.
     [[nodiscard]] static std::uint64_t little(std::string_view text, std::uint64_t at, std::size_t count) noexcept;
-    /// The ZIP64 sizes, which replace those that are all ones.
+    /// Reads the ZIP64 sizes, which replace sizes whose bits are all ones.
     static void read_extra(std::string_view extra, Entry& entry) noexcept;
 
     std::uint64_t begin_ = 0;

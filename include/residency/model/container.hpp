@@ -9,8 +9,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The binary container in which schedules, plans and traces are saved. Integers are little-endian, offsets in bytes
-/// from the start, and there is one way to write given contents:
+/// The kinds of contents of the binary container in which schedules, plans and traces are saved. Integers are little-endian,
+/// offsets count bytes from the start, and there is one way to write given contents:
 ///
 ///     0   8 bytes  magic: 89 52 53 44 59 0d 0a 1a
 ///     8   u32      version of the container: 1
@@ -20,17 +20,17 @@ namespace residency { inline namespace RESIDENCY_ABI {
 ///     24  u64      bytes of the whole, checksum included
 ///     32  u64      hash of the catalog that the contents belong to (Catalog::hash)
 ///     40           for each section: u32 tag, u32 zero, u64 offset, u64 bytes
-///     …            the sections in that order, without gaps but zeros up to a multiple of 8
+///     …            the sections in that order, each followed by zeros up to a multiple of 8
 ///     end − 8      u64 checksum: StableHash (FNV-1a) of all bytes before it
 ///
-/// In a section: texts and arrays are a u64 count, then the elements; floating-point numbers are their IEEE 754 bits.
+/// In a section, texts and arrays are a u64 count and then the elements; floating-point numbers are their IEEE 754 bits.
 enum class ContainerKind : std::uint32_t {
     schedule = 1,
     plan = 2,
     trace = 3,
 };
 
-/// Four printable characters that name a section.
+/// The tag of a section: four printable characters.
 [[nodiscard]] constexpr std::uint32_t section_tag(const char (&text)[5]) noexcept {
     std::uint32_t tag = 0;
     for (int i = 3; i >= 0; --i) { tag = tag << 8 | static_cast<std::uint8_t>(text[i]); }

@@ -44,12 +44,11 @@ template <ContainerElement T>
 
 }  // namespace detail
 
-/// Reads one section in order. The first failure is kept: from then on every read gives zero or nothing, so that a
-/// caller may read a whole section and ask once, with finish(). Nothing is allocated for a count that the bytes left
-/// cannot hold.
+/// Reads one section in order, and keeps the first failure: from then on every read gives zero or nothing, so that a caller may
+/// read a whole section and call finish() once. Allocates nothing for a count that the remaining bytes cannot hold.
 class SectionReader {
 public:
-    /// `offset`: of the section in `source`. The bytes must outlive the reader.
+    /// `offset`: that of the section in `source`. The bytes must outlive the reader.
     SectionReader(std::span<const std::byte> bytes, std::uint64_t offset, std::string source)
         : bytes_{bytes}, offset_{offset}, source_{std::move(source)} {}
     /// A reader that has failed.
@@ -68,7 +67,7 @@ public:
     [[nodiscard]] std::int64_t i64() { return value<std::int64_t>(); }
     [[nodiscard]] double f64() { return value<double>(); }
 
-    /// A count of at most `max` things of at least `min_bytes_each` bytes each, which the section must still hold.
+    /// Reads a count of at most `max` elements of at least `min_bytes_each` bytes each, which the section must still hold.
     [[nodiscard]] std::uint64_t count(std::uint64_t max, std::uint64_t min_bytes_each);
     [[nodiscard]] std::string text(std::uint64_t max_bytes) {
         const auto chars = array<char>(max_bytes);
@@ -84,15 +83,14 @@ public:
         return values;
     }
 
-    /// Where the next read starts, from the start of the source.
+    /// Offset of the next read, from the start of the source.
     [[nodiscard]] std::uint64_t offset() const noexcept { return offset_ + position_; }
-    /// Fails with that found where that was expected, unless `condition` holds or something failed before. Returns
-    /// ok().
+    /// Fails with what was found and expected, unless `condition` holds or an earlier read failed. Returns ok().
     bool require(bool condition, std::string_view found, std::string_view expected) {
         if (!condition) { fail_at(position_, std::string{found}, std::string{expected}); }
         return ok();
     }
-    /// The first failure, or one if bytes are left.
+    /// The first failure, or a failure if bytes are left.
     [[nodiscard]] Status finish();
 
 private:
@@ -114,7 +112,7 @@ private:
     std::optional<Error> error_;
 };
 
-/// Reads a container whose frame (header, section table, padding, checksum) has been checked:
+/// Reads a container; its frame (header, section table, padding, checksum) has been checked:
 ///
 ///     auto reader = ContainerReader::try_open(bytes, "moves.plan");
 ///     if (Status fits = reader->expect(ContainerKind::plan, 1, catalog.hash()); !fits) { return fits.error(); }
@@ -123,7 +121,8 @@ private:
 ///     if (Status read = moves.finish(); !read) { return read.error(); }
 class ContainerReader {
 public:
-    /// `source`: the file's name, or what the bytes are, for messages. The bytes must outlive the reader.
+    /// Checks the frame. `source`: the file's name, or what the bytes are, for messages. The bytes must outlive the reader. Error
+    /// malformed.
     [[nodiscard]] static Result<ContainerReader> try_open(std::span<const std::byte> bytes, std::string source);
 
     [[nodiscard]] std::uint32_t kind() const noexcept { return kind_; }
@@ -131,12 +130,12 @@ public:
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return catalog_hash_; }
     [[nodiscard]] const std::string& source() const noexcept { return source_; }
 
-    /// An error if the contents are of another kind (malformed), of a later version or none (unsupported), or for
-    /// another catalog (mismatch).
+    /// Errors: malformed where the contents are of another kind; unsupported where they are of a later version or none; mismatch
+    /// where they belong to another catalog.
     [[nodiscard]] Status expect(ContainerKind kind, std::uint32_t latest_version, std::uint64_t catalog_hash) const;
 
     [[nodiscard]] bool has(std::uint32_t tag) const noexcept { return find(tag) != nullptr; }
-    /// The section with that tag; a reader that has failed where there is none.
+    /// The section with that tag, or a reader that has failed.
     [[nodiscard]] SectionReader section(std::uint32_t tag) const;
 
 private:

@@ -17,7 +17,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// What an array in a container may hold: integers, enumerations and floating-point numbers of 1, 2, 4 or 8 bytes.
+/// What an array of a container may hold: integers, enumerations and floating-point numbers of 1, 2, 4 or 8 bytes.
 template <class T>
 concept ContainerElement =
     !std::same_as<T, bool> && (std::integral<T> || std::is_enum_v<T> || std::floating_point<T>) && sizeof(T) <= 8;
@@ -45,7 +45,7 @@ void append_little_endian(std::vector<std::byte>& out, T value) {
 
 }  // namespace detail
 
-/// The bytes of one section, written in order.
+/// Collects the bytes of one section in order.
 class SectionWriter {
 public:
     explicit SectionWriter(std::uint32_t tag) noexcept : tag_{tag} {}
@@ -61,7 +61,7 @@ public:
     void f64(double v) { value(v); }
 
     void text(std::string_view text) { array(std::span<const char>{text}); }
-    /// The count, then the elements.
+    /// Appends the count, then the elements.
     template <class T, std::size_t extent>
         requires ContainerElement<std::remove_const_t<T>>
     void array(std::span<T, extent> values) {
@@ -93,9 +93,10 @@ public:
     ContainerWriter(ContainerKind kind, std::uint32_t kind_version, std::uint64_t catalog_hash) noexcept
         : kind_{kind}, kind_version_{kind_version}, catalog_hash_{catalog_hash} {}
 
-    /// Begins a section; the reference stays valid. Preconditions: a tag not used before; at most 64 sections.
+    /// Begins a section. The reference stays valid. Preconditions: a tag that was not used before; at most 64 sections.
     SectionWriter& section(std::uint32_t tag);
 
+    /// The bytes of the container.
     [[nodiscard]] std::vector<std::byte> finish() const;
 
 private:

@@ -11,8 +11,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): the same on every platform; integers enter as little-endian bytes. Any change of
-/// one byte changes the value. Not for adversaries.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo): the same value on every platform. Integers enter as little-endian bytes. Any change of one
+/// byte changes the value. An adversary can make collisions.
 class StableHash {
 public:
     constexpr void byte(std::uint8_t value) noexcept { state_ = (state_ ^ value) * 0x100000001b3U; }
@@ -22,7 +22,7 @@ public:
     constexpr void u64(std::uint64_t value) noexcept {
         for (int shift = 0; shift < 64; shift += 8) { byte(static_cast<std::uint8_t>(value >> shift)); }
     }
-    /// The length, then the characters.
+    /// Adds the length, then the characters.
     constexpr void text(std::string_view value) noexcept {
         u64(value.size());
         for (const char c : value) { byte(static_cast<std::uint8_t>(c)); }
