@@ -246,7 +246,7 @@ class Places:
         if second.kind == Kind.IF_STMT and not self.is_checked_call(second):
             return
         texts = [self.text[x[0]:x[1]] for x in (a, b)]
-        if b"(" not in texts[1] or texts[1].startswith(b"RESIDENCY_"):
+        if b"(" not in texts[1] or texts[1].startswith(b"RESIDENCY_") or second.kind == Kind.DECL_STMT and b"{" in texts[1]:
             return
         between = self.text[a[1]:b[0]]
         mistake = texts[1] + between + texts[0]

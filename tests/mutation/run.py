@@ -202,6 +202,7 @@ class Campaign:
         if "clang" in self.cxx[0]:
             self.cxx.append("-ferror-limit=0")  # all that do not compile at once
         self.jobs = arguments.jobs
+        self.programs = [name for name in PROGRAMS if name in arguments.programs]
         self.limit = arguments.limit
         self.temporary = temporary
         self.trees = 0
@@ -243,7 +244,7 @@ class Campaign:
         """Tries mutants that do not overlap. Returns those that do not compile when switched."""
         tree = self.tree()
         alone, survived = [], set()
-        for name in PROGRAMS:
+        for name in self.programs:
             def open_mutants():
                 return [each for each in chosen if name in programs_of(each)]
             while open_mutants():
@@ -287,7 +288,7 @@ class Campaign:
         tree = self.tree()
         try:
             tree.write([(mutant, mutant.begin, mutant.end, mutant.plain)])
-            for name in programs_of(mutant):
+            for name in [name for name in programs_of(mutant) if name in self.programs]:
                 if self.timed("build", tree.build, name, self.pool):
                     return self.report(mutant, "does not compile")
                 passes, text = self.timed("run", tree.run, name, 10 * self.limit)
@@ -494,6 +495,8 @@ def main():
     parser.add_argument("--headers", nargs="+", default=["*"], help="headers below include/residency, folders, or patterns of them")
     parser.add_argument("--sample", type=int, help="so many of them, at random")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--programs", nargs="+", default=list(PROGRAMS), choices=PROGRAMS, metavar="NAME",
+                        help="only these of " + ", ".join(PROGRAMS))
     parser.add_argument("--cxx", default="clang++-19", help="the compiler, with options if need be")
     parser.add_argument("--limit", type=float, default=20, help="seconds that a program has, or five times what it takes")
     parser.add_argument("--list", action="store_true", help="print the mutants")
