@@ -174,8 +174,11 @@ class Places:
             if sign in (b"&&", b"||"):
                 self.choose("left-only", begin, end, left[2], b"static_cast<bool>")
                 self.choose("right-only", begin, end, right[2], b"static_cast<bool>")
-        elif sign in (b"+", b"-") and cursor.type.get_canonical().kind != TypeKind.RECORD:
-            if b'"' not in text and b"to_string" not in text:  # what a message says is not for the programs
+        elif sign in (b"+", b"-"):
+            kinds = [each.type.get_canonical().kind for each in (cursor, children[0])]
+            difference = kinds[0] != kinds[1] and kinds[1] in (TypeKind.POINTER, TypeKind.RECORD)
+            is_text = b'"' in text or b"to_string" in text  # what a message says is not for the programs
+            if kinds[0] != TypeKind.RECORD and not difference and not is_text:
                 self.choose("term", begin, end, left[2])
 
     def condition(self, cursor, never=True, always=True):
@@ -196,7 +199,8 @@ class Places:
         if then is None:
             return children
         condition = children[then - 1]
-        if condition.kind.is_expression():
+        declares = any(child.kind == Kind.VAR_DECL for child in children[:then])  # if (auto x = f())
+        if condition.kind.is_expression() and not declares:
             inside = list(children[then].get_children())
             alone = then == len(children) - 1
             early = alone and bool(inside) and inside[-1].kind in JUMPS

@@ -23,6 +23,7 @@ import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -130,8 +131,9 @@ class Tree:
         return messages
 
     def run(self, name, limit, **environment):
-        """Whether the program passes, and what it said last or first of an error."""
+        """Whether the program passes within so many seconds of the processor, and what it said last or first of an error."""
         def limits():
+            resource.setrlimit(resource.RLIMIT_CPU, (round(limit), round(limit) + 1))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
             if not any("sanitize" in word for word in self.cxx):
@@ -139,8 +141,10 @@ class Tree:
         with tempfile.TemporaryFile() as output:
             try:
                 done = subprocess.run([self.built[name], *PROGRAMS[name].arguments], stdin=subprocess.DEVNULL, stdout=output,
-                                      stderr=output, timeout=limit, env={**os.environ, **environment}, preexec_fn=limits)
+                                      stderr=output, timeout=10 * limit, env={**os.environ, **environment}, preexec_fn=limits)
             except subprocess.TimeoutExpired:
+                return False, "it does not end"
+            if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
                 return False, "it does not end"
             output.seek(0)
             lines = output.read(1 << 20).decode(errors="replace").strip().splitlines()
@@ -263,7 +267,7 @@ class Campaign:
                 sys.exit(messages)
             begin = time.monotonic()
             path = tree.folder / "reached"
-            passes, text = tree.run(name, 600, MUTANTS_REACHED=str(path))
+            passes, text = tree.run(name, 900, MUTANTS_REACHED=str(path))
             if not passes:
                 sys.exit(f"without a mistake, the program “{name}” says: {text}")
             limit = max(self.limit, 5 * (time.monotonic() - begin))
@@ -498,7 +502,8 @@ def main():
     parser.add_argument("--programs", nargs="+", default=list(PROGRAMS), choices=PROGRAMS, metavar="NAME",
                         help="only these of " + ", ".join(PROGRAMS))
     parser.add_argument("--cxx", default="clang++-19", help="the compiler, with options if need be")
-    parser.add_argument("--limit", type=float, default=20, help="seconds that a program has, or five times what it takes")
+    parser.add_argument("--limit", type=float, default=20, help="processor seconds that a program has at least; it has five times what "
+                        "it takes without a mutant")
     parser.add_argument("--list", action="store_true", help="print the mutants")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
