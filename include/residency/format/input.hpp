@@ -2,28 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/types.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
-#include <vector>
 
 #include "residency/error.hpp"
-#include "residency/format/text.hpp"
-#include "residency/model/checked.hpp"
 #include "residency/model/file_identity.hpp"
-#include "residency/model/stat_identity.hpp"
 #include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
@@ -33,29 +22,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 class Input {
 public:
     /// Blocks. Whether there may be something of that name. False only where it is certain that there is nothing.
-    [[nodiscard]] static bool exists(const std::string& path) noexcept {
-        return ::access(path.c_str(), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
-    }
+    [[nodiscard]] static bool exists(const std::string& path) noexcept;
     /// Blocks. Opens a regular file. Error io.
-    [[nodiscard]] static Result<Input> try_open(const std::string& path) {
-        if (path.find('\0') != std::string::npos) {
-            return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte",
-                         FileLocation{path, 0, {}, {}}};
-        }
-        // O_NONBLOCK: opening a named pipe must not hang.
-        const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        if (fd < 0) { return system_error(path, 0, "cannot be opened"); }
-        Input input{fd, path};
-        struct stat status = {};
-        if (::fstat(fd, &status) != 0) { return system_error(path, 0, "cannot be examined"); }
-        if (!S_ISREG(status.st_mode)) {
-            return Error{ErrorKind::io, detail::shown(path) + ": not a regular file",
-                         FileLocation{path, 0, {}, "a regular file"}};
-        }
-        input.bytes_ = static_cast<std::uint64_t>(status.st_size);
-        input.identity_ = residency::detail::identity_of(status);
-        return input;
-    }
+    [[nodiscard]] static Result<Input> try_open(const std::string& path);
     /// An input over bytes that the caller keeps. `name` stands for them in errors.
     [[nodiscard]] static Input over(std::span<const std::byte> memory, std::string name) {
         Input input{-1, std::move(name)};
@@ -88,75 +57,21 @@ public:
     /// The file as a source, with the identity that it had when it was opened.
     [[nodiscard]] SourceFile source() const { return {path_, bytes_, identity_}; }
     /// Error mismatch: the file was changed since it was opened.
-    [[nodiscard]] Status check() const {
-        struct stat status = {};
-        if (fd_ < 0) { return {}; }
-        if (::fstat(fd_, &status) != 0) { return system_error(path_, 0, "cannot be examined"); }
-        const FileIdentity now = residency::detail::identity_of(status);
-        return now == *identity_ ? Status{} : Status{changed(*identity_, now, "while it was read")};
-    }
+    [[nodiscard]] Status check() const;
     /// Error mismatch: it is not the file that `source` stands for.
-    [[nodiscard]] Status check(const SourceFile& source) const {
-        if (!source.identity || !identity_ || *source.identity == *identity_) { return {}; }
-        return changed(*source.identity, *identity_, "since its header was read");
-    }
+    [[nodiscard]] Status check(const SourceFile& source) const;
 
     /// Blocks. Fills `out` from `offset` on. Errors: malformed where the range is not in the file; io.
-    [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
-        if (!residency::detail::lies_inside(offset, out.size(), bytes_)) {
-            return detail::malformed(path_, offset, "the file ends too early",
-                                     std::to_string(bytes_ - (std::min)(offset, bytes_)) + " bytes",
-                                     std::to_string(out.size()));
-        }
-        if (fd_ < 0) {
-            if (!out.empty()) { std::memcpy(out.data(), memory_.data() + offset, out.size()); }
-            return {};
-        }
-        while (!out.empty()) {
-            const ssize_t got = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
-            if (got < 0) {
-                if (errno == EINTR) { continue; }
-                return system_error(path_, offset, "cannot be read");
-            }
-            if (got == 0) {
-                return Error{ErrorKind::io,
-                             detail::shown(path_) + ": byte " + std::to_string(offset) +
-                                 ": the file became shorter while it was read: it had " + std::to_string(bytes_) +
-                                 " bytes",
-                             FileLocation{path_, offset, "its end", std::to_string(bytes_) + " bytes"}};
-            }
-            out = out.subspan(static_cast<std::size_t>(got));
-            offset += static_cast<std::uint64_t>(got);
-        }
-        return {};
-    }
+    [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const;
     /// Blocks. The bytes [offset, offset + count). Checks them against the size before it allocates.
-    [[nodiscard]] Result<std::string> try_text(std::uint64_t offset, std::uint64_t count) const {
-        std::string text;
-        if (residency::detail::lies_inside(offset, count, bytes_)) { text.resize(static_cast<std::size_t>(count)); }
-        if (text.size() != count) {
-            return detail::malformed(path_, offset, "the file ends too early",
-                                     std::to_string(bytes_ - (std::min)(offset, bytes_)) + " bytes",
-                                     std::to_string(count));
-        }
-        if (Status read = try_read(offset, std::as_writable_bytes(std::span{text})); !read) { return read.error(); }
-        return text;
-    }
+    [[nodiscard]] Result<std::string> try_text(std::uint64_t offset, std::uint64_t count) const;
 
 private:
     Input(int fd, std::string path) noexcept : fd_{fd}, path_{std::move(path)} {}
 
-    [[nodiscard]] static Error system_error(const std::string& path, std::uint64_t offset, const std::string& what) {
-        const int code = errno;
-        return {ErrorKind::io, detail::shown(path) + ": " + what + ": " + std::generic_category().message(code),
-                FileLocation{path, offset, std::generic_category().message(code), {}}};
-    }
+    [[nodiscard]] static Error system_error(const std::string& path, std::uint64_t offset, const std::string& what);
 
-    [[nodiscard]] Error changed(const FileIdentity& before, const FileIdentity& now, const char* when) const {
-        const std::string how = residency::detail::difference(before, now);
-        return {ErrorKind::mismatch, detail::shown(path_) + ": the file was changed " + when + ": " + how,
-                FileLocation{path_, 0, how, std::to_string(before.bytes) + " bytes"}};
-    }
+    [[nodiscard]] Error changed(const FileIdentity& before, const FileIdentity& now, const char* when) const;
 
     int fd_;
     std::string path_;
@@ -166,3 +81,7 @@ private:
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::format
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/input.ipp"
+#endif

@@ -2,81 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
 
 #include "residency/error.hpp"
 #include "residency/format/model_file.hpp"
-#include "residency/format/text.hpp"
-#include "residency/model/checked.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 /// Whether the strides are those of a row-major tensor without gaps, or there are no elements.
-[[nodiscard]] inline bool is_dense(const Shape& shape, const Strides& strides) noexcept {
-    std::uint64_t expected = 1;
-    bool dense = true;
-    for (std::size_t axis = shape.size(); axis-- > 0;) {
-        if (shape[axis] == 0) { return true; }
-        dense = dense && (shape[axis] == 1 || strides[axis] == expected);
-        expected *= shape[axis];
-    }
-    return dense;
-}
+[[nodiscard]] RESIDENCY_INLINE bool is_dense(const Shape& shape, const Strides& strides) noexcept;
 
 /// Bytes from the first to the last element of a view. `strides` has one entry per extent, or none where dense. Error without a
 /// location: there is no such view.
-[[nodiscard]] inline Result<std::uint64_t> view_bytes(const DType& type, const Shape& shape, const Strides& strides) {
-    const auto refuse = [&](const std::string& why) {
-        return Error{ErrorKind::malformed, std::string{type.name()} + shape_text(shape) + ": " + why};
-    };
-    const auto elements = count_elements(shape);
-    if (!elements) { return refuse("the elements do not fit in 64 bits"); }
-    if (!strides.empty() && strides.size() != shape.size()) {
-        return refuse(std::to_string(strides.size()) + " strides for " + std::to_string(shape.size()) + " extents");
-    }
-    const bool dense = strides.empty() || is_dense(shape, strides);
-    std::optional<std::uint64_t> reach = elements;
-    if (!dense) {
-        if (!type.is_byte_addressable()) { return refuse("this type cannot be strided"); }
-        reach = 1;
-        for (std::size_t axis = 0; axis < shape.size() && reach; ++axis) {
-            const auto step = residency::detail::checked_multiply(shape[axis] - 1, strides[axis]);
-            reach = step ? residency::detail::checked_add(*reach, *step) : std::nullopt;
-        }
-        if (!reach) { return refuse("the strides reach beyond 64 bits"); }
-    }
-    const std::uint64_t row = shape.empty() ? 1 : shape.back();
-    if (row % type.block_elements() != 0) {
-        return refuse("a row does not fill blocks of " + std::to_string(type.block_elements()));
-    }
-    const auto bytes = type.bytes_of(*reach);
-    return bytes ? bytes : Result<std::uint64_t>{refuse(bytes.error().message())};
-}
+[[nodiscard]] RESIDENCY_INLINE Result<std::uint64_t> view_bytes(const DType& type, const Shape& shape,
+                                                                const Strides& strides);
 
 /// Appends a weight on an existing storage. Error without a location: it does not lie inside the storage.
-[[nodiscard]] inline Status append_view(ModelFile& model, ModelFile::WeightEntry weight) {
-    const auto bytes = view_bytes(weight.type, weight.shape, weight.strides);
-    if (!bytes) { return bytes.error(); }
-    const std::uint64_t whole = model.storages[weight.storage].bytes;
-    if (!residency::detail::lies_inside(weight.offset_bytes, *bytes, whole)) {
-        return Error{ErrorKind::malformed, weight.dtype + shape_text(weight.shape) + ", " + std::to_string(*bytes) +
-                                               " bytes from " + std::to_string(weight.offset_bytes) +
-                                               " on, does not lie inside its storage of " + std::to_string(whole) +
-                                               " bytes"};
-    }
-    if (weight.offset_bytes % weight.type.alignment_bytes() != 0) {
-        return Error{ErrorKind::malformed,
-                     "its offset of " + std::to_string(weight.offset_bytes) + " bytes is not a multiple of the " +
-                         std::to_string(weight.type.alignment_bytes()) + " that " + weight.dtype + " needs"};
-    }
-    weight.bytes = *bytes;
-    if (!weight.strides.empty() && is_dense(weight.shape, weight.strides)) { weight.strides.clear(); }
-    model.weights.push_back(std::move(weight));
-    return {};
-}
+[[nodiscard]] RESIDENCY_INLINE Status append_view(ModelFile& model, ModelFile::WeightEntry weight);
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/view.ipp"
+#endif

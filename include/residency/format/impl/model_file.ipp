@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/model_file.hpp"
+#include "residency/format/text.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/model/checked.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format {
+
+RESIDENCY_INLINE std::uint64_t ModelFile::total_bytes() const noexcept {
+    std::uint64_t sum = 0;
+    for (const StorageEntry& storage : storages) { sum += storage.bytes; }
+    return sum;
+}
+
+RESIDENCY_INLINE std::uint64_t ModelFile::floor_bytes() const noexcept {
+    std::uint64_t largest = 0;
+    for (const StorageEntry& storage : storages) { largest = (std::max)(largest, storage.bytes); }
+    return largest;
+}
+
+RESIDENCY_INLINE Result<Catalog> ModelFile::try_catalog() const {
+    std::vector<std::shared_ptr<const SourceFile>> sources;
+    sources.reserve(files.size());
+    for (const SourceFile& file : files) { sources.push_back(std::make_shared<const SourceFile>(file)); }
+    CatalogBuilder builder;
+    builder.reserve(weights.size(), storages.size());
+    for (const StorageEntry& storage : storages) {
+        StorageOptions options;
+        options.is_mutable = storage.is_mutable;
+        options.source = FileSource{sources[storage.file], storage.offset_bytes};
+        builder.add_storage(storage.bytes, std::move(options));
+    }
+    for (const WeightEntry& weight : weights) {
+        builder.add_weight(weight.name, weight.type, weight.shape, StorageId{weight.storage}, weight.offset_bytes,
+                           weight.strides.empty() ? std::nullopt : std::optional{weight.strides});
+    }
+    auto catalog = builder.try_build();
+    if (!catalog && !files.empty()) { return catalog.error().in(detail::shown(files.front().path)); }
+    return catalog;
+}
+
+namespace detail {
+
+RESIDENCY_INLINE std::optional<std::pair<std::size_t, std::size_t>> find_duplicate(
+    const std::vector<ModelFile::WeightEntry>& weights) {
+    std::unordered_map<std::string_view, std::size_t> seen;
+    seen.reserve(weights.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        if (const auto [first, fresh] = seen.try_emplace(weights[i].name, i); !fresh) {
+            return std::pair{first->second, i};
+        }
+    }
+    return std::nullopt;
+}
+
+RESIDENCY_INLINE Status refuse_duplicates(const ModelFile& model, const std::string& source, std::uint64_t offset) {
+    if (const auto twice = find_duplicate(model.weights)) {
+        return malformed(source, offset, "weight " + shown(model.weights[twice->second].name) + " is given twice");
+    }
+    return {};
+}
+
+RESIDENCY_INLINE std::optional<std::uint64_t> count_elements(const Shape& shape) noexcept {
+    std::uint64_t nonzero = 1;
+    bool empty = false;
+    for (const std::uint64_t extent : shape) {
+        const auto product = residency::detail::checked_multiply(nonzero, extent == 0 ? 1 : extent);
+        if (!product) { return std::nullopt; }
+        nonzero = *product;
+        empty = empty || extent == 0;
+    }
+    return empty ? 0 : nonzero;
+}
+
+RESIDENCY_INLINE std::string shape_text(const Shape& shape) {
+    std::string text = "[";
+    constexpr std::size_t longest = 8;
+    for (std::size_t axis = 0; axis < (std::min)(shape.size(), longest); ++axis) {
+        text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
+    }
+    return text + (shape.size() > longest ? ", …]" : "]");
+}
+
+}  // namespace detail
+
+}}}  // namespace residency::RESIDENCY_ABI::format
