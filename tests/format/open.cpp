@@ -14,6 +14,7 @@
 #include "expected.hpp"
 #include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
+#include "residency/format/text.hpp"
 #include "residency/host/weight_file.hpp"
 
 using namespace residency;

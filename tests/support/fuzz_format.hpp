@@ -13,6 +13,7 @@
 
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/text.hpp"
 
 namespace support {
 
