@@ -11,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "residency/format/text.hpp"
+
 using residency::format::ModelFile;
 
 namespace {
