@@ -13,6 +13,7 @@
 #include "residency/core/session_state.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/error.hpp"
+#include "residency/model/sort.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -139,7 +140,7 @@ std::uint64_t BudgetControl<D>::floor_step_bytes(const BudgetLimits& limits) con
         const auto& of_step = schedule[i].storages;
         storages.insert(storages.end(), of_step.begin(), of_step.end());
     }
-    std::ranges::sort(storages);
+    residency::detail::sort(storages);
     const auto repeated = std::ranges::unique(storages);
     storages.erase(repeated.begin(), repeated.end());
     std::uint64_t bytes = 0;

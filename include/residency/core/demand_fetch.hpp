@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/id_vector.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/transport/transport_policy.hpp"
 
@@ -81,7 +81,7 @@ Status DemandFetch<Evictor, Pool>::fetch(std::vector<StorageId>& missing, std::s
     }
     ++misses_;
     for (const StorageId id : wanted) { wanted_in_[id] = misses_; }
-    std::ranges::sort(missing, [&](StorageId a, StorageId b) {
+    residency::detail::sort(missing, [&](StorageId a, StorageId b) {
         const std::uint64_t left = allocations().bytes(a);
         const std::uint64_t right = allocations().bytes(b);
         return left != right ? left > right : index(a) < index(b);

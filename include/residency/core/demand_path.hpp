@@ -17,6 +17,7 @@
 #include "residency/core/use_records.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/pool/virtual.hpp"
@@ -102,7 +103,7 @@ Status DemandPath<Pool>::bring(std::span<const StorageId> wanted, bool is_planne
     }
     if (auto waits = uses_->copy_stream_wait_for_all(); !waits) { return waits; }
     player_->forget_ahead();
-    std::ranges::sort(missing_);
+    residency::detail::sort(missing_);
     Status loaded = loader_->load(missing_);
     for (const std::uint32_t chunk : missing_) {
         for (const std::uint32_t s : store_->contents().storages(chunk)) { context_->states[s].demand_missed = true; }

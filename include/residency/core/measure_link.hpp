@@ -11,6 +11,7 @@
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/link.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -80,7 +81,7 @@ template <Device D>
             if (!elapsed) { return elapsed.error(); }
             if (repeat > 0) { seconds.push_back(std::chrono::duration<double>(*elapsed).count() / calls); }
         }
-        std::ranges::sort(seconds);
+        residency::detail::sort(seconds);
         return (seconds[1] + seconds[2]) / 2;
     };
     auto long_call = seconds_per_call(long_bytes);

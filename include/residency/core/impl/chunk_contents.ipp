@@ -11,6 +11,7 @@
 #include "residency/config.hpp"
 #include "residency/core/chunk_contents.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/transport/transport_policy.hpp"
 
@@ -22,7 +23,7 @@ RESIDENCY_INLINE ChunkContents::ChunkContents(const plan::Plan& plan, std::byte*
         chunks_.push_back(plan.chunks_of_storage(s));
         for (const std::uint32_t chunk : chunks_.back()) { on_chunk.emplace_back(chunk, s); }
     }
-    std::ranges::sort(on_chunk);
+    residency::detail::sort(on_chunk);
     first_.assign(plan.chunks() + std::size_t{1}, 0);
     for (const auto& [chunk, storage] : on_chunk) {
         ++first_[chunk + std::size_t{1}];

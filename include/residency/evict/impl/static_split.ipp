@@ -13,6 +13,7 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/static_split.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
@@ -39,7 +40,7 @@ RESIDENCY_INLINE void StaticSplit::choose(const Context& context, const UseOrder
     left -= (std::min)(left, ring);
     std::erase_if(candidates, [&](const Candidate& candidate) { return stays_[candidate.item] != 0; });
     // The storages that are read most often per pass save most by staying.
-    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    residency::detail::sort(candidates, [](const Candidate& a, const Candidate& b) {
         if (a.uses != b.uses) { return a.uses > b.uses; }
         return a.first != b.first ? a.first < b.first : a.item < b.item;
     });
@@ -81,7 +82,7 @@ RESIDENCY_INLINE std::uint64_t StaticSplit::keep_what_widens_the_ring(const Cont
         for (const StorageId id : storages(step)) { sum += index(id) < bytes.size() ? bytes[index(id)] : 0; }
         steps.push_back({sum, step});
     }
-    std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
+    residency::detail::sort(steps, [](const Step& a, const Step& b) {
         return a.bytes != b.bytes ? a.bytes > b.bytes : a.number < b.number;
     });
     for (std::size_t i = 0; i < steps.size(); ++i) {

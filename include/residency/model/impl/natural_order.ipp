@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,6 +13,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/natural_order.hpp"
+#include "residency/model/sort.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -62,7 +62,7 @@ RESIDENCY_INLINE int compare_natural(std::string_view a, std::string_view b) noe
         }
         patterns.emplace_back(std::move(pattern), i);
     }
-    std::sort(patterns.begin(), patterns.end());
+    residency::detail::sort(patterns);
     std::size_t alphabetical = 0, neither = 0;
     for (std::size_t k = 1; k < patterns.size(); ++k) {
         if (patterns[k - 1].first != patterns[k].first) { continue; }
@@ -88,7 +88,7 @@ RESIDENCY_INLINE std::vector<StorageId> natural_order(const Catalog& catalog) {
             if (first.empty() || detail::compare_natural(name, first) < 0) { first = name; }
         }
     }
-    std::sort(order.begin(), order.end(), [&](StorageId a, StorageId b) {
+    residency::detail::sort(order, [&](StorageId a, StorageId b) {
         const int compared = detail::compare_natural(names[index(a)], names[index(b)]);
         return compared != 0 ? compared < 0 : index(a) < index(b);
     });

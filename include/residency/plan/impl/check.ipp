@@ -11,6 +11,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
@@ -54,8 +55,9 @@ RESIDENCY_INLINE Status check_shape(const Plan& plan) {
         }
         order.push_back(s);
     }
-    std::sort(order.begin(), order.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return d.storage_offsets[a] < d.storage_offsets[b]; });
+    residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+        return d.storage_offsets[a] != d.storage_offsets[b] ? d.storage_offsets[a] < d.storage_offsets[b] : a < b;
+    });
     for (std::size_t k = 1; k < order.size(); ++k) {
         if (d.storage_offsets[order[k - 1]] + d.storage_bytes[order[k - 1]] > d.storage_offsets[order[k]]) {
             return wrong("storages " + number(order[k - 1]) + " and " + number(order[k]) + " overlap");
@@ -146,7 +148,7 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
         if (d.storage_bytes[s] != 0) { by_offset.emplace_back(d.storage_offsets[s], s); }
     }
-    std::sort(by_offset.begin(), by_offset.end());
+    residency::detail::sort(by_offset);
     std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
     std::vector<std::vector<std::uint32_t>> readers(d.cyclic ? 0 : problem.storages());  // ascending
     for (std::uint32_t i = 0; i < n; ++i) {
@@ -221,7 +223,7 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     }
     if (!trouble.empty()) { return wrong(trouble); }
 
-    std::sort(brought.begin(), brought.end(), [](const StorageRange& a, const StorageRange& b) {
+    residency::detail::sort(brought, [](const StorageRange& a, const StorageRange& b) {
         return a.storage != b.storage ? a.storage < b.storage : a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
     std::vector<bool> pinned(problem.storages(), false);
@@ -251,10 +253,11 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     if (!d.cyclic) {
         std::vector<std::uint32_t> order(uses.size());
         for (std::uint32_t u = 0; u < uses.size(); ++u) { order[u] = u; }
-        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+        residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
             const DeviceRange &x = uses[a], &y = uses[b];
             if (x.storage != y.storage) { return x.storage < y.storage; }
-            return x.offset != y.offset ? x.offset < y.offset : x.call + 1 < y.call + 1;
+            if (x.offset != y.offset) { return x.offset < y.offset; }
+            return x.call != y.call ? x.call + 1 < y.call + 1 : a < b;
         });
         std::size_t o = 0;
         for (std::uint32_t s = 0; s < problem.storages(); ++s) {
@@ -296,7 +299,7 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
         edges.push_back(use.begin);
         edges.push_back(use.end);
     }
-    std::sort(edges.begin(), edges.end());
+    residency::detail::sort(edges);
     edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
     std::vector<std::vector<std::uint32_t>> starts(edges.size()), ends(edges.size());
     for (std::uint32_t u = 0; u < uses.size(); ++u) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/cyclic.hpp"
 #include "residency/plan/finalize_times.hpp"
@@ -50,7 +51,7 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
             u = (std::max)(u, reads[s]);
         }
     }
-    std::sort(apart.begin(), apart.end(), [&](std::uint32_t a, std::uint32_t b) {
+    residency::detail::sort(apart, [&](std::uint32_t a, std::uint32_t b) {
         if (uses[a] != uses[b]) { return uses[a] > uses[b]; }
         const Cell &x = image.cells[a], &y = image.cells[b];
         return x.last - x.first != y.last - y.first ? x.last - x.first > y.last - y.first : a < b;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/greedy_planner.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
@@ -20,7 +21,7 @@ RESIDENCY_INLINE GreedyPlanner::GreedyPlanner(const Problem& problem, const Imag
     for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
         if (!image.cells[c].keep) { cells_.push_back(c); }
     }
-    std::sort(cells_.begin(), cells_.end(), [&](std::uint32_t a, std::uint32_t b) {
+    residency::detail::sort(cells_, [&](std::uint32_t a, std::uint32_t b) {
         return image.cells[a].first != image.cells[b].first ? image.cells[a].first < image.cells[b].first : a < b;
     });
 }
@@ -89,7 +90,7 @@ RESIDENCY_INLINE void GreedyPlanner::make_groups(std::uint32_t most_chunks) {
     }
     by_last_.resize(groups_.size());
     for (std::uint32_t g = 0; g < groups_.size(); ++g) { by_last_[g] = g; }
-    std::sort(by_last_.begin(), by_last_.end(), [&](std::uint32_t a, std::uint32_t b) {
+    residency::detail::sort(by_last_, [&](std::uint32_t a, std::uint32_t b) {
         return groups_[a].last != groups_[b].last ? groups_[a].last < groups_[b].last : a < b;
     });
     ended_ = 0;

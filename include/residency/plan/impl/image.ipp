@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
 
@@ -101,7 +102,7 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
     }
     std::vector<std::uint32_t> sequence(count);
     for (std::uint32_t s = 0; s < count; ++s) { sequence[s] = s; }
-    std::sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {
+    residency::detail::sort(sequence, [&](std::uint32_t a, std::uint32_t b) {
         if (group[a] != group[b]) { return group[a] < group[b]; }
         if (order == ImageOrder::given) {
             return image.offsets[a] != image.offsets[b] ? image.offsets[a] < image.offsets[b] : a < b;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
 #include "residency/plan/ring_assignment.hpp"
@@ -36,7 +37,7 @@ RESIDENCY_INLINE bool interval_ring(const Image& image, const std::vector<bool>&
     for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
         if (!hold[c]) { cells.push_back(c); }
     }
-    std::sort(cells.begin(), cells.end(), [&](std::uint32_t a, std::uint32_t b) {
+    residency::detail::sort(cells, [&](std::uint32_t a, std::uint32_t b) {
         const Cell &x = image.cells[a], &y = image.cells[b];
         if (x.first != y.first) { return x.first < y.first; }
         return x.last != y.last ? x.last < y.last : a < b;
@@ -77,7 +78,7 @@ RESIDENCY_INLINE bool interval_ring(const Image& image, const std::vector<bool>&
         for (std::size_t k = 0; k < opened.size(); ++k) {
             assignment.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1};
         }
-        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+        residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
             const auto rank = [&](std::uint32_t slot) {  // never read: first
                 return last_reader[slot] == none ? std::int64_t{-1} : std::int64_t{last_reader[slot]};
             };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/greedy_planner.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/one_shot.hpp"
@@ -38,7 +39,7 @@ RESIDENCY_INLINE PlanData one_shot_plan(const Problem& problem, const Image& ima
         image.cells.size() + problem.step_storages.size() < tuning::one_shot_full_items) {
         sizes.clear();
         for (const double factor : tuning::one_shot_call_factors) { sizes.push_back(chunks(factor)); }
-        std::sort(sizes.begin(), sizes.end());
+        residency::detail::sort(sizes);
         sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     }
     GreedyPlanner planner{problem, image, budget_chunks};

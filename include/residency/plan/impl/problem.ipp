@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/problem.hpp"
 
@@ -82,8 +82,10 @@ RESIDENCY_INLINE Status validate(const Problem& problem) {
             }
             if (problem.storage_bytes[s] != 0) { order.push_back(s); }
         }
-        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-            return problem.image_offsets[a] < problem.image_offsets[b];
+        residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+            return problem.image_offsets[a] != problem.image_offsets[b]
+                       ? problem.image_offsets[a] < problem.image_offsets[b]
+                       : a < b;
         });
         for (std::size_t k = 1; k < order.size(); ++k) {
             if (problem.image_offsets[order[k - 1]] + problem.storage_bytes[order[k - 1]] >

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/plan.hpp"
@@ -23,7 +24,7 @@ RESIDENCY_INLINE std::vector<ImageRange> filled_ranges(const Problem& problem, c
             filled.push_back({image.offsets[s], image.offsets[s] + problem.storage_bytes[s]});
         }
     }
-    std::sort(filled.begin(), filled.end());
+    residency::detail::sort(filled);
     std::size_t kept = 0;
     for (std::size_t k = 1; k < filled.size(); ++k) {
         if (filled[k].begin < filled[kept].end + (std::max<std::uint64_t>)(1, problem.alignment_bytes)) {
@@ -173,7 +174,7 @@ private:
 
     void write_listed_residents() {
         std::vector<RingAssignment::Move> residents = assignment_.residents;
-        std::sort(residents.begin(), residents.end(), [](const RingAssignment::Move& a, const RingAssignment::Move& b) {
+        residency::detail::sort(residents, [](const RingAssignment::Move& a, const RingAssignment::Move& b) {
             return a.needed_by != b.needed_by ? a.needed_by < b.needed_by : a.chunk_begin < b.chunk_begin;
         });
         for (const RingAssignment::Move& move : residents) {
@@ -200,7 +201,7 @@ private:
                 }
             }
         }
-        std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+        residency::detail::sort(runs, [](const Run& a, const Run& b) {
             return a.first != b.first ? a.first < b.first : a.begin < b.begin;
         });
         std::uint32_t slots = assignment_.slots_used;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_problem.hpp"
@@ -139,7 +140,7 @@ RESIDENCY_INLINE bool single_block_ring(const RingProblem& problem, std::uint32_
     }
     std::vector<std::uint32_t> steps;
     for (std::size_t p = pieces; p-- > 0; last = from[p * count + last]) { steps.push_back(able[last]); }
-    std::sort(steps.begin(), steps.end());
+    residency::detail::sort(steps);
     candidate.streamed_per_step.assign(compute.size(), 0);
     std::size_t at = 0;
     for (const std::uint32_t size : candidate.piece_chunks) {

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_problem.hpp"
@@ -41,7 +41,7 @@ RESIDENCY_INLINE RingProblem::RingProblem(const Problem& problem, const Image& i
         streamable_ += cell.chunks();
     }
     // Of the parts of a step, the chunk that is cheapest to copy comes first.
-    std::sort(parts_.begin(), parts_.end(), [](const RingPart& a, const RingPart& b) {
+    residency::detail::sort(parts_, [](const RingPart& a, const RingPart& b) {
         if (a.first != b.first) { return a.first < b.first; }
         if (a.last != b.last) { return a.last < b.last; }
         return a.missing != b.missing ? a.missing > b.missing : a.chunk_begin < b.chunk_begin;

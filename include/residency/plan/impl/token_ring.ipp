@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_candidate.hpp"
@@ -75,7 +76,7 @@ RESIDENCY_INLINE std::vector<TokenRing::Choice> TokenRing::coarse_grid() {
         last_slots = slots;
         for (const double chunks : {1.0, piece}) { attempt({slots, detail::blocks_for(slots, chunks), 1}, seeds); }
     }
-    std::sort(seeds.begin(), seeds.end());
+    residency::detail::sort(seeds);
     return seeds;
 }
 
