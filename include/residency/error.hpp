@@ -8,7 +8,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "residency/config.hpp"
 
@@ -63,7 +62,40 @@ struct Divergence {
     std::string expected, came;  ///< storages, in words
 };
 
-using ErrorDetail = std::variant<std::monostate, BudgetNumbers, FileLocation, DeviceFailure, Divergence>;
+/// The numbers behind an error: of one of the four types, or none. Room for all four, since errors are rare and std::variant takes
+/// long to compile.
+class ErrorDetail {
+public:
+    ErrorDetail() = default;
+    ErrorDetail(BudgetNumbers numbers) noexcept : type_{Type::budget}, budget_{numbers} {}
+    ErrorDetail(FileLocation location) noexcept : type_{Type::file}, file_{std::move(location)} {}
+    ErrorDetail(DeviceFailure failure) noexcept : type_{Type::device}, device_{std::move(failure)} {}
+    ErrorDetail(Divergence divergence) noexcept : type_{Type::divergence}, divergence_{std::move(divergence)} {}
+
+    /// Null where these are no numbers of type T.
+    template <class T>
+    [[nodiscard]] const T* get() const noexcept {
+        if constexpr (std::is_same_v<T, BudgetNumbers>) {
+            return type_ == Type::budget ? &budget_ : nullptr;
+        } else if constexpr (std::is_same_v<T, FileLocation>) {
+            return type_ == Type::file ? &file_ : nullptr;
+        } else if constexpr (std::is_same_v<T, DeviceFailure>) {
+            return type_ == Type::device ? &device_ : nullptr;
+        } else {
+            static_assert(std::is_same_v<T, Divergence>, "no error has numbers of this type");
+            return type_ == Type::divergence ? &divergence_ : nullptr;
+        }
+    }
+
+private:
+    enum class Type : std::uint8_t { none, budget, file, device, divergence };
+
+    Type type_ = Type::none;
+    BudgetNumbers budget_;
+    FileLocation file_;
+    DeviceFailure device_;
+    Divergence divergence_;
+};
 
 /// An error: its kind, a message that says what happened, where, and what to do, and the numbers behind it. Immutable. Copies share
 /// the data and cannot fail.
@@ -77,7 +109,7 @@ public:
     /// The numbers, or null where this error has none of that type.
     template <class T>
     [[nodiscard]] const T* detail() const noexcept {
-        return std::get_if<T>(&data_->detail);
+        return data_->detail.template get<T>();
     }
     /// The same error, with `context` and ": " before its message.
     [[nodiscard]] Error in(const std::string& context) const {

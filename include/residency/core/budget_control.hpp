@@ -141,8 +141,7 @@ std::uint64_t BudgetControl<D>::floor_step_bytes(const BudgetLimits& limits) con
         storages.insert(storages.end(), of_step.begin(), of_step.end());
     }
     residency::detail::sort(storages);
-    const auto repeated = std::ranges::unique(storages);
-    storages.erase(repeated.begin(), repeated.end());
+    storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
     std::uint64_t bytes = 0;
     for (const StorageId id : storages) {
         const Storage& storage = shared_->catalog.storage(id);

@@ -71,21 +71,27 @@ public:
     [[nodiscard]] std::vector<plan::Presence> presence() const;
 
     [[nodiscard]] bool is_leased(std::uint32_t chunk) const noexcept {
-        return std::ranges::any_of(contents_.storages(chunk),
-                                   [&](std::uint32_t s) { return context_->states[s].leases > 0; });
+        for (const std::uint32_t s : contents_.storages(chunk)) {
+            if (context_->states[s].leases > 0) { return true; }
+        }
+        return false;
     }
     /// Whether the catalog allows a chunk to leave, whatever the plan says: what is pinned or written to must stay.
     [[nodiscard]] bool may_leave(std::uint32_t chunk) const noexcept {
-        return std::ranges::all_of(contents_.storages(chunk), [&](std::uint32_t s) {
-            return context_->states[s].placement == Placement::streamed;
-        });
+        for (const std::uint32_t s : contents_.storages(chunk)) {
+            if (context_->states[s].placement != Placement::streamed) { return false; }
+        }
+        return true;
     }
     [[nodiscard]] bool is_at_home(std::uint32_t chunk) const noexcept {
         return table_.slot(chunk) == plan_.slot_of_chunk(chunk);
     }
     [[nodiscard]] bool has_misplaced() const noexcept { return !misplaced_leased_.empty(); }
     [[nodiscard]] bool is_misplaced(std::uint32_t chunk) const noexcept {
-        return std::ranges::find(misplaced_leased_, chunk) != misplaced_leased_.end();
+        for (const std::uint32_t misplaced : misplaced_leased_) {
+            if (misplaced == chunk) { return true; }
+        }
+        return false;
     }
     [[nodiscard]] bool has_remapped() const noexcept { return !remapped_.empty(); }
 
@@ -123,8 +129,10 @@ private:
     void evict_all_but(std::span<const std::uint32_t> kept);
     /// Whether every recorded use of a chunk is known to be complete.
     [[nodiscard]] bool is_unused(std::uint32_t chunk) const noexcept {
-        return std::ranges::all_of(contents_.storages(chunk),
-                                   [&](std::uint32_t s) { return context_->copy_scheduler->is_unused(StorageId{s}); });
+        for (const std::uint32_t s : contents_.storages(chunk)) {
+            if (!context_->copy_scheduler->is_unused(StorageId{s})) { return false; }
+        }
+        return true;
     }
     [[nodiscard]] Status drain() {
         ++context_->counters->host_waits;
@@ -253,18 +261,23 @@ Status ChunkStore<Pool>::send_home() {
 
 template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::send_unleased_home() {
-    if (std::ranges::all_of(misplaced_leased_, [&](std::uint32_t chunk) { return is_leased(chunk); })) { return {}; }
-    if (auto drained = drain(); !drained) { return drained; }
-    return send_home();
+    for (const std::uint32_t chunk : misplaced_leased_) {
+        if (is_leased(chunk)) { continue; }
+        if (auto drained = drain(); !drained) { return drained; }
+        return send_home();
+    }
+    return {};
 }
 
 template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storages) {
-    const bool is_any_wanted = std::ranges::any_of(misplaced_leased_, [&](std::uint32_t chunk) {
-        return !is_leased(chunk) &&
-               std::ranges::any_of(storages, [&](StorageId id) { return contents_.chunks(id).contains(chunk); });
-    });
-    return is_any_wanted ? send_unleased_home() : Status{};
+    for (const std::uint32_t chunk : misplaced_leased_) {
+        if (is_leased(chunk)) { continue; }
+        for (const StorageId id : storages) {
+            if (contents_.chunks(id).contains(chunk)) { return send_unleased_home(); }
+        }
+    }
+    return {};
 }
 
 template <pool::PlannedPool Pool>

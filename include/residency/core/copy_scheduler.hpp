@@ -169,7 +169,10 @@ private:
     };
 
     [[nodiscard]] bool has_unrecorded_use() const noexcept {
-        return std::ranges::any_of(consumers_, [](const auto& consumer) { return consumer->has_unrecorded_use; });
+        for (const auto& consumer : consumers_) {
+            if (consumer->has_unrecorded_use) { return true; }
+        }
+        return false;
     }
     [[nodiscard]] Status renew(ConsumerStream& consumer, typename D::Stream stream);
     [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
@@ -288,18 +291,20 @@ Status CopyScheduler<D>::copy_stream_wait(ConsumerId id, EventPoint point) {
 
 template <Device D>
 bool CopyScheduler<D>::is_free_to_overwrite(StorageId storage) const noexcept {
-    return std::ranges::all_of(consumers_, [&](const auto& consumer) {
+    for (const auto& consumer : consumers_) {
         const EventPoint use = consumer->last_use[index(storage)];
-        return use != lost && (use <= consumer->waits || consumer->events.known_complete(use));
-    });
+        if (use == lost || (use > consumer->waits && !consumer->events.known_complete(use))) { return false; }
+    }
+    return true;
 }
 
 template <Device D>
 bool CopyScheduler<D>::is_unused(StorageId storage) const noexcept {
-    return std::ranges::all_of(consumers_, [&](const auto& consumer) {
+    for (const auto& consumer : consumers_) {
         const EventPoint use = consumer->last_use[index(storage)];
-        return use != lost && consumer->events.known_complete(use);
-    });
+        if (use == lost || !consumer->events.known_complete(use)) { return false; }
+    }
+    return true;
 }
 
 template <Device D>
@@ -396,7 +401,9 @@ Status CopyScheduler<D>::order_after_everything(ConsumerId id) {
 template <Device D>
 Status CopyScheduler<D>::drain() {
     for (auto& consumer : consumers_) {
-        if (std::ranges::find(consumer->last_use, lost) != consumer->last_use.end()) { return drain_device(); }
+        for (const EventPoint use : consumer->last_use) {
+            if (use == lost) { return drain_device(); }
+        }
         if (auto done = consumer->events.drain(); !done) { return done; }
     }
     if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
@@ -410,7 +417,9 @@ Status CopyScheduler<D>::drain_device() {
     for (auto& consumer : consumers_) {
         consumer->events.assume_complete();
         consumer->has_unrecorded_use = false;
-        std::ranges::replace(consumer->last_use, lost, EventPoint{0});
+        for (EventPoint& use : consumer->last_use) {
+            if (use == lost) { use = 0; }
+        }
     }
     has_orphaned_use_ = false;
     copies_.assume_complete();

@@ -139,7 +139,9 @@ std::uint32_t DemandPath<Pool>::find_place() const noexcept {
     // The residents that are needed last: those of the steps before this one, the nearest step first.
     const auto residents = plan.residents();
     const auto next = static_cast<std::size_t>(
-        std::ranges::lower_bound(residents, player_->current_step(), {}, &plan::Copy::needed_by) - residents.begin());
+        std::lower_bound(residents.begin(), residents.end(), player_->current_step(),
+                         [](const plan::Copy& copy, std::uint32_t step) { return copy.needed_by < step; }) -
+        residents.begin());
     for (std::size_t back = 1; back <= residents.size(); ++back) {
         const plan::Copy& resident = residents[(next + residents.size() - back) % residents.size()];
         for (const std::uint32_t chunk : plan.chunks_of_copy(resident)) {

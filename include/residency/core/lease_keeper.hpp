@@ -44,7 +44,11 @@ public:
     [[nodiscard]] std::uint64_t open_leases() const noexcept { return leases_.open_leases(); }
     [[nodiscard]] bool covers(LeaseId id, StorageId storage) const noexcept {
         const LeaseRecord* lease = leases_.find(id);
-        return lease != nullptr && std::ranges::find(lease->storages, storage) != lease->storages.end();
+        if (lease == nullptr) { return false; }
+        for (const StorageId covered : lease->storages) {
+            if (covered == storage) { return true; }
+        }
+        return false;
     }
 
 private:
@@ -115,7 +119,9 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     }
     auto consumer = shared_->copy_scheduler.consumer(stream);
     if (!consumer) { return consumer.error(); }
-    if (std::ranges::find(lease->consumers, *consumer) != lease->consumers.end()) { return {}; }
+    for (const ConsumerId known : lease->consumers) {
+        if (known == *consumer) { return {}; }
+    }
     if (shared_->decider->needs_record(lease->storages)) {
         if (auto allowed = shared_->copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
     }

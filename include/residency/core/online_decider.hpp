@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -80,8 +79,10 @@ public:
     void forget(const LeaseToken&) noexcept override { --leases_; }
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
         if (cache_.everything_fits() && !has_pending()) { return false; }
-        return std::ranges::any_of(
-            storages, [&](StorageId id) { return allocations().state(id).placement == Placement::streamed; });
+        for (const StorageId id : storages) {
+            if (allocations().state(id).placement == Placement::streamed) { return true; }
+        }
+        return false;
     }
     [[nodiscard]] bool is_speculative() const noexcept override { return Prefetcher::interruptible; }
     [[nodiscard]] bool send_speculative(StepIndex now) noexcept override {

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -86,8 +85,11 @@ public:
     void pass_began(StepIndex) noexcept override { player_.begin_pass(); }
     void pass_ended() noexcept override { player_.end_pass(); }
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
-        return uses_.includes_residents() ||
-               !std::ranges::all_of(storages, [&](StorageId id) { return store_.table().never_leaves(id); });
+        if (uses_.includes_residents()) { return true; }
+        for (const StorageId id : storages) {
+            if (!store_.table().never_leaves(id)) { return true; }
+        }
+        return false;
     }
 
     [[nodiscard]] bool is_streaming() const noexcept override { return player_.calls_per_pass() > 0; }

@@ -541,7 +541,7 @@ void Session<D>::collect_needs() {
     }
     needs_.storages = streamed_bytes_;
     if (streamed_bytes_.empty()) { return; }
-    const auto largest = std::ranges::max_element(streamed_bytes_);
+    const auto largest = std::max_element(streamed_bytes_.begin(), streamed_bytes_.end());
     needs_.step = {&*largest, 1};
     needs_.largest_storage_bytes = *largest;
 }

@@ -166,7 +166,8 @@ Status StepClock<D>::stopped(D& device, std::uint32_t step, typename D::Stream s
 template <Device D>
 Result<std::vector<std::chrono::nanoseconds>> StepClock<D>::read(D& device) {
     std::vector<std::chrono::nanoseconds> measured;
-    if (!std::ranges::all_of(marks_, &Mark::is_set)) {
+    for (const Mark& mark : marks_) {
+        if (mark.is_set) { continue; }
         passes_ = 0;
         if (++attempts_ == attempts_wanted) { close(device); }
         return measured;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -33,7 +32,8 @@ RESIDENCY_INLINE ChunkTable::ChunkTable(const plan::Plan& plan, ChunkPlacement p
         stays_[chunk] = is_sole_owner_[chunk];
         is_of_ring_[plan.slot_of_chunk(chunk)] = !stays_[chunk];
     });
-    all_stay_ = std::ranges::all_of(stays_, std::identity{});
+    all_stay_ = true;
+    for (const bool stays : stays_) { all_stay_ = all_stay_ && stays; }
     for (std::uint32_t s = 0; s < plan.storages(); ++s) {
         for (const std::uint32_t chunk : plan.chunks_of_storage(s)) {
             if (!stays_[chunk]) { never_leaves_[s] = false; }
@@ -42,7 +42,7 @@ RESIDENCY_INLINE ChunkTable::ChunkTable(const plan::Plan& plan, ChunkPlacement p
 }
 
 RESIDENCY_INLINE bool ChunkTable::is_empty(std::uint32_t slot) const noexcept {
-    return std::ranges::find(slot_, slot) == slot_.end();
+    return std::find(slot_.begin(), slot_.end(), slot) == slot_.end();
 }
 
 RESIDENCY_INLINE std::vector<bool> ChunkTable::all_there() const {
@@ -53,7 +53,7 @@ RESIDENCY_INLINE std::vector<bool> ChunkTable::all_there() const {
 
 RESIDENCY_INLINE void ChunkTable::remove(std::uint32_t slot) {
     const std::uint32_t last = slots() - 1;
-    std::ranges::replace(slot_, last, slot);
+    std::replace(slot_.begin(), slot_.end(), last, slot);
     occupant_[slot] = occupant_[last];
     occupant_.pop_back();
     is_of_ring_.pop_back();

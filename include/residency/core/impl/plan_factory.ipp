@@ -68,8 +68,8 @@ RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Sched
                                              std::uint64_t chunk_bytes, const plan::Plan* current_plan) {
     plan::Problem problem =
         detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
-    const bool is_written =
-        std::ranges::any_of(catalog.storages(), [](const Storage& storage) { return storage.is_mutable; });
+    bool is_written = false;
+    for (const Storage& storage : catalog.storages()) { is_written = is_written || storage.is_mutable; }
     // Bytes that kernels have written cannot be copied again, so that the image stays as it is laid out. It is laid out for the smallest
     // floor, since the budget may be lowered later.
     if (current_plan != nullptr && is_written) { problem.image_offsets = current_plan->data().storage_offsets; }

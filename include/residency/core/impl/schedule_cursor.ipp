@@ -86,7 +86,7 @@ RESIDENCY_INLINE auto ScheduleCursor::find(std::span<const StorageId> storages) 
     if (!has_started() || !reads(step, storages.front())) {
         const std::uint32_t from = has_started() ? last.step + 1 : 0;
         const auto uses = order_.uses(storages.front());
-        const auto next = std::ranges::lower_bound(uses, from);
+        const auto next = std::lower_bound(uses.begin(), uses.end(), from);
         announced = !uses.empty();
         if (announced) { step = next != uses.end() ? *next : uses.front(); }
     }
@@ -101,7 +101,8 @@ RESIDENCY_INLINE auto ScheduleCursor::find(std::span<const StorageId> storages) 
 }
 
 RESIDENCY_INLINE bool ScheduleCursor::reads(std::uint32_t step, StorageId storage) const noexcept {
-    return std::ranges::binary_search(order_.uses(storage), step);
+    const auto uses = order_.uses(storage);
+    return std::binary_search(uses.begin(), uses.end(), step);
 }
 
 RESIDENCY_INLINE Error ScheduleCursor::diverged(const std::string& came) const {
