@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Everything that a program with a GPU needs and that needs the standard library only. Not in here:
+// What most programs with a GPU need and that needs the standard library only. Not in here:
 // residency/device/cuda.hpp (the CUDA runtime), residency/simulation/simulated_device.hpp (a device without a GPU, by POSIX),
 // residency/format/… (model files), residency/host/loading.hpp and residency/transport/staged.hpp (weights from files, by POSIX),
+// residency/broker/broker.hpp (one total for several models), residency/plan/advice.hpp (what a budget would cost),
 // residency/interop/….
 
-#include "residency/broker/broker.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/device.hpp"
@@ -28,7 +28,6 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
-#include "residency/plan/advice.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
