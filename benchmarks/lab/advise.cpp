@@ -15,6 +15,7 @@
 #include "benchmarks/lab/report.hpp"
 #include "benchmarks/lab/table.hpp"
 #include "residency/plan/advice.hpp"
+#include "residency/plan/floor.hpp"
 
 namespace lab {
 
