@@ -14,7 +14,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// How storages follow each other in an image that the planner lays out.
 enum class ImageOrder : std::uint8_t {
     given,  ///< as Problem::image_offsets says
-    grouped,  ///< pinned and unread storages first, then those that several steps read, then the rest, each group in the order
+    grouped,  ///< small, pinned and unread storages first, then those that several steps read, then the rest, each group in the order
     ///< of first use; groups that must not share a chunk start a chunk of their own
     packed,   ///< the same without gaps
     aligned,  ///< in the order of first use; what a step reads first starts a chunk where that saves the step a chunk

@@ -30,15 +30,16 @@ class RingRounding {
 public:
     explicit RingRounding(const RingProblem& problem) : problem_{problem} {}
 
-    /// Rounds `target` (chunks, by step; any scale) to whole pieces by error diffusion. False where no scale of the target streams
-    /// enough.
-    [[nodiscard]] bool round(const std::vector<double>& target, const RingShape& shape, RingCandidate& candidate);
+    /// Rounds `target` (chunks, by step; any scale) to whole pieces by error diffusion. `phase`: the part of a piece, below 1, by which
+    /// the first one comes early. False where no scale of the target streams enough.
+    [[nodiscard]] bool round(const std::vector<double>& target, const RingShape& shape, double phase,
+                             RingCandidate& candidate);
 
     /// Steps and pieces looked at: a measure of time that is the same on every machine.
     [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
 
 private:
-    std::uint64_t diffuse(const std::vector<double>& target, double scale, RingCandidate& candidate);
+    std::uint64_t diffuse(const std::vector<double>& target, double scale, double phase, RingCandidate& candidate);
 
     const RingProblem& problem_;
     std::uint64_t work_ = 0;

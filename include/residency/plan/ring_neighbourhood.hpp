@@ -12,7 +12,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// A small change of a candidate: chunks move from one step to the next or the one before, or a piece joins the call before it or leaves that. Twice
+/// A small change of a candidate: chunks move from one step to another, or a piece joins the call before it or leaves that. Twice
 /// the same piece: unchanged.
 struct RingChange {
     std::uint32_t from = 0, to = 0, chunks = 0;  ///< steps; 0 chunks: the change is of a piece
@@ -26,8 +26,8 @@ struct RingChange {
 /// number of chunks that stream, and no step streams more than it may.
 class RingNeighbourhood {
 public:
-    /// Keeps a reference. `pieces`: of the candidates, without empty ones.
-    RingNeighbourhood(const RingProblem& problem, std::size_t pieces);
+    /// `pieces`: of the candidates, without empty ones. `reach_steps`: how far chunks move, in steps that may stream.
+    RingNeighbourhood(const RingProblem& problem, std::size_t pieces, std::size_t reach_steps);
 
     [[nodiscard]] std::size_t positions() const noexcept { return streaming_.size() + pieces_; }
     /// All changes at a position, the promising ones first. `call_begins`: by piece, whether a call of the candidate begins with it.
@@ -38,6 +38,7 @@ private:
     const RingProblem& problem_;
     std::vector<std::uint32_t> streaming_;  // steps that may stream
     std::size_t pieces_;                    // that may join; none where each copy is a call
+    std::size_t reach_;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::plan

@@ -38,6 +38,7 @@ public:
             false;  ///< each copy is a call, of a copy node's latency; passes are separate graphs with a cut
         Effort effort = Effort::full;
         double bound_seconds = 0;  ///< no ring is faster: the search ends near it
+        double work_share = 1;     ///< of the work that a search may take
         const std::vector<Presence>* present =
             nullptr;  ///< by chunk of the image: what memory holds before the first pass
     };
@@ -62,13 +63,15 @@ public:
 private:
     struct Choice {  // what a candidate is made from
         std::uint32_t slots = 0, blocks = 0;
-        int target = 0;  // kind of the target
+        int target = 0;          // kind of the target
+        std::uint8_t phase = 0;  // of tuning::phases
         double seconds = 0;
 
         [[nodiscard]] double piece_chunks() const noexcept { return static_cast<double>(slots) / blocks; }
         [[nodiscard]] bool operator<(const Choice& other) const noexcept;  // faster
     };
 
+    [[nodiscard]] std::uint64_t share_of(std::uint64_t work) const;
     [[nodiscard]] double single_wait_slots() const;
     void attempt(Choice choice, std::vector<Choice>& found);
     double consider(const RingCandidate& candidate, double give_up);
@@ -76,9 +79,10 @@ private:
 
     [[nodiscard]] std::vector<Choice> coarse_grid();
     void descend(Choice from);
-    [[nodiscard]] Choice smallest_as_fast() const;
+    [[nodiscard]] Choice smallest_as_fast();
+    [[nodiscard]] RingSolution refine_best(const Choice& chosen);
     void refine(std::uint64_t most_work);
-    void try_single_block(RingSolution& answer);
+    void try_single_blocks(RingSolution& answer);
 
     [[nodiscard]] RingSolution minimize_refetch(RingSolution answer);
     [[nodiscard]] std::vector<RingShape> shapes_near(const RingShape& shape, std::uint64_t streamed_there) const;

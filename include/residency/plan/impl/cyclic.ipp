@@ -25,8 +25,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
-// Which cells stay, by cell, in every way worth a try: the kept ones alone, and with them those that steps far apart read, most uses
-// first, as many as leave a ring that works.
+// Cells that stay: kept ones, and those read at steps apart, most uses first, as many as leave a ring that works.
 inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const Image& image, std::uint64_t budget) {
     const std::uint32_t n = problem.steps();
     std::vector<bool> kept(image.cells.size());
@@ -76,79 +75,101 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
         }
     }
     std::vector<std::vector<bool>> choices{with(low)};
-    if (0 < low && low < apart.size()) { choices.push_back(kept); }
+    if (low < apart.size()) {
+        for (const double share : tuning::held_shares) {
+            const auto count = static_cast<std::size_t>(static_cast<double>(low) * share);
+            if (count < low) { choices.push_back(with(count)); }
+        }
+    }
     return choices;
 }
 
-// Whether options.present is of the chunks of this image.
+// Whether what memory holds is told by the chunks of this image.
 inline bool tells_of(const Options& options, const Image& image) {
     return options.present.size() == image.chunks() && options.present_offsets == image.offsets;
 }
 
-// The best ring over the chunks of one image, as fast as `bound_seconds` at best. Precondition: budget >= floor_chunks(image), and less
-// than all chunks. Adds to `work` what it looked at: a measure of time that is the same on every machine.
-inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
-                          double bound_seconds, std::uint64_t& work) {
+// The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
+// than all chunks. `work` grows by what it looked at: a measure of time that is the same on every machine. `share`: of what it may look at.
+inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                          const Options& options, double bound_seconds, std::uint64_t& work, double share = 1) {
     PlanData best;
     bool found = false;
-    const bool is_present = tells_of(options, image);
-    for (const std::vector<bool>& hold : hold_choices(problem, image, budget)) {
+    const auto consider = [&](const RingAssignment& assignment) {
+        PlanData data = assemble(problem, image, assignment, options.captured);
+        finalize_times(data, problem);
+        work += tuning::unused_assembly_work * image.chunks();
+        if (!found || is_better(data, best)) { best = std::move(data); }
+        found = true;
+    };
+    const auto choices = hold_choices(problem, image, budget);
+    const bool is_same = tells_of(options, image);
+    for (const std::vector<bool>& hold : choices) {
         TokenRing ring{problem,
                        image,
                        hold,
                        budget,
-                       {options.captured, options.effort, bound_seconds, is_present ? &options.present : nullptr}};
+                       {options.captured, options.effort, bound_seconds, share, is_same ? &options.present : nullptr}};
         if (ring.deficit() == 0) { continue; }
-        const RingSolution solution = ring.search();
+        RingSolution solution = ring.search();
         work += ring.work();
-        RingAssignment assignment;
-        if (solution.found) {
-            assignment = ring.assignment(solution);
-        } else {
+        if (solution.found) { consider(ring.assignment(solution)); }
+        if (!solution.found ||
+            static_cast<double>(budget) <= tuning::interval_ring_floors * static_cast<double>(floor)) {
             std::uint64_t held = 0;
             for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
-            if (!interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) { continue; }
+            RingAssignment assignment;
+            if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) {
+                consider(assignment);
+            }
         }
-        PlanData data = assemble(problem, image, assignment, options.captured);
-        finalize_times(data, problem);
-        if (!found || is_better(data, best)) { best = std::move(data); }
-        found = true;
     }
     return best;
 }
 
-// A GPU that is too warm for its highest clock takes 3 to 7 % longer for a step than was measured. Where steps and copies take about as
-// long, a plan that just works out for the times measured then waits at many steps and loses several times as much, while a plan for
-// slower steps costs little. Takes the plan that is best with steps as measured and slower, together. Preconditions as of best_ring.
-inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
-                             double bound_seconds) {
-    const auto with_steps = [&](double share) {
+// Steps take longer than was measured on a GPU that is too warm for its highest clock, 3 to 7 % under full load. Where steps and copies
+// take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps that
+// are 8 % longer costs little: the best with steps as measured and 5 % longer, together. Preconditions as of best_ring.
+inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+                             const Options& options, double bound_seconds) {
+    std::uint64_t work = 0;
+    const auto with_steps = [&](double factor) {
         Problem slower = problem;
-        for (double& seconds : slower.compute_seconds) { seconds *= 1 + share; }
+        for (double& seconds : slower.compute_seconds) { seconds *= factor; }
         return slower;
     };
     const Problem later = with_steps(tuning::slower_steps);
-    std::uint64_t work = 0;
     PlanData plan;
-    double least = 1e300;
-    const auto consider = [&](const Problem& planned, Effort effort) {
+    double least = 1e300;  // what a plan takes with steps as measured, and 5 % longer, together
+    const auto consider = [&](const Problem& planned, Effort effort, double share = 1) {
         Options with = options;
         with.effort = effort;
-        PlanData made = best_ring(planned, image, budget, with, bound_seconds, work);
+        PlanData made = best_ring(planned, image, budget, floor, with, bound_seconds, work, share);
         finalize_times(made, problem);
         const double seconds = made.predicted_seconds + simulate(made, later.link, later.compute_seconds);
-        if (seconds < least) {
-            plan = std::move(made);
-            least = seconds;
-        }
+        if (seconds < least) { plan = std::move(made); }
+        least = (std::min)(least, seconds);
     };
-    consider(with_steps(tuning::planned_slower_steps), Effort::full);
-    consider(problem, Effort::quick);
+    if (options.effort == Effort::quick) {
+        consider(problem, Effort::quick);
+        const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later));
+        if (least > plan.predicted_seconds + (1 + tuning::slower_steps_harm) * unharmed) {
+            consider(with_steps(tuning::planned_slower_steps), Effort::quick, tuning::slower_steps_share_quick);
+        }
+    } else {
+        consider(with_steps(tuning::planned_slower_steps), Effort::full, tuning::slower_steps_share_full);
+        const double before = least;
+        consider(problem, Effort::quick, tuning::measured_steps_share);
+        if (plan.predicted_seconds > bound_seconds * (1 + tuning::measured_steps_again_above) ||
+            least < before * (1 - tuning::measured_steps_again_gain)) {
+            consider(problem, Effort::full, tuning::measured_steps_again_share);
+        }
+    }
     return plan;
 }
 
 // Everything, where it fits; else the ring for these steps and this link. Preconditions as of best_ring.
-inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget,
+inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
                                  const Options& options, double bound_seconds) {
     std::uint64_t work = 0;
     if (image.filled_chunks() <= budget) {
@@ -156,68 +177,81 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
         whole.predicted_seconds = total_compute(problem);
         return whole;
     }
-    // Where the steps cover the copies, a ring that is a little larger costs nothing and bears a link that is slower than was measured,
-    // as it is beside kernels that use memory hard: takes a plan for such a link, if that reaches the bound all the same.
+    // Where the steps cover the copies, a ring that is larger by little costs nothing and lets the link be slower than it was
+    // measured, as it is beside kernels that use memory hard: a plan for such a link, if it reaches the bound all the same.
     const double bytes = static_cast<double>((image.filled_chunks() - budget) * image.chunk_bytes);
     const double used = bytes / problem.link.bytes_per_second / (std::max)(total_compute(problem), 1e-12);
     const double share = (std::max)(tuning::slower_link_least, tuning::slower_link_margin * used);
-    if (share < tuning::slower_link_most) {
+    if (share < tuning::slower_link_most(options.effort)) {
         Problem slower = problem;
         slower.link.bytes_per_second *= share;
         Options quick = options;
         quick.effort = Effort::quick;
-        const double limit = bound_seconds * (1 + tuning::as_fast);
+        const double limit = bound_seconds * (1 + tuning::slower_link_loss);
         if (exact_bound(slower, budget * image.chunk_bytes, tuning::flow_bound_steps(Effort::quick)) <= limit) {
-            PlanData plan = best_ring(slower, image, budget, quick, bound_seconds, work);
+            PlanData plan = best_ring(slower, image, budget, floor, quick, bound_seconds, work);
             if (plan.predicted_seconds <= limit) {
                 finalize_times(plan, problem);
                 return plan;
             }
         }
     }
-    return used > 1 && options.effort == Effort::full ? lasting_ring(problem, image, budget, options, bound_seconds)
-                                                      : best_ring(problem, image, budget, options, bound_seconds, work);
+    return used > tuning::slower_steps_from && used < tuning::slower_steps_to
+               ? lasting_ring(problem, image, budget, floor, options, bound_seconds)
+               : best_ring(problem, image, budget, floor, options, bound_seconds, work);
 }
 
-// Of few wide storages not every number of chunks makes a good ring: with up to two storages of the budget left unused it may be faster.
-// Replaces `best` where that is so. Precondition: options.effort is full.
+// Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it,
+// it may be faster. Replaces `best` where that is so. `options` are for a thorough search.
 inline void leave_unused(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
                          std::uint64_t floor, const Options& options, double bound_seconds) {
     const std::uint64_t widest = *std::max_element(problem.storage_bytes.begin(), problem.storage_bytes.end());
-    const std::uint64_t most = (std::min)(budget - floor, tuning::unused_storages * (widest / image.chunk_bytes + 1));
-    const double close = bound_seconds * (1 + tuning::unused_above);
-    Options quick = options;
-    quick.present.clear();
-    quick.effort = Effort::quick;
-    double least = best.predicted_seconds;
-    std::uint64_t chosen = 0, work = 0;
-    for (std::uint64_t unused = 1; unused <= most && least > close && work < tuning::unused_work;
-         unused += (std::max<std::uint64_t>)(unused / tuning::unused_step_part, 1)) {
-        const PlanData data = best_ring(problem, image, budget - unused, quick, bound_seconds, work);
-        if (data.predicted_seconds < least) {
-            least = data.predicted_seconds;
-            chosen = unused;
-        }
+    const std::uint64_t most =
+        (std::min)(budget - floor, tuning::unused_storages_most * (widest / image.chunk_bytes + 1));
+    const bool is_small = problem.steps() <= tuning::unused_small_steps && budget < tuning::unused_small_chunks;
+    Options search = options;
+    search.present.clear();
+    if (!is_small) { search.effort = Effort::quick; }
+    const auto is_close = [&](const PlanData& data) {
+        return data.predicted_seconds <= bound_seconds * (1 + tuning::unused_above);
+    };
+    std::vector<std::pair<double, std::uint64_t>> choices;
+    std::uint64_t work = 0;
+    for (std::uint64_t unused = (std::max<std::uint64_t>)(most / tuning::unused_first_part, 1);
+         unused <= most && work < tuning::unused_work;
+         unused +=
+         (std::max<std::uint64_t>)(unused / (is_small ? tuning::unused_step_part_small : tuning::unused_step_part),
+                                   1)) {
+        const PlanData data = best_ring(problem, image, budget - unused, floor, search, bound_seconds, work);
+        choices.emplace_back(data.predicted_seconds, unused);
+        if (is_close(data)) { break; }
     }
-    if (chosen == 0) { return; }
-    PlanData data = best_ring(problem, image, budget - chosen, options, bound_seconds, work);
+    std::sort(choices.begin(), choices.end());
     // A plan that is close to what memory holds gives way for more than a little only.
     const double limit = best.predicted_seconds * (tells_of(options, image) ? 1 - tuning::refetch_loss : 1.0);
-    if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
+    for (std::size_t c = 0; c < choices.size() && c < tuning::unused_choices && !is_close(best); ++c) {
+        if (choices[c].first >
+            best.predicted_seconds * (is_small ? tuning::unused_promising_small : tuning::unused_promising)) {
+            break;
+        }
+        PlanData data = best_ring(problem, image, budget - choices[c].second, floor, options, bound_seconds, work);
+        if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
+    }
 }
 
 RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
                                       std::uint64_t floor, const Options& options, double bound_seconds) {
-    PlanData best = resident_or_ring(problem, image, budget, options, bound_seconds);
-    if (tells_of(options, image)) {
+    PlanData best = resident_or_ring(problem, image, budget, floor, options, bound_seconds);
+    if (tells_of(options, image)) {  // which may cost 0.1 %
         Options alone = options;
         alone.present.clear();
-        PlanData fastest = resident_or_ring(problem, image, budget, alone, bound_seconds);
+        PlanData fastest = resident_or_ring(problem, image, budget, floor, alone, bound_seconds);
         if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
             best = std::move(fastest);
         }
     }
-    if (problem.steps() <= tuning::unused_steps && options.effort == Effort::full && image.filled_chunks() > budget &&
+    if (problem.steps() <= tuning::unused_steps && problem.storages() <= tuning::unused_storages &&
+        options.effort == Effort::full && image.filled_chunks() > budget &&
         best.predicted_seconds > bound_seconds * (1 + tuning::unused_above)) {
         leave_unused(best, problem, image, budget, floor, options, bound_seconds);
     }

@@ -60,7 +60,7 @@ RESIDENCY_INLINE bool Fluid::solve(double ring, double deficit) {
 // are convex.
 RESIDENCY_INLINE double Fluid::without_stall(double ring) {
     const std::size_t n = bytes_.size();
-    const int laps = tuning::fluid_laps, settled = laps / 2;
+    const int laps = tuning::fluid_laps, settled = tuning::fluid_settled_laps;
     mean_.assign(n, 0.0);
     double floor = std::numeric_limits<double>::infinity();
     double streamed = 0, time = 0, change = 1;

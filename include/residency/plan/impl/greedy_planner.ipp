@@ -13,6 +13,7 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -55,7 +56,7 @@ RESIDENCY_INLINE bool GreedyPlanner::run(const Config& config, RingAssignment& a
         const std::uint32_t begin = next;
         std::uint32_t chunks = 0;
         Wait wait;
-        for (; next < groups_.size(); ++next) {
+        for (; next < groups_.size() && groups_[next].first <= due + tuning::one_shot_call_steps; ++next) {
             const std::uint32_t more = groups_[next].chunks();
             if ((chunks != 0 && chunks + more > config.chunks_per_call) || !make_room(more)) { break; }
             load(next, wait, assignment);

@@ -12,6 +12,7 @@
 #include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -91,10 +92,11 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
     for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
     if (order == ImageOrder::given) { image.offsets = problem.image_offsets; }
 
-    // By group, then by offset where that is given, else by first use. 0: kept, 1: several steps read it, 2: the rest.
+    // By group, then by offset where that is given, else by first use. 0: small or kept, 1: several steps read it, 2: the rest.
     std::vector<std::uint8_t> group(count, 2);
     for (std::uint32_t s = 0; s < count && (order == ImageOrder::grouped || order == ImageOrder::packed); ++s) {
-        if (image.first_use[s] == none || pinned[s]) {
+        const bool is_small = problem.storage_bytes[s] * tuning::small_storages_per_chunk < g;
+        if (image.first_use[s] == none || pinned[s] || is_small) {
             group[s] = 0;
         } else if (image.last_use[s] != image.first_use[s]) {
             group[s] = 1;

@@ -37,7 +37,7 @@ RESIDENCY_INLINE PlanData one_shot_plan(const Problem& problem, const Image& ima
     std::vector<std::uint32_t> sizes{chunks(1)};
     if (options.effort == Effort::full &&
         image.cells.size() + problem.step_storages.size() < tuning::one_shot_full_items) {
-        sizes.clear();
+        sizes.assign(std::begin(tuning::one_shot_call_chunks), std::end(tuning::one_shot_call_chunks));
         for (const double factor : tuning::one_shot_call_factors) { sizes.push_back(chunks(factor)); }
         residency::detail::sort(sizes);
         sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());

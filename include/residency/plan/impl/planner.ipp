@@ -64,6 +64,10 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
     const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
     if (budget < floor.chunks) { return below_floor(budget_bytes, floor.chunks * g, floor.step); }
+    const auto deficit = [&](std::size_t k) {
+        return (std::max<std::int64_t>)(0, static_cast<std::int64_t>(images[k].filled_chunks()) -
+                                               static_cast<std::int64_t>(budget));
+    };
     const PlanData bounds = bounds_at(problem, budget_bytes, options);
     const double least_seconds = (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds);
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
@@ -71,11 +75,17 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     bool found = false;
     for (std::size_t k = 0; k < images.size(); ++k) {
         if (budget < floors[k].chunks) { continue; }
-        // The aligned layout pays near the floor, and where few storages are wide.
+        // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
+        // matter.
         if (found && k == 1 &&
-            (best.predicted_seconds <= least_seconds ||
+            (best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain) ||
              (!is_short &&
               static_cast<double>(budget) > tuning::aligned_image_floors * static_cast<double>(floors[k].chunks)))) {
+            continue;
+        }
+        if (found && k == 2 &&
+            static_cast<double>(deficit(0) - deficit(2)) <=
+                tuning::packed_image_saves * static_cast<double>(deficit(0))) {
             continue;
         }
         PlanData data = problem.cyclic

@@ -31,7 +31,7 @@ RESIDENCY_INLINE std::vector<std::uint32_t> even_pieces(const RingShape& shape, 
     return sizes;
 }
 
-RESIDENCY_INLINE bool RingRounding::round(const std::vector<double>& target, const RingShape& shape,
+RESIDENCY_INLINE bool RingRounding::round(const std::vector<double>& target, const RingShape& shape, double phase,
                                           RingCandidate& candidate) {
     const std::uint64_t wanted = problem_.deficit() + shape.slots;
     candidate.shape = shape;
@@ -41,24 +41,29 @@ RESIDENCY_INLINE bool RingRounding::round(const std::vector<double>& target, con
     double sum = 0;
     for (const double chunks : target) { sum += chunks; }
     const double unit = static_cast<double>(wanted) / sum;
-    // Rounding loses some chunks: the scale grows until enough are placed, or until every step streams all that it may.
-    double scale = unit, growth = tuning::rounding_growth;
-    while (diffuse(target, scale, candidate) < wanted) {
-        scale *= 1 + growth;
+    if (diffuse(target, unit, phase, candidate) >= wanted) { return true; }
+    double low = unit, high = unit, growth = tuning::rounding_growth;
+    do {
+        low = high;
+        high *= 1 + growth;
         growth *= 2;
-        if (scale > 1e3 * unit) { return false; }
+        if (high > tuning::rounding_most * unit) { return false; }
+    } while (diffuse(target, high, phase, candidate) < wanted);
+    for (int k = 0; k < tuning::rounding_halvings; ++k) {
+        const double middle = (low + high) / 2;
+        (diffuse(target, middle, phase, candidate) < wanted ? low : high) = middle;
     }
-    return true;
+    return diffuse(target, high, phase, candidate) >= wanted;
 }
 
 // Chunks placed when the target is scaled; stops once all pieces are placed.
-RESIDENCY_INLINE std::uint64_t RingRounding::diffuse(const std::vector<double>& target, double scale,
+RESIDENCY_INLINE std::uint64_t RingRounding::diffuse(const std::vector<double>& target, double scale, double phase,
                                                      RingCandidate& candidate) {
     const std::vector<std::uint32_t>& sizes = candidate.piece_chunks;
     work_ += (target.size() + sizes.size()) / 4;
     std::size_t p = 0;
     while (p < sizes.size() && sizes[p] == 0) { ++p; }
-    double credit = 0;       // chunks that the target asks for and no piece has brought yet
+    double credit = p < sizes.size() ? phase * sizes[p] : 0;
     std::uint32_t left = 0;  // of piece p, where that has begun
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < target.size(); ++i) {

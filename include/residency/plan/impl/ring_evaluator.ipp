@@ -37,7 +37,7 @@ RESIDENCY_INLINE double RingEvaluator::measure(double give_up) {
         ++most;
     }
     timing_.seconds = impossible;
-    for (std::size_t cut = 0; cut <= (std::min)(most, std::size_t{tuning::cut_most}); ++cut) {
+    for (std::size_t cut = 0; cut <= (std::min)(most, tuning::search_cut_most); ++cut) {
         const double seconds = solver_.captured(line, cut);
         if (seconds < timing_.seconds) {
             timing_.seconds = seconds;

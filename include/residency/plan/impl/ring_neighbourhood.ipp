@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_neighbourhood.hpp"
 #include "residency/plan/ring_problem.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -26,11 +28,13 @@ RESIDENCY_INLINE void RingChange::undo(RingCandidate& candidate) const {
     RingChange{to, from, chunks, piece}.apply(candidate);
 }
 
-RESIDENCY_INLINE RingNeighbourhood::RingNeighbourhood(const RingProblem& problem, std::size_t pieces)
+RESIDENCY_INLINE RingNeighbourhood::RingNeighbourhood(const RingProblem& problem, std::size_t pieces,
+                                                      std::size_t reach_steps)
     : problem_{problem}, pieces_{problem.is_captured() ? 0 : pieces} {
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
         if (problem.capacity()[i] > 0) { streaming_.push_back(i); }
     }
+    reach_ = (std::min)(reach_steps, streaming_.size());
 }
 
 RESIDENCY_INLINE void RingNeighbourhood::changes_at(std::size_t position, const RingCandidate& candidate,
@@ -48,11 +52,18 @@ RESIDENCY_INLINE void RingNeighbourhood::changes_at(std::size_t position, const 
     const std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
     const std::uint32_t a = streaming_[position];
     const std::uint32_t whole_piece = (candidate.shape.slots + candidate.shape.blocks - 1) / candidate.shape.blocks;
-    for (const std::size_t to : {position + 1, position + count - 1}) {
-        const std::uint32_t b = streaming_[to % count];
-        for (std::uint32_t chunks = whole_piece; chunks != 0; chunks = chunks > 1 ? 1 : 0) {
-            if (a == b || streamed[a] < chunks || streamed[b] + chunks > problem_.capacity()[b]) { continue; }
-            changes.push_back({a, b, chunks, 0});
+    for (std::size_t distance = 1; distance <= reach_; ++distance) {
+        for (const std::size_t to : {position + distance, position + count - distance}) {
+            const std::uint32_t b = streaming_[to % count];
+            // Chunks move far only where that keeps a resident.
+            if (distance > tuning::refine_reach_steps &&
+                (streamed[a] <= problem_.nonresident()[a] || streamed[b] >= problem_.nonresident()[b])) {
+                continue;
+            }
+            for (std::uint32_t chunks = whole_piece; chunks != 0; chunks = chunks > 1 ? 1 : 0) {
+                if (a == b || streamed[a] < chunks || streamed[b] + chunks > problem_.capacity()[b]) { continue; }
+                changes.push_back({a, b, chunks, 0});
+            }
         }
     }
 }

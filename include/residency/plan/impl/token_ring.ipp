@@ -40,29 +40,29 @@ RESIDENCY_INLINE TokenRing::TokenRing(const Problem& problem, const Image& image
       rounding_{problem_} {}
 
 RESIDENCY_INLINE bool TokenRing::Choice::operator<(const Choice& other) const noexcept {
-    return std::tie(seconds, slots, blocks, target) < std::tie(other.seconds, other.slots, other.blocks, other.target);
+    return std::tie(seconds, slots, blocks, target, phase) <
+           std::tie(other.seconds, other.slots, other.blocks, other.target, other.phase);
+}
+
+RESIDENCY_INLINE std::uint64_t TokenRing::share_of(std::uint64_t work) const {
+    return static_cast<std::uint64_t>(config_.work_share * static_cast<double>(work));
 }
 
 RESIDENCY_INLINE RingSolution TokenRing::search() {
     best_ = {};
     tried_.clear();
     done_.clear();
-    most_work_ = work() + (std::max)(tuning::ring_work_least(config_.effort),
-                                     tuning::ring_work_per_step(config_.effort) * problem_.steps());
+    most_work_ = work() + share_of((std::max)(tuning::ring_work_least(config_.effort),
+                                              tuning::ring_work_per_step(config_.effort) * problem_.steps()));
     const std::vector<Choice> seeds = coarse_grid();
-    if (!seeds.empty()) { descend(seeds.front()); }
+    for (std::size_t k = 0; k < seeds.size() && k < tuning::descents(config_.effort); ++k) { descend(seeds[k]); }
     if (!best_.found) { return std::move(best_); }
-    const Choice chosen = smallest_as_fast();
-    best_.found = false;
-    tried_.clear();
-    attempt(chosen, done_);
-    refine(tuning::refine_work(config_.effort));
-    RingSolution answer = best_;
-    try_single_block(answer);
+    RingSolution answer = refine_best(smallest_as_fast());
+    try_single_blocks(answer);
     return config_.present == nullptr ? answer : minimize_refetch(std::move(answer));
 }
 
-// Rings of many sizes, with pieces of one chunk and with balanced ones; the fastest ones first.
+// Rings of many sizes with pieces of a few sizes, the fastest ones first.
 RESIDENCY_INLINE std::vector<TokenRing::Choice> TokenRing::coarse_grid() {
     const auto deficit = static_cast<double>(problem_.deficit());
     // The piece that balances the latency of the calls with the size of the ring.
@@ -70,11 +70,16 @@ RESIDENCY_INLINE std::vector<TokenRing::Choice> TokenRing::coarse_grid() {
     std::vector<Choice> seeds;
     std::uint32_t last_slots = 0;
     for (double rounds = 2; rounds <= deficit + 1;
-         rounds = (std::max)(rounds + 1, std::floor(rounds * tuning::grid_growth))) {
+         rounds = (std::max)(rounds + 1, std::floor(rounds * tuning::grid_growth(config_.effort)))) {
         const std::uint32_t slots = problem_.slots_for(static_cast<std::uint32_t>(rounds));
         if (slots == last_slots || !problem_.fits(slots)) { continue; }
         last_slots = slots;
-        for (const double chunks : {1.0, piece}) { attempt({slots, detail::blocks_for(slots, chunks), 1}, seeds); }
+        for (const double chunks : tuning::grid_piece_chunks) {
+            attempt({slots, detail::blocks_for(slots, chunks), 1, 2}, seeds);
+        }
+        for (const double factor : tuning::grid_piece_factors) {
+            attempt({slots, detail::blocks_for(slots, factor * piece), 1, 2}, seeds);
+        }
     }
     residency::detail::sort(seeds);
     return seeds;
@@ -87,29 +92,38 @@ RESIDENCY_INLINE void TokenRing::descend(Choice from) {
         again = false;
         found.clear();
         const double piece = from.piece_chunks();
-        for (int target = 0; target < target_kinds; ++target) { attempt({from.slots, from.blocks, target}, found); }
-        for (const std::uint32_t blocks : {from.blocks - 1, from.blocks + 1, from.blocks / 2, from.blocks * 2}) {
-            attempt({from.slots, blocks, from.target}, found);
+        for (int target = 0; target < target_kinds; ++target) {
+            attempt({from.slots, from.blocks, target, from.phase}, found);
         }
-        for (const std::uint32_t slots : {from.slots - 1, from.slots + 1}) {
-            attempt({slots, from.blocks, from.target}, found);
-            attempt({slots, detail::blocks_for(slots, piece), from.target}, found);
+        for (const std::uint32_t blocks : {from.blocks - 1, from.blocks + 1, from.blocks / 2, from.blocks * 2}) {
+            attempt({from.slots, blocks, from.target, from.phase}, found);
+        }
+        for (const std::uint32_t blocks : tuning::descent_block_counts) {
+            attempt({from.slots, blocks, from.target, from.phase}, found);
         }
         for (const double factor : tuning::descent_slot_factors) {
             const auto slots = static_cast<std::uint32_t>((std::max)(1.0, std::round(from.slots * factor)));
-            attempt({slots, from.blocks, from.target}, found);
-            attempt({slots, detail::blocks_for(slots, piece), from.target}, found);
+            attempt({slots, detail::blocks_for(slots, piece), from.target, from.phase}, found);
+            attempt({slots, from.blocks, from.target, from.phase}, found);
+        }
+        for (const std::uint32_t slots : {from.slots - 1, from.slots + 1}) {
+            attempt({slots, from.blocks, from.target, from.phase}, found);
+            attempt({slots, detail::blocks_for(slots, piece), from.target, from.phase}, found);
+        }
+        for (std::uint8_t phase = 0; phase < tuning::phases; ++phase) {
+            attempt({from.slots, from.blocks, from.target, phase}, found);
         }
         const auto next = std::min_element(found.begin(), found.end());
-        if (next != found.end() && next->seconds < from.seconds) {
+        if (next != found.end() && next->seconds < from.seconds * (1 - tuning::descent_gain)) {
             from = *next;
             again = true;
         }
     }
 }
 
-// Of the choices that are as fast as the best, the one with the smallest ring, which moves the fewest bytes.
-RESIDENCY_INLINE TokenRing::Choice TokenRing::smallest_as_fast() const {
+// Of the choices that are as fast as the best, the one with the smallest ring, which moves the fewest bytes; then smaller rings for
+// as long as they are as fast.
+RESIDENCY_INLINE TokenRing::Choice TokenRing::smallest_as_fast() {
     const double limit = best_.seconds() * (1 + tuning::as_fast);
     Choice chosen;
     for (const Choice& choice : done_) {
@@ -118,19 +132,66 @@ RESIDENCY_INLINE TokenRing::Choice TokenRing::smallest_as_fast() const {
             chosen = choice;
         }
     }
+    std::vector<Choice> found;
+    for (double factor = tuning::shrink_first; factor < tuning::shrink_last; factor = (1 + factor) / 2) {
+        for (bool again = true; again;) {
+            again = false;
+            const auto slots = static_cast<std::uint32_t>(chosen.slots * factor);
+            found.clear();
+            attempt({slots, detail::blocks_for(slots, chosen.piece_chunks()), chosen.target, chosen.phase}, found);
+            for (const Choice& choice : found) {
+                if (choice.seconds <= limit && choice.slots < chosen.slots) {
+                    chosen = choice;
+                    again = true;
+                }
+            }
+        }
+    }
     return chosen;
 }
 
+// Refines the chosen ring and, where the link or the steps leave something to gain, some others that are nearly as fast.
+RESIDENCY_INLINE RingSolution TokenRing::refine_best(const Choice& chosen) {
+    double compute = 0;
+    for (const double seconds : problem_.compute()) { compute += seconds; }
+    std::sort(done_.begin(), done_.end());
+    std::vector<Choice> starts{chosen};
+    const std::size_t most = 1 + tuning::refine_others(config_.effort);
+    for (const Choice& choice : done_) {
+        if (starts.size() >= most || choice.seconds > best_.seconds() * (1 + tuning::refine_others_within)) { break; }
+        bool is_new = true;
+        for (const Choice& start : starts) {
+            is_new = is_new && (start.slots != choice.slots || start.blocks != choice.blocks);
+        }
+        if (is_new) { starts.push_back(choice); }
+    }
+    RingSolution answer;
+    std::vector<Choice> found;
+    for (std::size_t k = 0; k < starts.size(); ++k) {
+        const double close = (std::max)(compute, config_.bound_seconds) * (1 + tuning::as_fast);
+        if (k > 0 && answer.seconds() <= close) { break; }
+        best_.found = false;
+        tried_.clear();
+        attempt(starts[k], found);
+        refine(share_of(k == 0 ? tuning::refine_work(config_.effort) : tuning::refine_work_others));
+        if (!answer.found || best_.seconds() < answer.seconds() * (1 - tuning::as_fast)) { answer = best_; }
+    }
+    return answer;
+}
+
 // A ring of one block, where a step that reads it is shorter than the call that a second block costs.
-RESIDENCY_INLINE void TokenRing::try_single_block(RingSolution& answer) {
-    if (answer.seconds() <= config_.bound_seconds) { return; }
+RESIDENCY_INLINE void TokenRing::try_single_blocks(RingSolution& answer) {
+    if (answer.seconds() <= config_.bound_seconds * (1 + tuning::single_block_above)) { return; }
     const double slots = single_wait_slots();
-    for (const double about : {std::floor(slots), std::ceil(slots)}) {
+    for (const double about : {std::floor(slots / tuning::single_block_factor), std::floor(slots), std::ceil(slots),
+                               std::ceil(slots * tuning::single_block_factor)}) {
         best_.found = false;
         RingCandidate candidate;
         if (!single_block_ring(problem_, static_cast<std::uint32_t>(about), config_.effort, candidate)) { continue; }
         static_cast<void>(consider(candidate, RingEvaluator::impossible));
-        if (best_.found && best_.seconds() < answer.seconds() * (1 - tuning::as_fast)) { answer = best_; }
+        if (!best_.found || best_.seconds() > answer.seconds() * (1 + tuning::single_block_within)) { continue; }
+        refine(tuning::single_block_refine_work(config_.effort));
+        if (best_.seconds() < answer.seconds() * (1 - tuning::as_fast)) { answer = best_; }
     }
 }
 
@@ -144,11 +205,13 @@ RESIDENCY_INLINE double TokenRing::single_wait_slots() const {
 RESIDENCY_INLINE void TokenRing::refine(std::uint64_t most_work) {
     const bool by_loads = limit_seconds_ > 0;
     const std::size_t pieces = best_.timing.pieces.size();
-    const RingNeighbourhood neighbourhood{problem_, pieces};
+    const RingNeighbourhood neighbourhood{problem_, pieces,
+                                          by_loads ? tuning::refetch_reach_steps : tuning::refine_reach_steps};
     const std::uint64_t stop = (std::min)(most_work_, work() + most_work);
     const auto ends = [&] {
-        return work() >= stop || (by_loads ? best_.seconds() <= limit_seconds_ && best_.loads <= few_loads_
-                                           : best_.seconds() <= config_.bound_seconds * (1 + tuning::as_fast));
+        return work() >= stop ||
+               (by_loads ? best_.seconds() <= limit_seconds_ && best_.loads <= few_loads_
+                         : best_.seconds() <= config_.bound_seconds * (1 + tuning::refine_ends_within));
     };
     RingCandidate ring = best_.ring;
     ring.joins.resize(pieces, 0);
@@ -200,16 +263,24 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
         choice.blocks = (std::min)(choice.blocks, (std::max)(2U, static_cast<std::uint32_t>(most / rounds)));
     }
     const std::uint64_t key = (std::uint64_t{choice.slots} << 34) ^ (std::uint64_t{choice.blocks} << 4) ^
-                              static_cast<std::uint64_t>(choice.target);
+                              static_cast<std::uint64_t>(choice.target * 4 + choice.phase);
     const auto at = std::lower_bound(tried_.begin(), tried_.end(), key);
     if (at != tried_.end() && *at == key) { return; }
     tried_.insert(at, key);
-    if (best_.found && work() > most_work_) { return; }
+    double give_up = RingEvaluator::impossible;
+    if (best_.found) {
+        give_up = best_.seconds() * (1 + tuning::hopeless_ring);
+        const double busy = static_cast<double>(problem_.deficit() + choice.slots) / problem_.chunks_per_second();
+        if (work() > most_work_ || busy > give_up) { return; }
+    }
     const RingShape shape{choice.slots, rounds, choice.blocks};
     std::vector<double> target;
     RingCandidate candidate;
-    if (!fluid_target(problem_, shape, choice.target, target) || !rounding_.round(target, shape, candidate)) { return; }
-    choice.seconds = consider(candidate, RingEvaluator::impossible);
+    if (!fluid_target(problem_, shape, choice.target, target) ||
+        !rounding_.round(target, shape, choice.phase / static_cast<double>(tuning::phases), candidate)) {
+        return;
+    }
+    choice.seconds = consider(candidate, give_up);
     if (choice.seconds < RingEvaluator::impossible) {
         found.push_back(choice);
         done_.push_back(choice);
@@ -254,30 +325,38 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
         streamed_there += problem_.nonresident(part.chunk_begin, part.chunk_end) - absent;
     }
     const RingShape shape = answer.ring.shape;
-    few_loads_ = problem_.budget() > there ? problem_.budget() - there : 0;
+    few_loads_ =
+        (problem_.budget() > there ? problem_.budget() - there : 0) +
+        static_cast<std::uint64_t>(static_cast<double>(problem_.deficit() + shape.slots) * tuning::refetch_few_share);
     if (answer.loads <= few_loads_) { return answer; }
     const std::uint64_t most = (std::max)(tuning::refetch_work_least(config_.effort),
                                           tuning::refetch_work_per_step(config_.effort) * problem_.steps());
     most_work_ = work() + 2 * most;
     limit_seconds_ = answer.seconds() * (1 + tuning::refetch_loss);
-    const auto ends = [&] { return work() >= most_work_ || best_.loads <= few_loads_; };
+    const double good_seconds = answer.seconds() * (1 + tuning::refetch_good_loss);
+    const auto ends = [&] {
+        return work() >= most_work_ || (best_.loads <= few_loads_ && best_.seconds() <= good_seconds);
+    };
     best_ = std::move(answer);
-    std::vector<RingSolution> slower;  // that load less than the best one
+    std::vector<RingSolution> slower;
     std::vector<double> target;
     RingCandidate candidate;
     for (const RingShape& nearby : shapes_near(shape, streamed_there)) {
-        for (int kind = 0; kind <= target_kinds && !ends(); ++kind) {
-            if (!refetch_target(problem_, nearby, kind, target) || !rounding_.round(target, nearby, candidate)) {
-                continue;
-            }
-            RingSolution best = std::exchange(best_, {});
-            static_cast<void>(consider(candidate, RingEvaluator::impossible));
-            RingSolution now = std::exchange(best_, std::move(best));
-            if (!now.found) { continue; }
-            if (is_better(now, best_)) {
-                best_ = std::move(now);
-            } else if (now.seconds() > limit_seconds_ && now.loads < best_.loads) {
-                slower.push_back(std::move(now));
+        for (int kind = 0; kind <= target_kinds; ++kind) {
+            if (!refetch_target(problem_, nearby, kind, target)) { continue; }
+            for (int phase = 0; phase < tuning::phases && !ends(); ++phase) {
+                if (!rounding_.round(target, nearby, phase / static_cast<double>(tuning::phases), candidate)) {
+                    continue;
+                }
+                RingSolution kept = std::exchange(best_, {});
+                static_cast<void>(consider(candidate, RingEvaluator::impossible));
+                RingSolution now = std::exchange(best_, std::move(kept));
+                if (!now.found) { continue; }
+                if (is_better(now, best_)) {
+                    best_ = std::move(now);
+                } else if (now.seconds() > limit_seconds_ && now.loads < best_.loads) {
+                    slower.push_back(std::move(now));
+                }
             }
         }
     }
@@ -285,15 +364,15 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
     std::sort(slower.begin(), slower.end(),
               [](const RingSolution& a, const RingSolution& b) { return a.seconds() < b.seconds(); });
     slower.resize((std::min)(slower.size(), tuning::refetch_slower_rings));
-    RingSolution best = std::move(best_);
+    RingSolution found = std::move(best_);
     for (RingSolution& start : slower) {
-        if (start.loads >= best.loads) { continue; }
+        if (start.loads >= found.loads) { continue; }
         best_ = std::move(start);
         most_work_ = work() + most / 2;
         refine(most / 2);
-        if (is_better(best_, best)) { best = std::move(best_); }
+        if (is_better(best_, found)) { found = std::move(best_); }
     }
-    best_ = std::move(best);
+    best_ = std::move(found);
     most_work_ = work() + most;
     refine(most);
     limit_seconds_ = 0;
