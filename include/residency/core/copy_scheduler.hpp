@@ -24,7 +24,8 @@ using EventPoint = std::uint64_t;
 
 /// Orders copies and reads. Every copy follows the last recorded use of the bytes that it overwrites (the write-after-read hazard), and
 /// every read follows the arrival of the bytes that it reads. For each copy: the copy stream waits for the use, the transport enqueues the
-/// bytes, the arrival is recorded, the consumer stream waits for it. Only the functions named drain block.
+/// bytes, the arrival is recorded, the consumer stream waits for it. Blocks in the functions named drain, after a record that failed, and
+/// while EventSequence::max_points are outstanding.
 template <Device D>
 class CopyScheduler {
 public:

@@ -81,7 +81,7 @@ struct PassStart {
     bool in_foreign_capture = false;  ///< the caller captures the pass: the graph will hold today's addresses
 };
 
-/// What a decider that supports CUDA graphs does beside Decider. Calls come between passes, with no lease open and every stream
+/// Brings memory to the state that a graph expects, and adopts the state that it leaves. Calls come between passes, with no lease open and every stream
 /// drained, except where stated.
 class GraphDecider {
 public:

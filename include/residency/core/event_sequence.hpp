@@ -158,20 +158,20 @@ Status EventSequence<D>::make_room() {
 template <Device D>
 Status EventSequence<D>::grow(std::size_t more) {
     std::vector<typename D::Event> grown(events_.size() + more);
-    std::vector<typename D::Event> prefetched;
-    prefetched.reserve(more);
+    std::vector<typename D::Event> created_events;
+    created_events.reserve(more);
     for (std::size_t i = 0; i < more; ++i) {
         auto created = device_->create_event(Timing::off);
         if (!created) {
-            for (const auto made : prefetched) { static_cast<void>(device_->destroy_event(made).has_value()); }
+            for (const auto made : created_events) { static_cast<void>(device_->destroy_event(made).has_value()); }
             return created.error();
         }
-        prefetched.push_back(*created);
+        created_events.push_back(*created);
     }
-    std::size_t next_fresh = 0;
+    std::size_t next_created = 0;
     for (EventPoint point = complete_ + 1; point <= complete_ + grown.size(); ++point) {
         const bool outstanding = point <= complete_ + events_.size();
-        grown[(point - 1) % grown.size()] = outstanding ? event(point) : prefetched[next_fresh++];
+        grown[(point - 1) % grown.size()] = outstanding ? event(point) : created_events[next_created++];
     }
     events_ = std::move(grown);
     return {};

@@ -34,7 +34,7 @@ public:
     /// Enqueues one pass. Does not block, unless the end of an earlier launch could not be recorded.
     [[nodiscard]] Status launch(const GraphOf<D>& graph, Stream stream, PassTimer<D>& timer)
         requires CapturingDevice<D>;
-    /// Gives the bytes that graphs have brought a point of the copy stream to wait for.
+    /// Records a point of the copy stream behind all launched graphs, and makes it the arrival of every storage.
     [[nodiscard]] Status resume();
 
 private:

@@ -35,7 +35,8 @@ struct GraphType<D> {
 template <Device D>
 using GraphOf = typename GraphType<D>::type;
 
-/// What the parts of a session share. The session owns it; it outlives all of them.
+/// The device, catalog, storage states, counters, copy scheduler and decider of one session, shared by its parts (leases, budget, graphs,
+/// profiler, residents). The session owns it; it outlives all of them.
 template <Device D>
 struct SessionState {
     D* device = nullptr;

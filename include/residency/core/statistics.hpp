@@ -89,7 +89,7 @@ struct Statistics {
     Counters last_pass;                 ///< of the last pass that ended
     std::uint64_t budget_bytes = 0;     ///< the cap in force
     std::uint64_t floor_bytes = 0;      ///< the smallest budget that works
-    std::uint64_t held_bytes = 0;       ///< what the library holds of the device: pool, residents, staging
+    std::uint64_t held_bytes = 0;       ///< what the library holds of the device: pool and residents
     std::uint64_t pending_bytes = 0;    ///< of these, above the budget: see BudgetChange
     std::uint64_t requested_bytes = 0;  ///< of the held bytes, occupied by storages now
     std::uint64_t peak_requested_bytes = 0;

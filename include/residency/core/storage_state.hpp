@@ -13,6 +13,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// Where one storage is. If `address` is not null, its bytes are on the device at `arrival` of the copy stream, unless it is partially
 /// resident.
 struct StorageState {
+    /// Written by ChunkStore, StorageAllocations and ResidentStore only.
     std::byte* address = nullptr;  ///< where kernels read it; null: not on the device, and no copy is enqueued
     std::uint64_t arrival = 0;     ///< the point of the copy stream after its copy; 0: it has arrived
     std::uint64_t needed_by = 0;   ///< of a prefetched storage: the step index that it was fetched for
