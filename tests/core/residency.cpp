@@ -175,7 +175,7 @@ TEST_CASE("C4 C5: tied weights are one copy; scalars and weights without bytes w
         auto empty = must(pass.try_acquire(weight(1)));
         CHECK(empty.data(weight(1)) == nullptr);
         CHECK(empty.bytes(weight(1)).empty());
-        CHECK(empty.span<float>(weight(1)).empty());
+        CHECK(empty.span<std::byte>(weight(1)).empty());
         auto scalar = must(pass.try_acquire(weight(2)));
         CHECK(scalar.span<unsigned char>(weight(2)).size() == 1);
         verify(device, model, scalar, weight(2), stream);

@@ -23,8 +23,8 @@ template <Device D>
 class BudgetControl {
 public:
     /// `reserve_bytes`: of the free device memory, what an automatic budget leaves.
-    BudgetControl(SessionState<D>& shared, BudgetSources sources, std::uint64_t reserve_bytes)
-        : shared_{&shared}, sources_{std::move(sources)}, reserve_bytes_{reserve_bytes} {}
+    BudgetControl(SessionState<D>& shared, const BudgetSources& sources, std::uint64_t reserve_bytes)
+        : shared_{&shared}, sources_{sources}, reserve_bytes_{reserve_bytes} {}
 
     /// Resolves the sources for the first time. `resident_bytes`: what the session itself holds.
     [[nodiscard]] Status resolve(std::uint64_t resident_bytes) {

@@ -205,6 +205,7 @@ void ChunkStore<Pool>::evict_all_but(std::span<const std::uint32_t> kept) {
 template <pool::PlannedPool Pool>
 std::vector<plan::Presence> ChunkStore<Pool>::presence() const {
     std::vector<plan::Presence> present;
+    present.reserve(table_.chunks());
     for (std::uint32_t chunk = 0; chunk < table_.chunks(); ++chunk) {
         present.push_back(!table_.is_there(chunk) ? plan::Presence::absent
                           : table_.stays(chunk)   ? plan::Presence::resident

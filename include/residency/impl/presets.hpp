@@ -21,6 +21,7 @@
 #include "residency/transport/pinned.hpp"
 
 // What all compositions on a device have in common; the decider of a composition; the composition.
+// NOLINTBEGIN(bugprone-macro-parentheses): types cannot be in parentheses
 #define RESIDENCY_DETAIL_PRESETS(EXTERN, D)                                                                            \
     EXTERN template class residency::core::Session<D>;                                                                 \
     EXTERN template class residency::core::CopyScheduler<D>;                                                           \
@@ -45,3 +46,4 @@
                                                residency::pool::StreamOrdered<D>, residency::transport::Pinned<D>>;    \
     EXTERN template class residency::Residency<residency::evict::ExpectedUse, residency::prefetch::Hinted,             \
                                                residency::pool::Slab<D>, residency::transport::Pinned<D>>
+// NOLINTEND(bugprone-macro-parentheses)

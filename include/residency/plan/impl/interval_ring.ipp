@@ -48,6 +48,7 @@ RESIDENCY_INLINE bool interval_ring(const Image& image, const std::vector<bool>&
     for (int sweep = 0; sweep < 2; ++sweep) {
         // A heap whose front is taken first.
         std::vector<detail::FreeSlot> free;
+        free.reserve(slots);
         for (std::uint32_t k = 0; k < slots; ++k) { free.push_back({-1, k, order[k]}); }
         assignment = {};
         assignment.slots_used = slots;

@@ -58,6 +58,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     const std::uint64_t g = problem.chunk_bytes;
     const std::vector<Image> images = candidate_images(problem);
     std::vector<FloorChunks> floors;
+    floors.reserve(images.size());
     for (const Image& image : images) { floors.push_back(floor_chunks(image, problem.steps())); }
     const FloorChunks floor =
         *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
