@@ -95,8 +95,9 @@ public:
     /// A kernel compares a storage that is there, and its use is recorded.
     void read(std::uint32_t i, std::chrono::nanoseconds duration = std::chrono::microseconds{2}) {
         must(scheduler.stream_wait_arrival(reader, state(i).arrival));
+        const std::string name = "w" + std::to_string(i);
         Device::Kernel kernel;
-        kernel.name = "w" + std::to_string(i);
+        kernel.name = name;
         kernel.duration = duration;
         kernel.reads = {{state(i).address, sizes[i]}};
         kernel.body = [at = state(i).address, host = model.catalog.host_bytes(StorageId{i}), bytes = sizes[i],

@@ -143,8 +143,9 @@ public:
     /// A kernel that compares a storage with the host's bytes, after its arrival.
     void read(std::uint32_t storage, std::chrono::nanoseconds duration = std::chrono::microseconds{1}) {
         must(scheduler.stream_wait_arrival(reader, states[storage].arrival));
+        const std::string name = "read " + std::to_string(storage);
         Device::Kernel kernel;
-        kernel.name = "read " + std::to_string(storage);
+        kernel.name = name;
         kernel.duration = duration;
         const std::uint64_t bytes = model_.catalog.storages()[storage].bytes;
         kernel.reads = {{states[storage].address, bytes}};
