@@ -87,7 +87,7 @@ TEST_CASE("storages used repeatedly have a plan from the floor on, never faster 
         problem.budget_bytes = 0;
         const auto floor = plan::make_plan(problem);
         REQUIRE(floor.has_value());
-        for (const std::uint64_t more : {0, 1, 40}) {
+        for (const std::uint64_t more : {0U, 1U, 40U}) {
             problem.budget_bytes = floor->floor_bytes() + more * problem.chunk_bytes;
             const auto made = plan::make_plan(problem);
             REQUIRE(made.has_value());
