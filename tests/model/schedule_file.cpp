@@ -18,6 +18,7 @@
 #include "residency/model/container_writer.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/model/stable_hash.hpp"
+#include "tests/model/sample_schedule.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 using namespace residency;
@@ -25,25 +26,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-CatalogBuilder parts() {
-    CatalogBuilder builder;
-    builder.add("embed", dtype::u8, {100});
-    builder.add("layer.0", dtype::u8, {30});
-    builder.add("layer.1", dtype::u8, {40});
-    builder.tie("head", "embed");
-    builder.add("empty", dtype::u8, {0});
-    builder.add("state", dtype::u8, {1000}, {}, true);
-    return builder;
-}
-Catalog model() { return *parts().try_build(); }
-Schedule sample(const Catalog& catalog) {
-    return *ScheduleBuilder{catalog}
-                .step({"embed"}, 10us, "in")
-                .step({"layer.0", "state"})
-                .step({"layer.0", "layer.1", "empty"}, 0ns, "mid")
-                .step({"head", "embed"}, 3ns)
-                .try_build();
-}
+using sample_schedule::model;
+using sample_schedule::parts;
+using sample_schedule::sample;
 /// Puts the right checksum at the end again.
 void seal(std::vector<std::byte>& bytes) {
     const std::size_t end = bytes.size() - 8;
