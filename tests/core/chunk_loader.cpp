@@ -72,7 +72,7 @@ TEST_CASE("chunk loader: after a copy that failed its slots hold nothing, and it
     const std::vector<std::uint32_t> two{0, 1};
     must(parts.loader.load(two));
     parts.use(parts.storage_of(0));
-    must(parts.uses.copy_stream_wait_for_all());
+    must(parts.scheduler.copy_stream_wait_for_all_uses());
     parts.device.fail(CallKind::copy, 1);
     CHECK_FALSE(parts.loader.load(two));
     for (const std::uint32_t c : two) { CHECK_FALSE(parts.store.table().is_there(c)); }

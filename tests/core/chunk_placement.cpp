@@ -129,7 +129,7 @@ TEST_CASE("a table follows copies, losses and moves") {
                 case 1:
                     if (held == chunk) { held = plan::none; }
                     table.lose(chunk);
-                    table.move(chunk, dice(0, table.slots() - 1));
+                    table.set_slot(chunk, dice(0, table.slots() - 1));
                     if (holds[table.slot(chunk)] == chunk) { holds[table.slot(chunk)] = plan::none; }
                     break;
                 default: CHECK(table.bring(chunk, true) == leaves); held = chunk;
@@ -181,7 +181,7 @@ TEST_CASE("the last slot takes the number of a removed slot") {
     const std::uint32_t leaving = at(4), last = at(5);
     CHECK_FALSE(table.is_empty(4));
     table.lose(leaving);
-    table.move(leaving, made->slot_of_chunk(leaving));
+    table.set_slot(leaving, made->slot_of_chunk(leaving));
     CHECK(table.is_empty(4));
     table.remove(4);
     CHECK(table.slots() == 5);

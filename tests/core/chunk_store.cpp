@@ -20,7 +20,7 @@ using residency::testing::Dice;
 namespace {
 
 void load(Parts& parts, std::uint32_t c) {
-    must(parts.uses.copy_stream_wait_for_all());
+    must(parts.scheduler.copy_stream_wait_for_all_uses());
     must(parts.loader.load({&c, 1}));
 }
 /// The other chunks that the plan puts on the slot of a chunk.
@@ -68,7 +68,7 @@ TEST_CASE(
     std::uint32_t other = 0;
     while (other == parts.store.plan().slot_of_chunk(first)) { ++other; }
     load(parts, first);
-    must(parts.store.move(second, other));
+    must(parts.store.remap_chunk(second, other));
     CHECK(parts.counters.host_waits == 1);
     CHECK(parts.store.generation() == 2);
     CHECK(parts.store.has_remapped());
@@ -195,7 +195,7 @@ TEST_CASE("chunk store: under random copies, moves, leases and plans, what is th
                     break;
                 case 1: {
                     const std::uint32_t place = dice(0, store.table().slots() - 1);
-                    if (!store.is_leased(at) && !store.is_misplaced(at)) { must(parts.store.move(at, place)); }
+                    if (!store.is_leased(at) && !store.is_misplaced(at)) { must(parts.store.remap_chunk(at, place)); }
                     break;
                 }
                 case 2: must(parts.store.send_home()); break;

@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "residency/core/any_transport.hpp"
 #include "residency/core/cap_change.hpp"
 #include "residency/core/storage_cache.hpp"
+#include "residency/core/transport_interface.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/transport/pinned.hpp"
@@ -44,7 +44,7 @@ public:
           sizes(storages, storage_bytes),
           step{storage_bytes} {
         must(scheduler.open(device, model.catalog,
-                            std::make_unique<core::TransportHolder<Device, residency::transport::Pinned<Device>>>(
+                            std::make_unique<core::TransportAdapter<Device, residency::transport::Pinned<Device>>>(
                                 residency::transport::Pinned<Device>::Config{}),
                             64));
         context.catalog = model.catalog;

@@ -184,9 +184,9 @@ TEST_CASE("plan player: at rest nothing is enqueued, and what ends the rest is t
     const std::size_t before = parts.log->enqueued.size();
     CHECK(parts.pass() == 4);
     CHECK(parts.log->enqueued.size() == before);
-    parts.uses.set_includes_residents(true);
+    parts.uses.set_records_residents(true);
     CHECK(parts.player.mode() == PlanMode::following);
-    parts.uses.set_includes_residents(false);
+    parts.uses.set_records_residents(false);
     parts.uses.note_lost();
     CHECK(parts.player.mode() == PlanMode::following);
     CHECK(parts.pass() == 4);  // waits for the device

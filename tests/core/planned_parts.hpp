@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/any_transport.hpp"
 #include "residency/core/chunk_loader.hpp"
+#include "residency/core/chunk_miss_handler.hpp"
 #include "residency/core/chunk_store.hpp"
-#include "residency/core/demand_path.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "residency/core/plan_player.hpp"
-#include "residency/core/use_records.hpp"
+#include "residency/core/transport_interface.hpp"
+#include "residency/core/unrecorded_uses.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/transport/pinned.hpp"
 #include "tests/support/streaming.hpp"
@@ -42,7 +42,7 @@ using Pool = residency::pool::Virtual<Device>;
 inline constexpr std::uint64_t chunk = 4096;
 
 /// Pinned copies; notes what is enqueued and what is announced.
-class WatchedTransport final : public residency::core::AnyTransport<Device> {
+class WatchedTransport final : public residency::core::TransportInterface<Device> {
 public:
     struct Log {
         std::vector<std::vector<Fetch>> enqueued;
@@ -126,7 +126,7 @@ public:
     residency::Status adopt(plan::Plan plan) {
         player.forget_ahead();
         if (auto adopted = store.adopt(std::move(plan)); !adopted) { return adopted; }
-        uses.set_includes_residents(store.has_misplaced());
+        uses.set_records_residents(store.has_misplaced());
         loader.reserve();
         player.start(factory.problem());
         demand.start();
@@ -205,10 +205,10 @@ public:
     residency::core::CopyScheduler<Device> scheduler;
     residency::core::DeciderContext<Device> context;
     ChunkStore<Pool> store{Pool::Config{chunk}, context};
-    residency::core::UseRecords<Device> uses{context};
+    residency::core::UnrecordedUses<Device> uses{context};
     residency::core::ChunkLoader<Pool> loader{context, store, uses};
     PlanPlayer<Pool> player{context, store, loader, uses};
-    residency::core::DemandPath<Pool> demand{context, store, loader, uses, player};
+    residency::core::ChunkMissHandler<Pool> demand{context, store, loader, uses, player};
     Stream stream{};
     residency::core::ConsumerId reader = 0;
 };

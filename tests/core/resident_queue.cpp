@@ -63,7 +63,7 @@ TEST_CASE("resident queue: one that was evicted is brought again, and a lease in
     const std::uint32_t resident = *parts.store.plan().chunks_of_copy(residents.front()).begin();
     std::uint32_t other = 0;  // a chunk of the ring
     while (parts.store.table().stays(other)) { ++other; }
-    must(parts.store.move(other, parts.store.plan().slot_of_chunk(resident)));
+    must(parts.store.remap_chunk(other, parts.store.plan().slot_of_chunk(resident)));
     queue.note_eviction(resident);
     must(parts.loader.load({&other, 1}));
     CHECK_FALSE(queue.has_all());
@@ -71,7 +71,7 @@ TEST_CASE("resident queue: one that was evicted is brought again, and a lease in
     must(queue.bring_for(plan::none));
     CHECK_FALSE(queue.has_all());
     CHECK(parts.store.table().is_there(other));
-    parts.uses.set_includes_residents(true);
+    parts.uses.set_records_residents(true);
     parts.read(parts.storage_of(other));
     parts.let_go(parts.storage_of(other));
     must(queue.bring_for(plan::none));

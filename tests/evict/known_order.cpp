@@ -30,7 +30,7 @@ UseOrder order_of(const std::vector<std::vector<std::uint32_t>>& steps, std::uin
     }
     return *UseOrder::try_from(offsets, ids, storages, cycle);
 }
-constexpr evict::AnyMayLeave any;
+constexpr evict::AllMayLeave any;
 
 }  // namespace
 

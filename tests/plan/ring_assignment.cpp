@@ -28,8 +28,8 @@ Scene scene(const std::vector<std::uint64_t>& bytes, const std::vector<std::uint
     return made;
 }
 /// A move of chunks [begin, end) to slots [slot, …).
-void move(plan::RingAssignment& assignment, std::uint32_t begin, std::uint32_t end, std::uint32_t needed_by,
-          plan::Wait wait, std::uint32_t call, std::uint32_t slot) {
+void add_move(plan::RingAssignment& assignment, std::uint32_t begin, std::uint32_t end, std::uint32_t needed_by,
+              plan::Wait wait, std::uint32_t call, std::uint32_t slot) {
     assignment.moves.push_back({begin, end, needed_by, wait, call, assignment.slots.size()});
     for (std::uint32_t c = begin; c < end; ++c) { assignment.slots.push_back(slot++); }
 }
@@ -49,10 +49,10 @@ TEST_CASE("neighbours of one call are one copy, of two calls two; what no move b
     const Scene s = scene({2 * chunk, 2 * chunk, chunk, chunk}, {0, 2 * chunk, 4 * chunk, 5 * chunk});
     plan::RingAssignment assignment;
     assignment.slots_used = 3;
-    move(assignment, 0, 2, 0, {2, -1}, 0, 0);
-    move(assignment, 2, 3, 1, {2, -1}, 0, 2);  // goes on where the one before ends
-    move(assignment, 3, 4, 1, {0, 0}, 1, 0);
-    move(assignment, 4, 5, 2, {0, 0}, 2, 1);
+    add_move(assignment, 0, 2, 0, {2, -1}, 0, 0);
+    add_move(assignment, 2, 3, 1, {2, -1}, 0, 2);  // goes on where the one before ends
+    add_move(assignment, 3, 4, 1, {0, 0}, 1, 0);
+    add_move(assignment, 4, 5, 2, {0, 0}, 2, 1);
     const plan::PlanData data = plan::assemble(s.problem, s.image, assignment, false);
     REQUIRE(data.calls.size() == 3);
     REQUIRE(data.copies.size() == 3);
@@ -78,9 +78,9 @@ TEST_CASE("a call of which nothing is left hands its wait on, and never to an ea
     const Scene s = scene({chunk, chunk, chunk}, {0, chunk, 2 * chunk});
     plan::RingAssignment assignment;
     assignment.slots_used = 2;
-    move(assignment, 0, 1, 0, {1, -1}, 0, 1);  // alone on its slot: stays
-    move(assignment, 1, 2, 1, {0, -1}, 1, 0);
-    move(assignment, 2, 3, 2, {1, 0}, 2, 0);
+    add_move(assignment, 0, 1, 0, {1, -1}, 0, 1);  // alone on its slot: stays
+    add_move(assignment, 1, 2, 1, {0, -1}, 1, 0);
+    add_move(assignment, 2, 3, 2, {1, 0}, 2, 0);
     const plan::PlanData data = plan::assemble(s.problem, s.image, assignment, false);
     REQUIRE(data.calls.size() == 2);
     CHECK(data.calls[0].wait == plan::Wait{1, -1});
@@ -93,10 +93,10 @@ TEST_CASE("a captured plan has a call for each copy") {
     const Scene s = scene({chunk, chunk, chunk, chunk}, {0, 2 * chunk, 4 * chunk, 6 * chunk});
     plan::RingAssignment assignment;
     assignment.slots_used = 2;
-    move(assignment, 0, 1, 0, {3, -1}, 0, 0);
-    move(assignment, 2, 3, 1, {3, -1}, 0, 1);
-    move(assignment, 4, 5, 2, {1, 0}, 1, 0);
-    move(assignment, 6, 7, 3, {1, 0}, 1, 1);
+    add_move(assignment, 0, 1, 0, {3, -1}, 0, 0);
+    add_move(assignment, 2, 3, 1, {3, -1}, 0, 1);
+    add_move(assignment, 4, 5, 2, {1, 0}, 1, 0);
+    add_move(assignment, 6, 7, 3, {1, 0}, 1, 1);
     CHECK(plan::assemble(s.problem, s.image, assignment, false).calls.size() == 2);
     const plan::PlanData data = plan::assemble(s.problem, s.image, assignment, true);
     REQUIRE(data.calls.size() == 4);
@@ -114,7 +114,7 @@ TEST_CASE("a one-shot plan lists what is there before it; that shares slots with
     assignment.slots_used = 2;
     assignment.residents = {{1, 2, 1, {}, 0, 0}, {0, 1, 0, {}, 0, 1}};
     assignment.slots = {1, 0};
-    move(assignment, 2, 3, 2, {0, 0}, 0, 0);
+    add_move(assignment, 2, 3, 2, {0, 0}, 0, 0);
     const plan::PlanData data = plan::assemble(s.problem, s.image, assignment, false);
     CHECK(data.chunk_slot == std::vector<std::uint32_t>{0, 1, 0});
     CHECK(data.residents == std::vector<plan::Copy>{{0, chunk, 0}, {chunk, 2 * chunk, 1}});
@@ -126,8 +126,8 @@ TEST_CASE("a copy leaves out what lies between storages") {
     const Scene s = scene({1000, 2 * chunk}, {0, chunk});
     plan::RingAssignment assignment;
     assignment.slots_used = 2;
-    move(assignment, 0, 2, 0, {1, -1}, 0, 0);
-    move(assignment, 2, 3, 1, {0, 0}, 1, 0);
+    add_move(assignment, 0, 2, 0, {1, -1}, 0, 0);
+    add_move(assignment, 2, 3, 1, {0, 0}, 1, 0);
     const plan::PlanData data = plan::assemble(s.problem, s.image, assignment, false);
     REQUIRE(!data.copies.empty());
     CHECK(data.copies[0].image_end == 1000);

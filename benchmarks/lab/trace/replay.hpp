@@ -46,7 +46,7 @@ template <evict::EvictionPolicy E, class Ticks>
             counts.missed_bytes += own;
             if (own <= context.capacity_bytes) {
                 while (held > context.capacity_bytes - own) {
-                    const auto victim = evictor.victim(now, evict::AnyMayLeave{});
+                    const auto victim = evictor.victim(now, evict::AllMayLeave{});
                     RESIDENCY_ASSERT(victim.has_value(), "an evictor names a victim while anything may leave");
                     evictor.removed(*victim);
                     is_here[index(*victim)] = 0;

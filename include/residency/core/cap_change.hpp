@@ -50,16 +50,16 @@ private:
     /// Blocks. Evicts what is too much for the new cap, moves what has to move, and gives the rest of the memory back.
     [[nodiscard]] Status make_room(StepIndex now);
     [[nodiscard]] Status move_or_evict(StorageId id) {
-        const auto moved = move(id);
+        const auto moved = move_storage(id);
         if (!moved) { return moved.error(); }
         return *moved ? Status{} : cache_->evict(id);
     }
-    [[nodiscard]] Result<bool> move(StorageId id) {
-        auto moved = allocations().move(id);
+    [[nodiscard]] Result<bool> move_storage(StorageId id) {
+        auto moved = allocations().move_storage(id);
         if (moved && *moved) { moved_.push_back(id); }
         return moved;
     }
-    /// Blocks if the pool has no room before it gives memory back. Otherwise as move().
+    /// Blocks if the pool has no room before it gives memory back. Otherwise as move_storage().
     [[nodiscard]] Result<bool> move_or_wait(StorageId id);
     /// Records the arrival of what was moved, and the departure of what has left.
     [[nodiscard]] Status record_moves();
@@ -202,11 +202,11 @@ Status CapChange<Evictor, Pool>::make_room(StepIndex now) {
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Result<bool> CapChange<Evictor, Pool>::move_or_wait(StorageId id) {
-    auto moved = move(id);
+    auto moved = move_storage(id);
     if (!moved || *moved || allocations().state(id).partially_resident) { return moved; }
     if (auto drained = copy_scheduler().drain(); !drained) { return drained.error(); }
     if (auto reclaimed = allocations().pool().reclaim(); !reclaimed) { return reclaimed.error(); }
-    return move(id);
+    return move_storage(id);
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>

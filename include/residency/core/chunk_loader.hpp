@@ -11,7 +11,7 @@
 #include "residency/core/chunk_loops.hpp"
 #include "residency/core/chunk_store.hpp"
 #include "residency/core/decider.hpp"
-#include "residency/core/use_records.hpp"
+#include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/plan/plan.hpp"
@@ -28,7 +28,7 @@ public:
     using Device = typename Pool::Device;
 
     /// Keeps the references.
-    ChunkLoader(const DeciderContext<Device>& context, ChunkStore<Pool>& store, UseRecords<Device>& uses) noexcept
+    ChunkLoader(const DeciderContext<Device>& context, ChunkStore<Pool>& store, UnrecordedUses<Device>& uses) noexcept
         : context_{&context}, store_{&store}, uses_{&uses} {}
 
     /// A plan came into force: keeps what follows from allocating.
@@ -55,7 +55,7 @@ private:
 
     const DeciderContext<Device>* context_;
     ChunkStore<Pool>* store_;
-    UseRecords<Device>* uses_;
+    UnrecordedUses<Device>* uses_;
     std::vector<transport::Fetch> pieces_;  // of one request
 };
 
@@ -76,7 +76,7 @@ Result<bool> ChunkLoader<Pool>::load_around_leases(std::span<const plan::Copy> c
     const bool is_blocked = any_chunk(store_->plan(), copies, [&](std::uint32_t chunk) {
         if (table.is_there(chunk) && store_->is_at_home(chunk)) { return false; }
         const std::uint32_t occupant = table.occupant(store_->plan().slot_of_chunk(chunk));
-        overwrites = overwrites || !table.stays(chunk) || uses_->includes_residents();
+        overwrites = overwrites || !table.stays(chunk) || uses_->records_residents();
         return is_in_use(chunk) || (occupant != plan::none && is_in_use(occupant));
     });
     if (is_blocked) { return false; }
@@ -101,7 +101,7 @@ Status ChunkLoader<Pool>::load_absent(std::span<const plan::Copy> copies, bool o
     }
     if (pieces_.empty()) { return {}; }
     if (overwrites) {
-        if (auto waits = uses_->copy_stream_wait_for_all(); !waits) { return waits; }
+        if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
     }
     Status sent = send(pieces_);
     for_each_chunk(plan, copies, [&](std::uint32_t chunk) {

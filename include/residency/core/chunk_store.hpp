@@ -28,7 +28,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// A chunk lies on the slot that the plan gives it, its *home*, or it is one of
 ///  - misplaced_leased chunks: leased when the plan came into force, and their home could not be had. They go home when their leases
 ///    have ended and their uses are complete.
-///  - remapped chunks: put on another slot by move(), since their home was needed for something else at the same time.
+///  - remapped chunks: put on another slot by remap_chunk(), since their home was needed for something else at the same time.
 template <pool::PlannedPool Pool>
 class ChunkStore {
 public:
@@ -103,7 +103,7 @@ public:
     void set_occupants(const std::vector<std::uint32_t>& occupants) { table_.set_occupants(occupants); }
 
     /// Puts a chunk on another slot; its bytes are lost. Blocks until all recorded uses are complete.
-    [[nodiscard]] Status move(std::uint32_t chunk, std::uint32_t slot);
+    [[nodiscard]] Status remap_chunk(std::uint32_t chunk, std::uint32_t slot);
     /// Puts the chunks of some copies back home; their bytes are lost where they were elsewhere. Blocks if there are any.
     [[nodiscard]] Status restore(std::span<const plan::Copy> copies);
     /// The same for all remapped chunks.
@@ -139,7 +139,7 @@ private:
         return context_->copy_scheduler->drain();
     }
     /// Precondition: nothing uses the chunk.
-    [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot);
+    [[nodiscard]] Status remap_unused(std::uint32_t chunk, std::uint32_t slot);
 
     Pool pool_;
     const DeciderContext<Device>* context_;
@@ -215,10 +215,10 @@ std::vector<plan::Presence> ChunkStore<Pool>::presence() const {
 }
 
 template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::move(std::uint32_t chunk, std::uint32_t slot) {
+Status ChunkStore<Pool>::remap_chunk(std::uint32_t chunk, std::uint32_t slot) {
     const bool leaves_home = is_at_home(chunk);
     if (auto drained = drain(); !drained) { return drained; }
-    if (auto moved = remap(chunk, slot); !moved) { return moved; }
+    if (auto moved = remap_unused(chunk, slot); !moved) { return moved; }
     if (leaves_home) { remapped_.push_back(chunk); }
     if (is_at_home(chunk)) { std::erase(remapped_, chunk); }
     return {};
@@ -228,7 +228,7 @@ template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::restore(std::span<const plan::Copy> copies) {
     Status restored;
     for_each_chunk(plan_, copies, [&](std::uint32_t chunk) {
-        if (restored && !is_at_home(chunk)) { restored = move(chunk, plan_.slot_of_chunk(chunk)); }
+        if (restored && !is_at_home(chunk)) { restored = remap_chunk(chunk, plan_.slot_of_chunk(chunk)); }
     });
     return restored;
 }
@@ -237,7 +237,7 @@ template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::restore_remapped() {
     while (!remapped_.empty()) {
         const std::uint32_t chunk = remapped_.back();
-        if (auto moved = move(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+        if (auto moved = remap_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
     }
     return {};
 }
@@ -248,7 +248,7 @@ Status ChunkStore<Pool>::send_home() {
         const std::uint32_t chunk = misplaced_leased_[i];
         if (is_leased(chunk) || !is_unused(chunk)) { continue; }
         if (!is_at_home(chunk)) {
-            if (auto moved = remap(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+            if (auto moved = remap_unused(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
         }
         misplaced_leased_.erase(misplaced_leased_.begin() + static_cast<std::ptrdiff_t>(i));
     }
@@ -282,14 +282,14 @@ Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storage
 }
 
 template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::remap(std::uint32_t chunk, std::uint32_t slot) {
+Status ChunkStore<Pool>::remap_unused(std::uint32_t chunk, std::uint32_t slot) {
     table_.lose(chunk);
     ++generation_;
     if (auto moved = pool_.remap(chunk, slot); !moved) {
         is_unmapped_ = pool_.slot_of(chunk) != table_.slot(chunk);
         return moved;
     }
-    table_.move(chunk, slot);
+    table_.set_slot(chunk, slot);
     return {};
 }
 

@@ -58,11 +58,11 @@ public:
         if (is_there(chunk)) { occupant_[slot_[chunk]] = none; }
     }
     /// A chunk lies on another slot from now on. Precondition: its bytes are not there.
-    void move(std::uint32_t chunk, std::uint32_t slot) noexcept { slot_[chunk] = slot; }
+    void set_slot(std::uint32_t chunk, std::uint32_t slot) noexcept { slot_[chunk] = slot; }
     /// Removes a slot; the last slot takes its number. Precondition: is_empty(slot), and the plan does not have the slot.
     void remove(std::uint32_t slot);
 
-    /// By slot: occupant(). May be put back as long as no chunk was moved since.
+    /// By slot: occupant(). May be put back as long as no chunk was put on another slot since.
     [[nodiscard]] const std::vector<std::uint32_t>& occupants() const noexcept { return occupant_; }
     void set_occupants(const std::vector<std::uint32_t>& occupants) { occupant_ = occupants; }
 

@@ -25,15 +25,15 @@ inline constexpr bool evicts_by_plan = std::is_same_v<E, evict::Planned>;
 template <class P>
 inline constexpr bool prefetches_by_plan = std::is_same_v<P, prefetch::Planned>;
 
-/// Who leaves, by a policy or by a plan.
+/// The first parameter of a Residency: an evictor, or evict::Planned.
 template <class E>
-concept AnyEvictor = evict::EvictionPolicy<E> || evicts_by_plan<E>;
-/// What comes next, by a policy or by a plan.
+concept EvictorParameter = evict::EvictionPolicy<E> || evicts_by_plan<E>;
+/// The second parameter of a Residency: a prefetcher, or prefetch::Planned.
 template <class P>
-concept AnyPrefetcher = prefetch::PrefetchPolicy<P> || prefetches_by_plan<P>;
-/// Where it lives: storages one by one, or the chunks of a plan.
+concept PrefetcherParameter = prefetch::PrefetchPolicy<P> || prefetches_by_plan<P>;
+/// The third parameter of a Residency: a pool of storages, or a pool of the chunks of a plan.
 template <class P>
-concept AnyPool = pool::MemoryPool<P> || pool::PlannedPool<P>;
+concept PoolParameter = pool::MemoryPool<P> || pool::PlannedPool<P>;
 /// A transport for the device of a pool.
 template <class T, class P>
 concept TransportOf = transport::TransportPolicy<T, typename P::Device>;
@@ -47,8 +47,9 @@ concept PoolOfDecider = (evicts_by_plan<E> && pool::PlannedPool<P>) || (!evicts_
 
 /// Four policies that go together.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
-concept Composable = AnyEvictor<Evictor> && AnyPrefetcher<Prefetcher> && ShareOnePlan<Evictor, Prefetcher> &&
-                     AnyPool<Pool> && PoolOfDecider<Evictor, Pool> && TransportOf<Transport, Pool>;
+concept Composable =
+    EvictorParameter<Evictor> && PrefetcherParameter<Prefetcher> && ShareOnePlan<Evictor, Prefetcher> &&
+    PoolParameter<Pool> && PoolOfDecider<Evictor, Pool> && TransportOf<Transport, Pool>;
 
 /// The decider and the options that four policies select.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
@@ -72,18 +73,18 @@ struct Composition<evict::Planned, prefetch::Planned, Pool, Transport> {
 /// Policies that do not go together: has no members, and says why not. Only the first reason is given.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
 class Residency {
-    static_assert(core::AnyEvictor<Evictor>,
+    static_assert(core::EvictorParameter<Evictor>,
                   "who leaves: the first parameter has to model evict::EvictionPolicy, or be evict::Planned");
     static_assert(
-        !core::AnyEvictor<Evictor> || core::AnyPrefetcher<Prefetcher>,
+        !core::EvictorParameter<Evictor> || core::PrefetcherParameter<Prefetcher>,
         "what comes next: the second parameter has to model prefetch::PrefetchPolicy, or be prefetch::Planned");
-    static constexpr bool are_policies = core::AnyEvictor<Evictor> && core::AnyPrefetcher<Prefetcher>;
+    static constexpr bool are_policies = core::EvictorParameter<Evictor> && core::PrefetcherParameter<Prefetcher>;
     static_assert(!are_policies || core::ShareOnePlan<Evictor, Prefetcher>,
                   "evict::Planned and prefetch::Planned read one plan: they go together or not at all");
     static constexpr bool share_plan = are_policies && core::ShareOnePlan<Evictor, Prefetcher>;
-    static_assert(!share_plan || core::AnyPool<Pool>,
+    static_assert(!share_plan || core::PoolParameter<Pool>,
                   "where it lives: the third parameter has to model pool::MemoryPool, or be pool::Virtual");
-    static constexpr bool has_pool = share_plan && core::AnyPool<Pool>;
+    static constexpr bool has_pool = share_plan && core::PoolParameter<Pool>;
     static_assert(!has_pool || core::PoolOfDecider<Evictor, Pool> || core::evicts_by_plan<Evictor>,
                   "pool::Virtual maps a whole image by a plan: it goes with evict::Planned and prefetch::Planned");
     static_assert(

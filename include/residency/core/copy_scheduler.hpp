@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/any_transport.hpp"
 #include "residency/core/event_sequence.hpp"
+#include "residency/core/transport_interface.hpp"
 #include "residency/device/device.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/transport/transport_policy.hpp"
@@ -38,7 +38,7 @@ public:
     ~CopyScheduler() { close(); }
 
     /// On failure nothing is left behind.
-    [[nodiscard]] Status open(D& device, const Catalog& catalog, std::unique_ptr<AnyTransport<D>> transport,
+    [[nodiscard]] Status open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
                               std::uint32_t outstanding);
     /// Precondition: drained, or abandoned.
     void close() noexcept;
@@ -82,11 +82,13 @@ public:
     [[nodiscard]] Status poll();
     /// The copy stream waits for every recorded use of a storage.
     [[nodiscard]] Status copy_stream_wait_for_uses(StorageId storage);
+    /// The copy stream waits for every recorded use.
+    [[nodiscard]] Status copy_stream_wait_for_all_uses();
 
     /// Enqueues copies that start together, and records their arrival.
     [[nodiscard]] Result<EventPoint> transfer(std::span<const transport::Fetch> fetches);
     /// Enqueues a copy within the device, on the copy stream.
-    [[nodiscard]] Status move(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    [[nodiscard]] Status copy_within_device(std::byte* to, const std::byte* from, std::uint64_t bytes) {
         const Copy copy{to, from, bytes};
         return device_->copy({&copy, 1}, copy_stream_);
     }
@@ -156,7 +158,7 @@ public:
     [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
     [[nodiscard]] bool is_broken() const noexcept { return broken_; }
     [[nodiscard]] std::uint64_t host_waits() const noexcept;
-    [[nodiscard]] AnyTransport<D>& transport() noexcept { return *transport_; }
+    [[nodiscard]] TransportInterface<D>& transport() noexcept { return *transport_; }
 
 private:
     struct ConsumerStream {
@@ -195,7 +197,7 @@ private:
     bool is_in_foreign_graph_ = false;
     bool has_orphaned_use_ = false;  // unrecorded, on a stream that no consumer stands for any more
     EventSequence<D> copies_;
-    std::unique_ptr<AnyTransport<D>> transport_;
+    std::unique_ptr<TransportInterface<D>> transport_;
     std::vector<std::unique_ptr<ConsumerStream>> consumers_;
     std::uint64_t pass_ = 0;
 
@@ -208,7 +210,7 @@ private:
 };
 
 template <Device D>
-Status CopyScheduler<D>::open(D& device, const Catalog& catalog, std::unique_ptr<AnyTransport<D>> transport,
+Status CopyScheduler<D>::open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
                               std::uint32_t outstanding) {
     device_ = &device;
     storages_ = catalog.storages().size();
@@ -321,6 +323,14 @@ Status CopyScheduler<D>::copy_stream_wait_for_uses(StorageId storage) {
     for (ConsumerId id = 0; id < consumers_.size(); ++id) {
         if (auto done = copy_stream_wait(id, consumers_[id]->last_use[index(storage)]); !done) { return done; }
         consumers_[id]->last_use[index(storage)] = 0;
+    }
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
+    for (ConsumerId id = 0; id < consumers(); ++id) {
+        if (auto waits = copy_stream_wait(id, last_point(id)); !waits) { return waits; }
     }
     return {};
 }

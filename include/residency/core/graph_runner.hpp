@@ -128,9 +128,7 @@ Status GraphRunner<D>::resume() {
     if (!has_run_) { return {}; }
     if (auto complete = await_lost_launch(); !complete) { return complete; }
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
-    for (ConsumerId id = 0; id < copy_scheduler.consumers(); ++id) {
-        if (auto waits = copy_scheduler.copy_stream_wait(id, copy_scheduler.last_point(id)); !waits) { return waits; }
-    }
+    if (auto waits = copy_scheduler.copy_stream_wait_for_all_uses(); !waits) { return waits; }
     auto arrival = copy_scheduler.record_arrival();
     if (!arrival) { return arrival.error(); }
     for (StorageState& state : shared_->states) { state.arrival = *arrival; }

@@ -9,11 +9,11 @@
 
 #include "residency/core/cap_change.hpp"
 #include "residency/core/decider.hpp"
-#include "residency/core/demand_fetch.hpp"
 #include "residency/core/prefetch_ahead.hpp"
 #include "residency/core/speculation.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_cache.hpp"
+#include "residency/core/storage_miss_handler.hpp"
 #include "residency/core/storage_state.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/use_order.hpp"
@@ -123,7 +123,7 @@ private:
     StorageCache<Evictor, Pool> cache_;
     CapChange<Evictor, Pool> cap_change_;
     Speculation<Device> speculation_;  // idle unless the prefetcher is interruptible
-    DemandFetch<Evictor, Pool> demand_;
+    StorageMissHandler<Evictor, Pool> demand_;
     PrefetchAhead<Evictor, Pool> ahead_;  // idle if the prefetcher is interruptible
     std::uint64_t leases_ = 0;            // open leases and tickets
     std::vector<StorageId> missing_;      // of one access

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "residency/core/access_point.hpp"
-#include "residency/core/any_transport.hpp"
 #include "residency/core/chunk_loader.hpp"
 #include "residency/core/chunk_loops.hpp"
 #include "residency/core/chunk_store.hpp"
@@ -21,7 +20,8 @@
 #include "residency/core/plan_mode.hpp"
 #include "residency/core/resident_queue.hpp"
 #include "residency/core/step_retirement.hpp"
-#include "residency/core/use_records.hpp"
+#include "residency/core/transport_interface.hpp"
+#include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
@@ -47,7 +47,7 @@ public:
 
     /// Keeps the references.
     PlanPlayer(const DeciderContext<Device>& context, ChunkStore<Pool>& store, ChunkLoader<Pool>& loader,
-               UseRecords<Device>& uses) noexcept
+               UnrecordedUses<Device>& uses) noexcept
         : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, residents_{store, loader} {}
 
     /// The plan that the store has adopted is replayed from its first pass on; all earlier work is complete. Leases that are open become
@@ -128,7 +128,7 @@ private:
     const DeciderContext<Device>* context_;
     ChunkStore<Pool>* store_;
     ChunkLoader<Pool>* loader_;
-    UseRecords<Device>* uses_;
+    UnrecordedUses<Device>* uses_;
     ResidentQueue<Pool> residents_;
     StepRetirement steps_;
     CopyCursor calls_;
@@ -167,7 +167,7 @@ template <pool::PlannedPool Pool>
 PlanMode PlanPlayer<Pool>::mode() const noexcept {
     if (store_->is_unmapped()) { return PlanMode::unmapped; }
     if (calls_.is_capturing()) { return PlanMode::capturing; }
-    if (store_->table().all_stay() && residents_.has_all() && !uses_->includes_residents() && !uses_->has_lost()) {
+    if (store_->table().all_stay() && residents_.has_all() && !uses_->records_residents() && !uses_->has_lost()) {
         return PlanMode::at_rest;
     }
     const bool may_differ = calls_.must_verify() || unplanned_ > 0 || store_->has_misplaced();
@@ -320,7 +320,7 @@ void PlanPlayer<Pool>::read_ahead() {
         return;
     }
     announced_ = (std::max)(announced_, calls_.next());
-    AnyTransport<Device>& transport = context_->copy_scheduler->transport();
+    TransportInterface<Device>& transport = context_->copy_scheduler->transport();
     while (announced_ < calls_.known_end() && transport.read_ahead(store_->contents().call(
                                                   static_cast<std::uint32_t>(announced_ % calls_.calls_per_pass())))) {
         ++announced_;
@@ -333,7 +333,7 @@ Status PlanPlayer<Pool>::reach_cut() {
     if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
     if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
     if (auto restored = store_->restore_remapped(); !restored) { return restored; }
-    if (auto waits = uses_->copy_stream_wait_for_all(); !waits) { return waits; }
+    if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
     for (std::uint32_t k = 0; k < plan.cut(); ++k) {
         const bool is_any_absent = any_chunk(plan, plan.copies(plan.calls()[k]),
                                              [&](std::uint32_t chunk) { return !store_->table().is_there(chunk); });

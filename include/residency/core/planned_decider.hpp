@@ -10,14 +10,14 @@
 #include <utility>
 
 #include "residency/core/chunk_loader.hpp"
+#include "residency/core/chunk_miss_handler.hpp"
 #include "residency/core/chunk_store.hpp"
 #include "residency/core/decider.hpp"
-#include "residency/core/demand_path.hpp"
 #include "residency/core/measure_link.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "residency/core/plan_mode.hpp"
 #include "residency/core/plan_player.hpp"
-#include "residency/core/use_records.hpp"
+#include "residency/core/unrecorded_uses.hpp"
 #include "residency/plan/link.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
@@ -26,7 +26,7 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Decides beforehand: while accesses follow the schedule, memory holds what the plan in force says. Joins the objects that do the work:
-/// PlanFactory makes plans, ChunkStore maps the image, PlanPlayer replays the plan, DemandPath brings what the plan does not have there.
+/// PlanFactory makes plans, ChunkStore maps the image, PlanPlayer replays the plan, ChunkMissHandler brings what the plan has not brought.
 ///
 /// Divergence costs time, never correctness. Skipped steps cost the bytes that they would have needed: the plan goes on. A lease out of
 /// order (of a step that has ended, of an undeclared set, or of a step whose calls wait for open leases) brings what is absent itself;
@@ -72,7 +72,7 @@ public:
                                    std::uint64_t cap_bytes) override;
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
     [[nodiscard]] Status reclaim_pending() override;
-    [[nodiscard]] bool has_pending() const noexcept override { return uses_.includes_residents(); }
+    [[nodiscard]] bool has_pending() const noexcept override { return uses_.records_residents(); }
     void close() noexcept override { store_.close(); }
     void abandon() noexcept override { store_.abandon(); }
 
@@ -85,7 +85,7 @@ public:
     void pass_began(StepIndex) noexcept override { player_.begin_pass(); }
     void pass_ended() noexcept override { player_.end_pass(); }
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
-        if (uses_.includes_residents()) { return true; }
+        if (uses_.records_residents()) { return true; }
         for (const StorageId id : storages) {
             if (!store_.table().never_leaves(id)) { return true; }
         }
@@ -126,10 +126,10 @@ private:
     PlanFactory plan_factory_;
     DeciderContext<Device> context_;
     ChunkStore<Pool> store_;
-    UseRecords<Device> uses_{context_};
+    UnrecordedUses<Device> uses_{context_};
     ChunkLoader<Pool> loader_{context_, store_, uses_};
     PlanPlayer<Pool> player_{context_, store_, loader_, uses_};
-    DemandPath<Pool> demand_{context_, store_, loader_, uses_, player_};
+    ChunkMissHandler<Pool> demand_{context_, store_, loader_, uses_, player_};
     std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
 };
 
@@ -193,7 +193,7 @@ Status PlannedDecider<Pool>::reclaim_pending() {
     if (!has_pending() || mode == PlanMode::unmapped || mode == PlanMode::capturing) { return {}; }
     if (auto polled = context_.copy_scheduler->poll(); !polled) { return polled; }
     if (auto sent = store_.send_home(); !sent) { return sent; }
-    uses_.set_includes_residents(store_.has_misplaced() || store_.has_remapped() || !player_.has_all_residents());
+    uses_.set_records_residents(store_.has_misplaced() || store_.has_remapped() || !player_.has_all_residents());
     return {};
 }
 
@@ -240,7 +240,7 @@ template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::adopt(plan::Plan plan) {
     player_.forget_ahead();
     if (auto adopted = store_.adopt(std::move(plan)); !adopted) { return adopted; }
-    uses_.set_includes_residents(store_.has_misplaced());
+    uses_.set_records_residents(store_.has_misplaced());
     loader_.reserve();
     player_.start(plan_factory_.problem());
     demand_.start();

@@ -57,7 +57,7 @@ public:
         auto settings = core::settings_of(options);
         auto decider = std::make_unique<Decider>(std::move(options.policies));
         Decider& own = *decider;
-        auto transport = std::make_unique<core::TransportHolder<Device, Transport>>(std::move(options.transport));
+        auto transport = std::make_unique<core::TransportAdapter<Device, Transport>>(std::move(options.transport));
         auto session = core::Session<Device>::open(device, std::move(catalog), std::move(settings), std::move(decider),
                                                    std::move(transport));
         if (!session) { return session.error(); }

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "residency/budget/budget.hpp"
-#include "residency/core/any_transport.hpp"
 #include "residency/core/budget_control.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/graph_runner.hpp"
@@ -23,6 +22,7 @@
 #include "residency/core/session_state.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/step_profiler.hpp"
+#include "residency/core/transport_interface.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/natural_order.hpp"
 #include "residency/model/schedule.hpp"
@@ -53,7 +53,7 @@ public:
 
     [[nodiscard]] static Result<std::unique_ptr<Session>> open(D& device, Catalog catalog, Settings settings,
                                                                std::unique_ptr<Decider<D>> decider,
-                                                               std::unique_ptr<AnyTransport<D>> transport);
+                                                               std::unique_ptr<TransportInterface<D>> transport);
     /// What open() would make of the budget. Asks the device for its sizes only.
     [[nodiscard]] static Result<ResolvedBudget> resolve(D& device, Catalog catalog, Settings settings,
                                                         std::unique_ptr<Decider<D>> decider);
@@ -135,7 +135,7 @@ private:
 
     /// Everything up to the budget. Holds nothing on the device.
     [[nodiscard]] Status prepare();
-    [[nodiscard]] Status open(std::unique_ptr<AnyTransport<D>> transport);
+    [[nodiscard]] Status open(std::unique_ptr<TransportInterface<D>> transport);
     /// Blocks until readers and copies are complete, then frees everything. A device that cannot be drained is left alone.
     void close() noexcept;
 
@@ -179,7 +179,7 @@ private:
 
 template <Device D>
 auto Session<D>::open(D& device, Catalog catalog, Settings settings, std::unique_ptr<Decider<D>> decider,
-                      std::unique_ptr<AnyTransport<D>> transport) -> Result<std::unique_ptr<Session>> {
+                      std::unique_ptr<TransportInterface<D>> transport) -> Result<std::unique_ptr<Session>> {
     std::unique_ptr<Session> session{new Session{device, std::move(catalog), std::move(settings), std::move(decider)}};
     if (auto opened = session->open(std::move(transport)); !opened) { return opened.error(); }
     return session;
@@ -468,7 +468,7 @@ Status Session<D>::prepare() {
 }
 
 template <Device D>
-Status Session<D>::open(std::unique_ptr<AnyTransport<D>> transport) {
+Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     if (auto prepared = prepare(); !prepared) { return prepared; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     if (auto opened = copy_scheduler.open(*shared_.device, shared_.catalog, std::move(transport), initial_events);

@@ -96,7 +96,7 @@ public:
     [[nodiscard]] Status take_back(StorageId id);
     /// Copies a storage to another allocation, in the order of the copy stream. False: it stays where it is, because the pool has no room
     /// or because not all of its bytes were sent. The caller records the arrival.
-    [[nodiscard]] Result<bool> move(StorageId id);
+    [[nodiscard]] Result<bool> move_storage(StorageId id);
 
     /// The copy of a storage's bytes from `from_bytes` on. Precondition: is_allocated(id).
     [[nodiscard]] transport::Fetch copy_of(StorageId id, std::uint64_t from_bytes = 0) const noexcept {
@@ -237,7 +237,7 @@ Status StorageAllocations<Pool>::take_back(StorageId id) {
 }
 
 template <pool::MemoryPool Pool>
-Result<bool> StorageAllocations<Pool>::move(StorageId id) {
+Result<bool> StorageAllocations<Pool>::move_storage(StorageId id) {
     StorageState& state = this->state(id);
     if (state.partially_resident) { return false; }
     auto to = pool_.allocate(bytes_[id], copy_stream());
@@ -245,7 +245,7 @@ Result<bool> StorageAllocations<Pool>::move(StorageId id) {
     if (*to == nullptr) { return false; }
     auto* const address = static_cast<std::byte*>(*to);
     auto done = context_->copy_scheduler->copy_stream_wait_for_uses(id);
-    if (done) { done = context_->copy_scheduler->move(address, state.address, bytes_[id]); }
+    if (done) { done = context_->copy_scheduler->copy_within_device(address, state.address, bytes_[id]); }
     if (done && context_->poison) {
         done = context_->device->fill(state.address, poison_byte, bytes_[id], copy_stream());
         state.partially_resident = done.has_value();

@@ -71,7 +71,7 @@ public:
     /// Takes every storage from the evictor, in the order in which they would leave. rank_again() has to follow.
     void take_ranking(StepIndex now, std::vector<StorageId>& order) {
         order.clear();
-        while (const auto next = evictor_.victim(now, evict::AnyMayLeave{})) {
+        while (const auto next = evictor_.victim(now, evict::AllMayLeave{})) {
             order.push_back(*next);
             evictor_.removed(*next);
         }

@@ -27,7 +27,7 @@ struct Context {
 };
 
 /// The `may_leave` of concept checks and tests: every storage may be evicted.
-struct AnyMayLeave {
+struct AllMayLeave {
     constexpr bool operator()(StorageId) const noexcept { return true; }
 };
 
@@ -53,7 +53,7 @@ struct AnyMayLeave {
 ///  E6 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have parameters.
 template <class E>
 concept EvictionPolicy = std::default_initializable<E> && std::is_nothrow_move_constructible_v<E> &&
-                         requires(E e, const Context& context, StorageId id, StepIndex now, AnyMayLeave may_leave) {
+                         requires(E e, const Context& context, StorageId id, StepIndex now, AllMayLeave may_leave) {
                              { e.attach(context) } -> std::same_as<Status>;
                              { e.inserted(id, now) } noexcept;
                              { e.used(id, now) } noexcept;

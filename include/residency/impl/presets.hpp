@@ -26,7 +26,7 @@
     EXTERN template class residency::core::Session<D>;                                                                 \
     EXTERN template class residency::core::CopyScheduler<D>;                                                           \
     EXTERN template class residency::core::StepClock<D>;                                                               \
-    EXTERN template class residency::core::TransportHolder<D, residency::transport::Pinned<D>>;                        \
+    EXTERN template class residency::core::TransportAdapter<D, residency::transport::Pinned<D>>;                       \
     EXTERN template class residency::transport::Pinned<D>;                                                             \
     EXTERN template class residency::pool::Slab<D>;                                                                    \
     EXTERN template class residency::pool::StreamOrdered<D>;                                                           \

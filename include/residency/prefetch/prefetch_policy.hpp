@@ -26,7 +26,7 @@ struct Context {
 
 /// The `sink` of concept checks. A sink takes a proposal, which is a storage and the step that needs it (UseOrder::never where
 /// unknown). It returns false where it takes no more now.
-struct AnySink {
+struct ClosedSink {
     constexpr bool operator()(StorageId, StepIndex) const noexcept { return false; }
 };
 
@@ -49,7 +49,7 @@ struct AnySink {
 ///  F5 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have parameters.
 template <class P>
 concept PrefetchPolicy = std::default_initializable<P> && std::is_nothrow_move_constructible_v<P> &&
-                         requires(P p, const Context& context, StepIndex now, AnySink sink) {
+                         requires(P p, const Context& context, StepIndex now, ClosedSink sink) {
                              { p.attach(context) } -> std::same_as<Status>;
                              { p.propose(now, sink) } noexcept;
                              { std::bool_constant<P::interruptible>{} };

@@ -21,10 +21,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Brings what an access misses: all of it in one transfer, or nothing. Neither leased storages nor the access's own are evicted for it.
-/// Not thread safe.
+/// The online decider's demand misses: brings the storages that an access needs and that are absent, all of them in one transfer or
+/// none. Neither leased storages nor those of the access are evicted for it. Not thread safe.
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-class DemandFetch {
+class StorageMissHandler {
 public:
     using Device = typename Pool::Device;
 
@@ -74,8 +74,9 @@ private:
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 template <class StartOver>
-Status DemandFetch<Evictor, Pool>::fetch(std::vector<StorageId>& missing, std::span<const StorageId> wanted,
-                                         const BudgetLimits& limits, StepIndex now, const StartOver& start_over) {
+Status StorageMissHandler<Evictor, Pool>::fetch(std::vector<StorageId>& missing, std::span<const StorageId> wanted,
+                                                const BudgetLimits& limits, StepIndex now,
+                                                const StartOver& start_over) {
     if (!allocations().is_open()) {
         return Error{ErrorKind::out_of_memory, "the device has refused the memory of this budget: set another one"};
     }
@@ -103,8 +104,8 @@ Status DemandFetch<Evictor, Pool>::fetch(std::vector<StorageId>& missing, std::s
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 template <class StartOver>
-Status DemandFetch<Evictor, Pool>::place_all(std::span<const StorageId> missing, const BudgetLimits& limits,
-                                             StepIndex now, const StartOver& start_over) {
+Status StorageMissHandler<Evictor, Pool>::place_all(std::span<const StorageId> missing, const BudgetLimits& limits,
+                                                    StepIndex now, const StartOver& start_over) {
     for (const StorageId id : missing) {
         if (allocations().state(id).address != nullptr) {
             copies_.push_back(allocations().copy_of(id, speculation_->sent_bytes(id)));
@@ -129,7 +130,7 @@ Status DemandFetch<Evictor, Pool>::place_all(std::span<const StorageId> missing,
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status DemandFetch<Evictor, Pool>::start_streaming(StorageId id) {
+Status StorageMissHandler<Evictor, Pool>::start_streaming(StorageId id) {
     if (is_captured_outside_) {
         return Error{ErrorKind::out_of_memory,
                      "no room for " + context().catalog.describe(id) +
@@ -143,7 +144,7 @@ Status DemandFetch<Evictor, Pool>::start_streaming(StorageId id) {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status DemandFetch<Evictor, Pool>::recover() {
+Status StorageMissHandler<Evictor, Pool>::recover() {
     ++context().counters->host_waits;
     auto done = context().copy_scheduler->drain();
     if constexpr (pool::RecoverablePool<Pool>) {
@@ -153,8 +154,8 @@ Status DemandFetch<Evictor, Pool>::recover() {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Error DemandFetch<Evictor, Pool>::no_room(StorageId id, std::span<const StorageId> missing,
-                                          const BudgetLimits& limits) const {
+Error StorageMissHandler<Evictor, Pool>::no_room(StorageId id, std::span<const StorageId> missing,
+                                                 const BudgetLimits& limits) const {
     std::uint64_t asked = 0;
     for (const StorageId each : missing) { asked += allocations().occupied_bytes(each); }
     const std::uint64_t cap = cache_->cap_bytes();

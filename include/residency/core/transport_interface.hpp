@@ -12,14 +12,14 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// A transport of any type: the seam between the copy scheduler and transport::TransportPolicy, whose rules hold.
+/// What the copy scheduler calls of a transport, whatever its type. The rules are those of transport::TransportPolicy.
 template <Device D>
-class AnyTransport {
+class TransportInterface {
 public:
-    AnyTransport() = default;
-    AnyTransport(const AnyTransport&) = delete;
-    AnyTransport& operator=(const AnyTransport&) = delete;
-    virtual ~AnyTransport() = default;
+    TransportInterface() = default;
+    TransportInterface(const TransportInterface&) = delete;
+    TransportInterface& operator=(const TransportInterface&) = delete;
+    virtual ~TransportInterface() = default;
 
     [[nodiscard]] virtual Status open(D& device, const Catalog& catalog) = 0;
     [[nodiscard]] virtual Status enqueue(std::span<const transport::Fetch> fetches, typename D::Stream stream) = 0;
@@ -33,11 +33,11 @@ public:
     virtual void abandon() noexcept = 0;
 };
 
-/// A transport `T` behind that seam; what is optional in the policy does nothing where `T` lacks it.
+/// Puts a transport `T` behind a TransportInterface. Calls that are optional in the policy do nothing if `T` lacks them.
 template <Device D, transport::TransportPolicy<D> T>
-class TransportHolder final : public AnyTransport<D> {
+class TransportAdapter final : public TransportInterface<D> {
 public:
-    explicit TransportHolder(typename T::Config config) : transport_{std::move(config)} {}
+    explicit TransportAdapter(typename T::Config config) : transport_{std::move(config)} {}
 
     [[nodiscard]] Status open(D& device, const Catalog& catalog) override { return transport_.open(device, catalog); }
     [[nodiscard]] Status enqueue(std::span<const transport::Fetch> fetches, typename D::Stream stream) override {

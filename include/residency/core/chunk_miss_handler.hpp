@@ -14,7 +14,7 @@
 #include "residency/core/chunk_store.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/plan_player.hpp"
-#include "residency/core/use_records.hpp"
+#include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/sort.hpp"
@@ -24,16 +24,17 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Brings what is asked for and the plan does not have there: all of a request or nothing, and never over a leased chunk or another
-/// chunk of the request. After a request that took from the ring, the plan player verifies its calls for a pass.
+/// The planned decider's demand misses: brings the chunks that an access needs and that the plan has not brought, all of them or none,
+/// and never over a leased chunk or another chunk of the access. After an access that took slots of the ring, the plan player verifies
+/// its calls for a pass.
 template <pool::PlannedPool Pool>
-class DemandPath {
+class ChunkMissHandler {
 public:
     using Device = typename Pool::Device;
 
     /// Keeps the references.
-    DemandPath(const DeciderContext<Device>& context, ChunkStore<Pool>& store, ChunkLoader<Pool>& loader,
-               UseRecords<Device>& uses, PlanPlayer<Pool>& player) noexcept
+    ChunkMissHandler(const DeciderContext<Device>& context, ChunkStore<Pool>& store, ChunkLoader<Pool>& loader,
+                     UnrecordedUses<Device>& uses, PlanPlayer<Pool>& player) noexcept
         : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, player_{&player} {}
 
     /// The store has adopted a plan.
@@ -60,7 +61,7 @@ private:
     const DeciderContext<Device>* context_;
     ChunkStore<Pool>* store_;
     ChunkLoader<Pool>* loader_;
-    UseRecords<Device>* uses_;
+    UnrecordedUses<Device>* uses_;
     PlanPlayer<Pool>* player_;
 
     std::uint64_t request_ = 0;             // counts the requests under this plan
@@ -71,14 +72,14 @@ private:
 };
 
 template <pool::PlannedPool Pool>
-void DemandPath<Pool>::start() {
+void ChunkMissHandler<Pool>::start() {
     request_ = 0;
     wanted_in_.assign(store_->table().chunks(), 0);
     missing_.reserve(store_->table().chunks());
 }
 
 template <pool::PlannedPool Pool>
-Status DemandPath<Pool>::bring(std::span<const StorageId> wanted, bool is_planned) {
+Status ChunkMissHandler<Pool>::bring(std::span<const StorageId> wanted, bool is_planned) {
     if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
     const ChunkTable& table = store_->table();
     ++request_;
@@ -101,7 +102,7 @@ Status DemandPath<Pool>::bring(std::span<const StorageId> wanted, bool is_planne
         if (auto made = make_room(chunk); !made) { return made; }
         reserved_by_[table.slot(chunk)] = chunk;
     }
-    if (auto waits = uses_->copy_stream_wait_for_all(); !waits) { return waits; }
+    if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
     player_->forget_ahead();
     residency::detail::sort(missing_);
     Status loaded = loader_->load(missing_);
@@ -112,15 +113,15 @@ Status DemandPath<Pool>::bring(std::span<const StorageId> wanted, bool is_planne
 }
 
 template <pool::PlannedPool Pool>
-Status DemandPath<Pool>::make_room(std::uint32_t chunk) {
+Status ChunkMissHandler<Pool>::make_room(std::uint32_t chunk) {
     const ChunkTable& table = store_->table();
     if (!is_free(table.slot(chunk))) {
         const std::uint32_t place = find_place();
         if (place == none) { return no_room_for(chunk); }
         if (!table.is_of_ring(place) || table.stays(chunk)) {
-            if (auto included = uses_->include_residents(); !included) { return included; }
+            if (auto included = uses_->record_residents(); !included) { return included; }
         }
-        if (auto moved = store_->move(chunk, place); !moved) { return moved; }
+        if (auto remapped = store_->remap_chunk(chunk, place); !remapped) { return remapped; }
         player_->verify_a_pass();
     }
     const std::uint32_t occupant = table.occupant(table.slot(chunk));
@@ -129,7 +130,7 @@ Status DemandPath<Pool>::make_room(std::uint32_t chunk) {
 }
 
 template <pool::PlannedPool Pool>
-std::uint32_t DemandPath<Pool>::find_place() const noexcept {
+std::uint32_t ChunkMissHandler<Pool>::find_place() const noexcept {
     const ChunkTable& table = store_->table();
     for (std::uint32_t slot = 0; slot < table.slots(); ++slot) {
         if (table.is_of_ring(slot) && is_free(slot)) { return slot; }
@@ -153,7 +154,7 @@ std::uint32_t DemandPath<Pool>::find_place() const noexcept {
 }
 
 template <pool::PlannedPool Pool>
-Error DemandPath<Pool>::no_room_for(std::uint32_t chunk) const {
+Error ChunkMissHandler<Pool>::no_room_for(std::uint32_t chunk) const {
     const plan::Plan& plan = store_->plan();
     std::uint64_t leased = 0;
     for (const std::uint32_t occupant : store_->table().occupants()) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/demand_path.hpp"
+#include "residency/core/chunk_miss_handler.hpp"
 
 #include <doctest/doctest.h>
 
@@ -36,7 +36,7 @@ bool is_there(const Parts& parts, std::uint32_t storage) {
 
 }  // namespace
 
-TEST_CASE("demand path: what is missing is brought, in one call, and what is there is left alone") {
+TEST_CASE("chunk misses: what is missing is brought, in one call, and what is there is left alone") {
     Parts parts{chunks(8)};
     must(parts.adopt(parts.make_plan(4 * chunk)));
     must(bring(parts, {5}));
@@ -55,7 +55,7 @@ TEST_CASE("demand path: what is missing is brought, in one call, and what is the
     }
 }
 
-TEST_CASE("demand path: chunks of one slot that are needed together: one is mapped elsewhere, and comes home later") {
+TEST_CASE("chunk misses: chunks of one slot that are needed together: one is mapped elsewhere, and comes home later") {
     Parts parts{chunks(6)};
     must(parts.adopt(parts.make_plan(3 * chunk)));
     CHECK(parts.pass() == 6);
@@ -87,7 +87,7 @@ TEST_CASE("demand path: chunks of one slot that are needed together: one is mapp
     CHECK(parts.player.mode() == PlanMode::following);
 }
 
-TEST_CASE("demand path: without room nothing changes, and the error says what to do") {
+TEST_CASE("chunk misses: without room nothing changes, and the error says what to do") {
     Parts parts{chunks(6)};
     must(parts.adopt(parts.make_plan(2 * chunk)));
     must(bring(parts, {0}));
@@ -113,7 +113,7 @@ TEST_CASE("demand path: without room nothing changes, and the error says what to
     CHECK(std::string{all.error().message()}.find("ask for less") != std::string::npos);
 }
 
-TEST_CASE("demand path: residents give way last, once their uses are recorded, and come back") {
+TEST_CASE("chunk misses: residents give way last, once their uses are recorded, and come back") {
     Parts parts{chunks(6)};
     must(parts.adopt(parts.make_plan(5 * chunk)));
     CHECK(parts.pass() == 6);
@@ -123,13 +123,13 @@ TEST_CASE("demand path: residents give way last, once their uses are recorded, a
     }
     REQUIRE(residents.size() >= 2);
     REQUIRE(streamed.size() >= 2);
-    CHECK_FALSE(parts.uses.includes_residents());
+    CHECK_FALSE(parts.uses.records_residents());
     for (const std::uint32_t s : streamed) {
         must(bring(parts, {s}));
         parts.hold(s);
         parts.read(s);
     }
-    CHECK(parts.uses.includes_residents());
+    CHECK(parts.uses.records_residents());
     CHECK_FALSE(parts.player.has_all_residents());
     for (const std::uint32_t s : streamed) { parts.let_go(s); }
     for (int i = 0; i < 3; ++i) { static_cast<void>(parts.pass()); }
@@ -137,7 +137,7 @@ TEST_CASE("demand path: residents give way last, once their uses are recorded, a
     for (const std::uint32_t s : residents) { CHECK(is_there(parts, s)); }
 }
 
-TEST_CASE("demand path: what is pinned does not give way, nor do the residents of a one-shot plan") {
+TEST_CASE("chunk misses: what is pinned does not give way, nor do the residents of a one-shot plan") {
     for (const Cycle cycle : {Cycle::cyclic, Cycle::one_shot}) {
         std::vector<Spec> specs = chunks(5);
         if (cycle == Cycle::cyclic) { specs[0].placement = specs[1].placement = Placement::resident; }
@@ -152,14 +152,14 @@ TEST_CASE("demand path: what is pinned does not give way, nor do the residents o
             held.push_back(s);
         }
         for (std::uint32_t s = 0; cycle == Cycle::cyclic && s < 2; ++s) { CHECK(is_there(parts, s)); }
-        CHECK_FALSE(parts.uses.includes_residents());
+        CHECK_FALSE(parts.uses.records_residents());
         for (const std::uint32_t s : held) { parts.let_go(s); }
         parts.player.end_pass();
         CHECK(parts.pass() == 5);
     }
 }
 
-TEST_CASE("demand path: a lost use is waited for before anything is overwritten") {
+TEST_CASE("chunk misses: a lost use is waited for before anything is overwritten") {
     Parts parts{chunks(4)};
     must(parts.adopt(parts.make_plan(2 * chunk)));
     must(bring(parts, {0}));
@@ -171,7 +171,7 @@ TEST_CASE("demand path: a lost use is waited for before anything is overwritten"
     parts.use(2);
 }
 
-TEST_CASE("demand path: requests at random, leased for a while, between passes of the plan") {
+TEST_CASE("chunk misses: requests at random, leased for a while, between passes of the plan") {
     std::uint64_t refused = 0, missed = 0, remapped = 0;
     for (std::uint64_t seed = 0; seed < 80; ++seed) {
         CAPTURE(seed);

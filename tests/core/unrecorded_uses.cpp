@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/use_records.hpp"
+#include "residency/core/unrecorded_uses.hpp"
 
 #include <doctest/doctest.h>
 
@@ -24,21 +24,21 @@ void start_unrecorded_read(Parts& parts) {
 
 }  // namespace
 
-TEST_CASE("use records: before residents may be evicted, their unrecorded uses are waited for, once") {
+TEST_CASE("unrecorded uses: before residents may be evicted, their unrecorded uses are waited for, once") {
     Parts parts{chunks(4)};
     start_unrecorded_read(parts);
-    CHECK_FALSE(parts.uses.includes_residents());
+    CHECK_FALSE(parts.uses.records_residents());
     const std::uint64_t waits = parts.counters.host_waits;
-    must(parts.uses.include_residents());
-    CHECK(parts.uses.includes_residents());
+    must(parts.uses.record_residents());
+    CHECK(parts.uses.records_residents());
     CHECK(parts.counters.host_waits == waits + 1);
     const std::uint32_t c = parts.chunk_of(0);
     must(parts.loader.load({&c, 1}));  // overwrites what was read
-    must(parts.uses.include_residents());
+    must(parts.uses.record_residents());
     CHECK(parts.counters.host_waits == waits + 1);
 }
 
-TEST_CASE("use records: a lost use is complete once it was waited for; without one nothing waits") {
+TEST_CASE("unrecorded uses: a lost use is complete once it was waited for; without one nothing waits") {
     Parts parts{chunks(4)};
     start_unrecorded_read(parts);
     const auto before = parts.device.host_time();
@@ -55,14 +55,14 @@ TEST_CASE("use records: a lost use is complete once it was waited for; without o
     CHECK_FALSE(parts.uses.has_lost());
 }
 
-TEST_CASE("use records: the copy stream waits for every recorded use") {
+TEST_CASE("unrecorded uses: the copy stream waits for every recorded use") {
     Parts parts{chunks(4)};
     must(parts.adopt(parts.make_plan(4 * chunk)));
     CHECK(parts.pass() == 4);
     parts.hold(0);
     parts.read(0, std::chrono::milliseconds{1});
     parts.let_go(0);
-    must(parts.uses.copy_stream_wait_for_all());
+    must(parts.scheduler.copy_stream_wait_for_all_uses());
     const std::uint32_t c = parts.chunk_of(0);
     must(parts.loader.load({&c, 1}));
 }
