@@ -19,7 +19,10 @@ struct FileCloser {
 };
 using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
 
-/// Blocks. All bytes of a file. Errors: io; malformed where the file is longer than `max_bytes`.
+/// Blocks. Opens a regular file for reading. A folder, a pipe or a device is refused, and none of them is waited for. Error io.
+[[nodiscard]] RESIDENCY_INLINE Result<FileHandle> open_regular_file(const std::string& path);
+
+/// Blocks. All bytes of a regular file. Errors: io; malformed where the file is longer than `max_bytes`.
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path,
                                                                         std::uint64_t max_bytes);
 

@@ -2,14 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <span>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -19,12 +24,28 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
-RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
-    const auto refused = [&](const char* what, std::uint64_t offset) {
-        return Error{ErrorKind::io, detail::quoted(path) + ": " + what, FileLocation{path, offset, {}, {}}};
+RESIDENCY_INLINE Result<FileHandle> open_regular_file(const std::string& path) {
+    const auto refused = [&](const std::string& what) {
+        return Error{ErrorKind::io, detail::quoted(path) + ": " + what, FileLocation{path, 0, {}, "a regular file"}};
     };
-    const FileHandle file{std::fopen(path.c_str(), "rb")};
-    if (!file) { return refused("cannot be opened for reading", 0); }
+    if (path.find('\0') != std::string::npos) { return refused("a path cannot hold a zero byte"); }
+    // O_NONBLOCK: to open a named pipe must not wait for its other end.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) { return refused("cannot be opened: " + std::generic_category().message(errno)); }
+    FileHandle file{::fdopen(fd, "rb")};
+    if (!file) {
+        static_cast<void>(::close(fd));
+        return refused("cannot be opened: there is no memory for it");
+    }
+    struct stat status{};
+    if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) { return refused("it is not a regular file"); }
+    return file;
+}
+
+RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
+    auto opened = open_regular_file(path);
+    if (!opened) { return opened.error(); }
+    const FileHandle file = std::move(*opened);
     std::vector<std::byte> bytes;
     std::vector<std::byte> block(std::size_t{1} << 16);
     while (const std::size_t got = std::fread(block.data(), 1, block.size(), file.get())) {
@@ -35,7 +56,10 @@ RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& pat
         }
         bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
     }
-    if (std::ferror(file.get()) != 0) { return refused("cannot be read", bytes.size()); }
+    if (std::ferror(file.get()) != 0) {
+        return Error{ErrorKind::io, detail::quoted(path) + ": cannot be read",
+                     FileLocation{path, bytes.size(), {}, {}}};
+    }
     return bytes;
 }
 
