@@ -45,6 +45,13 @@
 #define RESIDENCY_DETAIL_NODISCARD_TYPE [[nodiscard]]
 #endif
 
+// A function that kernels call too.
+#ifdef __CUDACC__
+#define RESIDENCY_HOST_DEVICE __host__ __device__
+#else
+#define RESIDENCY_HOST_DEVICE
+#endif
+
 // The inline namespace names the version and every setting that changes a definition, so that translation units built
 // differently may be linked into one program: they see different types.
 #define RESIDENCY_DETAIL_PASTE(a, b, c, d, e, f, g) a##b##_##c##d##e##f##g

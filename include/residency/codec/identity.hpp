@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "residency/codec/codec.hpp"
+#include "residency/codec/packed_form.hpp"
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/model/dtype.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
+
+/// Keeps the bytes as they are: the packed form is the raw bytes, without a header.
+class Identity {
+public:
+    static constexpr PackedForm form = PackedForm::raw;
+    static constexpr PackingUnit unit = PackingUnit::chunk;
+
+    [[nodiscard]] bool takes(const DType&) const noexcept { return true; }
+    [[nodiscard]] std::size_t pack(const Extents&, std::span<const std::byte> raw,
+                                   std::span<std::byte> packed) const noexcept {
+        if (packed.size() < raw.size()) { return 0; }
+        std::copy(raw.begin(), raw.end(), packed.begin());
+        return raw.size();
+    }
+    [[nodiscard]] Status unpack(const Extents&, std::span<const std::byte> packed, std::span<std::byte> raw) const {
+        if (packed.size() != raw.size()) {
+            return Error{ErrorKind::mismatch, "raw bytes: " + std::to_string(packed.size()) + " are given for " +
+                                                  std::to_string(raw.size())};
+        }
+        std::copy(packed.begin(), packed.end(), raw.begin());
+        return {};
+    }
+};
+static_assert(Codec<Identity>);
+
+}}}  // namespace residency::RESIDENCY_ABI::codec

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "residency/codec/bf16_tiers.hpp"
+#include "residency/codec/bf16_tiers_layout.hpp"
+#include "residency/codec/packed_form.hpp"
+#include "residency/codec/packed_header.hpp"
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
+
+namespace bf16_tiers { namespace detail {
+
+/// Appends entries of a few bits to a plane of 32-bit words, the first in the lowest bits.
+class BitWriter {
+public:
+    explicit BitWriter(std::byte* to) noexcept : to_{to} {}
+    void put(std::uint32_t entry, std::uint32_t bits) noexcept {
+        held_ |= std::uint64_t{entry} << count_;
+        count_ += bits;
+        if (count_ >= 32) {
+            flush();
+            held_ >>= 32;
+            count_ -= 32;
+        }
+    }
+    void flush() noexcept {
+        const auto word = static_cast<std::uint32_t>(held_);
+        std::memcpy(to_, &word, sizeof word);
+        to_ += sizeof word;
+    }
+
+private:
+    std::byte* to_;
+    std::uint64_t held_ = 0;
+    std::uint32_t count_ = 0;
+};
+
+/// The exponents by how often they occur, ties by the exponent.
+struct Ranking {
+    std::array<std::uint8_t, 256> exponent{};  ///< by rank
+    std::array<std::uint8_t, 256> rank{};      ///< by exponent
+    std::uint32_t t1_values = 0, t2_values = 0, t3_values = 0;
+};
+
+/// `count`: by exponent, how many values have it.
+[[nodiscard]] inline Ranking rank(const std::array<std::uint32_t, 256>& count) noexcept {
+    Ranking ranking;
+    for (std::uint32_t e = 0; e < 256; ++e) {
+        std::uint32_t above = 0;
+        for (std::uint32_t other = 0; other < 256; ++other) {
+            above += count[other] > count[e] || (count[other] == count[e] && other < e) ? 1U : 0U;
+        }
+        ranking.rank[e] = static_cast<std::uint8_t>(above);
+        ranking.exponent[above] = static_cast<std::uint8_t>(e);
+        ranking.t1_values += above >= 3 ? count[e] : 0;
+        ranking.t2_values += above >= 6 ? count[e] : 0;
+        ranking.t3_values += above >= 13 ? count[e] : 0;
+    }
+    return ranking;
+}
+
+[[nodiscard]] inline std::uint16_t load_u16(const std::byte* at) noexcept {
+    std::uint16_t value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+}
+[[nodiscard]] inline std::uint32_t load_u32(const std::byte* at) noexcept {
+    std::uint32_t value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+}
+
+}}  // namespace bf16_tiers::detail
+
+RESIDENCY_INLINE std::size_t Bf16Tiers::pack(const Extents&, std::span<const std::byte> raw,
+                                             std::span<std::byte> packed) const noexcept {
+    using namespace bf16_tiers;
+    if (raw.size() > most_raw_bytes) { return 0; }
+    const auto values = static_cast<std::uint32_t>(raw.size() / 2);
+    std::array<std::uint32_t, 256> count{};
+    for (std::uint32_t i = 0; i < values; ++i) { ++count[bf16_tiers::detail::load_u16(raw.data() + 2 * i) >> 7 & 255]; }
+    const bf16_tiers::detail::Ranking ranking = bf16_tiers::detail::rank(count);
+    const Layout layout = layout_of(values, ranking.t1_values, ranking.t2_values, ranking.t3_values);
+    if (layout.bytes > packed.size()) { return 0; }
+
+    std::byte* const out = packed.data();
+    std::memset(out, 0, layout.bytes);
+    Header header;
+    header.packed = {static_cast<std::uint32_t>(form), version, raw.size(), layout.bytes};
+    header.values = values;
+    header.index_at = layout.index_at;
+    header.t1_at = layout.t1_at;
+    header.t2_at = layout.t2_at;
+    header.t3_at = layout.t3_at;
+    header.t1_values = ranking.t1_values;
+    header.t2_values = ranking.t2_values;
+    header.t3_values = ranking.t3_values;
+    constexpr std::uint32_t first_rank[5] = {0, 3, 6, 10, 13};
+    for (std::uint32_t word = 0; word < 4; ++word) {
+        for (std::uint32_t r = first_rank[word]; r < first_rank[word + 1]; ++r) {
+            header.ranks[word] |= std::uint32_t{ranking.exponent[r]} << 8 * (r - first_rank[word]);
+        }
+    }
+    if (raw.size() % 2 != 0) { header.tail = std::to_integer<std::uint32_t>(raw.back()); }
+    std::memcpy(out, &header, sizeof header);
+
+    std::uint32_t begin[3] = {0, 0, 0};  // the next entry of T1, T2, T3
+    std::byte* index = out + layout.index_at;
+    const auto put_index = [&] {
+        std::memcpy(index, begin, sizeof begin);
+        index += sizeof begin;
+    };
+    bf16_tiers::detail::BitWriter t1{out + layout.t1_at}, t2{out + layout.t2_at};
+    std::byte* t3 = out + layout.t3_at;
+    for (std::uint32_t lane = 0; lane * lane_values < values; ++lane) {
+        if (lane % group_lanes == 0) { put_index(); }
+        std::uint32_t t0 = 0;
+        const std::uint32_t end = (std::min)(values - lane * lane_values, lane_values);
+        for (std::uint32_t i = 0; i < end; ++i) {
+            const std::uint32_t at = lane * lane_values + i;
+            const std::uint32_t value = bf16_tiers::detail::load_u16(raw.data() + 2 * at);
+            out[packed_header_bytes + at] = static_cast<std::byte>(value << 1 | value >> 15);
+            const std::uint32_t exponent = value >> 7 & 255, r = ranking.rank[exponent];
+            t0 |= (std::min)(r, 3U) << (4 * (i % 8) + 2 * (i / 8));
+            if (r < 3) { continue; }
+            t1.put((std::min)(r - 3, 3U), 2);
+            ++begin[0];
+            if (r < 6) { continue; }
+            t2.put((std::min)(r - 6, 7U), 3);
+            ++begin[1];
+            if (r < 13) { continue; }
+            const auto entry = static_cast<std::uint16_t>(exponent | i << 8);
+            std::memcpy(t3 + std::size_t{2} * begin[2]++, &entry, sizeof entry);
+        }
+        std::memcpy(out + layout.t0_at + std::size_t{4} * lane, &t0, sizeof t0);
+    }
+    put_index();
+    t1.flush();
+    t2.flush();
+    return layout.bytes;
+}
+
+RESIDENCY_INLINE Status Bf16Tiers::unpack(const Extents&, std::span<const std::byte> packed,
+                                          std::span<std::byte> raw) const {
+    using namespace bf16_tiers;
+    Header header;
+    if (Status front = codec::detail::check_header(packed, raw.size(), form, version); !front) { return front; }
+    std::memcpy(&header, packed.data(), sizeof header);
+    const auto refused = [](std::uint64_t at, const char* what) {
+        return Error{ErrorKind::malformed, "bf16_tiers: byte " + std::to_string(at) + ": " + what};
+    };
+    const std::uint32_t values = header.values;
+    if (raw.size() > most_raw_bytes || values != raw.size() / 2) {
+        return refused(offsetof(Header, values), "the number of values is not that of the raw bytes");
+    }
+    if (header.t1_values > values || header.t2_values > header.t1_values || header.t3_values > header.t2_values) {
+        return refused(offsetof(Header, t1_values), "a tier has more values than the one before it");
+    }
+    const Layout layout = layout_of(values, header.t1_values, header.t2_values, header.t3_values);
+    if (layout.bytes != packed.size() || header.index_at != layout.index_at || header.t1_at != layout.t1_at ||
+        header.t2_at != layout.t2_at || header.t3_at != layout.t3_at) {
+        return refused(offsetof(Header, index_at), "the planes do not lie where their sizes put them");
+    }
+    const std::byte* const in = packed.data();
+    const auto bits = [&](std::uint32_t plane_at, std::uint64_t bit) {
+        const std::byte* word = in + plane_at + bit / 32 * 4;
+        const std::uint64_t two =
+            std::uint64_t{bf16_tiers::detail::load_u32(word + 4)} << 32 | bf16_tiers::detail::load_u32(word);
+        return static_cast<std::uint32_t>(two >> bit % 32);
+    };
+    std::uint32_t begin[3] = {0, 0, 0};
+    const std::uint32_t ends[3] = {header.t1_values, header.t2_values, header.t3_values};
+    for (std::uint32_t group = 0; group <= layout.groups; ++group) {
+        const std::uint32_t at = layout.index_at + 12 * group;
+        if (std::memcmp(in + at, begin, sizeof begin) != 0) { return refused(at, "the index does not fit the planes"); }
+        if (group == layout.groups) { break; }
+        for (std::uint32_t lane = group * group_lanes; lane < (group + 1) * group_lanes; ++lane) {
+            const std::uint32_t t0_at = layout.t0_at + 4 * lane;
+            const std::uint32_t t0 = bf16_tiers::detail::load_u32(in + t0_at);
+            const std::uint32_t n1 = entries_in_t1(t0);
+            if (n1 > ends[0] - begin[0]) { return refused(t0_at, "T1 ends before the values that T0 sends there"); }
+            const std::uint32_t t1 = bits(layout.t1_at, std::uint64_t{2} * begin[0]);
+            const std::uint32_t n2 = entries_in_t2(t1, n1);
+            if (n2 > ends[1] - begin[1]) { return refused(t0_at, "T2 ends before the values that T1 sends there"); }
+            const std::uint64_t bit2 = std::uint64_t{3} * begin[1];
+            const std::uint64_t t2 =
+                std::uint64_t{n2 > 10 ? bits(layout.t2_at, bit2 + 32) : 0U} << 32 | bits(layout.t2_at, bit2);
+            std::uint32_t exponents[4];
+            exponents_of_lane(t0, t1, t2, header.ranks, exponents);
+            for (std::uint64_t sent = sent_to_t3(t2, n2); sent != 0; sent &= sent - 1) {
+                if (begin[2] == ends[2]) { return refused(t0_at, "T3 ends before the values that T2 sends there"); }
+                const std::uint32_t at3 = layout.t3_at + 2 * begin[2]++;
+                const std::uint32_t entry = bf16_tiers::detail::load_u16(in + at3), place = entry >> 8;
+                if (place >= lane_values) { return refused(at3, "a place outside its lane"); }
+                const std::uint32_t shift = 8 * (place % 4);
+                exponents[place / 4] = (exponents[place / 4] & ~(255U << shift)) | (entry & 255) << shift;
+            }
+            begin[0] += n1;
+            begin[1] += n2;
+            const std::uint32_t first = lane * lane_values;
+            const std::uint32_t end = first >= values ? 0 : (std::min)(values - first, lane_values);
+            for (std::uint32_t i = 0; i < end; ++i) {
+                const std::uint32_t rotated = (exponents[i / 4] >> 8 * (i % 4) & 255) << 8 |
+                                              std::to_integer<std::uint32_t>(in[packed_header_bytes + first + i]);
+                const auto value = static_cast<std::uint16_t>(rotated >> 1 | rotated << 15);
+                std::memcpy(raw.data() + std::size_t{2} * (first + i), &value, sizeof value);
+            }
+        }
+    }
+    if (raw.size() % 2 != 0) { raw.back() = static_cast<std::byte>(header.tail); }
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::codec

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "residency/codec/packed_form.hpp"
+#include "residency/codec/packed_header.hpp"
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
+
+RESIDENCY_INLINE std::string form_name(std::uint32_t form) {
+    switch (static_cast<PackedForm>(form)) {
+        case PackedForm::raw: return "raw";
+        case PackedForm::bf16_tiers: return "bf16_tiers";
+        case PackedForm::bf16_tiles: return "bf16_tiles";
+    }
+    return "form " + std::to_string(form);
+}
+
+namespace detail {
+
+RESIDENCY_INLINE Status check_header(std::span<const std::byte> packed, std::uint64_t raw_bytes, PackedForm form,
+                                     std::uint32_t version) {
+    const auto name = [&] { return form_name(static_cast<std::uint32_t>(form)); };
+    if (packed.size() < packed_header_bytes) {
+        return Error{ErrorKind::malformed,
+                     name() + ": " + std::to_string(packed.size()) + " bytes are fewer than a header: they are cut"};
+    }
+    PackedHeader header;
+    std::memcpy(&header, packed.data(), sizeof header);
+    if (header.form != static_cast<std::uint32_t>(form)) {
+        return Error{ErrorKind::unsupported, name() + ": these bytes are packed as " + form_name(header.form)};
+    }
+    if (header.version != version) {
+        return Error{ErrorKind::unsupported, name() + ": these bytes are of version " + std::to_string(header.version) +
+                                                 " of the form; this program knows version " + std::to_string(version) +
+                                                 ": pack the weights again"};
+    }
+    if (header.packed_bytes != packed.size()) {
+        return Error{ErrorKind::malformed, name() + ": " + std::to_string(packed.size()) + " bytes are there of the " +
+                                               std::to_string(header.packed_bytes) + " that the header says"};
+    }
+    if (header.raw_bytes != raw_bytes) {
+        return Error{ErrorKind::mismatch, name() + ": " + std::to_string(header.raw_bytes) +
+                                              " raw bytes were packed, " + std::to_string(raw_bytes) +
+                                              " are asked for"};
+    }
+    return {};
+}
+
+}  // namespace detail
+
+}}}  // namespace residency::RESIDENCY_ABI::codec
