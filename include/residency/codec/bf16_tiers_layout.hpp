@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "residency/codec/packed_form.hpp"
 #include "residency/config.hpp"
@@ -36,8 +37,9 @@ struct Header {
     std::uint32_t ranks[4] =
         {};  ///< exponents of ranks 0 … 2, 3 … 5, 6 … 9, 10 … 12, the lowest rank in the lowest byte
     std::uint32_t tail = 0;
+    std::uint32_t zero = 0;
 };
-static_assert(sizeof(Header) == 80);
+static_assert(sizeof(Header) == 80 && std::has_unique_object_representations_v<Header>);
 
 inline constexpr std::uint32_t version = 1;
 inline constexpr std::uint32_t lane_values = 16;

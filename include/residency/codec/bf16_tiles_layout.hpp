@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "residency/codec/packed_form.hpp"
 #include "residency/config.hpp"
@@ -35,7 +36,7 @@ struct Header {
     std::uint32_t escape_blocks = 0;  ///< in all
     std::uint64_t escapes_at = 0;     ///< offset of the escape blocks; the tiles follow the header
 };
-static_assert(sizeof(Header) == 64);
+static_assert(sizeof(Header) == 64 && std::has_unique_object_representations_v<Header>);
 
 inline constexpr std::uint32_t version = 1;
 inline constexpr std::uint32_t tile_rows = 16, tile_columns = 64;
