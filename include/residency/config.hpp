@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Residency needs C++20 or later: compile with -std=c++20"
+#endif
+
 #include <cstdio>
 #include <cstdlib>
 

@@ -4,6 +4,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -219,6 +221,19 @@ private:
 
 using Status = Result<void>;
 
+#if !RESIDENCY_EXCEPTIONS
+
+namespace detail {
+
+[[noreturn]] inline void abort_with(const Error& error) noexcept {
+    std::fprintf(stderr, "residency: %s\n", error.message().c_str());
+    std::abort();
+}
+
+}  // namespace detail
+
+#endif  // !RESIDENCY_EXCEPTIONS
+
 #if RESIDENCY_EXCEPTIONS
 
 /// Base of all exceptions that the throwing forms throw.
@@ -278,13 +293,18 @@ class WrongState : public Exception { using Exception::Exception; };
     throw Exception{error};
 }
 
-/// Returns the value or throws the error. Every throwing form is `return unwrap(try_form(...))`.
+#endif  // RESIDENCY_EXCEPTIONS
+
+/// Returns the value or throws the error. Every throwing form is `return unwrap(try_form(...))`. Without exceptions it prints the
+/// error's message to the standard error and aborts: for programs that could not go on either.
 template <class T>
 T unwrap(Result<T> result) {
+#if RESIDENCY_EXCEPTIONS
     if (!result) { throw_error(result.error()); }
+#else
+    if (!result) { detail::abort_with(result.error()); }
+#endif
     if constexpr (!std::is_void_v<T>) { return std::move(result).value(); }
 }
-
-#endif  // RESIDENCY_EXCEPTIONS
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -103,6 +104,9 @@ public:
     // Bytes. copy() makes one call of the driver for two or more pieces, except in a capture, on a default stream and before
     // CUDA 12.8. It copies pageable host memory too, and may then block.
     [[nodiscard]] Status copy(std::span<const Copy> copies, Stream stream);
+    [[nodiscard]] Status copy(std::initializer_list<Copy> copies, Stream stream) {
+        return copy(std::span{copies.begin(), copies.size()}, stream);
+    }
     [[nodiscard]] Status fill(void* at, std::byte value, std::uint64_t bytes, Stream stream);
 
     // Device memory.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,12 @@ public:
         SafetensorsWriter writer{fd, path, bytes};
         if (Status written = writer.write(std::as_bytes(std::span{*header})); !written) { return written.error(); }
         return writer;
+    }
+
+    [[nodiscard]] static Result<SafetensorsWriter> try_create(
+        const std::string& path, std::initializer_list<SafetensorsTensor> tensors,
+        std::initializer_list<ModelFile::Metadata> metadata = {}) {
+        return try_create(path, std::span{tensors.begin(), tensors.size()}, std::span{metadata.begin(), metadata.size()});
     }
 
     SafetensorsWriter(SafetensorsWriter&& other) noexcept
@@ -106,6 +113,11 @@ public:
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] static SafetensorsWriter create(const std::string& path, std::span<const SafetensorsTensor> tensors,
                                                   std::span<const ModelFile::Metadata> metadata = {}) {
+        return unwrap(try_create(path, tensors, metadata));
+    }
+    [[nodiscard]] static SafetensorsWriter create(const std::string& path,
+                                                  std::initializer_list<SafetensorsTensor> tensors,
+                                                  std::initializer_list<ModelFile::Metadata> metadata = {}) {
         return unwrap(try_create(path, tensors, metadata));
     }
     void append(std::span<const std::byte> data) { unwrap(try_append(data)); }

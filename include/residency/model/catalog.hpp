@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -94,6 +95,13 @@ public:
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const WeightId> ids, Placement placement) const;
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const std::string_view> names,
                                                      Placement placement) const;
+    [[nodiscard]] Result<Catalog> try_with_placement(std::initializer_list<WeightId> ids, Placement placement) const {
+        return try_with_placement(std::span{ids.begin(), ids.size()}, placement);
+    }
+    [[nodiscard]] Result<Catalog> try_with_placement(std::initializer_list<std::string_view> names,
+                                                     Placement placement) const {
+        return try_with_placement(std::span{names.begin(), names.size()}, placement);
+    }
 
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] Catalog with_sources(std::vector<StorageSource> sources) const {
@@ -103,6 +111,12 @@ public:
         return unwrap(try_with_placement(ids, placement));
     }
     [[nodiscard]] Catalog with_placement(std::span<const std::string_view> names, Placement placement) const {
+        return unwrap(try_with_placement(names, placement));
+    }
+    [[nodiscard]] Catalog with_placement(std::initializer_list<WeightId> ids, Placement placement) const {
+        return unwrap(try_with_placement(ids, placement));
+    }
+    [[nodiscard]] Catalog with_placement(std::initializer_list<std::string_view> names, Placement placement) const {
         return unwrap(try_with_placement(names, placement));
     }
 #endif

@@ -58,6 +58,11 @@ public:
     /// Adds a dense weight on a storage of its own with that source. No source is enough to plan.
     WeightId add(std::string_view name, DType dtype, Shape shape, StorageSource source = {}, bool is_mutable = false);
 
+    /// Adds bytes [offset_bytes, offset_bytes + bytes) of a file, as u8 on a storage of its own: for file formats that the library does
+    /// not know. Asks once per path for the file's size and identity; a file that is changed afterwards is refused when it is read.
+    /// Errors: io (the file is not there, or is no regular file); malformed (it ends before the bytes do).
+    WeightId add(std::string_view name, const std::string& path, std::uint64_t offset_bytes, std::uint64_t bytes);
+
     /// Adds another name for the whole of an existing weight, on the same storage.
     WeightId tie(std::string_view name, WeightId existing);
     WeightId tie(std::string_view name, std::string_view existing);
@@ -92,12 +97,15 @@ private:
     [[nodiscard]] std::string next_storage() const;
     StorageId fail_storage(const std::string& what);
     WeightId fail_weight(std::string_view name, const std::string& what, bool replace = false);
+    /// The file at a path, asked for its size and identity when it is named first.
+    [[nodiscard]] Result<std::shared_ptr<const SourceFile>> source_file(const std::string& path);
 
     std::vector<Weight> weights_;
     std::vector<Storage> storages_;
     std::vector<std::uint32_t> users_;  // by storage: number of weights on it
     detail::NameIndex names_;           // of weights_
     std::uint64_t total_bytes_ = 0;     // of all storages
+    std::vector<std::shared_ptr<const SourceFile>> files_;  // that were named by their paths
     Status status_;                     // success, or the first error
 };
 

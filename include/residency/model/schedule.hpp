@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,8 +57,17 @@ public:
     /// A schedule of what a run recorded. Error mismatch, naming the step: the catalog lacks a weight.
     [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog, std::span<const StepRecord> records,
                                                        Cycle cycle = Cycle::cyclic);
+    [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog,
+                                                       std::initializer_list<StepRecord> records,
+                                                       Cycle cycle = Cycle::cyclic) {
+        return try_recorded(catalog, std::span{records.begin(), records.size()}, cycle);
+    }
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] static Schedule recorded(const Catalog& catalog, std::span<const StepRecord> records,
+                                           Cycle cycle = Cycle::cyclic) {
+        return unwrap(try_recorded(catalog, records, cycle));
+    }
+    [[nodiscard]] static Schedule recorded(const Catalog& catalog, std::initializer_list<StepRecord> records,
                                            Cycle cycle = Cycle::cyclic) {
         return unwrap(try_recorded(catalog, records, cycle));
     }
@@ -91,8 +101,14 @@ public:
 
     /// The same steps with these durations. Error invalid_argument: not one for each step, or a negative one.
     [[nodiscard]] Result<Schedule> try_with_compute(std::span<const std::chrono::nanoseconds> compute) const;
+    [[nodiscard]] Result<Schedule> try_with_compute(std::initializer_list<std::chrono::nanoseconds> compute) const {
+        return try_with_compute(std::span{compute.begin(), compute.size()});
+    }
 #if RESIDENCY_EXCEPTIONS
     [[nodiscard]] Schedule with_compute(std::span<const std::chrono::nanoseconds> compute) const {
+        return unwrap(try_with_compute(compute));
+    }
+    [[nodiscard]] Schedule with_compute(std::initializer_list<std::chrono::nanoseconds> compute) const {
         return unwrap(try_with_compute(compute));
     }
 #endif

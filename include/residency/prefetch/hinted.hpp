@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,6 +59,7 @@ public:
         for (const Hint& each : hints) { take(each); }
         return {};
     }
+    [[nodiscard]] Status hint(std::initializer_list<Hint> hints) { return hint(std::span{hints.begin(), hints.size()}); }
     /// Number of hints not yet offered.
     [[nodiscard]] std::size_t size() const noexcept { return hints_.size(); }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -135,6 +136,9 @@ public:
     [[nodiscard]] Result<std::chrono::nanoseconds> elapsed(Event from, Event to);
     /// Pieces of one direction run together, those of different directions one after another. Blocks if host memory is not pinned.
     Status copy(std::span<const Copy> copies, Stream stream);
+    Status copy(std::initializer_list<Copy> copies, Stream stream) {
+        return copy(std::span{copies.begin(), copies.size()}, stream);
+    }
     Status fill(void* at, std::byte value, std::uint64_t bytes, Stream stream);
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes);
     Status deallocate(void* at);

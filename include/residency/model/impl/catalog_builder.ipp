@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +26,7 @@
 #include "residency/model/name_index.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stable_hash.hpp"
+#include "residency/model/stat_identity.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
 
@@ -81,6 +84,43 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add(std::string_view name, DType dtype
     const StorageId storage = add_storage(*bytes, std::move(options));
     if (!status_) { return fail_weight(name, status_.error().message(), true); }
     return add_weight(name, dtype, std::move(shape), storage);
+}
+
+RESIDENCY_INLINE WeightId CatalogBuilder::add(std::string_view name, const std::string& path,
+                                              std::uint64_t offset_bytes, std::uint64_t bytes) {
+    if (!status_) { return no_weight; }
+    auto file = source_file(path);
+    if (!file) {
+        status_ = file.error().in("weight " + detail::quoted(name));
+        return no_weight;
+    }
+    const std::uint64_t file_bytes = (*file)->bytes;
+    if (!detail::lies_inside(offset_bytes, bytes, file_bytes)) {
+        status_ = Error{ErrorKind::malformed,
+                        "weight " + detail::quoted(name) + ": " + detail::quoted(path) + " has " +
+                            std::to_string(file_bytes) + " bytes, too few for " + std::to_string(bytes) +
+                            " bytes at offset " + std::to_string(offset_bytes),
+                        FileLocation{path, file_bytes, "the end", std::to_string(bytes) + " bytes"}};
+        return no_weight;
+    }
+    return add(name, dtype::u8, {bytes}, FileSource{std::move(*file), offset_bytes});
+}
+
+RESIDENCY_INLINE Result<std::shared_ptr<const SourceFile>> CatalogBuilder::source_file(const std::string& path) {
+    for (auto known = files_.rbegin(); known != files_.rend(); ++known) {
+        if ((*known)->path == path) { return *known; }
+    }
+    const auto refused = [&](const char* what) {
+        return Error{ErrorKind::io, detail::quoted(path) + " " + what, FileLocation{path, 0, {}, {}}};
+    };
+    struct stat status{};
+    if (path.find('\0') != std::string::npos || ::stat(path.c_str(), &status) != 0) {
+        return refused("is not there, or may not be read");
+    }
+    if (!S_ISREG(status.st_mode)) { return refused("is no regular file"); }
+    const FileIdentity identity = detail::identity_of(status);
+    files_.push_back(std::make_shared<const SourceFile>(SourceFile{path, identity.bytes, identity}));
+    return files_.back();
 }
 
 RESIDENCY_INLINE WeightId CatalogBuilder::tie(std::string_view name, WeightId existing) {
