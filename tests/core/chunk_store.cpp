@@ -44,7 +44,7 @@ TEST_CASE("chunk store: a plan that is adopted is mapped, holds what it says, an
     must(parts.adopt(parts.make_plan(3 * chunk)));
     CHECK(parts.store.is_open());
     CHECK_FALSE(parts.store.is_unmapped());
-    CHECK(parts.store.generation() == 1);
+    CHECK(parts.store.mapping_generation() == 1);
     CHECK(parts.store.held_bytes() == 3 * chunk);
     CHECK(parts.used_bytes() - before == 3 * chunk);
     for (std::uint32_t c = 0; c < 6; ++c) {
@@ -70,7 +70,7 @@ TEST_CASE(
     load(parts, first);
     must(parts.store.remap_chunk(second, other));
     CHECK(parts.counters.host_waits == 1);
-    CHECK(parts.store.generation() == 2);
+    CHECK(parts.store.mapping_generation() == 2);
     CHECK(parts.store.has_remapped());
     CHECK_FALSE(parts.store.is_at_home(second));
     load(parts, second);

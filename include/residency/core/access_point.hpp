@@ -14,9 +14,14 @@ struct AccessPoint {
     static constexpr std::uint32_t nowhere = UINT32_MAX;
 
     StepIndex step_index = 0;
-    std::uint32_t step = nowhere;  ///< in the schedule; nowhere without one
+    std::uint32_t step = nowhere;  ///< in the schedule; nowhere without one. Of a range of steps: the last
     bool is_announced = false;     ///< the schedule reads at this step what the access asks for
-    bool is_whole = false;         ///< the access asks for all that the step reads
+    bool is_whole = false;         ///< the access asks for all that the step, or every step of the range, reads
+    std::uint32_t steps = 1;       ///< of a range of steps, their number
+
+    [[nodiscard]] bool is_range() const noexcept { return steps > 1; }
+    /// The step, or the first of the range.
+    [[nodiscard]] std::uint32_t first_step() const noexcept { return step - (steps - 1); }
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -48,14 +48,14 @@ public:
     void launch(Stream stream) { unwrap(try_launch(stream)); }
 #endif
     [[nodiscard]] bool is_stale() const noexcept {
-        return session_ == nullptr || generation_ != session_->generation();
+        return session_ == nullptr || generation_ != session_->mapping_generation();
     }
 
 private:
     template <class, class, class, class>
     friend class Residency;
     CapturedPass(core::Session<D>& session, typename D::Graph graph) noexcept
-        : session_{&session}, graph_{graph}, generation_{session.generation()} {}
+        : session_{&session}, graph_{graph}, generation_{session.mapping_generation()} {}
 
     void destroy() noexcept {
         if (session_ != nullptr) {

@@ -49,7 +49,9 @@ public:
     /// Parts of the image may be unmapped since a call failed: the plan in force has to be adopted again.
     [[nodiscard]] bool is_unmapped() const noexcept { return is_unmapped_; }
     /// Counts the changes of the mapping.
-    [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept { return mapping_generation_; }
+    /// Counts the changes of addresses: while it is the same, every storage has the same address.
+    [[nodiscard]] std::uint64_t address_generation() const noexcept { return address_generation_; }
     /// Device bytes, as the driver counts them.
     [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
     [[nodiscard]] std::uint64_t peak_held_bytes() const noexcept { return peak_held_; }
@@ -150,7 +152,8 @@ private:
     std::vector<std::uint32_t> misplaced_leased_;  // chunks
     bool is_open_ = false;
     bool is_unmapped_ = false;
-    std::uint64_t generation_ = 0;
+    std::uint64_t mapping_generation_ = 0;
+    std::uint64_t address_generation_ = 0;
     std::uint64_t peak_held_ = 0;  // device bytes
 };
 
@@ -164,8 +167,9 @@ Status ChunkStore<Pool>::adopt(plan::Plan plan) {
     ChunkPlacement placement = place_chunks(plan, pinned, keeps_image ? table_.all_there() : std::vector<bool>{});
     evict_all_but(placement.kept);
     is_unmapped_ = true;
-    ++generation_;
+    ++mapping_generation_;
     if (!keeps_image) {
+        ++address_generation_;
         if (is_open_) {
             if (auto closed = pool_.try_close(); !closed) { return closed; }
             is_open_ = false;
@@ -284,7 +288,7 @@ Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storage
 template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::remap_unused(std::uint32_t chunk, std::uint32_t slot) {
     table_.lose(chunk);
-    ++generation_;
+    ++mapping_generation_;
     if (auto moved = pool_.remap(chunk, slot); !moved) {
         is_unmapped_ = pool_.slot_of(chunk) != table_.slot(chunk);
         return moved;

@@ -57,7 +57,7 @@ struct LeaseToken {
     std::uint64_t step_index = 0;  ///< the step that the lease belongs to, as the decider counts
     std::uint32_t plan_epoch = 0;  ///< the plan in force when the lease began
     std::uint8_t kind = 0;         ///< the decider's own
-    bool ends_step = false;        ///< the lease covers all that its step reads
+    std::uint32_t ends_steps = 0;  ///< so many steps, from that one on, of which the lease covers all that they read
 };
 
 /// The budgets that a decider can work with, in device bytes.
@@ -99,8 +99,8 @@ public:
     [[nodiscard]] virtual Status before_graph() = 0;
     /// A graph was enqueued: adopts the state that it leaves behind.
     virtual void graph_launched() = 0;
-    /// Counts the changes of the mapping. A graph is valid for one generation.
-    [[nodiscard]] virtual std::uint64_t generation() const noexcept = 0;
+    /// Counts the changes of the mapping. A graph is valid for one of them.
+    [[nodiscard]] virtual std::uint64_t mapping_generation() const noexcept = 0;
 };
 
 /// Decides which bytes are on the device. Every byte that it holds is inside the cap it was given last, apart from bytes that open leases

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "residency/core/session.hpp"
@@ -70,6 +71,15 @@ public:
     }
     template <class T>
     std::span<const T> span(WeightId weight) const&& = delete;
+    /// The same address, not const: for kernels of C style whose parameters are not, and which only read. Writable are mutable weights.
+    template <class T = void>
+    [[nodiscard]] T* address(WeightId weight) const& noexcept {
+        check(weight);
+        if constexpr (!std::is_void_v<T>) { check_type<T>(weight); }
+        return static_cast<T*>(static_cast<void*>(session_->address(weight)));
+    }
+    template <class T = void>
+    T* address(WeightId weight) const&& = delete;
     /// For kernels that write. Precondition: the weight's storage is mutable.
     template <class T>
     [[nodiscard]] T* writable(WeightId weight) const& noexcept {

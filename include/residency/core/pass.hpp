@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -14,19 +15,20 @@
 #include "residency/core/session.hpp"
 #include "residency/error.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/step_range.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// What a pass can acquire: a step of the schedule, one weight, or weights that must be on the device together.
+/// What a pass can acquire: a step of the schedule, a range of steps, one weight, or weights that must be on the device together.
 template <class T>
-concept Acquirable = std::same_as<T, Schedule::Step> || std::same_as<T, WeightId> ||
+concept Acquirable = std::same_as<T, Schedule::Step> || std::same_as<T, StepRange> || std::same_as<T, WeightId> ||
                      std::convertible_to<const T&, std::span<const WeightId>>;
 
 /// One execution of the schedule on a stream, such as one token. At most one is open per Residency. Its end makes the stream wait for the
 /// other streams that took part. Only try_wait() blocks the host.
 ///
-/// Errors of acquire and request: invalid_argument (the catalog has no such id), budget (open leases leave no room; the error has the
-/// numbers), divergence (strict mode), unsupported (the stream is being captured), or the device's own. After any of them the pass can
+/// Errors of acquire and request: invalid_argument (the catalog has no such id, the schedule no such steps), budget (open leases leave
+/// no room, or a range of steps is too long; the error has the numbers, and names the steps that would fit), divergence (strict mode), unsupported (the stream is being captured), or the device's own. After any of them the pass can
 /// continue, and no lease was opened.
 template <Device D>
 class [[nodiscard]] Pass {
@@ -70,7 +72,14 @@ public:
         return lease(ask(what, stream));
     }
     [[nodiscard]] Result<Lease<D>> try_acquire(std::initializer_list<WeightId> weights) {
-        return try_acquire(std::span<const WeightId>{weights.begin(), weights.size()});
+        return try_acquire(std::span{weights.begin(), weights.size()});
+    }
+    [[nodiscard]] Result<Lease<D>> try_acquire(std::initializer_list<WeightId> weights, Stream stream) {
+        return try_acquire(std::span{weights.begin(), weights.size()}, stream);
+    }
+    /// One lease on all that steps [first, last) of the schedule read, for a kernel that runs them in one launch: Residency::ranges().
+    [[nodiscard]] Result<Lease<D>> try_acquire(std::uint32_t first, std::uint32_t last) {
+        return try_acquire(StepRange{first, last});
     }
     /// Starts to fetch weights now; the ticket becomes a lease later, on any stream.
     template <Acquirable What>
@@ -78,6 +87,9 @@ public:
         auto id = ask(what, std::nullopt);
         if (!id) { return id.error(); }
         return Ticket<D>{session_, *id};
+    }
+    [[nodiscard]] Result<Ticket<D>> try_request(std::initializer_list<WeightId> weights) {
+        return try_request(std::span{weights.begin(), weights.size()});
     }
 
 #if RESIDENCY_EXCEPTIONS
@@ -92,10 +104,15 @@ public:
         return unwrap(try_acquire(what, stream));
     }
     [[nodiscard]] Lease<D> acquire(std::initializer_list<WeightId> weights) { return unwrap(try_acquire(weights)); }
+    [[nodiscard]] Lease<D> acquire(std::initializer_list<WeightId> weights, Stream stream) {
+        return unwrap(try_acquire(weights, stream));
+    }
+    [[nodiscard]] Lease<D> acquire(std::uint32_t first, std::uint32_t last) { return unwrap(try_acquire(first, last)); }
     template <Acquirable What>
     [[nodiscard]] Ticket<D> request(const What& what) {
         return unwrap(try_request(what));
     }
+    [[nodiscard]] Ticket<D> request(std::initializer_list<WeightId> weights) { return unwrap(try_request(weights)); }
 #endif
 
 private:
@@ -109,6 +126,8 @@ private:
         if (session_ == nullptr) { return ended(); }
         if constexpr (std::same_as<What, WeightId>) {
             return session_->acquire_weights(std::span{&what, 1}, stream);
+        } else if constexpr (std::same_as<What, StepRange>) {
+            return session_->acquire_range(what, stream);
         } else if constexpr (std::same_as<What, Schedule::Step>) {
             const Schedule& own = session_->schedule();
             // A step of another schedule counts by what it reads, unless this schedule has the same step at that position.

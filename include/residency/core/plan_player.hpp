@@ -118,7 +118,7 @@ private:
     [[nodiscard]] bool is_any_leased(std::span<const plan::Copy> copies) const noexcept {
         return any_chunk(store_->plan(), copies, [&](std::uint32_t chunk) { return store_->is_leased(chunk); });
     }
-    [[nodiscard]] Error not_captured(std::uint32_t step) const;
+    [[nodiscard]] Error not_captured(const AccessPoint& access) const;
 
     // LeaseToken::kind
     static constexpr std::uint8_t no_lease = 0;         // of nothing
@@ -176,7 +176,7 @@ PlanMode PlanPlayer<Pool>::mode() const noexcept {
 
 template <pool::PlannedPool Pool>
 auto PlanPlayer<Pool>::reach(std::span<const StorageId> wanted, const AccessPoint& access) -> Result<Reached> {
-    const std::uint64_t step = first_step() + access.step;
+    const std::uint64_t step = first_step() + access.first_step();
     const bool is_capturing = mode() == PlanMode::capturing;
     if (is_capturing && (!access.is_announced || step < steps_.current())) {
         return Error{
@@ -195,27 +195,38 @@ auto PlanPlayer<Pool>::reach(std::span<const StorageId> wanted, const AccessPoin
         reached.is_there = reached.in_order && calls_.has_enqueued(store_->plan().step_calls(access.step)) &&
                            residents_.has_all_for(access.step);
     }
-    if (is_capturing && !reached.is_there) { return not_captured(access.step); }
+    if (is_capturing && !reached.is_there) { return not_captured(access); }
     return reached;
 }
 
 template <pool::PlannedPool Pool>
-Error PlanPlayer<Pool>::not_captured(std::uint32_t step) const {
-    return capture_failure_.value_or(
-        Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " + std::to_string(step) +
-                                          " needs bytes that an open lease keeps from coming; end that lease first, or "
-                                          "plan for leases that overlap with policies.leases_at_once"});
+Error PlanPlayer<Pool>::not_captured(const AccessPoint& access) const {
+    if (capture_failure_) { return *capture_failure_; }
+    if (access.is_range()) {
+        std::uint32_t last = access.first_step();
+        while (last <= access.step && calls_.has_enqueued(store_->plan().step_calls(last))) { ++last; }
+        std::string message = "they do not come together in a captured pass at this budget";
+        if (last > access.first_step()) {
+            message += ", but [" + std::to_string(access.first_step()) + ", " + std::to_string(last) + ") do";
+        }
+        return Error{ErrorKind::unsupported,
+                     message + ": acquire the ranges of Residency::ranges(), and end each lease before the next"};
+    }
+    return Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " +
+                                             std::to_string(access.step) +
+                                             " needs bytes that an open lease keeps from coming; end that lease first, or "
+                                             "plan for leases that overlap with policies.leases_at_once"};
 }
 
 template <pool::PlannedPool Pool>
 LeaseToken PlanPlayer<Pool>::open_lease(const AccessPoint& access, bool in_order) noexcept {
-    const std::uint64_t step = first_step() + access.step;
+    const std::uint64_t step = first_step() + access.first_step();
     if (in_order) {
         steps_.open_lease(step);
     } else {
         ++unplanned_;
     }
-    return {step, plan_epoch_, in_order ? lease_of_step : unplanned_lease, access.is_whole};
+    return {step, plan_epoch_, in_order ? lease_of_step : unplanned_lease, access.is_whole ? access.steps : 0};
 }
 
 template <pool::PlannedPool Pool>
@@ -232,7 +243,7 @@ bool PlanPlayer<Pool>::close_lease(const LeaseToken& token) noexcept {
 
 template <pool::PlannedPool Pool>
 void PlanPlayer<Pool>::end_lease(const LeaseToken& token) noexcept {
-    if (close_lease(token) && token.ends_step) { steps_.reach(token.step_index + 1); }
+    if (close_lease(token)) { steps_.reach(token.step_index + token.ends_steps); }
     if (token.plan_epoch == plan_epoch_) {
         if (mode() == PlanMode::at_rest) { return; }
         steps_.advance(*context_->copy_scheduler);

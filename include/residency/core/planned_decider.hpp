@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "residency/core/chunk_loader.hpp"
 #include "residency/core/chunk_miss_handler.hpp"
@@ -18,9 +20,11 @@
 #include "residency/core/plan_mode.hpp"
 #include "residency/core/plan_player.hpp"
 #include "residency/core/unrecorded_uses.hpp"
+#include "residency/model/step_range.hpp"
 #include "residency/plan/link.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
+#include "residency/plan/step_ranges.hpp"
 #include "residency/pool/virtual.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -105,6 +109,11 @@ public:
     }
     /// The plan in force.
     [[nodiscard]] const plan::Plan& plan() const noexcept { return store_.plan(); }
+    /// Counts the changes of addresses: while it is the same, every storage has the same address, leased or not.
+    [[nodiscard]] std::uint64_t address_generation() const noexcept { return store_.address_generation(); }
+    /// The ranges of steps into which a pass of the plan in force falls (plan::step_ranges). Computed when it is asked for first;
+    /// valid until another plan comes into force.
+    [[nodiscard]] std::span<const StepRange> ranges() const;
 
     [[nodiscard]] GraphDecider* graphs() noexcept override { return this; }
     [[nodiscard]] const GraphDecider* graphs() const noexcept override { return this; }
@@ -113,9 +122,13 @@ public:
     [[nodiscard]] Status end_capture(bool is_recorded) override { return player_.end_capture(is_recorded); }
     [[nodiscard]] Status before_graph() override { return player_.reach_cut(); }
     void graph_launched() override { player_.graph_launched(); }
-    [[nodiscard]] std::uint64_t generation() const noexcept override { return store_.generation(); }
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept override {
+        return store_.mapping_generation();
+    }
 
 private:
+    /// Error budget if the bytes of a range of steps do not fit together: says those of which of its steps would.
+    [[nodiscard]] Status check_range(const AccessPoint& access) const;
     /// What the next plan follows.
     [[nodiscard]] CurrentPlan current_plan() const;
     /// A plan comes into force. Streams are drained. Blocks.
@@ -130,7 +143,8 @@ private:
     ChunkLoader<Pool> loader_{context_, store_, uses_};
     PlanPlayer<Pool> player_{context_, store_, loader_, uses_};
     ChunkMissHandler<Pool> demand_{context_, store_, loader_, uses_, player_};
-    std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
+    std::uint64_t cap_bytes_ = 0;            // device bytes that the plan in force was made for
+    mutable std::vector<StepRange> ranges_;  // of the plan in force; empty: not asked for yet
 };
 
 template <pool::PlannedPool Pool>
@@ -144,6 +158,9 @@ Result<LeaseToken> PlannedDecider<Pool>::ensure(std::span<const StorageId> wante
         if (auto sent = store_.send_home_before_use(wanted); !sent) { return sent.error(); }
         const auto reached = player_.reach(wanted, access);
         if (!reached) { return reached.error(); }
+        if (!reached->is_there && access.is_range()) {
+            if (auto fits = check_range(access); !fits) { return fits.error(); }
+        }
         if (!reached->is_there || player_.mode() == PlanMode::verifying) {
             if (auto brought = demand_.bring(wanted, reached->is_there); !brought) { return brought.error(); }
         }
@@ -223,6 +240,52 @@ Status PlannedDecider<Pool>::begin_capture() {
 }
 
 template <pool::PlannedPool Pool>
+std::span<const StepRange> PlannedDecider<Pool>::ranges() const {
+    if (!ranges_.empty()) { return ranges_; }
+    if (plan_factory_.leases_at_once() > 1 && is_streaming()) {
+        for (std::uint32_t step = 0; step < plan().steps(); ++step) { ranges_.push_back({step, step + 1}); }
+    } else {
+        const plan::Problem& problem = plan_factory_.problem();
+        ranges_ = plan::step_ranges(plan(), problem.link, problem.compute_seconds);
+    }
+    return ranges_;
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::check_range(const AccessPoint& access) const {
+    const ChunkTable& table = store_.table();
+    std::vector<bool> counted(table.chunks(), false);
+    std::uint64_t chunks = 0;
+    for (std::uint32_t chunk = 0; chunk < table.chunks(); ++chunk) {
+        const bool stays = !plan().is_cyclic() && table.stays(chunk);
+        if (!stays && !store_.is_leased(chunk) && store_.may_leave(chunk)) { continue; }
+        counted[chunk] = true;
+        ++chunks;
+    }
+    const std::uint64_t before = chunks;
+    const std::uint32_t first = access.first_step();
+    std::uint32_t fits = first;
+    for (std::uint32_t step = first; step <= access.step; ++step) {
+        for (const StorageId id : context_.order->storages_at(step)) {
+            for (const std::uint32_t chunk : store_.contents().chunks(id)) {
+                if (!counted[chunk]) { ++chunks; }
+                counted[chunk] = true;
+            }
+        }
+        if (chunks <= plan().slots_held() && fits == step) { fits = step + 1; }
+    }
+    if (fits > access.step) { return {}; }
+    const auto bytes = [&](std::uint64_t count) { return count * plan().chunk_bytes(); };
+    std::string message = "they need " + std::to_string(bytes(chunks - before)) + " bytes together, in chunks of " +
+                          std::to_string(plan().chunk_bytes()) + ", beside " + std::to_string(bytes(before)) +
+                          " that are leased or stay, and the budget holds " + std::to_string(plan().held_bytes());
+    message += fits > first ? "; steps [" + std::to_string(first) + ", " + std::to_string(fits) + ") would fit"
+                            : "; no range from there would fit: end leases first";
+    return Error{ErrorKind::budget, message + "; Residency::ranges() says into which ranges a pass falls",
+                 BudgetNumbers{bytes(chunks), plan().budget_bytes(), bytes(before), plan().floor_bytes(), fits}};
+}
+
+template <pool::PlannedPool Pool>
 CurrentPlan PlannedDecider<Pool>::current_plan() const {
     CurrentPlan result;
     if (!store_.is_open()) { return result; }
@@ -239,6 +302,7 @@ CurrentPlan PlannedDecider<Pool>::current_plan() const {
 template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::adopt(plan::Plan plan) {
     player_.forget_ahead();
+    ranges_.clear();
     if (auto adopted = store_.adopt(std::move(plan)); !adopted) { return adopted; }
     uses_.set_records_residents(store_.has_misplaced());
     loader_.reserve();

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "residency/budget/budget.hpp"
@@ -16,7 +18,10 @@
 #include "residency/core/statistics.hpp"
 #include "residency/fwd.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/dtype.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/step_range.hpp"
 #include "residency/transport/pinned.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -175,6 +180,37 @@ public:
         requires(!Composition::is_planned)
     {
         return decider_->prefetcher();
+    }
+    /// Where kernels find a weight's first byte, whether it is leased or not: for tables of addresses, and for graphs and kernels that
+    /// keep them. Not const, for kernels of C style that only read. The bytes there are the weight's only under a lease. Null if
+    /// the weight has no bytes. Precondition: an id of the catalog; of its dtype is T.
+    template <class T = void>
+    [[nodiscard]] T* address(WeightId weight) const noexcept
+        requires Composition::is_planned
+    {
+        RESIDENCY_ASSERT(catalog().contains(weight), "pass an id of the catalog");
+        if constexpr (!std::is_void_v<T>) {
+            RESIDENCY_ASSERT(matches<T>(catalog().weight(weight).dtype),
+                             "ask for elements of the weight's own dtype, or for its bytes as std::byte");
+        }
+        return static_cast<T*>(static_cast<void*>(session_->address(weight)));
+    }
+    /// Counts the changes of addresses: as long as it is the same, address() is the same for every weight. May change with the budget,
+    /// the schedule, where a pass begins (Options::learn), and where a failed device call is made good: compare it after an acquire.
+    [[nodiscard]] std::uint64_t generation() const noexcept
+        requires Composition::is_planned
+    {
+        return decider_->address_generation();
+    }
+    /// The ranges of steps into which a pass falls at the present budget, in order, for kernels that run many steps in one launch:
+    /// `for (const StepRange range : weights.ranges()) { auto lease = pass.acquire(range); … }`. One range where everything is
+    /// resident. Otherwise as few as let the copies of the next range run while one computes, which costs at most 0.5 % of a pass.
+    /// Where policies.leases_at_once is above 1 and weights stream, each step is a range. Valid until the next pass begins, and
+    /// until the budget or the schedule changes.
+    [[nodiscard]] std::span<const StepRange> ranges() const
+        requires Composition::is_planned
+    {
+        return decider_->ranges();
     }
     /// The copies of a pass of a planned composition.
     [[nodiscard]] const plan::Plan& plan() const noexcept

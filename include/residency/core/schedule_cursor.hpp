@@ -12,6 +12,7 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/step_range.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -44,9 +45,10 @@ public:
     void go_to(const Place& place) noexcept { place_ = place; }
     void begin_pass(bool is_first) noexcept;
 
-    /// The access point of the next acquisition, of a step or of storages; the cursor does not move. Errors: invalid_argument (no such step),
-    /// divergence.
+    /// The access point of the next acquisition, of a step, of a range of steps or of storages; the cursor does not move. Errors:
+    /// invalid_argument (no such step, or none in the range), divergence.
     [[nodiscard]] Result<Found> find(std::uint32_t step) const;
+    [[nodiscard]] Result<Found> find(const StepRange& range) const;
     [[nodiscard]] Result<Found> find(std::span<const StorageId> storages) const;
 
 private:

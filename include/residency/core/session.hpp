@@ -27,6 +27,7 @@
 #include "residency/model/natural_order.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/model/step_range.hpp"
 #include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -68,11 +69,13 @@ public:
 
     /// Everything that a step of the schedule reads, together, on a stream; without a stream, a ticket.
     [[nodiscard]] Result<LeaseId> acquire_step(std::uint32_t step, std::optional<Stream> stream);
+    /// Everything that the steps of a range read, together, on a stream; without a stream, a ticket.
+    [[nodiscard]] Result<LeaseId> acquire_range(const StepRange& range, std::optional<Stream> stream);
     /// Every storage that these weights lie on, together, on a stream; without a stream, a ticket.
     [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
     [[nodiscard]] Status use_on(LeaseId id, Stream stream) { return leases_.use_on(id, stream); }
     void end_lease(LeaseId id) noexcept { leases_.end(id); }
-    /// The device address of a weight's first byte while it is leased; null if the weight has no bytes.
+    /// The device address of a weight's first byte, while it is leased or where addresses are fixed; null if the weight has no bytes.
     [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
         const std::byte* base = shared_.states[index(weight_storage_[index(weight)])].address;
         return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
@@ -89,8 +92,8 @@ public:
     [[nodiscard]] Status launch(const GraphOf<D>& graph, std::uint64_t generation, Stream stream)
         requires CapturingDevice<D>;
     /// Counts the changes of the mapping. Precondition: the composition supports graphs.
-    [[nodiscard]] std::uint64_t generation() const noexcept {
-        return std::as_const(*shared_.decider).graphs()->generation();
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept {
+        return std::as_const(*shared_.decider).graphs()->mapping_generation();
     }
 
     /// Another budget, between passes; leases may be open. On failure the one in force stays. Blocks.
@@ -149,6 +152,10 @@ private:
         return shared_.decider->set_order(cursor.order(), cursor.groups(), cursor.now(), budget_.decider_cap_bytes());
     }
     void start_pass(ConsumerId consumer, PassMode mode);
+    /// Adds a storage to those of this acquisition, once.
+    void want(StorageId storage) {
+        if (std::exchange(seen_[index(storage)], acquisition_) != acquisition_) { wanted_.push_back(storage); }
+    }
     /// Adopts measured step times, if they are ready and differ from what was planned. Blocks then, and only then.
     [[nodiscard]] Status learn();
     void record_step(std::span<const WeightId> weights) {
@@ -290,6 +297,24 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
 }
 
 template <Device D>
+Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<Stream> stream) {
+    auto found = shared_.cursor.find(range);
+    if (!found) { return found.error(); }
+    found->place.access.is_announced = found->place.access.is_whole = true;
+    wanted_.clear();
+    ++acquisition_;
+    for (std::uint32_t step = range.first; step < range.last; ++step) {
+        for (const StorageId storage : schedule().storages(step)) { want(storage); }
+    }
+    auto lease = leases_.hold(wanted_, true, *found, stream);
+    if (!lease) {
+        return lease.error().in("steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) + ")");
+    }
+    for (std::uint32_t step = range.first; step < range.last; ++step) { record_step(schedule()[step].weights); }
+    return lease;
+}
+
+template <Device D>
 Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
     wanted_.clear();
     ++acquisition_;
@@ -299,8 +324,7 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
                                                           std::to_string(shared_.catalog.weights().size()) +
                                                           " weights has no weight " + std::to_string(index(weight))};
         }
-        const StorageId storage = weight_storage_[index(weight)];
-        if (std::exchange(seen_[index(storage)], acquisition_) != acquisition_) { wanted_.push_back(storage); }
+        want(weight_storage_[index(weight)]);
     }
     auto found = shared_.cursor.find(wanted_);
     if (!found) { return found.error(); }
@@ -336,7 +360,7 @@ template <Device D>
 Status Session<D>::launch(const GraphOf<D>& graph, std::uint64_t generation, Stream stream)
     requires CapturingDevice<D>
 {
-    if (generation != this->generation()) {
+    if (generation != mapping_generation()) {
         return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
     }
     if (shared_.is_pass_open || leases_.open_leases() > 0) {

@@ -52,7 +52,7 @@ public:
     }
     /// A lease is about to be acquired. Whether lease_began() has to follow once its stream waits for the bytes.
     [[nodiscard]] bool lease_comes(const AccessPoint& access, Stream stream) {
-        if (is_measuring() && access.is_whole) {
+        if (is_measuring() && access.is_whole && !access.is_range()) {
             shared_->keep_failure(clock_.reach(*shared_->device, access.step, stream));
             return true;
         }

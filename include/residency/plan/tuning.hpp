@@ -131,6 +131,9 @@ inline constexpr double period_tolerance = 1e-5;
 inline constexpr std::size_t search_cut_most = 4;
 inline constexpr std::uint32_t cut_most = 16;
 
+// ---- ranges of steps
+inline constexpr double range_loss = 5e-3;
+
 // ---- fluid relaxation
 inline constexpr int fluid_laps = 16;
 inline constexpr int fluid_settled_laps = 8;

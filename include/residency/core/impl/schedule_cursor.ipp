@@ -77,6 +77,23 @@ RESIDENCY_INLINE auto ScheduleCursor::find(std::uint32_t step) const -> Result<F
     return found;
 }
 
+RESIDENCY_INLINE auto ScheduleCursor::find(const StepRange& range) const -> Result<Found> {
+    if (range.first >= range.last || range.last > schedule_.size()) {
+        return Error{ErrorKind::invalid_argument,
+                     "steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) +
+                         ") of a schedule of " + std::to_string(schedule_.size()) +
+                         ": a range has at least one step, and ends within the schedule"};
+    }
+    auto found = find(range.first);
+    if (found) {
+        AccessPoint& access = found->place.access;
+        access.steps = range.last - range.first;
+        access.step += access.steps - 1;
+        access.step_index += access.steps - 1;
+    }
+    return found;
+}
+
 RESIDENCY_INLINE auto ScheduleCursor::find(std::span<const StorageId> storages) const -> Result<Found> {
     const AccessPoint& last = place_.access;
     if (schedule_.empty()) { return Found{{{last.step_index + 1, AccessPoint::nowhere}, place_.base}}; }
