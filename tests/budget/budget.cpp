@@ -268,6 +268,9 @@ TEST_CASE("C9: an explicit budget below the floor is refused with the numbers") 
     unnamed.floor_step_bytes = 0;
     CHECK(contains(Budget::bytes(1).try_resolve(unnamed).error().message(),
                    "the largest request needs 200 bytes at once"));
+    unnamed.floor_weight = "head";
+    CHECK(contains(Budget::bytes(1).try_resolve(unnamed).error().message(),
+                   "the largest weight, \"head\", needs 200 bytes at once"));
 }
 
 TEST_CASE("a share that is small but not zero is not taken for zero") {

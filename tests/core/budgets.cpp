@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tests/core/compositions.hpp"
@@ -60,6 +61,30 @@ TEST_CASE_TEMPLATE("C9: below the floor is refused, with the floor, the step tha
         CHECK(device.peak_used_bytes() <= numbers->floor_bytes);
     }
     must(device.destroy_stream(stream));
+}
+
+TEST_CASE_TEMPLATE("C9: without a schedule no step is named, but the largest weight", Weights, OnDemand, compositions::Planned) {
+    CheckedDevice device;
+    const Model model = make_model(device, {{4096}, {4096}, {20480}, {30000, Placement::resident}, {4096}});
+    auto with = options<Weights>(30000 + 4096);
+    if constexpr (std::is_same_v<Weights, compositions::Planned>) { with.policies.pool.chunk_bytes = 4096; }
+    const auto refused = Weights::try_create(device, model.catalog, with);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::budget);
+    CHECK(refused.error().template detail<residency::BudgetNumbers>()->step == UINT32_MAX);
+    const std::string& message = refused.error().message();
+    CAPTURE(message);
+    CHECK(message.find("step") == std::string::npos);
+    CHECK(message.find("the largest weight, \"w2\", needs ") != std::string::npos);
+    const auto same = Weights::try_resolve_budget(device, model.catalog, with);
+    REQUIRE_FALSE(same);
+    CHECK(same.error().message() == message);
+    // With a schedule the same budget names its step.
+    with.schedule = in_order(model);
+    const auto scheduled = Weights::try_create(device, model.catalog, with);
+    REQUIRE_FALSE(scheduled);
+    CHECK(scheduled.error().template detail<residency::BudgetNumbers>()->step == 2);
+    CHECK(scheduled.error().message().find("step 2 needs ") != std::string::npos);
 }
 
 TEST_CASE("C9: the floor names a step also where that step reads one storage only, the largest") {

@@ -9,6 +9,7 @@
 
 #include "all_headers.hpp"
 #include "tests/link/unit.hpp"
+#include "tests/support/child.hpp"
 
 TEST_CASE("units built alike share one inline namespace; every setting that changes a definition has its own") {
     CHECK(std::string{plain_unit().abi} == same_unit().abi);
@@ -24,6 +25,15 @@ TEST_CASE("every unit works beside the others") {
         CAPTURE(unit.abi);
         CHECK(unit.round_trip(42) == 42);
     }
+}
+
+TEST_CASE("an error that is unwrapped is thrown; without exceptions it is printed, and the program ends") {
+    CHECK(plain_unit().unwrap(false) == 7);
+    CHECK_THROWS_AS(static_cast<void>(plain_unit().unwrap(true)), residency::IoError);
+    CHECK(no_exceptions_unit().unwrap(false) == 7);
+    const auto ended = child::run([] { static_cast<void>(no_exceptions_unit().unwrap(true)); });
+    CHECK(ended.aborted);
+    CHECK(ended.text == "residency: no such file\n");
 }
 
 TEST_CASE("an exception thrown in a shared object with hidden visibility is caught by its type, numbers included") {

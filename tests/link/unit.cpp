@@ -25,6 +25,11 @@ void throw_budget_error() {
 #endif
 }
 
+int unwrap(bool fails) {
+    return residency::unwrap(fails ? residency::Result<int>{residency::Error{residency::ErrorKind::io, "no such file"}}
+                                   : residency::Result<int>{7});
+}
+
 }  // namespace
 
-Unit UNIT() { return {EXPANDED_TEXT(RESIDENCY_ABI), &round_trip, &throw_budget_error}; }
+Unit UNIT() { return {EXPANDED_TEXT(RESIDENCY_ABI), &round_trip, &throw_budget_error, &unwrap}; }

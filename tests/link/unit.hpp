@@ -8,6 +8,7 @@ struct Unit {
     const char* abi;                ///< the inline namespace that the unit was built with
     int (*round_trip)(int number);  ///< the number, through an Error and its detail
     void (*throw_budget_error)();   ///< throws residency::BudgetError
+    int (*unwrap)(bool fails);      ///< 7 out of a Result, or the end of it that the unit has for an error
 };
 
 #define UNIT_EXPORT __attribute__((visibility("default")))

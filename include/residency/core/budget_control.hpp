@@ -13,7 +13,10 @@
 #include "residency/core/session_state.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/model/sort.hpp"
+#include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -70,6 +73,12 @@ private:
     [[nodiscard]] BudgetContext context(BudgetKind kind);
     /// The streamed bytes that the steps which set the floor read, before the pool rounds.
     [[nodiscard]] std::uint64_t floor_step_bytes(const BudgetLimits& limits) const;
+    /// The step that sets the floor, of a schedule that the caller gave; otherwise UINT32_MAX, since the caller knows no steps.
+    [[nodiscard]] std::uint32_t floor_step(const BudgetLimits& limits) const noexcept {
+        return shared_->is_schedule_given ? limits.floor_step : UINT32_MAX;
+    }
+    /// The largest storage that streams, of those that set the floor where that is known; no_storage: none streams.
+    [[nodiscard]] StorageId largest_storage(const BudgetLimits& limits) const;
 
     SessionState<D>* shared_;
     BudgetSources sources_;
@@ -121,12 +130,12 @@ Status BudgetControl<D>::raise_floor() {
     if (floor > budget_.bytes) {
         std::string message = "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " +
                               std::to_string(floor) + " that this schedule needs";
-        if (limits.floor_step != UINT32_MAX) {
+        if (floor_step(limits) != UINT32_MAX) {
             message += ": step " + std::to_string(limits.floor_step) + " needs " +
                        std::to_string(floor_step_bytes(limits)) + " bytes at once, before the pool rounds";
         }
         return Error{ErrorKind::budget, message + "; raise the budget first",
-                     BudgetNumbers{floor, budget_.bytes, resident_bytes_, floor, limits.floor_step}};
+                     BudgetNumbers{floor, budget_.bytes, resident_bytes_, floor, floor_step(limits)}};
     }
     floor_bytes_ = floor;
     return {};
@@ -151,6 +160,23 @@ std::uint64_t BudgetControl<D>::floor_step_bytes(const BudgetLimits& limits) con
 }
 
 template <Device D>
+StorageId BudgetControl<D>::largest_storage(const BudgetLimits& limits) const {
+    const Catalog& catalog = shared_->catalog;
+    StorageId largest = no_storage;
+    const auto take = [&](StorageId id) {
+        const Storage& storage = catalog.storage(id);
+        if (storage.placement != Placement::streamed) { return; }
+        if (largest == no_storage || storage.bytes > catalog.storage(largest).bytes) { largest = id; }
+    };
+    if (limits.floor_step < shared_->schedule().size()) {
+        for (const StorageId id : shared_->schedule().storages(limits.floor_step)) { take(id); }
+    } else {
+        for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) { take(StorageId{i}); }
+    }
+    return largest;
+}
+
+template <Device D>
 BudgetContext BudgetControl<D>::context(BudgetKind kind) {
     const BudgetLimits limits = shared_->decider->limits();
     const Schedule& schedule = shared_->schedule();
@@ -159,10 +185,15 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
     result.resident_bytes = shared_->catalog.resident_bytes();
     result.everything_bytes = resident_bytes_ + limits.ceiling_bytes;
     result.floor_bytes = floor_bytes_;
-    result.floor_step = limits.floor_step;
-    if (limits.floor_step < schedule.size()) {
+    result.floor_step = floor_step(limits);
+    if (result.floor_step < schedule.size()) {
         result.floor_step_name = schedule[limits.floor_step].name;
         result.floor_step_bytes = floor_step_bytes(limits);
+    } else if (const StorageId largest = largest_storage(limits); largest != no_storage) {
+        const auto weights = shared_->catalog.weights_of(largest);
+        if (!weights.empty() && limits.floor_steps == 1) { result.floor_weight = shared_->catalog.weight(weights.front()).name; }
+        result.floor_step_bytes =
+            limits.floor_step < schedule.size() ? floor_step_bytes(limits) : shared_->catalog.storage(largest).bytes;
     }
     if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
         if (const auto memory = shared_->device->memory()) { result.free_device_bytes = memory->free_bytes; }

@@ -413,6 +413,7 @@ Status Session<D>::set_schedule(Schedule schedule) {
     auto ordered = set_order();
     if (ordered) {
         is_order_guessed_ = false;
+        shared_.is_schedule_given = !this->schedule().empty();
         profiler_.restart();
         return {};
     }
@@ -539,6 +540,7 @@ template <Device D>
 Result<Schedule> Session<D>::schedule_to_open(Schedule schedule) {
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs.error(); }
     const Catalog& catalog = shared_.catalog;
+    shared_.is_schedule_given = !schedule.empty();
     if (!shared_.decider->holds_residents() || !schedule.empty() || catalog.weights().empty()) { return schedule; }
     ScheduleBuilder builder{catalog};
     for (const StorageId id : natural_order(catalog)) {
@@ -587,9 +589,10 @@ Status Session<D>::learn() {
     auto schedule = profiler_.take_result(shared_.decider->planned_step_seconds());
     if (!schedule) { return schedule.error(); }
     if (!*schedule || leases_.open_leases() > 0) { return {}; }
-    const bool is_order_guessed = is_order_guessed_;
+    const bool is_order_guessed = is_order_guessed_, is_given = shared_.is_schedule_given;
     auto changed = set_schedule(std::move(**schedule));
     is_order_guessed_ = is_order_guessed;
+    shared_.is_schedule_given = is_given;
     return changed;
 }
 

@@ -47,7 +47,8 @@ struct SessionState {
     Counters last_pass;                ///< of the last pass that ended
     CopyScheduler<D> copy_scheduler;
     std::unique_ptr<Decider<D>> decider;
-    std::optional<Error> failure;  ///< the first failure that no call could report
+    bool is_schedule_given = false;  ///< by the caller; otherwise steps mean nothing to the caller
+    std::optional<Error> failure;    ///< the first failure that no call could report
     bool is_pass_open = false;
     PassMode pass_mode = PassMode::eager;  ///< of the pass that is open, or of the last one
 

@@ -137,8 +137,13 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
         } else {
             const std::uint64_t step_bytes =
                 context.floor_bytes - (std::min)(context.floor_bytes, context.resident_bytes);
-            message +=
-                context.floor_step == UINT32_MAX ? "the largest request" : "step " + std::to_string(context.floor_step);
+            if (context.floor_step != UINT32_MAX) {
+                message += "step " + std::to_string(context.floor_step);
+            } else if (!context.floor_weight.empty()) {
+                message += "the largest weight, " + detail::quoted(context.floor_weight) + ",";
+            } else {
+                message += "the largest request";
+            }
             if (!context.floor_step_name.empty()) { message += " (" + detail::quoted(context.floor_step_name) + ")"; }
             const bool is_rounded = context.floor_step_bytes != 0 && context.floor_step_bytes != step_bytes;
             message += " needs " + in_bytes(is_rounded ? context.floor_step_bytes : step_bytes) + " at once";
