@@ -24,7 +24,8 @@ TEST_CASE("schedules, placements, hints, leases, tickets and copies take lists i
     builder.step({"w0"}).step({weight(1), weight(2)}, 5us);
     const auto schedule = must(must(builder.try_build()).try_with_compute({3us, 4us}));
     CHECK(schedule[0].compute == 3us);
-    const auto recorded = must(residency::Schedule::try_recorded(placed, {{{weight(0)}, 3us, {}}, {{weight(1), weight(2)}, 4us, {}}}));
+    const auto recorded =
+        must(residency::Schedule::try_recorded(placed, {{{weight(0)}, 3us, {}}, {{weight(1), weight(2)}, 4us, {}}}));
     CHECK(recorded == schedule);
 
     const Stream stream = must(device.create_stream()), other = must(device.create_stream());

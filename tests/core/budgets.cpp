@@ -63,7 +63,8 @@ TEST_CASE_TEMPLATE("C9: below the floor is refused, with the floor, the step tha
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE_TEMPLATE("C9: without a schedule no step is named, but the largest weight", Weights, OnDemand, compositions::Planned) {
+TEST_CASE_TEMPLATE("C9: without a schedule no step is named, but the largest weight", Weights, OnDemand,
+                   compositions::Planned) {
     CheckedDevice device;
     const Model model = make_model(device, {{4096}, {4096}, {20480}, {30000, Placement::resident}, {4096}});
     auto with = options<Weights>(30000 + 4096);

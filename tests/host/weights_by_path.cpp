@@ -36,7 +36,9 @@ TEST_CASE("bytes of files by path and offset, in one call each, loaded as they a
     CHECK(catalog->weight(b).dtype == dtype::u8);
     CHECK(catalog->weight(b).shape == Shape{6});
     // A file is one source, however many weights lie in it.
-    const auto source = [&](WeightId id) { return std::get<FileSource>(catalog->storage(catalog->storage_of(id)).source); };
+    const auto source = [&](WeightId id) {
+        return std::get<FileSource>(catalog->storage(catalog->storage_of(id)).source);
+    };
     CHECK(source(a).file == source(all).file);
     CHECK(source(a).file != source(y).file);
     CHECK(source(a).file->identity.has_value());
@@ -65,7 +67,8 @@ TEST_CASE("C3 C7: what is no such file, or ends before, is refused with the weig
         CHECK(built.error().detail<FileLocation>() != nullptr);
         return built.error();
     };
-    for (const auto& [offset, bytes] : {std::pair<std::uint64_t, std::uint64_t>{8, 3}, {11, 0}, {0, UINT64_MAX}, {UINT64_MAX, 1}}) {
+    for (const auto& [offset, bytes] :
+         {std::pair<std::uint64_t, std::uint64_t>{8, 3}, {11, 0}, {0, UINT64_MAX}, {UINT64_MAX, 1}}) {
         const Error error = error_of(path, offset, bytes);
         CHECK(error.kind() == ErrorKind::malformed);
         CHECK(error.message().find("has 10 bytes, too few for " + std::to_string(bytes) + " bytes at offset " +

@@ -108,9 +108,15 @@ TEST_SUITE_BEGIN("planned addresses");
 
 TEST_CASE("C27: an address is the lease's, leased or not, for as long as the generation is the same") {
     CheckedDevice device;
-    const Model model =
-        make_model(device, {{3 * chunk}, {100}, {0}, {5 * chunk}, {chunk, residency::Placement::resident},
-                            {2 * chunk, residency::Placement::host}, {4 * chunk}}, true);
+    const Model model = make_model(device,
+                                   {{3 * chunk},
+                                    {100},
+                                    {0},
+                                    {5 * chunk},
+                                    {chunk, residency::Placement::resident},
+                                    {2 * chunk, residency::Placement::host},
+                                    {4 * chunk}},
+                                   true);
     const Stream stream = must(device.create_stream());
     {
         auto weights = make(device, model, 9 * chunk, in_order(model));
@@ -151,7 +157,9 @@ TEST_CASE("C27: an address is the lease's, leased or not, for as long as the gen
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("C27: a change of the budget or the schedule that moves weights changes the generation; one that does not, does not") {
+TEST_CASE(
+    "C27: a change of the budget or the schedule that moves weights changes the generation; one that does not, does "
+    "not") {
     std::mt19937_64 random{27};
     std::uint32_t moved = 0, stayed = 0;
     for (int round = 0; round < 30; ++round) {

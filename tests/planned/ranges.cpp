@@ -39,7 +39,9 @@ Model sixteen(Device& device) { return uniform_model(device, 16, 3 * chunk); }
 
 TEST_SUITE_BEGIN("planned ranges");
 
-TEST_CASE("C28: passes in the ranges of their plan move what the plan says and miss nothing, at every budget, eager and in a graph") {
+TEST_CASE(
+    "C28: passes in the ranges of their plan move what the plan says and miss nothing, at every budget, eager and in a "
+    "graph") {
     std::mt19937_64 random{34};
     std::uint32_t streaming = 0, joined = 0;
     for (int round = 0; round < 60; ++round) {
@@ -143,7 +145,8 @@ TEST_CASE("C28: the copies of the next range run while one computes: a pass in r
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("C28: a range that does not fit is refused with the numbers, names what would fit, and leaves the pass as it was") {
+TEST_CASE(
+    "C28: a range that does not fit is refused with the numbers, names what would fit, and leaves the pass as it was") {
     CheckedDevice device;
     const Model model = sixteen(device);
     const Stream stream = must(device.create_stream());
@@ -174,7 +177,8 @@ TEST_CASE("C28: a range that does not fit is refused with the numbers, names wha
             for (std::uint32_t i = 4; i < 12; ++i) { verify(device, model, lease, weight(i), stream); }
             const auto beside = pass.try_acquire(12, 14);
             REQUIRE_FALSE(beside);
-            CHECK(beside.error().message().find("no range from there would fit: end leases first") != std::string::npos);
+            CHECK(beside.error().message().find("no range from there would fit: end leases first") !=
+                  std::string::npos);
         }
         must(pass.try_end());
         expect_back_on_plan(weights, model, stream);
@@ -201,7 +205,9 @@ TEST_CASE("C1: ranges that the schedule does not have") {
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("a range that the plan does not bring together cannot be captured, and the error says which steps do come together") {
+TEST_CASE(
+    "a range that the plan does not bring together cannot be captured, and the error says which steps do come "
+    "together") {
     CheckedDevice device;
     const Model model = sixteen(device);
     const Stream stream = must(device.create_stream());
@@ -243,9 +249,9 @@ TEST_CASE("ranges, steps, weights and tickets of one pass in any mixture read ri
                     }
                     auto ticket = random() % 2 == 0 ? pass.try_request(StepRange{i, last})
                                                     : residency::Result<Weights::Ticket>{Weights::Ticket{}};
-                    auto lease = !ticket                 ? residency::Result<Weights::Lease>{ticket.error()}
+                    auto lease = !ticket                   ? residency::Result<Weights::Lease>{ticket.error()}
                                  : ticket->operator bool() ? ticket->try_lease()
-                                                         : pass.try_acquire(i, last);
+                                                           : pass.try_acquire(i, last);
                     if (!lease) {
                         CHECK(lease.error().kind() == ErrorKind::budget);
                         lease = pass.try_acquire(i, i + 1);

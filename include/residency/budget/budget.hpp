@@ -44,7 +44,7 @@ struct BudgetContext {
     std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: no step
     std::string floor_step_name;            ///< its name; may be empty
     std::string floor_weight;               ///< where no step sets the floor: the weight that does; may be empty
-    std::uint64_t floor_step_bytes = 0;     ///< streamed bytes of the step or weight, before the pool rounds; 0: not known
+    std::uint64_t floor_step_bytes = 0;  ///< streamed bytes of the step or weight, before the pool rounds; 0: not known
     std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
     std::uint64_t reserve_bytes = 0;                 ///< left free by an automatic budget
     std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down to multiples of it, the floor and the total up

@@ -191,7 +191,9 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
         result.floor_step_bytes = floor_step_bytes(limits);
     } else if (const StorageId largest = largest_storage(limits); largest != no_storage) {
         const auto weights = shared_->catalog.weights_of(largest);
-        if (!weights.empty() && limits.floor_steps == 1) { result.floor_weight = shared_->catalog.weight(weights.front()).name; }
+        if (!weights.empty() && limits.floor_steps == 1) {
+            result.floor_weight = shared_->catalog.weight(weights.front()).name;
+        }
         result.floor_step_bytes =
             limits.floor_step < schedule.size() ? floor_step_bytes(limits) : shared_->catalog.storage(largest).bytes;
     }

@@ -212,10 +212,10 @@ Error PlanPlayer<Pool>::not_captured(const AccessPoint& access) const {
         return Error{ErrorKind::unsupported,
                      message + ": acquire the ranges of Residency::ranges(), and end each lease before the next"};
     }
-    return Error{ErrorKind::unsupported, "a captured pass holds one step at a time: step " +
-                                             std::to_string(access.step) +
-                                             " needs bytes that an open lease keeps from coming; end that lease first, or "
-                                             "plan for leases that overlap with policies.leases_at_once"};
+    return Error{ErrorKind::unsupported,
+                 "a captured pass holds one step at a time: step " + std::to_string(access.step) +
+                     " needs bytes that an open lease keeps from coming; end that lease first, or "
+                     "plan for leases that overlap with policies.leases_at_once"};
 }
 
 template <pool::PlannedPool Pool>

@@ -122,9 +122,7 @@ public:
     [[nodiscard]] Status end_capture(bool is_recorded) override { return player_.end_capture(is_recorded); }
     [[nodiscard]] Status before_graph() override { return player_.reach_cut(); }
     void graph_launched() override { player_.graph_launched(); }
-    [[nodiscard]] std::uint64_t mapping_generation() const noexcept override {
-        return store_.mapping_generation();
-    }
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept override { return store_.mapping_generation(); }
 
 private:
     /// Error budget if the bytes of a range of steps do not fit together: says those of which of its steps would.

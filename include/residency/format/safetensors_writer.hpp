@@ -60,7 +60,8 @@ public:
     [[nodiscard]] static Result<SafetensorsWriter> try_create(
         const std::string& path, std::initializer_list<SafetensorsTensor> tensors,
         std::initializer_list<ModelFile::Metadata> metadata = {}) {
-        return try_create(path, std::span{tensors.begin(), tensors.size()}, std::span{metadata.begin(), metadata.size()});
+        return try_create(path, std::span{tensors.begin(), tensors.size()},
+                          std::span{metadata.begin(), metadata.size()});
     }
 
     SafetensorsWriter(SafetensorsWriter&& other) noexcept

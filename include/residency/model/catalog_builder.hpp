@@ -102,11 +102,11 @@ private:
 
     std::vector<Weight> weights_;
     std::vector<Storage> storages_;
-    std::vector<std::uint32_t> users_;  // by storage: number of weights on it
-    detail::NameIndex names_;           // of weights_
-    std::uint64_t total_bytes_ = 0;     // of all storages
+    std::vector<std::uint32_t> users_;                      // by storage: number of weights on it
+    detail::NameIndex names_;                               // of weights_
+    std::uint64_t total_bytes_ = 0;                         // of all storages
     std::vector<std::shared_ptr<const SourceFile>> files_;  // that were named by their paths
-    Status status_;                     // success, or the first error
+    Status status_;                                         // success, or the first error
 };
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -22,7 +22,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 /// is padded, and exactly as many physical chunks exist as are held. Goes with planned policies.
 ///
 /// Two addresses of one physical chunk are coherent only across operations that streams order: a kernel that is still running when the
-/// copy lands must not read those bytes (no programmatic dependent launch, no persistent kernels).
+/// copy lands must not read those bytes (no programmatic dependent launch, no kernel that runs on after its lease).
 template <VirtualMemoryDevice D>
 class Virtual {
 public:

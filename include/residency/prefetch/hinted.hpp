@@ -59,7 +59,9 @@ public:
         for (const Hint& each : hints) { take(each); }
         return {};
     }
-    [[nodiscard]] Status hint(std::initializer_list<Hint> hints) { return hint(std::span{hints.begin(), hints.size()}); }
+    [[nodiscard]] Status hint(std::initializer_list<Hint> hints) {
+        return hint(std::span{hints.begin(), hints.size()});
+    }
     /// Number of hints not yet offered.
     [[nodiscard]] std::size_t size() const noexcept { return hints_.size(); }
 

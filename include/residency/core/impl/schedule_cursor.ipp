@@ -79,10 +79,10 @@ RESIDENCY_INLINE auto ScheduleCursor::find(std::uint32_t step) const -> Result<F
 
 RESIDENCY_INLINE auto ScheduleCursor::find(const StepRange& range) const -> Result<Found> {
     if (range.first >= range.last || range.last > schedule_.size()) {
-        return Error{ErrorKind::invalid_argument,
-                     "steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) +
-                         ") of a schedule of " + std::to_string(schedule_.size()) +
-                         ": a range has at least one step, and ends within the schedule"};
+        return Error{ErrorKind::invalid_argument, "steps [" + std::to_string(range.first) + ", " +
+                                                      std::to_string(range.last) + ") of a schedule of " +
+                                                      std::to_string(schedule_.size()) +
+                                                      ": a range has at least one step, and ends within the schedule"};
     }
     auto found = find(range.first);
     if (found) {
