@@ -25,6 +25,11 @@ struct Outcome {
     bool constructed = false;
 };
 
+/// Calls in which the host waited for the device. The library drains with one of them and the waits for points of other streams.
+std::uint64_t waiting_calls(const Device& device) {
+    return device.statistics().of(CallKind::synchronize_stream) + device.statistics().of(CallKind::synchronize_device);
+}
+
 bool gives_back(CallKind kind) {
     switch (kind) {
         case CallKind::destroy_stream:
@@ -54,6 +59,7 @@ Outcome program(Device& device, const Model& model, Stream stream, Stream second
     if (!seen(made)) { return outcome; }
     outcome.constructed = true;
     Weights& weights = *made;
+    const std::uint64_t waited = waiting_calls(device) - weights.statistics().total.host_waits;
     const auto one_pass = [&] {
         auto pass = weights.try_begin(stream);
         if (!seen(pass)) { return; }
@@ -121,6 +127,10 @@ Outcome program(Device& device, const Model& model, Stream stream, Stream second
     }
     must(weights.try_drain());
     CHECK(weights.statistics().held_bytes <= weights.budget().bytes);
+    // A drain that failed may have counted before it got to that call.
+    const std::uint64_t waits = weights.statistics().total.host_waits;
+    CHECK(waits >= waiting_calls(device) - waited);
+    if (outcome.errors == 0) { CHECK(waits == waiting_calls(device) - waited); }
     return outcome;
 }
 

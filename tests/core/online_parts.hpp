@@ -46,7 +46,7 @@ public:
         must(scheduler.open(device, model.catalog,
                             std::make_unique<core::TransportAdapter<Device, residency::transport::Pinned<Device>>>(
                                 residency::transport::Pinned<Device>::Config{}),
-                            64));
+                            64, counters.host_waits));
         context.catalog = model.catalog;
         context.states = states;
         context.counters = &counters;

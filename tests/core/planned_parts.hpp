@@ -97,7 +97,7 @@ public:
           factory{std::move(plan_options), 1, plan::Link{}, std::nullopt} {
         states.resize(specs.size());
         for (std::size_t i = 0; i < specs.size(); ++i) { states[i].placement = specs[i].placement; }
-        must(scheduler.open(device, model_.catalog, std::make_unique<WatchedTransport>(log), 64));
+        must(scheduler.open(device, model_.catalog, std::make_unique<WatchedTransport>(log), 64, counters.host_waits));
         context.catalog = model_.catalog;
         context.states = states;
         context.counters = &counters;

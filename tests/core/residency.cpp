@@ -46,6 +46,28 @@ TEST_CASE_TEMPLATE("C8 C13 C14: passes through a small budget give every byte, i
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("with more uses outstanding than there are events the host waits for the oldest, and the pass counts that") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 2, 4096);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 4096);
+        auto pass = must(weights.try_begin(stream));
+        {
+            const auto lease = must(pass.try_acquire(weight(0)));
+            verify(device, model, lease, weight(0), stream, std::chrono::seconds{100});
+        }
+        const std::uint64_t most = 8192;
+        for (std::uint64_t use = 1; use < most; ++use) { must(pass.try_acquire(weight(0))).end(); }
+        CHECK(weights.statistics().total.host_waits == 0);
+        must(pass.try_acquire(weight(0))).end();
+        CHECK(weights.statistics().total.host_waits == 1);
+        must(pass.try_end());
+        CHECK(weights.statistics().last_pass.host_waits == 1);
+    }
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE_TEMPLATE("C13 C18: in steady state no pass waits on the host, creates events or allocates device memory",
                    Weights, OnDemand, Ahead) {
     CheckedDevice device;

@@ -44,9 +44,11 @@ TEST_CASE("unrecorded uses: a lost use is complete once it was waited for; witho
     const auto before = parts.device.host_time();
     must(parts.uses.await_lost());
     CHECK(parts.device.host_time() - before < std::chrono::milliseconds{1});
+    const std::uint64_t waits = parts.counters.host_waits;
     parts.uses.note_lost();
     CHECK(parts.uses.has_lost());
     must(parts.uses.await_lost());
+    CHECK(parts.counters.host_waits == waits + 1);
     CHECK_FALSE(parts.uses.has_lost());
     const std::uint32_t c = parts.chunk_of(0);
     must(parts.loader.load({&c, 1}));

@@ -15,6 +15,7 @@
 
 using namespace planned;
 using residency::Budget;
+using residency::CapturedPass;
 using residency::Error;
 using residency::ErrorKind;
 using residency::Status;
@@ -122,6 +123,61 @@ TEST_CASE(
             must(device.destroy_stream(other));
         }
     }
+}
+
+TEST_CASE("each launch counts what its own graph does, not what another one did that was captured later") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 2 * chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 8 * chunk, in_order(model));
+        auto whole = must(weights.try_capture(stream, plain(device, model, weights, stream)));
+        auto half = must(weights.try_capture(stream, [&](auto& pass) {
+            for (const auto& step : weights.schedule()) {
+                if (step.position % 2 == 0) { run_step(device, model, pass, step, stream); }
+            }
+        }));
+        for (auto* graph : {&whole, &half, &whole, &whole, &half}) {
+            const std::uint64_t steps = graph == &whole ? 8 : 4;
+            const auto before = weights.statistics().total;
+            must(graph->try_launch(stream));
+            const auto counted = weights.statistics().total - before;
+            CHECK(counted.passes == 1);
+            CHECK(counted.acquires == steps);
+            CHECK(counted.hits + counted.prefetch_hits + counted.demand_misses == steps);
+            CHECK(weights.statistics().last_pass == counted);
+        }
+        CapturedPass moved = std::move(whole);
+        must(moved.try_launch(stream));
+        CHECK(weights.statistics().last_pass.acquires == 8);
+        must(device.synchronize());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("a launch whose end could not be recorded: the host waits for it before the next one, and counts that") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 2 * chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 8 * chunk, in_order(model));
+        auto graph = must(weights.try_capture(stream, plain(device, model, weights, stream)));
+        must(graph.try_launch(stream));
+        const auto waits = weights.statistics().total.host_waits;
+        device.fail(Device::CallKind::record, 2);  // after the pass's start
+        const auto failed = graph.try_launch(stream);
+        REQUIRE_FALSE(failed);
+        CHECK(failed.error().kind() == ErrorKind::device);
+        CHECK(weights.statistics().total.host_waits == waits);
+        must(graph.try_launch(stream));
+        CHECK(weights.statistics().total.host_waits == waits + 1);
+        run_pass(weights, model, stream);
+        CHECK(weights.statistics().total.host_waits == waits + 1);
+        must(device.synchronize());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
 }
 
 TEST_CASE("streams named by use_on, and leases on them, become part of the graph") {

@@ -24,13 +24,12 @@ public:
 
     CapturedPass() noexcept = default;
     CapturedPass(CapturedPass&& other) noexcept
-        : session_{std::exchange(other.session_, nullptr)}, graph_{other.graph_}, generation_{other.generation_} {}
+        : session_{std::exchange(other.session_, nullptr)}, captured_{other.captured_} {}
     CapturedPass& operator=(CapturedPass&& other) noexcept {
         if (this != &other) {
             destroy();
             session_ = std::exchange(other.session_, nullptr);
-            graph_ = other.graph_;
-            generation_ = other.generation_;
+            captured_ = other.captured_;
         }
         return *this;
     }
@@ -42,30 +41,29 @@ public:
         if (session_ == nullptr) {
             return Error{ErrorKind::wrong_state, "no pass was captured: there is nothing to launch"};
         }
-        return session_->launch(graph_, generation_, stream);
+        return session_->launch(captured_, stream);
     }
 #if RESIDENCY_EXCEPTIONS
     void launch(Stream stream) { unwrap(try_launch(stream)); }
 #endif
     [[nodiscard]] bool is_stale() const noexcept {
-        return session_ == nullptr || generation_ != session_->mapping_generation();
+        return session_ == nullptr || captured_.generation != session_->mapping_generation();
     }
 
 private:
     template <class, class, class, class>
     friend class Residency;
-    CapturedPass(core::Session<D>& session, typename D::Graph graph) noexcept
-        : session_{&session}, graph_{graph}, generation_{session.mapping_generation()} {}
+    CapturedPass(core::Session<D>& session, const core::CapturedGraph<D>& captured) noexcept
+        : session_{&session}, captured_{captured} {}
 
     void destroy() noexcept {
         if (session_ != nullptr) {
-            static_cast<void>(std::exchange(session_, nullptr)->device().destroy_graph(graph_).has_value());
+            static_cast<void>(std::exchange(session_, nullptr)->device().destroy_graph(captured_.graph).has_value());
         }
     }
 
     core::Session<D>* session_ = nullptr;
-    typename D::Graph graph_{};
-    std::uint64_t generation_ = 0;
+    core::CapturedGraph<D> captured_;
 };
 
 namespace detail {

@@ -136,10 +136,6 @@ private:
         }
         return true;
     }
-    [[nodiscard]] Status drain() {
-        ++context_->counters->host_waits;
-        return context_->copy_scheduler->drain();
-    }
     /// Precondition: nothing uses the chunk.
     [[nodiscard]] Status remap_unused(std::uint32_t chunk, std::uint32_t slot);
 
@@ -221,7 +217,7 @@ std::vector<plan::Presence> ChunkStore<Pool>::presence() const {
 template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::remap_chunk(std::uint32_t chunk, std::uint32_t slot) {
     const bool leaves_home = is_at_home(chunk);
-    if (auto drained = drain(); !drained) { return drained; }
+    if (auto drained = context_->copy_scheduler->drain(); !drained) { return drained; }
     if (auto moved = remap_unused(chunk, slot); !moved) { return moved; }
     if (leaves_home) { remapped_.push_back(chunk); }
     if (is_at_home(chunk)) { std::erase(remapped_, chunk); }
@@ -268,7 +264,7 @@ template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::send_unleased_home() {
     for (const std::uint32_t chunk : misplaced_leased_) {
         if (is_leased(chunk)) { continue; }
-        if (auto drained = drain(); !drained) { return drained; }
+        if (auto drained = context_->copy_scheduler->drain(); !drained) { return drained; }
         return send_home();
     }
     return {};

@@ -37,9 +37,9 @@ public:
     CopyScheduler& operator=(const CopyScheduler&) = delete;
     ~CopyScheduler() { close(); }
 
-    /// On failure nothing is left behind.
+    /// `host_waits` counts the times that the host waits for the device here; it outlives this object. On failure nothing is left behind.
     [[nodiscard]] Status open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
-                              std::uint32_t outstanding);
+                              std::uint32_t outstanding, std::uint64_t& host_waits);
     /// Precondition: drained, or abandoned.
     void close() noexcept;
     /// The device is broken: forgets what it holds without a device call.
@@ -157,7 +157,6 @@ public:
     [[nodiscard]] Status drain_device();
     [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
     [[nodiscard]] bool is_broken() const noexcept { return broken_; }
-    [[nodiscard]] std::uint64_t host_waits() const noexcept;
     [[nodiscard]] TransportInterface<D>& transport() noexcept { return *transport_; }
 
 private:
@@ -191,6 +190,7 @@ private:
     D* device_ = nullptr;
     std::size_t storages_ = 0;
     std::uint32_t outstanding_ = 0;
+    std::uint64_t* host_waits_ = nullptr;
     typename D::Stream copy_stream_{};
     bool has_stream_ = false;
     bool broken_ = false;
@@ -211,15 +211,16 @@ private:
 
 template <Device D>
 Status CopyScheduler<D>::open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
-                              std::uint32_t outstanding) {
+                              std::uint32_t outstanding, std::uint64_t& host_waits) {
     device_ = &device;
+    host_waits_ = &host_waits;
     storages_ = catalog.storages().size();
     outstanding_ = outstanding;
     auto stream = device.create_stream();
     if (!stream) { return stream.error(); }
     copy_stream_ = *stream;
     has_stream_ = true;
-    if (auto opened = copies_.open(device, copy_stream_, outstanding); !opened) { return opened; }
+    if (auto opened = copies_.open(device, copy_stream_, outstanding, host_waits); !opened) { return opened; }
     transport_ = std::move(transport);
     if (auto opened = transport_->open(device, catalog); !opened) {
         transport_.reset();
@@ -342,7 +343,10 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
     if (!arrival) {
         // Without a record nobody can wait for these bytes: they have to land before their memory is given to others. In a capture
         // nothing has run.
-        if (!in_capture_ && !device_->synchronize(copy_stream_)) { broken_ = true; }
+        if (!in_capture_) {
+            ++*host_waits_;
+            if (!device_->synchronize(copy_stream_)) { broken_ = true; }
+        }
     }
     return arrival;
 }
@@ -373,7 +377,7 @@ Status CopyScheduler<D>::begin_capture(typename D::Stream stream)
     requires CapturingDevice<D>
 {
     EventSequence<D> copies;
-    if (auto opened = copies.open(*device_, copy_stream_, outstanding_); !opened) { return opened; }
+    if (auto opened = copies.open(*device_, copy_stream_, outstanding_, *host_waits_); !opened) { return opened; }
     copies.record_in_capture();
     for (auto* event : {&fork_, &join_}) {
         auto created = device_->create_event(Timing::off);
@@ -411,10 +415,13 @@ Status CopyScheduler<D>::order_after_everything(ConsumerId id) {
 
 template <Device D>
 Status CopyScheduler<D>::drain() {
-    for (auto& consumer : consumers_) {
+    for (const auto& consumer : consumers_) {
         for (const EventPoint use : consumer->last_use) {
             if (use == lost) { return drain_device(); }
         }
+    }
+    ++*host_waits_;
+    for (auto& consumer : consumers_) {
         if (auto done = consumer->events.drain(); !done) { return done; }
     }
     if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
@@ -424,6 +431,7 @@ Status CopyScheduler<D>::drain() {
 
 template <Device D>
 Status CopyScheduler<D>::drain_device() {
+    ++*host_waits_;
     if (auto done = device_->synchronize(); !done) { return done; }
     for (auto& consumer : consumers_) {
         consumer->events.assume_complete();
@@ -435,13 +443,6 @@ Status CopyScheduler<D>::drain_device() {
     has_orphaned_use_ = false;
     copies_.assume_complete();
     return {};
-}
-
-template <Device D>
-std::uint64_t CopyScheduler<D>::host_waits() const noexcept {
-    std::uint64_t waits = copies_.host_waits();
-    for (const auto& consumer : consumers_) { waits += consumer->events.host_waits(); }
-    return waits;
 }
 
 template <Device D>
@@ -473,7 +474,9 @@ Result<ConsumerId> CopyScheduler<D>::add_consumer(typename D::Stream stream) {
         return id;
     }
     auto consumer = std::make_unique<ConsumerStream>();
-    if (auto opened = consumer->events.open(*device_, stream, outstanding_); !opened) { return opened.error(); }
+    if (auto opened = consumer->events.open(*device_, stream, outstanding_, *host_waits_); !opened) {
+        return opened.error();
+    }
     if (in_capture_) { consumer->events.record_in_capture(); }
     consumer->last_use.resize(storages_);
     consumer->pass = pass_;

@@ -23,8 +23,9 @@ public:
     EventSequence& operator=(const EventSequence&) = delete;
     ~EventSequence() { close(); }
 
-    /// Creates `capacity` events. On failure nothing is left behind.
-    [[nodiscard]] Status open(D& device, typename D::Stream stream, std::uint32_t capacity);
+    /// Creates `capacity` events. record() counts its waits in `host_waits`, which outlives this object. On failure nothing is left
+    /// behind.
+    [[nodiscard]] Status open(D& device, typename D::Stream stream, std::uint32_t capacity, std::uint64_t& host_waits);
     /// The points are recorded in a stream capture: the device cannot be asked about them, and none completes.
     void record_in_capture() noexcept { in_capture_ = true; }
     void swap(EventSequence& other) noexcept;
@@ -52,7 +53,6 @@ public:
     [[nodiscard]] EventPoint last() const noexcept { return issued_; }
     [[nodiscard]] bool is_idle() const noexcept { return complete_ == issued_; }
     [[nodiscard]] bool known_complete(EventPoint point) const noexcept { return point <= complete_; }
-    [[nodiscard]] std::uint64_t host_waits() const noexcept { return host_waits_; }
 
 private:
     static constexpr std::size_t max_points = 8192;
@@ -70,13 +70,14 @@ private:
     std::vector<typename D::Event> events_;
     EventPoint issued_ = 0;
     EventPoint complete_ = 0;
-    std::uint64_t host_waits_ = 0;
+    std::uint64_t* host_waits_ = nullptr;
     bool in_capture_ = false;
 };
 
 template <Device D>
-Status EventSequence<D>::open(D& device, typename D::Stream stream, std::uint32_t capacity) {
+Status EventSequence<D>::open(D& device, typename D::Stream stream, std::uint32_t capacity, std::uint64_t& host_waits) {
     device_ = &device;
+    host_waits_ = &host_waits;
     stream_ = stream;
     return grow(capacity);
 }
@@ -149,7 +150,7 @@ Status EventSequence<D>::make_room() {
     if (auto polled = poll(); !polled) { return polled; }
     if (issued_ - complete_ < events_.size()) { return {}; }
     if (in_capture_ || events_.size() < max_points) { return grow(events_.size()); }
-    ++host_waits_;
+    ++*host_waits_;
     if (auto done = device_->synchronize(event(complete_ + 1)); !done) { return done; }
     ++complete_;
     return {};

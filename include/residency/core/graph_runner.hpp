@@ -17,6 +17,14 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
+/// A pass that was recorded as a graph. Plain data: whoever holds it destroys the graph.
+template <Device D>
+struct CapturedGraph {
+    GraphOf<D> graph{};
+    std::uint64_t generation = 0;  ///< of the mapping that its addresses are valid for
+    Counters counters;             ///< of one launch
+};
+
 /// Records passes as graphs and launches them. A capture leaves counters, cursor and arrivals as it found them, since nothing of it has
 /// run. After a launch, eager work first calls resume(): the arrivals that the session knows are those from before the graph.
 template <Device D>
@@ -29,10 +37,10 @@ public:
     /// Records one pass: `begin(stream)` begins it, `body()` acquires, launches and ends it. The caller has drained the streams, and no
     /// pass or lease is open. Blocks.
     template <class Begin, class Body>
-    [[nodiscard]] Result<GraphOf<D>> capture(Stream stream, Begin&& begin, Body&& body)
+    [[nodiscard]] Result<CapturedGraph<D>> capture(Stream stream, Begin&& begin, Body&& body)
         requires CapturingDevice<D>;
     /// Enqueues one pass. Does not block, unless the end of an earlier launch could not be recorded.
-    [[nodiscard]] Status launch(const GraphOf<D>& graph, Stream stream, PassTimer<D>& timer)
+    [[nodiscard]] Status launch(const CapturedGraph<D>& captured, Stream stream, PassTimer<D>& timer)
         requires CapturingDevice<D>;
     /// Records a point of the copy stream behind all launched graphs, and makes it the arrival of every storage.
     [[nodiscard]] Status resume();
@@ -50,12 +58,11 @@ private:
     LeaseKeeper<D>* leases_;
     bool has_run_ = false;          // since resume()
     bool has_lost_launch_ = false;  // its end could not be recorded
-    Counters per_launch_;           // what one launch of the last captured graph counts
 };
 
 template <Device D>
 template <class Begin, class Body>
-Result<GraphOf<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, Body&& body)
+Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, Body&& body)
     requires CapturingDevice<D>
 {
     GraphDecider& decider = *shared_->decider->graphs();
@@ -80,18 +87,18 @@ Result<GraphOf<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, Body&& 
     leases_->revoke_all();
     if (auto whole = decider.end_capture(status.has_value()); !whole) { status = std::move(whole); }
     for (std::size_t i = 0; i < arrivals.size(); ++i) { shared_->states[i].arrival = arrivals[i]; }
-    if (status) { per_launch_ = shared_->counters - before; }
+    const Counters counted = shared_->counters - before;
     shared_->counters = before;
     shared_->cursor.go_to(place);
     if (!status) {
         if (graph && *graph) { static_cast<void>(shared_->device->destroy_graph(**graph).has_value()); }
         return status.error();
     }
-    return std::move(*graph);
+    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted};
 }
 
 template <Device D>
-Status GraphRunner<D>::launch(const GraphOf<D>& graph, Stream stream, PassTimer<D>& timer)
+Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream, PassTimer<D>& timer)
     requires CapturingDevice<D>
 {
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
@@ -107,11 +114,11 @@ Status GraphRunner<D>::launch(const GraphOf<D>& graph, Stream stream, PassTimer<
         if (auto ready = decider.before_graph(); !ready) { return ready; }
     }
     if (auto ordered = copy_scheduler.order_after_everything(*consumer); !ordered) { return ordered; }
-    if (auto launched = shared_->device->launch(graph, stream); !launched) { return launched; }
+    if (auto launched = shared_->device->launch(captured.graph, stream); !launched) { return launched; }
     has_run_ = true;
     decider.graph_launched();
-    shared_->last_pass = per_launch_;
-    shared_->counters = shared_->counters + per_launch_;
+    shared_->last_pass = captured.counters;
+    shared_->counters = shared_->counters + captured.counters;
     auto point = copy_scheduler.record_point(*consumer);
     if (!point) {
         has_lost_launch_ = true;

@@ -107,15 +107,15 @@ public:
         requires Composition::is_planned
     {
         detail::Attempt attempt;
-        auto graph = session_->capture(stream, [&] {
+        auto captured = session_->capture(stream, [&] {
             Pass pass{session_.get()};
             Status status = attempt.run(body, pass);
             Status ended = pass.try_end();
             return status ? std::move(ended) : std::move(status);
         });
         attempt.rethrow();
-        if (!graph) { return graph.error(); }
-        return CapturedPass<D>{*session_, *graph};
+        if (!captured) { return captured.error(); }
+        return CapturedPass<D>{*session_, *captured};
     }
     /// Blocks until recorded uses and copies are complete, then changes the budget, between passes; leases may be open. Leased weights keep
     /// their addresses, and count. Of the others, as many are evicted as necessary; a weight on memory that is given back is copied within

@@ -86,10 +86,10 @@ public:
 
     /// A graph of one pass: `body()` acquires what the schedule says, launches its kernels, ends the pass, and returns a Status. Blocks.
     template <class Body>
-    [[nodiscard]] Result<GraphOf<D>> capture(Stream stream, Body&& body)
+    [[nodiscard]] Result<CapturedGraph<D>> capture(Stream stream, Body&& body)
         requires CapturingDevice<D>;
     /// Enqueues one captured pass. Does not block.
-    [[nodiscard]] Status launch(const GraphOf<D>& graph, std::uint64_t generation, Stream stream)
+    [[nodiscard]] Status launch(const CapturedGraph<D>& captured, Stream stream)
         requires CapturingDevice<D>;
     /// Counts the changes of the mapping. Precondition: the composition supports graphs.
     [[nodiscard]] std::uint64_t mapping_generation() const noexcept {
@@ -335,7 +335,7 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
 
 template <Device D>
 template <class Body>
-Result<GraphOf<D>> Session<D>::capture(Stream stream, Body&& body)
+Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Body&& body)
     requires CapturingDevice<D>
 {
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
@@ -357,10 +357,10 @@ Result<GraphOf<D>> Session<D>::capture(Stream stream, Body&& body)
 }
 
 template <Device D>
-Status Session<D>::launch(const GraphOf<D>& graph, std::uint64_t generation, Stream stream)
+Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     requires CapturingDevice<D>
 {
-    if (generation != mapping_generation()) {
+    if (captured.generation != mapping_generation()) {
         return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
     }
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
@@ -374,7 +374,7 @@ Status Session<D>::launch(const GraphOf<D>& graph, std::uint64_t generation, Str
                      "the stream is being captured: a captured pass is launched by itself, not as part of another "
                      "graph"};
     }
-    return graphs_.launch(graph, stream, timer_);
+    return graphs_.launch(captured, stream, timer_);
 }
 
 template <Device D>
@@ -449,7 +449,6 @@ Statistics Session<D>::statistics() const {
     const MemoryUse use = decider.memory_use();
     Statistics result;
     result.total = shared_.counters;
-    result.total.host_waits += shared_.copy_scheduler.host_waits();
     result.last_pass = shared_.last_pass;
     result.budget_bytes = budget().bytes;
     result.floor_bytes = budget_.floor_bytes();
@@ -496,7 +495,8 @@ template <Device D>
 Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     if (auto prepared = prepare(); !prepared) { return prepared; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
-    if (auto opened = copy_scheduler.open(*shared_.device, shared_.catalog, std::move(transport), initial_events);
+    if (auto opened = copy_scheduler.open(*shared_.device, shared_.catalog, std::move(transport), initial_events,
+                                          shared_.counters.host_waits);
         !opened) {
         return opened;
     }

@@ -68,7 +68,6 @@ struct SessionState {
     }
     /// Blocks until every recorded use and every copy is complete; then reports what the transport failed at.
     [[nodiscard]] Status drain() {
-        ++counters.host_waits;
         auto drained = copy_scheduler.drain_all();
         return drained ? copy_scheduler.transport_status() : std::move(drained);
     }

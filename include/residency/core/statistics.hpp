@@ -27,8 +27,8 @@ struct Counters {
     std::uint64_t evicted_bytes = 0;
     std::uint64_t dropped_prefetches = 0;  ///< prefetch proposals for which there was no room
     std::uint64_t divergences = 0;         ///< acquisitions that the schedule did not announce
-    /// Times the library waited for the device on the host, outside construction and teardown: because there was no other way, or because
-    /// the program asked for it (try_drain, Pass::try_wait).
+    /// Times that the library waited for the device on the host, outside construction and teardown: because there was no other way, or
+    /// because the program asked for it (try_drain, Pass::try_wait). Not counted: a transport that waits after a call of its own failed.
     std::uint64_t host_waits = 0;
     std::uint64_t moved_bytes = 0;  ///< copied within the device, by changes of the budget
 

@@ -137,7 +137,6 @@ Status StorageMissHandler<Evictor, Pool>::start_streaming(StorageId id) {
                          " although the budget holds everything, and nothing may leave: a graph that was captured by "
                          "the caller holds addresses; set the budget anew, and capture again"};
     }
-    ++context().counters->host_waits;
     if (auto drained = context().copy_scheduler->drain_device(); !drained) { return drained; }
     cache_->set_everything_fits(false);
     return {};
@@ -145,7 +144,6 @@ Status StorageMissHandler<Evictor, Pool>::start_streaming(StorageId id) {
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status StorageMissHandler<Evictor, Pool>::recover() {
-    ++context().counters->host_waits;
     auto done = context().copy_scheduler->drain();
     if constexpr (pool::RecoverablePool<Pool>) {
         if (done) { done = allocations().pool().recover(); }

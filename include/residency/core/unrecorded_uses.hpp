@@ -37,7 +37,6 @@ public:
     /// Allows evicting residents: leases on them are recorded from now on. Blocks until earlier, unrecorded uses are complete.
     [[nodiscard]] Status record_residents() {
         if (records_residents_) { return {}; }
-        ++context_->counters->host_waits;
         if (auto drained = context_->copy_scheduler->drain_all(); !drained) { return drained; }
         records_residents_ = true;
         return {};
