@@ -158,6 +158,9 @@ private:
     }
     /// Adopts measured step times, if they are ready and differ from what was planned. Blocks then, and only then.
     [[nodiscard]] Status learn();
+    [[nodiscard]] Error no_weight(WeightId weight) const;
+    /// The storages that weights lie on, each once. Valid until the next call.
+    [[nodiscard]] std::span<const StorageId> distinct_storages(std::span<const WeightId> weights);
     void record_step(std::span<const WeightId> weights) {
         if (settings_.record) { recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}}); }
     }
@@ -316,21 +319,31 @@ Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<
 
 template <Device D>
 Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
-    wanted_.clear();
-    ++acquisition_;
     for (const WeightId weight : weights) {
-        if (!shared_.catalog.contains(weight)) {
-            return Error{ErrorKind::invalid_argument, "the catalog of " +
-                                                          std::to_string(shared_.catalog.weights().size()) +
-                                                          " weights has no weight " + std::to_string(index(weight))};
-        }
-        want(weight_storage_[index(weight)]);
+        if (!shared_.catalog.contains(weight)) { return no_weight(weight); }
     }
-    auto found = shared_.cursor.find(wanted_);
+    const bool is_single = weights.size() == 1;
+    const std::span<const StorageId> wanted =
+        is_single ? std::span<const StorageId>{&weight_storage_[index(weights[0])], 1} : distinct_storages(weights);
+    auto found = shared_.cursor.find(wanted);
     if (!found) { return found.error(); }
-    auto lease = leases_.hold(wanted_, true, *found, stream);
+    auto lease = leases_.hold(wanted, !is_single, *found, stream);
     if (lease) { record_step(weights); }
     return lease;
+}
+
+template <Device D>
+Error Session<D>::no_weight(WeightId weight) const {
+    return Error{ErrorKind::invalid_argument, "the catalog of " + std::to_string(shared_.catalog.weights().size()) +
+                                                  " weights has no weight " + std::to_string(index(weight))};
+}
+
+template <Device D>
+std::span<const StorageId> Session<D>::distinct_storages(std::span<const WeightId> weights) {
+    wanted_.clear();
+    ++acquisition_;
+    for (const WeightId weight : weights) { want(weight_storage_[index(weight)]); }
+    return wanted_;
 }
 
 template <Device D>
