@@ -35,15 +35,14 @@ public:
     void reserve() { pieces_.reserve(store_->table().chunks()); }
     /// Copies all that a call of the plan brings. The caller has made the copy stream wait for what is overwritten.
     [[nodiscard]] Status load_call(std::uint32_t k);
-    /// Copies those chunks of some copies that are not there, or not at home, after all recorded uses. Blocks if a chunk has to go home.
-    /// False: nothing was done, since a lease is in the way.
+    /// Copies those chunks of `copies` that are absent or away from home; puts the latter back home first, which blocks. The copies follow
+    /// all recorded uses. False: nothing was done, because one of these chunks, or one whose place it takes, is leased.
     [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies);
     /// Copies these chunks, ascending. The caller has made the copy stream wait for what is overwritten.
     [[nodiscard]] Status load(std::span<const std::uint32_t> chunks);
 
 private:
-    /// Copies those chunks of some copies that are not there. `overwrites`: the copy stream waits for all recorded uses first, if there
-    /// is anything to copy.
+    /// Copies those chunks of `copies` that are absent. `overwrites`: the copy stream first waits for all recorded uses.
     [[nodiscard]] Status load_absent(std::span<const plan::Copy> copies, bool overwrites);
     [[nodiscard]] Status send(std::span<const transport::Fetch> pieces);
     /// Appends the parts of storages on chunks [first, last), up to the ends of the image and of a copy.

@@ -48,13 +48,13 @@ private:
 
     /// Makes sure that a missing chunk lies on a slot that may be overwritten: its own, else one of the ring, else one of a resident.
     [[nodiscard]] Status make_room(std::uint32_t chunk);
-    /// Whether a slot may be overwritten: by neither a lease nor another chunk of this request is it needed.
+    /// Whether a slot may be overwritten: its chunk is neither leased nor wanted by this request, and no chunk of the request has it.
     [[nodiscard]] bool is_free(std::uint32_t slot) const noexcept {
         const std::uint32_t occupant = store_->table().occupant(slot);
         return reserved_by_[slot] == none &&
                (occupant == none || (wanted_in_[occupant] != request_ && !store_->is_leased(occupant)));
     }
-    /// A free slot of the ring, else of the resident that is needed last from the current step on; or none.
+    /// A free slot of the ring; else the free slot of the resident that is needed last, counted from the current step; else none.
     [[nodiscard]] std::uint32_t find_place() const noexcept;
     [[nodiscard]] Error no_room_for(std::uint32_t chunk) const;
 

@@ -31,14 +31,15 @@ public:
     [[nodiscard]] std::uint64_t pass_of_next() const noexcept { return next_ / calls_; }
     /// Whether the first `calls` calls of the current pass are enqueued.
     [[nodiscard]] bool has_enqueued(std::uint64_t calls) const noexcept { return next_ >= pass_ * calls_ + calls; }
-    /// Whether the next call may be enqueued as far as passes are concerned.
+    /// Whether the next call may be enqueued already: its pass has begun, or the plan is cyclic. In a capture: the graph holds the call.
     [[nodiscard]] bool may_enqueue() const noexcept;
     /// Calls before this one are certain to come.
     [[nodiscard]] std::uint64_t known_end() const noexcept { return is_cyclic_ ? next_ + calls_ : begun_ * calls_; }
-    /// Whether residents that no call waits for may be brought: all calls of the first pass are enqueued, and the pass of a one-shot
-    /// plan has begun.
+    /// Whether residents may be brought before the steps that read them: all calls of the first pass are enqueued, so that none of them
+    /// is delayed, and the pass of a one-shot plan has begun.
     [[nodiscard]] bool may_bring_rest() const noexcept { return next_ >= calls_ && (is_cyclic_ || pass_ < begun_); }
-    /// The first pass whose steps a call has to wait for. In a capture it is the captured pass: graphs run one after the other.
+    /// The pass whose calls need not wait for steps of the pass before it: pass 0 has none before it. In a capture it is the captured
+    /// pass, since a graph as a whole follows all work before it.
     [[nodiscard]] std::uint64_t first_pass() const noexcept { return is_capturing_ ? captured_pass_ : 0; }
 
     /// The next call was enqueued.
@@ -51,7 +52,7 @@ public:
     [[nodiscard]] bool must_verify() const noexcept { return next_ < verify_until_; }
     /// Calls before this one must verify.
     void verify_before(std::uint64_t call) noexcept { verify_until_ = (std::max)(verify_until_, call); }
-    /// The next n calls must verify, so that each chunk of the ring is brought by one of them, and all calls of the current pass.
+    /// The next n calls must verify, so that each chunk of the ring is verified once. So must all calls of the current pass.
     void verify_a_pass() noexcept { verify_before((std::max)(next_ + calls_, (pass_ + 1) * calls_)); }
 
     /// The calls before the cut of the current pass are enqueued, and memory holds what the plan assumes there.

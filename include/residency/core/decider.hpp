@@ -81,8 +81,8 @@ struct PassStart {
     bool in_foreign_capture = false;  ///< the caller captures the pass: the graph will hold today's addresses
 };
 
-/// Brings memory to the state that a graph expects, and adopts the state that it leaves. Calls come between passes, with no lease open and every stream
-/// drained, except where stated.
+/// Brings memory to the state that a graph expects, and adopts the state that it leaves. Calls come between passes, with no lease open
+/// and every stream drained, except where stated.
 class GraphDecider {
 public:
     GraphDecider() = default;

@@ -71,19 +71,8 @@ private:
     std::uint64_t open_ = 0;
 };
 
-inline LeaseId LeaseTable::open() {
-    if (free_.empty()) {
-        records_.emplace_back();
-        free_.reserve(records_.size());
-        free_.push_back(static_cast<std::uint32_t>(records_.size() - 1));
-    }
-    const std::uint32_t slot = free_.back();
-    free_.pop_back();
-    LeaseRecord& record = records_[slot];
-    record.consumers.clear();
-    record.is_open = true;
-    ++open_;
-    return {slot, record.generation};
-}
-
 }}}  // namespace residency::RESIDENCY_ABI::core
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/core/impl/lease_table.ipp"
+#endif

@@ -37,8 +37,8 @@ public:
                 std::optional<plan::Plan> given)
         : options_{std::move(options)}, leases_at_once_{leases_at_once}, link_{link}, given_{std::move(given)} {}
 
-    /// Computes problem() and sizes() for a schedule. `current_plan`: null while there is none. Errors: what the planner says of a malformed
-    /// problem.
+    /// Computes problem() and sizes() for a schedule. `current_plan`: null while there is none. Errors: what the planner says of a
+    /// malformed problem.
     [[nodiscard]] Status prepare(const Catalog& catalog, const Schedule& schedule, std::uint64_t chunk_bytes,
                                  const plan::Plan* current_plan);
     [[nodiscard]] std::uint32_t leases_at_once() const noexcept { return leases_at_once_; }

@@ -31,9 +31,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Replays the plan in force: its calls are enqueued in plan order, each as soon as the end of the step that it waits for is recorded,
 /// across the end of a pass into the next. Residents are brought once (one-shot: once per pass), those of earlier steps first. Trusts
-/// the plan as long as mode() is `following`, and never waits on the host for anything but a lost use or a chunk to restore.
+/// the plan as long as mode() is `following`. The host waits only for a lost use and for a chunk that is put back home.
 ///
-/// A lease belongs to a step of the plan, or it is unplanned: no call waits for its end, so that calls are verified while it is open.
+/// A lease belongs to a step of the plan, or it is *unplanned*. The plan has no call that waits for the end of an unplanned lease. So
+/// while one is open, each call first looks for leased chunks in its way.
 template <pool::PlannedPool Pool>
 class PlanPlayer {
 public:
@@ -311,7 +312,7 @@ Result<bool> PlanPlayer<Pool>::enqueue_next() {
     if (!residents_.has_all_for(call.needed_by) || (waits && after >= steps_.ended())) { return false; }
     const PlanMode now = mode();
     if (now == PlanMode::verifying) { return loader_->load_around_leases(plan.copies(call)); }
-    // No step's end orders a copy to a slot of the chunk's own, and the chunk may be leased out of order.
+    // The only chunk on a slot: the plan lets its copy wait for no step, and the chunk may still be leased from an earlier pass.
     if (has_sole_owner_[k] && now != PlanMode::capturing && is_any_leased(plan.copies(call))) { return false; }
     if (waits) {
         if (auto waiting = steps_.copy_stream_wait_for_end(*context_->copy_scheduler, after); !waiting) {

@@ -117,7 +117,8 @@ public:
 
     [[nodiscard]] GraphDecider* graphs() noexcept override { return this; }
     [[nodiscard]] const GraphDecider* graphs() const noexcept override { return this; }
-    /// From the state that this leaves, calls [cut, n) of a pass and [0, cut) of the next one lead to the same state.
+    /// Brings memory to the state at the cut of the plan. A graph holds calls [cut, n) of its pass and [0, cut) of the next one, so that it
+    /// begins and ends in this state.
     [[nodiscard]] Status begin_capture() override;
     [[nodiscard]] Status end_capture(bool is_recorded) override { return player_.end_capture(is_recorded); }
     [[nodiscard]] Status before_graph() override { return player_.reach_cut(); }

@@ -49,14 +49,16 @@ public:
     }
 
 private:
-    /// What bring() saw last. Nothing more can be brought until the step or an allocation changes, or a lease ends.
+    /// The state at the end of the last bring(). While the step and the allocations are the same and no lease has ended, another call
+    /// could bring nothing, and returns at once.
     struct Attempt {
         StepIndex now = UINT64_MAX;
         std::uint64_t changes = 0;  // of allocations
         std::uint64_t leases = 0;
     };
 
-    /// Sends what was collected, also before the copy stream is made to wait for a use that these copies need not wait for.
+    /// Enqueues the collected copies. Called before the copy stream is made to wait for a use: the copies collected so far do not depend
+    /// on that use.
     void send() noexcept {
         if (copies_.empty() || send_copies(cache_->context(), copies_)) {
             cache_->commit_placements();

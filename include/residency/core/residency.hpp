@@ -56,8 +56,9 @@ public:
     /// Which fields there are depends on the decider: core::OnlineOptions or core::PlannedOptions.
     using Options = typename Composition::Options;
 
-    /// Blocks while the device allocates; copies of residents are enqueued when it returns. On failure nothing is left behind. Errors: budget (below the floor; the numbers are in the error), mismatch (a schedule of
-    /// another catalog), unsupported (bytes that the transport cannot reach), out_of_memory, or the device's own.
+    /// Blocks while the device allocates; copies of residents are enqueued when it returns. On failure nothing is left behind. Errors:
+    /// budget (below the floor; the numbers are in the error), mismatch (a schedule of another catalog), unsupported (bytes that the
+    /// transport cannot reach), out_of_memory, or the device's own.
     [[nodiscard]] static Result<Residency> try_create(Device& device, Catalog catalog, Options options = {}) {
         auto settings = core::settings_of(options);
         auto decider = std::make_unique<Decider>(std::move(options.policies));

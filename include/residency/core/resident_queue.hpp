@@ -17,8 +17,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Brings the residents of the plan in force in the order in which steps need them: those before the next one were brought, and are
-/// there unless they had to leave.
+/// The residents of the plan in force in the order in which steps need them, and how many of them were brought. A resident that has to
+/// leave is brought again, with those after it that are absent.
 template <pool::PlannedPool Pool>
 class ResidentQueue {
 public:
@@ -40,7 +40,7 @@ public:
 
     /// Brings the residents that steps up to this one read (none: all). Stops, without an error, where a lease is in the way.
     [[nodiscard]] Status bring_for(std::uint32_t step);
-    /// The same before call k of the first pass: also brings the residents for which the link has time there.
+    /// Called before call k of the first pass, counted from 0: brings the residents that plan::order_first_pass puts before that call.
     [[nodiscard]] Status bring_before_call(std::uint64_t k) {
         return k < before_call_.size() ? bring_first(before_call_[static_cast<std::size_t>(k)]) : Status{};
     }

@@ -11,8 +11,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Enqueues copies of streamed storages as one transfer. Notes in each storage's state when its bytes arrive, and whether the copy
-/// ends with its last byte. On failure no state has changed. Does not block.
+/// Enqueues copies of streamed storages as one transfer, and notes it in their states: the arrival, and whether bytes after those of the
+/// copy are still missing. Gives the arrival. On failure no state has changed. Does not block.
 template <Device D>
 [[nodiscard]] Result<EventPoint> send_copies(const DeciderContext<D>& context,
                                              std::span<const transport::Fetch> copies) {

@@ -13,38 +13,24 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// The record of speculative copies: each one is open, mispredicted, or forgotten. It says which of them leave first, and whether the
-/// next piece of one is worth sending.
+/// The record of speculative copies, each of which is open (not judged yet) or mispredicted. It says which of them leave first, and
+/// whether the next piece of one is worth sending.
 ///
-/// A piece that arrives before the next demand miss costs nothing. A piece that is still in flight makes the miss wait, and pays only if
-/// its prediction is right. Let p be the share of predictions that were used in time, and f the share of pieces that arrived in time,
-/// among those that ended as many bytes after a miss. A piece is worth sending while p f > (1 − p)(1 − f), which is p + f > 1. Both are
-/// decaying means that begin at 1. After every 32nd miss before which no piece was worth sending, one is sent all the same, to learn
-/// whether that has changed.
+/// A piece pays if its prediction is right. It costs if the next demand miss has to wait for it. Let p be the share of predictions that
+/// were right, and f the share of pieces that arrived before the next miss. f is kept by distance: the bytes that were sent since the
+/// last miss, this piece included. A piece is worth sending while p f > (1 − p)(1 − f), which is p + f > 1. Both shares are decaying
+/// means and begin at 1. While no piece is worth sending, nothing can be learned. So a trial piece is sent after every 32nd such miss.
 class SpeculationStats {
 public:
     /// Forgets everything. The only call that allocates.
-    void attach(std::size_t storages) {
-        lists_.attach(storages, 2);
-        right_ = 1;
-        in_time_.fill(1);
-        sent_ = 0;
-        sent_bytes_ = refused_ = 0;
-        is_trial_ = false;
-    }
+    void attach(std::size_t storages);
 
     /// A speculative copy of `id` was given memory: it is open. Precondition: `id` is not in the record.
     void opened(StorageId id) noexcept { lists_.push_back(index(id), open); }
     /// `id` was read. `in_time`: no later than predicted.
-    void used(StorageId id, bool in_time) noexcept {
-        if (!lists_.is_linked(index(id))) { return; }
-        if (in_time) { learn(right_, true); }
-        lists_.unlink(index(id));
-    }
+    void used(StorageId id, bool in_time) noexcept;
     /// `id` left the device.
-    void removed(StorageId id) noexcept {
-        if (lists_.is_linked(index(id))) { lists_.unlink(index(id)); }
-    }
+    void removed(StorageId id) noexcept;
     /// Marks every open prediction for which `has_passed(id)` holds as mispredicted.
     template <class HasPassed>
     void expire(const HasPassed& has_passed) noexcept {
@@ -69,18 +55,9 @@ public:
 
     [[nodiscard]] bool next_is_worth_it() const noexcept { return is_trial_ || right_ + in_time(next_bytes()) > 1; }
     /// The size of the next piece: the largest that is likely to arrive in time, since each copy call costs time on the link.
-    [[nodiscard]] std::uint64_t next_bytes() const noexcept {
-        for (const std::uint64_t bytes : {4 * grain_bytes, 2 * grain_bytes}) {
-            if (in_time(bytes) > 0.75) { return bytes; }
-        }
-        return grain_bytes;
-    }
+    [[nodiscard]] std::uint64_t next_bytes() const noexcept;
     /// A piece was enqueued. `arrival` names it in missed().
-    void sent(std::uint64_t bytes, std::uint64_t arrival) noexcept {
-        sent_bytes_ += bytes;
-        pieces_[(std::min)(sent_++, pieces_.size() - 1)] = {arrival, distance(sent_bytes_)};
-        is_trial_ = false;
-    }
+    void sent(std::uint64_t bytes, std::uint64_t arrival) noexcept;
     /// Whether pieces were sent since the last demand miss.
     [[nodiscard]] bool any_sent() const noexcept { return sent_ > 0; }
     /// A demand miss: pieces for which `has_arrived(arrival)` does not hold were late.
@@ -89,10 +66,7 @@ public:
         for (std::size_t i = 0; i < (std::min)(sent_, pieces_.size()); ++i) {
             learn(in_time_[pieces_[i].distance], has_arrived(pieces_[i].arrival));
         }
-        const bool was_refused = !next_is_worth_it();
-        sent_ = 0;
-        sent_bytes_ = 0;
-        is_trial_ = was_refused && ++refused_ % 32 == 0;
+        begin_interval();
     }
 
 private:
@@ -106,10 +80,10 @@ private:
         std::size_t distance = 0;
     };
 
+    /// A demand miss was judged: counts pieces anew, and allows a trial piece if it is time for one.
+    void begin_interval() noexcept;
     /// Index into in_time_ for a piece that ends `bytes` after a miss. Precondition: bytes > 0.
-    [[nodiscard]] static std::size_t distance(std::uint64_t bytes) noexcept {
-        return static_cast<std::size_t>((std::min)((bytes - 1) / grain_bytes, std::uint64_t{grains - 1}));
-    }
+    [[nodiscard]] static std::size_t distance(std::uint64_t bytes) noexcept;
     [[nodiscard]] double in_time(std::uint64_t bytes) const noexcept { return in_time_[distance(sent_bytes_ + bytes)]; }
     static void learn(double& share, bool is_so) noexcept { share += ((is_so ? 1.0 : 0.0) - share) / 16; }
 
@@ -124,3 +98,7 @@ private:
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/core/impl/speculation_stats.ipp"
+#endif

@@ -75,28 +75,13 @@ public:
         return {};
     }
 
-    bool parse_error(std::size_t, const std::string& last, const Json::exception& why) {
-        // The library's text: "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error …".
-        std::string_view text = why.what();
-        if (const std::size_t at = text.find("syntax error"); at != std::string_view::npos) { text.remove_prefix(at); }
-        if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) {
-            text = text.substr(0, at);
-        }
-        std::string what = "not valid JSON: ";
-        for (const char c : text.substr(0, 200)) {
-            what += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-        }
-        return fail(is_utf8(what) ? what : "not valid JSON", last.empty() ? std::string{} : shown(last));
-    }
+    bool parse_error(std::size_t, const std::string& last, const Json::exception& why);
 
 protected:
     /// Position of what was read last, in bytes from the start of the source.
     [[nodiscard]] std::uint64_t place() const noexcept { return base_ + taken_; }
     /// Keeps the first error. Returns false, so that a handler can return it.
-    bool fail(const std::string& what, std::string found = {}, std::string expected = {}) {
-        if (status_) { status_ = malformed(source_, place(), what, std::move(found), std::move(expected)); }
-        return false;
-    }
+    bool fail(const std::string& what, std::string found = {}, std::string expected = {});
 
 private:
     const std::string& source_;
@@ -106,3 +91,7 @@ private:
 };
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/json_position.ipp"
+#endif

@@ -54,36 +54,14 @@ public:
         }
         [[nodiscard]] std::size_t size() const noexcept { return node().children; }
         /// The elements of an array, or the members of an object, in order.
-        [[nodiscard]] std::vector<Value> children() const {
-            std::vector<Value> all;
-            all.reserve(size());
-            for (std::uint32_t at = index_ + 1; at < node().next; at = tree_->nodes_[at].next) {
-                all.push_back({tree_, at});
-            }
-            return all;
-        }
+        [[nodiscard]] std::vector<Value> children() const;
         /// The member of that name; none where this is no object. O(members).
-        [[nodiscard]] std::optional<Value> find(std::string_view name) const {
-            if (!is_object()) { return std::nullopt; }
-            for (std::uint32_t at = index_ + 1; at < node().next; at = tree_->nodes_[at].next) {
-                if (const Value member{tree_, at}; member.key() == name) { return member; }
-            }
-            return std::nullopt;
-        }
+        [[nodiscard]] std::optional<Value> find(std::string_view name) const;
 
         /// The number, text or boolean of the member of that name; none where it is missing or of another kind.
-        [[nodiscard]] std::optional<std::uint64_t> number(std::string_view name) const {
-            const auto member = find(name);
-            return member ? member->number() : std::nullopt;
-        }
-        [[nodiscard]] std::optional<std::string_view> string(std::string_view name) const {
-            const auto member = find(name);
-            return member ? member->string() : std::nullopt;
-        }
-        [[nodiscard]] std::optional<bool> boolean(std::string_view name) const {
-            const auto member = find(name);
-            return member ? member->boolean() : std::nullopt;
-        }
+        [[nodiscard]] std::optional<std::uint64_t> number(std::string_view name) const;
+        [[nodiscard]] std::optional<std::string_view> string(std::string_view name) const;
+        [[nodiscard]] std::optional<bool> boolean(std::string_view name) const;
 
     private:
         friend class JsonTree;

@@ -11,6 +11,7 @@
 #include "residency/format/impl/equal_storages.ipp"
 #include "residency/format/impl/gguf.ipp"
 #include "residency/format/impl/input.ipp"
+#include "residency/format/impl/json_position.ipp"
 #include "residency/format/impl/json_tree.ipp"
 #include "residency/format/impl/manifest.ipp"
 #include "residency/format/impl/model_file.ipp"

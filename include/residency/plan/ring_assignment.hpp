@@ -24,8 +24,8 @@ struct RingAssignment {
         std::uint64_t slots_begin = 0;  ///< index into `slots`
     };
     std::vector<Move> moves;  ///< in copy-stream order
-    std::vector<Move>
-        residents;  ///< one-shot: what is there before the pass. Cyclic: empty, all that does not move stays
+    /// One-shot: the chunks that are on the device before the pass. Cyclic: empty, since every chunk without a move is resident.
+    std::vector<Move> residents;
     std::vector<std::uint32_t> slots;  ///< of the moves and the residents
     std::uint32_t slots_used = 0;      ///< those are slots [0, slots_used)
 };

@@ -49,7 +49,8 @@ public:
     [[nodiscard]] double chunks_per_second() const noexcept { return chunks_per_second_; }
     [[nodiscard]] double latency() const noexcept { return latency_; }  ///< seconds per call
     [[nodiscard]] bool is_captured() const noexcept { return captured_; }
-    /// The step that reads a chunk which is cheaper to copy than others; none: no step.
+    /// The first step that reads the last chunk of the image, if storages fill only a part of that chunk, so that its copy is shorter; else
+    /// none.
     [[nodiscard]] std::uint32_t short_step() const noexcept { return short_step_; }
 
     /// Chunks that every pass must bring at least: a ring of k slots brings deficit() + k.

@@ -27,8 +27,9 @@ struct Place {
 ///  2. `P::one_range`                       constexpr bool: all addresses belong to one range, in which one copy may go from one storage
 ///                                          into the next
 ///  3. `p.occupied(bytes)`                  noexcept; what one allocation of `bytes` takes of the cap
-///  4. `p.floor_bytes(device, needs)`       the smallest cap under which needs.step fits into an empty pool, in any order. Of a step that
-///                                          reads every storage it is the ceiling: the cap from which on everything fits
+///  4. `p.floor_bytes(device, needs)`       the smallest cap under which the storages of needs.step fit into an empty pool, whatever the
+///                                          order in which they are allocated. If needs.step has all storages, this is the ceiling: the
+///                                          cap from which on nothing has to leave
 ///  5. `p.open(device, needs, cap_bytes)`   holds at most cap_bytes from here on; the caller checked the floor. May follow close()
 ///  6. `p.allocate(bytes, s)`               an address, or null if nothing is free now; valid in the order of s; bytes > 0
 ///  7. `p.deallocate(at, bytes, s)`         in the order of s, which has waited for the last use

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -111,6 +112,36 @@ RESIDENCY_INLINE Result<JsonTree> JsonTree::try_read(const Input& input, std::ui
     const auto text = input.try_text(offset, bytes);
     if (!text) { return text.error(); }
     return try_parse(*text, input.path(), offset);
+}
+
+RESIDENCY_INLINE auto JsonTree::Value::children() const -> std::vector<Value> {
+    std::vector<Value> all;
+    all.reserve(size());
+    for (std::uint32_t at = index_ + 1; at < node().next; at = tree_->nodes_[at].next) { all.push_back({tree_, at}); }
+    return all;
+}
+
+RESIDENCY_INLINE auto JsonTree::Value::find(std::string_view name) const -> std::optional<Value> {
+    if (!is_object()) { return std::nullopt; }
+    for (std::uint32_t at = index_ + 1; at < node().next; at = tree_->nodes_[at].next) {
+        if (const Value member{tree_, at}; member.key() == name) { return member; }
+    }
+    return std::nullopt;
+}
+
+RESIDENCY_INLINE std::optional<std::uint64_t> JsonTree::Value::number(std::string_view name) const {
+    const auto member = find(name);
+    return member ? member->number() : std::nullopt;
+}
+
+RESIDENCY_INLINE std::optional<std::string_view> JsonTree::Value::string(std::string_view name) const {
+    const auto member = find(name);
+    return member ? member->string() : std::nullopt;
+}
+
+RESIDENCY_INLINE std::optional<bool> JsonTree::Value::boolean(std::string_view name) const {
+    const auto member = find(name);
+    return member ? member->boolean() : std::nullopt;
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "residency/config.hpp"
+#include "residency/format/json_position.hpp"
+#include "residency/format/text.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
+
+RESIDENCY_INLINE bool JsonHandler::parse_error(std::size_t, const std::string& last, const Json::exception& why) {
+    // The library's text: "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error …".
+    std::string_view text = why.what();
+    if (const std::size_t at = text.find("syntax error"); at != std::string_view::npos) { text.remove_prefix(at); }
+    if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) { text = text.substr(0, at); }
+    std::string what = "not valid JSON: ";
+    for (const char c : text.substr(0, 200)) { what += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c; }
+    return fail(is_utf8(what) ? what : "not valid JSON", last.empty() ? std::string{} : shown(last));
+}
+
+RESIDENCY_INLINE bool JsonHandler::fail(const std::string& what, std::string found, std::string expected) {
+    if (status_) { status_ = malformed(source_, place(), what, std::move(found), std::move(expected)); }
+    return false;
+}
+
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail
