@@ -176,7 +176,7 @@ TEST_CASE("aoti: an unpacked package is read by its configuration") {
     CHECK(refused(lost, "weight_0"));
 }
 
-TEST_CASE("aoti: configurations that break their form are refused") {
+TEST_CASE("C7: aoti: configurations that break their form are refused") {
     const support::TemporaryFolder folder;
     folder.write("w", std::string(8, 'x'));
     const auto saved = [&](const std::string& text) {
@@ -257,7 +257,7 @@ TEST_CASE("aoti: a folder of many records is read one file after the other") {
     CHECK(lost.error().message().find("not a regular file") != std::string::npos);
 }
 
-TEST_CASE("aoti: damaged archives are refused") {
+TEST_CASE("C7: aoti: damaged archives are refused") {
     const std::string whole = support::read_all(fixture("aoti/saved.pt2"));
     REQUIRE(package(whole));
     for (std::size_t bytes = 0; bytes < whole.size(); bytes += bytes < 200 || bytes + 200 > whole.size() ? 1 : 37) {

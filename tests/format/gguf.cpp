@@ -166,7 +166,7 @@ TEST_CASE("gguf: arrays of arrays, and metadata shown as text") {
     CHECK(longer->model.metadata[0].value.ends_with("20 in all]"));
 }
 
-TEST_CASE("gguf: headers that break the specification are refused with the place") {
+TEST_CASE("C7: gguf: headers that break the specification are refused with the place") {
     CHECK(refused(read(std::string{}), "ends too early"));
     CHECK(refused(read(std::string{"GGUG"}), "not a GGUF file"));
     CHECK(refused(read(Bytes{}.header(0, 0, 1)), "unsupported version"));
@@ -209,7 +209,7 @@ TEST_CASE("gguf: headers that break the specification are refused with the place
     CHECK(refused(read(alignment(5, 32)), "power of two"));
 }
 
-TEST_CASE("gguf: tensors that do not fit their type, the alignment or the file are refused") {
+TEST_CASE("C7: gguf: tensors that do not fit their type, the alignment or the file are refused") {
     const auto one = [](std::string_view name, const std::vector<std::uint64_t>& dimensions, std::uint32_t type,
                         std::uint64_t offset, std::size_t data) {
         return read(Bytes{}.header(1, 0).tensor(name, dimensions, type, offset).pad().raw(std::string(data, 'x')));
@@ -246,7 +246,7 @@ TEST_CASE("gguf: tensors that do not fit their type, the alignment or the file a
     CHECK(refused(two(0, 32, 40, "a"), "given twice"));
 }
 
-TEST_CASE("gguf: every truncation of a file is refused") {
+TEST_CASE("C7: gguf: every truncation of a file is refused") {
     const std::string whole = support::read_all(fixture("gguf/metadata.gguf"));
     const auto file = read(whole);
     REQUIRE(file);

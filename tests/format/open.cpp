@@ -54,7 +54,7 @@ TEST_CASE("open: the format is told by the first bytes and the name") {
     }
 }
 
-TEST_CASE("open: what is no regular file is an error, and does not hang") {
+TEST_CASE("C7: open: what is no regular file is an error, and does not hang") {
     const support::TemporaryFolder folder;
     const auto kind_of = [](const std::string& path) { return format::try_read_model(path).error().kind(); };
     CHECK(kind_of(folder.file("none")) == ErrorKind::io);
@@ -66,7 +66,7 @@ TEST_CASE("open: what is no regular file is an error, and does not hang") {
     CHECK(kind_of(folder.file("pipe")) == ErrorKind::io);
 }
 
-TEST_CASE("open: a file that shrinks while it is read is an error") {
+TEST_CASE("C7: open: a file that shrinks while it is read is an error") {
     const support::TemporaryFolder folder;
     const auto path = folder.write("a", std::string(100, 'x'));
     const auto input = format::Input::try_open(path);

@@ -108,7 +108,7 @@ TEST_CASE("safetensors: what the specification allows is read") {
     CHECK(escaped->weights[0].name == std::string{"\0\xf0\x9f\x98\x80", 5});
 }
 
-TEST_CASE("safetensors: headers that break the specification are refused with the place") {
+TEST_CASE("C7: safetensors: headers that break the specification are refused with the place") {
     const auto tensor = [](const std::string& fields) { return "{\"a\":{" + fields + "}}"; };
     CHECK(refused(read("short"), "8 bytes"));
     CHECK(refused(read(little(100'000'001) + "{}"), "too large"));
@@ -158,7 +158,7 @@ TEST_CASE("safetensors: headers that break the specification are refused with th
     CHECK(refused(read(tensor(R"("dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0])"), 0), "64 bits"));
 }
 
-TEST_CASE("safetensors: data that overlap, leave holes or belong to nothing are refused") {
+TEST_CASE("C7: safetensors: data that overlap, leave holes or belong to nothing are refused") {
     const auto two = [](const std::string& a, const std::string& b) {
         return R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + a +
                R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + b + "}}";
@@ -178,7 +178,7 @@ TEST_CASE("safetensors: data that overlap, leave holes or belong to nothing are 
     CHECK(error.message().find("\"b\"") != std::string::npos);
 }
 
-TEST_CASE("safetensors: every truncation of a file is refused") {
+TEST_CASE("C7: safetensors: every truncation of a file is refused") {
     const std::string whole = support::read_all(fixture("safetensors/small.safetensors"));
     REQUIRE(read(whole));
     for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
@@ -188,7 +188,7 @@ TEST_CASE("safetensors: every truncation of a file is refused") {
     CHECK_FALSE(read(whole + 'x'));
 }
 
-TEST_CASE("safetensors: an index and its files must agree") {
+TEST_CASE("C7: safetensors: an index and its files must agree") {
     const support::TemporaryFolder folder;
     folder.write("1.safetensors", file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1));
     folder.write("2.safetensors", file_of(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1));

@@ -151,7 +151,7 @@ TEST_CASE("torch: the format is told by what is in the archive") {
     CHECK(unsupported(format::try_read_model(fixture("torch/legacy.bin")), "before 1.6", "save it again"));
 }
 
-TEST_CASE("torch: what is whole, but no dictionary of dense tensors, is refused with advice") {
+TEST_CASE("C7: torch: what is whole, but no dictionary of dense tensors, is refused with advice") {
     const auto of = [](const std::string& name) { return format::try_read_torch(fixture("torch/" + name + ".bin")); };
     const std::string alone = "save a dictionary of tensors alone";
     CHECK(unsupported(of("legacy"), "before 1.6", "save it again"));
@@ -218,7 +218,7 @@ TEST_CASE("torch: dictionaries in each of their spellings") {
     CHECK(read(saved("}" + text_of("a") + tensor_of(storage_of("FloatStorage", "0", 4), 0, 4, "}") + "s")));
 }
 
-TEST_CASE("torch: what is damaged is refused") {
+TEST_CASE("C7: torch: what is damaged is refused") {
     const auto one = [](const std::string& tensor, const std::string& data = std::string(16, 'x')) {
         return read(saved("}" + text_of("a") + tensor + "s", data));
     };

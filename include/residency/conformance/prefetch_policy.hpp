@@ -26,7 +26,7 @@ struct PrefetchSuite {
     std::uint32_t seed = 1;     ///< of the first run
     std::uint32_t runs = 40;    ///< with other sizes and another order each
     std::uint32_t steps = 120;  ///< in each run
-    /// Returns how many allocations there were. Empty: the first half of F1 is not checked.
+    /// Returns how many allocations there were. Empty: the first half of R1 is not checked.
     std::function<std::uint64_t()> allocations = nullptr;
     std::function<void(P&, std::uint32_t storages, StepIndex now, std::uint32_t number)> prepare = nullptr;
 };
@@ -85,13 +85,13 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
         const std::uint64_t before = suite.allocations ? suite.allocations() : 0;
         here->propose(now, sink);
         const std::uint64_t after = suite.allocations ? suite.allocations() : 0;
-        CHECK_MESSAGE(before == after, "F1: propose allocates nothing");
+        CHECK_MESSAGE(before == after, "R1: propose allocates nothing");
         CHECK_MESSAGE(!went_on_after_no, "propose ends when the sink says false");
-        CHECK_MESSAGE(is_valid, "F1, F2: proposals are storages of the catalog, no more than there are");
+        CHECK_MESSAGE(is_valid, "R1, R2: proposals are storages of the catalog, no more than there are");
         for (std::size_t a = 0; a < now_proposed.size(); ++a) {
             for (std::size_t b = 0; b < a; ++b) {
                 CHECK_MESSAGE(now_proposed[a].storage != now_proposed[b].storage,
-                              "F2: the same storage is offered at most once a call");
+                              "R2: the same storage is offered at most once a call");
             }
         }
         all.insert(all.end(), now_proposed.begin(), now_proposed.end());
@@ -101,7 +101,7 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
                 bool offered = false;
                 const auto none_expected = [&](StorageId, StepIndex) { return offered = true, false; };
                 here->propose(now, none_expected);
-                CHECK_MESSAGE(!offered, "F4: after clear() nothing is offered that earlier guesses led to");
+                CHECK_MESSAGE(!offered, "R4: after clear() nothing is offered that earlier guesses led to");
             }
         }
     }
@@ -110,12 +110,12 @@ std::vector<Proposal> prefetch_run(const PrefetchSuite<P>& suite, std::uint32_t 
 
 }  // namespace detail
 
-/// Checks the rules F1–F5 of prefetch::PrefetchPolicy on random runs, and reports through doctest with the seed of the run. `make`
+/// Checks the rules R1–R5 of prefetch::PrefetchPolicy on random runs, and reports through doctest with the seed of the run. `make`
 /// returns a prefetcher as a user would configure it.
 template <prefetch::PrefetchPolicy P>
 void check_prefetch_policy(const PrefetchSuite<P>& suite = {}, const std::function<P()>& make = [] { return P{}; }) {
-    static_assert(std::is_nothrow_move_constructible_v<P>, "F5: policies are nothrow movable");
-    static_assert(std::is_default_constructible_v<P>, "F5: policies are default constructible");
+    static_assert(std::is_nothrow_move_constructible_v<P>, "R5: policies are nothrow movable");
+    static_assert(std::is_default_constructible_v<P>, "R5: policies are default constructible");
     std::optional<P> reused{make()};
     for (std::uint32_t run = 0; run < suite.runs; ++run) {
         const std::uint32_t seed = suite.seed + run;
@@ -124,7 +124,7 @@ void check_prefetch_policy(const PrefetchSuite<P>& suite = {}, const std::functi
         const auto proposals = detail::prefetch_run(suite, seed, fresh, false);
         CHECK_MESSAGE(
             proposals == detail::prefetch_run(suite, seed, reused, true),
-            "F3, F5: the same calls give the same proposals, also after another attach and from one that is moved");
+            "R3, R5: the same calls give the same proposals, also after another attach and from one that is moved");
     }
 }
 

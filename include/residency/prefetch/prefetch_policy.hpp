@@ -42,11 +42,11 @@ struct ClosedSink {
 ///  4. `p.clear()`                noexcept; only if interruptible: forgets all guesses, after a demand miss
 ///
 /// Semantic rules; the conformance suite cites them.
-///  F1 propose() allocates nothing and terminates, even if the sink always returns true.
-///  F2 One call offers a storage at most once.
-///  F3 The same calls give the same proposals.
-///  F4 After clear(), propose() offers nothing that only earlier guesses led to.
-///  F5 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have parameters.
+///  R1 propose() allocates nothing and terminates, even if the sink always returns true.
+///  R2 One call offers a storage at most once.
+///  R3 The same calls give the same proposals.
+///  R4 After clear(), propose() offers nothing that only earlier guesses led to.
+///  R5 Policies are values: default constructible, nothrow movable, with an aggregate `Config` where they have parameters.
 template <class P>
 concept PrefetchPolicy = std::default_initializable<P> && std::is_nothrow_move_constructible_v<P> &&
                          requires(P p, const Context& context, StepIndex now, ClosedSink sink) {
