@@ -15,6 +15,8 @@ cache() { "$program" cache --trace "$trace" --format csv --object-column 1 --byt
 # The same budget in other words gives the same rows but for those words; several at once; more than everything is everything.
 rows() { cache "--budget=$1" 2> "$folder/errors" || fail "$1: $(cat "$folder/errors")"; }
 [[ $(rows 4000) == "$(rows 4kB)" ]] || fail "4kB is not 4000"
+[[ $(rows 4096) == "$(rows 4K)" && $(rows 4096) == "$(rows '4 kib')" ]] || fail "4K is not 4096"
+[[ $(rows 25.5%) != "$(rows 25%)" ]] || fail "25.5% is 25%"
 [[ $(rows 100%) == "$(rows 18446744073709551615%)" ]] || fail "more than all weights is not all"
 [[ $(rows 4000,50% | wc -l) -eq $(($(rows 4000 | wc -l) + 1)) ]] || fail "two budgets are not two rows"
 [[ $(rows 2000) != "$(rows 8000)" ]] || fail "the budget makes no difference"
@@ -37,21 +39,21 @@ refuses() {  # text pattern
 refuses '' '--budget: 1 required TEXT missing'
 refuses ' ' 'found " "'
 refuses ' 8' 'found " 8"'
-refuses '8 GiB' 'found " GiB"'
+refuses '8  GiB' 'found "  GiB"'
 refuses '-1' 'no budget is negative'
 refuses '+8' 'found "+8"'
-refuses '8G' 'found "G"'
-refuses '8gib' 'found "gib"'
+refuses '8B' 'found "B"'
 refuses '8GiB;' 'found "GiB;"'
 refuses '0x10' 'found "x10"'
-refuses '2.5GiB' 'found ".5GiB"'
+refuses '2.GiB' 'found "GiB", expected a digit'
+refuses '2.5' 'expected a unit'
 refuses '60%%' 'found "%%"'
 refuses '60%freeze' 'found "%freeze"'
 refuses '101%free' 'at most 100%free'
 refuses 'Auto' 'expected digits'
 refuses '18446744073709551616' 'beyond 64 bits'
 refuses '16777216TiB' 'beyond 64 bits'
-refuses '25%,8 GiB' 'found " GiB"'
+refuses '25%,8 GiBs' 'found " GiBs"'
 # Without a GPU: what needs one says so.
 if ! nvidia-smi -L > /dev/null 2>&1; then
     for option in '--link measured' '--device cuda'; do

@@ -39,6 +39,7 @@ TEST_CASE("what a total becomes") {
         {"8GiB", 10000, std::uint64_t{8} << 30, "clamped to the 10000 bytes that the device has"},
         {"18446744073709551615", 10000, UINT64_MAX, "clamped"},
         {"50%free", 3000, 3000, "the total 50%free (3000 bytes)"},
+        {"12.5%free", 750, 750, "the total 12.5%free (750 bytes)"},
         {"100%free", 6000, 6000, "the total 100%free (6000 bytes)"},
         {"auto", 5500, 5500, "the total auto (5500 bytes)"},
     };
@@ -94,7 +95,7 @@ TEST_CASE("a broker takes its total as text, from the device that it is for") {
     CHECK(total("auto")->statistics().total_bytes == (std::uint64_t{64} << 20) - 4096);
     CHECK(total("1TiB")->statistics().total_bytes == std::uint64_t{64} << 20);
     CHECK(total("60%").error().kind() == ErrorKind::budget);
-    for (const std::string_view text : {"", "8 MiB", "-1", "8MB ", "auto8", "101%free"}) {
+    for (const std::string_view text : {"", "8  MiB", "-1", "8MB ", "auto8", "101%free"}) {
         CAPTURE(text);
         const auto refused = total(text);
         REQUIRE_FALSE(refused.has_value());
@@ -114,12 +115,12 @@ TEST_CASE("a broker takes its total as text, from the device that it is for") {
     REQUIRE(broker.try_set_total(device, Budget::automatic(), 0));
     CHECK(broker.statistics().total_bytes == std::uint64_t{64} << 20);
     CHECK(broker.try_set_total(device, "999").error().kind() == ErrorKind::budget);  // below the floors
-    CHECK(broker.try_set_total(device, "1 kB").error().kind() == ErrorKind::malformed);
+    CHECK(broker.try_set_total(device, "1  kB").error().kind() == ErrorKind::malformed);
     CHECK(broker.statistics().total_bytes == std::uint64_t{64} << 20);
     REQUIRE(device.deallocate(at));
 #if RESIDENCY_EXCEPTIONS
     CHECK(BudgetBroker::create(device, "8MiB").statistics().total_bytes == std::uint64_t{8} << 20);
-    CHECK_THROWS_AS(static_cast<void>(BudgetBroker::create(device, "8 MiB")), residency::FormatError);
+    CHECK_THROWS_AS(static_cast<void>(BudgetBroker::create(device, "8  MiB")), residency::FormatError);
 #endif
 }
 

@@ -69,6 +69,45 @@ TEST_CASE("well-formed text") {
         {"60%free", Budget::percent_of_free(60), "60%free"},
         {"100%free", Budget::percent_of_free(100), "100%free"},
         {"auto", Budget::automatic(), "auto"},
+        // A letter is a power of 1024, as Docker, systemd and Slurm have it; with B it is one of 1000.
+        {"8G", Budget::bytes(std::uint64_t{8} << 30), "8GiB"},
+        {"8K", Budget::bytes(8192), "8KiB"},
+        {"8M", Budget::bytes(std::uint64_t{8} << 20), "8MiB"},
+        {"8T", Budget::bytes(std::uint64_t{8} << 40), "8TiB"},
+        {"8g", Budget::bytes(std::uint64_t{8} << 30), "8GiB"},
+        {"8GB", Budget::bytes(8000000000), "8GB"},
+        {"8KB", Budget::bytes(8000), "8kB"},
+        // upper and lower case
+        {"8gib", Budget::bytes(std::uint64_t{8} << 30), "8GiB"},
+        {"8GIB", Budget::bytes(std::uint64_t{8} << 30), "8GiB"},
+        {"8Gib", Budget::bytes(std::uint64_t{8} << 30), "8GiB"},
+        {"8kib", Budget::bytes(8192), "8KiB"},
+        {"8kb", Budget::bytes(8000), "8kB"},
+        {"7gb", Budget::bytes(7000000000), "7GB"},
+        {"60%FREE", Budget::percent_of_free(60), "60%free"},
+        // one blank before the unit
+        {"8 GiB", Budget::bytes(std::uint64_t{8} << 30), "8GiB"},
+        {"8 g", Budget::bytes(std::uint64_t{8} << 30), "8GiB"},
+        {"60 %", Budget::percent_of_weights(60), "60%"},
+        {"60 %free", Budget::percent_of_free(60), "60%free"},
+        // points; rounded down to bytes
+        {"1.5GiB", Budget::bytes(std::uint64_t{3} << 29), "1536MiB"},
+        {"1.50 GiB", Budget::bytes(std::uint64_t{3} << 29), "1536MiB"},
+        {"0.5G", Budget::bytes(std::uint64_t{1} << 29), "512MiB"},
+        {"8.0GiB", Budget::bytes(std::uint64_t{8} << 30), "8GiB"},
+        {"0.001kB", Budget::bytes(1), "1"},
+        {"0.0019kB", Budget::bytes(1), "1"},
+        {"0.1KiB", Budget::bytes(102), "102"},
+        {"1.000001kB", Budget::bytes(1000), "1kB"},
+        {"0.000001TiB", Budget::bytes(1099511), "1099511"},
+        {"16777215.999999TiB", Budget::bytes((std::uint64_t{16777215} << 40) + 1099510528264), "18446744073708452104"},
+        {"0.0GiB", Budget::bytes(0), "0"},
+        {"12.5%", Budget::percent_of_weights(12, 500000), "12.5%"},
+        {"12.500%", Budget::percent_of_weights(12, 500000), "12.5%"},
+        {"0.5%", Budget::percent_of_weights(0, 500000), "0.5%"},
+        {"0.000001%", Budget::percent_of_weights(0, 1), "0.000001%"},
+        {"99.999999%free", Budget::percent_of_free(99, 999999), "99.999999%free"},
+        {"0.0%", Budget::percent_of_weights(0), "0%"},
     };
     for (const Row& row : rows) {
         CAPTURE(row.text);
@@ -93,10 +132,13 @@ TEST_CASE("C10: malformed text is an error with its place, never ignored") {
         {" ", 0, "found \" \""},
         {" 8", 0, "found \" 8\""},
         {"8 ", 1, "found \" \""},
-        {"8 GiB", 1, "found \" GiB\""},
+        {"8  GiB", 1, "found \"  GiB\""},
+        {"8\tGiB", 1, "found \"\\x09GiB\""},
+        {"8 GiB ", 1, "found \" GiB \""},
+        {"1. 5GiB", 2, "found \" 5GiB\", expected a digit after the point"},
         {"8\n", 1, "found \"\\x0a\""},
         {"\t8", 0, "found \"\\x098\""},
-        {"60 %", 2, "found \" %\""},
+        {"60  %", 2, "found \"  %\""},
         {"60% free", 2, "found \"% free\""},
         {" auto", 0, "found \" auto\""},
         {"auto ", 0, "found \"auto \""},
@@ -113,7 +155,14 @@ TEST_CASE("C10: malformed text is an error with its place, never ignored") {
         // other notations
         {"0x10", 1, "found \"x10\""},
         {"1e9", 1, "found \"e9\""},
-        {"8.5GiB", 1, "found \".5GiB\""},
+        {"8.5", 3, "found the end, expected a unit after a number with a point"},
+        {"8.5.5GiB", 3, "found \".5GiB\""},
+        {"8.GiB", 2, "found \"GiB\", expected a digit after the point"},
+        {"8.", 2, "found the end, expected a digit after the point"},
+        {"8.1234567GiB", 8, "found \"7GiB\", expected at most 6 digits after the point"},
+        {"8.0000000%", 8, "found \"0%\", expected at most 6 digits after the point"},
+        {"1.5e3%", 3, "found \"e3%\""},
+        {"0.0001kB", 0, "found less than one byte"},
         {"8,5GiB", 1, "found \",5GiB\""},
         {"1_000", 1, "found \"_000\""},
         {"1'000", 1, "found \"'000\""},
@@ -122,14 +171,12 @@ TEST_CASE("C10: malformed text is an error with its place, never ignored") {
         {"inf", 0, "expected digits"},
         {"nan", 0, "expected digits"},
         // units: another case, another unit, none, twice
-        {"8gib", 1, "found \"gib\""},
-        {"8GIB", 1, "found \"GIB\""},
-        {"8Gib", 1, "found \"Gib\""},
-        {"8G", 1, "found \"G\""},
-        {"8M", 1, "found \"M\""},
-        {"8B", 1, "found \"B\""},
-        {"8KB", 1, "found \"KB\""},
-        {"8kiB", 1, "found \"kiB\""},
+        {"8B", 1, "found \"B\", expected the end, or a unit"},
+        {"8Gi", 1, "found \"Gi\""},
+        {"8Gbit", 1, "found \"Gbit\""},
+        {"8P", 1, "found \"P\""},
+        {"8GiB\xcc\x80", 1, "found \"GiB"},
+        {"8\xe2\x80\x8bGiB", 1, "expected the end, or a unit"},
         {"8PiB", 1, "found \"PiB\""},
         {"8GiBs", 1, "found \"GiBs\""},
         {"8GiBGiB", 1, "found \"GiBGiB\""},
@@ -138,7 +185,8 @@ TEST_CASE("C10: malformed text is an error with its place, never ignored") {
         {"%", 0, "expected digits"},
         {"%free", 0, "expected digits"},
         {"60%%", 2, "found \"%%\""},
-        {"60%Free", 2, "found \"%Free\""},
+        {"60% Free", 2, "found \"% Free\""},
+        {"100.000001%free", 0, "found 100.000001%free, expected at most 100%free"},
         {"60%freeze", 2, "found \"%freeze\""},
         {"60percent", 2, "found \"percent\""},
         {"101%free", 0, "found 101%free, expected at most 100%free"},
@@ -160,6 +208,8 @@ TEST_CASE("C10: malformed text is an error with its place, never ignored") {
         {"16777216TiB", 0, "found a number of bytes beyond 64 bits"},
         {"18446744073709551615KiB", 0, "found a number of bytes beyond 64 bits"},
         {"18446744073709552kB", 0, "found a number of bytes beyond 64 bits"},
+        {"16777216.0TiB", 0, "found a number of bytes beyond 64 bits"},
+        {"18446744073709551.616kB", 0, "found a number of bytes beyond 64 bits"},
         {"99999999999999999999%", 0, "found a number beyond 64 bits"},
     };
     for (const Row& row : rows) {
@@ -183,9 +233,44 @@ TEST_CASE("random budgets come back from their text") {
         const std::uint64_t amount = engine() >> (engine() % 64) << (engine() % 2 * 10);
         CAPTURE(amount);
         for (const Budget budget :
-             {Budget::bytes(amount), Budget::percent_of_weights(amount), Budget::percent_of_free(amount % 101)}) {
+             {Budget::bytes(amount), Budget::percent_of_weights(amount), Budget::percent_of_free(amount % 101),
+              Budget::percent_of_weights(amount, static_cast<std::uint32_t>(engine() % 1000000)),
+              Budget::percent_of_free(amount % 100, static_cast<std::uint32_t>(engine() % 1000000))}) {
             REQUIRE(*Budget::try_parse(budget.text()) == budget);
         }
+    }
+}
+
+TEST_CASE("a share is exact, rounded down, and does not overflow") {
+    CHECK(Budget::percent_of_weights(12, 500000).share_of(1000) == 125);
+    CHECK(Budget::percent_of_weights(0, 1).share_of(99999999) == 0);
+    CHECK(Budget::percent_of_weights(0, 1).share_of(100000000) == 1);
+    CHECK(Budget::percent_of_weights(33, 333333).share_of(300) == 99);
+    CHECK(Budget::percent_of_weights(50, 500000).share_of(199) == 100);  // 100.495: the parts alone are 99.5 and 0.995
+    CHECK(Budget::percent_of_free(99, 999999).share_of(UINT64_MAX) == 18446743889242110877U);
+    CHECK(Budget::percent_of_weights(100).share_of(UINT64_MAX) == UINT64_MAX);
+    CHECK(Budget::percent_of_weights(100, 1).share_of(UINT64_MAX) == UINT64_MAX);
+    CHECK(Budget::percent_of_weights(UINT64_MAX, 999999).share_of(UINT64_MAX) == UINT64_MAX);
+    constexpr std::uint64_t seed = 4;
+    MESSAGE("seed ", seed);
+    std::mt19937_64 engine{seed};
+    for (int round = 0; round < 2000; ++round) {  // small enough for 64 bits at once
+        const std::uint64_t whole = engine() % 10000000000U;
+        const auto millionths = static_cast<std::uint32_t>(engine() % 1000000);
+        const std::uint64_t percent = engine() % 1000;
+        CAPTURE(whole);
+        CAPTURE(percent);
+        CAPTURE(millionths);
+        REQUIRE(Budget::percent_of_weights(percent, millionths).share_of(whole) ==
+                whole * (percent * 1000000 + millionths) / 100000000);
+    }
+}
+
+TEST_CASE("a share that rounds to nothing is not the zero that asks for the floor") {
+    for (const char* text : {"0.0001%", "0.0001%free"}) {
+        const auto resolved = Budget::try_parse(text)->try_resolve(model());
+        REQUIRE_FALSE(resolved);
+        CHECK(contains(resolved.error().message(), "below the smallest that works, 300 bytes"));
     }
 }
 
@@ -213,6 +298,7 @@ TEST_CASE("C9 to C12: what a budget becomes") {
         {"60%", 600, 600, none, true},
         {"100%", 1000, 1000, none, false},
         {"101%", 1000, 1010, clamped_to_total, false},
+        {"60.25%", 602, 602, none, true},
         {"18446744073709551615%", 1000, UINT64_MAX, clamped_to_total, false},
         {"20%free", 400, 400, none, true},
         {"50%free", 1000, 1000, none, false},
@@ -474,7 +560,7 @@ TEST_CASE("a resolved budget never exceeds what was asked, unless that was zero 
 #if RESIDENCY_EXCEPTIONS
 TEST_CASE("the throwing forms throw what the others return") {
     CHECK(Budget::parse("8GiB") == Budget::bytes(std::uint64_t{8} << 30));
-    CHECK_THROWS_AS(static_cast<void>(Budget::parse("8 GiB")), FormatError);
+    CHECK_THROWS_AS(static_cast<void>(Budget::parse("8  GiB")), FormatError);
     CHECK_THROWS_AS(static_cast<void>(Budget::bytes(1).resolve(model())), BudgetError);
     CHECK_THROWS_AS(static_cast<void>(BudgetSources{Budget::bytes(1), std::nullopt, {}}.resolve(model())), BudgetError);
 }

@@ -76,22 +76,35 @@ struct ResolvedBudget {
 
 /// The hard cap on device bytes, as a caller states it. A regular value; a default-constructed budget is automatic.
 ///
-/// The text of a budget is one of these, and nothing else: digits (bytes); digits and a unit (kB MB GB TB: powers of 1000; KiB MiB
-/// GiB TiB: powers of 1024); digits and "%" (of the weights); digits and "%free" (of the free device memory, up to 100); "auto".
-/// Zero of anything stands for the floor.
+/// The text of a budget is `auto`, or a number, perhaps one blank, and perhaps a unit. Nothing else is one.
+///
+///     number   digits, and perhaps a point and 1 to 6 digits: 8, 1.5, 12.5
+///     unit     KiB MiB GiB TiB, or K M G T    powers of 1024, as Docker, systemd and Slurm take the letters
+///              kB MB GB TB                    powers of 1000
+///              %                              of the weights; 100 and above stands for everything
+///              %free                          of the free device memory, up to 100
+///              none                           bytes; no point then
+///
+/// Units may be in upper or lower case. Fractions are rounded down to bytes. Zero of anything stands for the floor.
 class Budget {
 public:
     constexpr Budget() noexcept = default;
 
     [[nodiscard]] static constexpr Budget bytes(std::uint64_t bytes) noexcept { return {BudgetKind::bytes, bytes}; }
-    /// 100 and above stands for everything, rounding included.
-    [[nodiscard]] static constexpr Budget percent_of_weights(std::uint64_t percent) noexcept {
-        return {BudgetKind::percent_of_weights, percent};
+    /// `percent` and `millionths` of a per cent. 100 and above stands for everything, rounding included. Precondition:
+    /// millionths < 1,000,000.
+    [[nodiscard]] static constexpr Budget percent_of_weights(std::uint64_t percent,
+                                                             std::uint32_t millionths = 0) noexcept {
+        RESIDENCY_ASSERT(millionths < million, "give less than one per cent as millionths");
+        return {BudgetKind::percent_of_weights, percent, millionths};
     }
-    /// Precondition: percent <= 100.
-    [[nodiscard]] static constexpr Budget percent_of_free(std::uint64_t percent) noexcept {
-        RESIDENCY_ASSERT(percent <= 100, "no more than all of the free memory can be asked for");
-        return {BudgetKind::percent_of_free, percent};
+    /// The same of the free device memory. Precondition: at most 100 per cent.
+    [[nodiscard]] static constexpr Budget percent_of_free(std::uint64_t percent,
+                                                          std::uint32_t millionths = 0) noexcept {
+        RESIDENCY_ASSERT(millionths < million, "give less than one per cent as millionths");
+        RESIDENCY_ASSERT(percent < 100 || (percent == 100 && millionths == 0),
+                         "no more than all of the free memory can be asked for");
+        return {BudgetKind::percent_of_free, percent, millionths};
     }
     [[nodiscard]] static constexpr Budget automatic() noexcept { return {}; }
 
@@ -102,8 +115,25 @@ public:
 #endif
 
     [[nodiscard]] constexpr BudgetKind kind() const noexcept { return kind_; }
-    /// Bytes or per cent; 0 if automatic.
+    /// Bytes, or whole per cent; 0 if automatic.
     [[nodiscard]] constexpr std::uint64_t amount() const noexcept { return amount_; }
+    /// Whether it asks for the floor: zero bytes or zero per cent.
+    [[nodiscard]] constexpr bool is_zero() const noexcept {
+        return kind_ != BudgetKind::automatic && amount_ == 0 && millionths_ == 0;
+    }
+    /// Of a percentage: that share of `whole`, rounded down, or UINT64_MAX where 64 bits do not hold it.
+    [[nodiscard]] constexpr std::uint64_t share_of(std::uint64_t whole) const noexcept {
+        // Whole per cent: with p = 100 q + r and w = 100 h + l, w p / 100 = w q + h r + l r / 100.
+        const auto whole_parts = detail::checked_multiply(whole, amount_ / 100);
+        const std::uint64_t r = amount_ % 100;
+        // Millionths m of a per cent: with w = 10^8 h + l, w m / 10^8 = h m + l m / 10^8.
+        constexpr std::uint64_t unit = 100 * std::uint64_t{million};
+        const std::uint64_t rest = whole % 100 * r;
+        const std::uint64_t small = whole % unit * millionths_;
+        const std::uint64_t parts = whole / 100 * r + rest / 100 + whole / unit * millionths_ + small / unit;
+        const std::uint64_t carried = (rest % 100 * million + small % unit) / unit;
+        return whole_parts ? detail::saturating_add(*whole_parts, parts + carried) : UINT64_MAX;
+    }
     /// The text of this budget; bytes in the largest unit of which they are a multiple.
     [[nodiscard]] std::string text() const;
 
@@ -125,27 +155,26 @@ private:
         std::string_view name;
         std::uint64_t bytes;
     };
-    /// The largest first.
-    static constexpr std::array<Unit, 8> units{{{"TiB", std::uint64_t{1} << 40},
-                                                {"TB", 1000000000000},
-                                                {"GiB", std::uint64_t{1} << 30},
-                                                {"GB", 1000000000},
-                                                {"MiB", std::uint64_t{1} << 20},
-                                                {"MB", 1000000},
-                                                {"KiB", std::uint64_t{1} << 10},
-                                                {"kB", 1000}}};
+    /// The largest first; of equal ones the first is that of text().
+    static constexpr std::array<Unit, 12> units{{{"TiB", std::uint64_t{1} << 40},
+                                                 {"T", std::uint64_t{1} << 40},
+                                                 {"TB", 1000000000000},
+                                                 {"GiB", std::uint64_t{1} << 30},
+                                                 {"G", std::uint64_t{1} << 30},
+                                                 {"GB", 1000000000},
+                                                 {"MiB", std::uint64_t{1} << 20},
+                                                 {"M", std::uint64_t{1} << 20},
+                                                 {"MB", 1000000},
+                                                 {"KiB", std::uint64_t{1} << 10},
+                                                 {"K", std::uint64_t{1} << 10},
+                                                 {"kB", 1000}}};
+    static constexpr std::uint32_t million = 1000000;
 
-    constexpr Budget(BudgetKind kind, std::uint64_t amount) noexcept : kind_{kind}, amount_{amount} {}
-
-    /// `percent` of `whole`, rounded down, or UINT64_MAX where 64 bits do not hold it.
-    [[nodiscard]] static constexpr std::uint64_t share(std::uint64_t whole, std::uint64_t percent) noexcept {
-        // With p = 100 q + r and w = 100 h + l: w p / 100 = w q + h r + l r / 100.
-        const auto whole_parts = detail::checked_multiply(whole, percent / 100);
-        const std::uint64_t rest = whole / 100 * (percent % 100) + whole % 100 * (percent % 100) / 100;
-        return whole_parts ? detail::saturating_add(*whole_parts, rest) : UINT64_MAX;
-    }
+    constexpr Budget(BudgetKind kind, std::uint64_t amount, std::uint32_t millionths = 0) noexcept
+        : kind_{kind}, millionths_{millionths}, amount_{amount} {}
 
     BudgetKind kind_ = BudgetKind::automatic;
+    std::uint32_t millionths_ = 0;  // of a per cent, beside amount_
     std::uint64_t amount_ = 0;
 };
 

@@ -30,10 +30,7 @@ RESIDENCY_INLINE Result<ResolvedTotal> resolve_total(const Budget& total, const 
                 "is a share of the weights, and a total is shared by several models and other memory; give bytes, "
                 "a share of the free memory such as " +
                 std::to_string((std::min)(total.amount(), std::uint64_t{100})) + "%free, or auto");
-        case BudgetKind::percent_of_free:
-            resolved.asked_bytes =
-                memory.free_bytes / 100 * total.amount() + memory.free_bytes % 100 * total.amount() / 100;
-            break;
+        case BudgetKind::percent_of_free: resolved.asked_bytes = total.share_of(memory.free_bytes); break;
         case BudgetKind::automatic:
             resolved.asked_bytes = memory.free_bytes > reserve_bytes ? memory.free_bytes - reserve_bytes : 0;
             break;

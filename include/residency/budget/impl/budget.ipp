@@ -25,44 +25,81 @@ RESIDENCY_INLINE Result<Budget> Budget::try_parse(std::string_view text) {
                          ", expected " + expected,
                      FileLocation{"budget " + detail::quoted(text), at, found, expected}};
     };
+    const auto is_digit = [&](std::size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+    const auto found_at = [&](std::size_t i) { return i < text.size() ? detail::quoted(text.substr(i)) : "the end"; };
     std::size_t at = 0;
     std::uint64_t number = 0;
-    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+    for (; is_digit(at); ++at) {
         const auto tens = detail::checked_multiply(number, 10);
         const auto sum = tens ? detail::checked_add(*tens, static_cast<std::uint64_t>(text[at] - '0')) : tens;
         if (!sum) { return refused(0, "a number beyond 64 bits", "at most " + std::to_string(UINT64_MAX)); }
         number = *sum;
     }
-    const std::string_view rest = text.substr(at);
-    const std::string found = rest.empty() ? "the end" : detail::quoted(rest);
     if (at == 0) {
-        return refused(0, found,
+        return refused(0, found_at(0),
                        text.starts_with('-') ? "digits, or auto (no budget is negative)"
-                                             : "digits, or auto: such as 8589934592, 8GiB, 60%, 60%free, auto");
+                                             : "digits, or auto: such as 8589934592, 8GiB, 1.5G, 60%, 12.5%free, auto");
     }
-    if (rest.empty()) { return bytes(number); }
-    if (rest == "%") { return percent_of_weights(number); }
-    if (rest == "%free") {
-        if (number > 100) { return refused(0, std::to_string(number) + "%free", "at most 100%free"); }
-        return percent_of_free(number);
+    std::uint32_t millionths = 0;
+    const bool has_point = at < text.size() && text[at] == '.';
+    if (has_point) {
+        const std::size_t first = at + 1;
+        std::uint32_t unit = million;
+        for (at = first; is_digit(at); ++at) {
+            unit /= 10;
+            if (unit == 0) { return refused(at, found_at(at), "at most 6 digits after the point"); }
+            millionths += unit * static_cast<std::uint32_t>(text[at] - '0');
+        }
+        if (at == first) { return refused(first, found_at(first), "a digit after the point"); }
+    }
+    const std::size_t end_of_number = at;
+    if (at < text.size() && text[at] == ' ') { ++at; }
+    const std::string_view rest = text.substr(at);
+    const auto is = [&](std::string_view name) {
+        const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+        return std::equal(rest.begin(), rest.end(), name.begin(), name.end(),
+                          [&](char a, char b) { return lower(a) == lower(b); });
+    };
+    if (end_of_number == text.size()) {
+        if (!has_point) { return bytes(number); }
+        return refused(at, "the end", "a unit after a number with a point: such as 1.5GiB or 12.5%");
+    }
+    if (is("%")) { return percent_of_weights(number, millionths); }
+    if (is("%free")) {
+        if (number > 100 || (number == 100 && millionths != 0)) {
+            return refused(0, std::string{text}, "at most 100%free");
+        }
+        return percent_of_free(number, millionths);
     }
     for (const Unit& unit : units) {
-        if (rest != unit.name) { continue; }
+        if (!is(unit.name)) { continue; }
         const auto product = detail::checked_multiply(number, unit.bytes);
-        if (!product) {
-            return refused(0, "a number of bytes beyond 64 bits", "at most " + std::to_string(UINT64_MAX));
+        const auto sum = product ? detail::checked_add(*product, unit.bytes * millionths / million) : product;
+        if (!sum) { return refused(0, "a number of bytes beyond 64 bits", "at most " + std::to_string(UINT64_MAX)); }
+        if (*sum == 0 && millionths != 0) {
+            return refused(0, "less than one byte", "at least one, or 0 for the floor");
         }
-        return bytes(*product);
+        return bytes(*sum);
     }
-    return refused(at, found,
-                   "the end, %, %free, or one of kB MB GB TB KiB MiB GiB TiB, without spaces and in this case");
+    return refused(end_of_number, found_at(end_of_number),
+                   "the end, or a unit, after one blank at most: %, %free, KiB MiB GiB TiB or K M G T (powers of "
+                   "1024), kB MB GB TB (powers of 1000)");
 }
 
 RESIDENCY_INLINE std::string Budget::text() const {
+    const auto percent = [&](const char* of) {
+        std::string number = std::to_string(amount_);
+        if (millionths_ != 0) {
+            std::string digits = std::to_string(million + millionths_);
+            digits.erase(digits.find_last_not_of('0') + 1);
+            number += "." + digits.substr(1);
+        }
+        return number + of;
+    };
     switch (kind_) {
         case BudgetKind::bytes: break;
-        case BudgetKind::percent_of_weights: return std::to_string(amount_) + "%";
-        case BudgetKind::percent_of_free: return std::to_string(amount_) + "%free";
+        case BudgetKind::percent_of_weights: return percent("%");
+        case BudgetKind::percent_of_free: return percent("%free");
         case BudgetKind::automatic: return "auto";
     }
     for (const Unit& unit : units) {
@@ -100,11 +137,11 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
     switch (kind_) {
         case BudgetKind::bytes: resolved.asked_bytes = amount_; break;
         case BudgetKind::percent_of_weights:
-            resolved.asked_bytes = share(weights, amount_);
+            resolved.asked_bytes = share_of(weights);
             // All of the weights, with what they are rounded up to.
             if (amount_ >= 100) { resolved.asked_bytes = (std::max)(resolved.asked_bytes, resolved.total_bytes); }
             break;
-        case BudgetKind::percent_of_free: resolved.asked_bytes = share(*context.free_device_bytes, amount_); break;
+        case BudgetKind::percent_of_free: resolved.asked_bytes = share_of(*context.free_device_bytes); break;
         case BudgetKind::automatic: {
             const std::uint64_t free = *context.free_device_bytes;
             resolved.asked_bytes = free > context.reserve_bytes ? free - context.reserve_bytes : 0;
@@ -117,7 +154,7 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
         resolved.text += " (" + in_bytes(resolved.asked_bytes) + ")";
     }
 
-    if (kind_ != BudgetKind::automatic && amount_ == 0) {
+    if (is_zero()) {
         resolved.adjustment = BudgetAdjustment::zero_to_floor;
         resolved.bytes = resolved.floor_bytes;
         resolved.text += " means the smallest that works, " + in_bytes(resolved.bytes);
