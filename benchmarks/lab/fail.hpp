@@ -6,6 +6,7 @@
 #include <string>
 
 #include "residency/error.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace lab {
 
@@ -14,7 +15,7 @@ struct Failed {};
 
 /// One line that says why, and the end of the program with 2.
 [[noreturn]] inline void fail(const std::string& why) {
-    std::cerr << "residency-lab: " << why << "\n";
+    std::cerr << "residency-lab: " << residency::detail::escaped(why) << "\n";
     throw Failed{};
 }
 [[noreturn]] inline void fail(const residency::Error& error) { fail(error.message()); }

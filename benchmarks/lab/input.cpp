@@ -14,50 +14,70 @@
 #include "benchmarks/lab/trace/route.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/model/file.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace lab {
 
 bool is_gzip(std::span<const std::byte> bytes) {
     return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
 }
-bool is_gzip(const std::string& path) {
+
+namespace {
+
+bool is_regular(const std::string& path) {
     std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path, ignored)) { return false; }
-    const residency::detail::FileHandle file{std::fopen(path.c_str(), "rb")};
+    return std::filesystem::is_regular_file(path, ignored);
+}
+bool begins_as_gzip(const std::string& path) {
+    const auto file = residency::detail::open_regular_file(path);
     std::array<std::byte, 2> begin{};
-    return file && std::fread(begin.data(), 1, begin.size(), file.get()) == begin.size() && is_gzip(begin);
+    return file && std::fread(begin.data(), 1, begin.size(), file->get()) == begin.size() && is_gzip(begin);
 }
 
-residency::Result<std::vector<std::byte>> read_input(const std::string& path) {
-    auto bytes = residency::detail::read_file(path, UINT64_MAX / 2);
+/// All bytes of a regular file, or of a pipe: a trace may come from another program. Nothing else ends for sure.
+residency::Result<std::vector<std::byte>> read_file_or_pipe(const std::string& path, std::uint64_t most_bytes) {
+    std::error_code ignored;
+    if (!std::filesystem::is_fifo(path, ignored)) { return residency::detail::read_file(path, most_bytes); }
+    const residency::detail::FileHandle pipe{std::fopen(path.c_str(), "rb")};
+    if (!pipe) {
+        return residency::Error{residency::ErrorKind::io, residency::detail::quoted(path) + ": cannot be opened"};
+    }
+    return residency::detail::read_all(*pipe, path, most_bytes);
+}
+
+}  // namespace
+
+residency::Result<std::vector<std::byte>> read_input(const std::string& path, std::uint64_t most_bytes) {
+    auto bytes = read_file_or_pipe(path, most_bytes);
     if (!bytes || !is_gzip(*bytes)) { return bytes; }
-    std::string quoted = "'";
-    for (const char c : path) { quoted += c == '\'' ? std::string{"'\\''"} : std::string{c}; }
-    quoted += "'";
-    std::FILE* pipe = popen(("gzip -dc 2>/dev/null < " + quoted).c_str(), "r");
+    std::string word = "'";
+    for (const char c : path) { word += c == '\'' ? std::string{"'\\''"} : std::string{c}; }
+    word += "'";
+    std::FILE* pipe = popen(("gzip -dc 2>/dev/null < " + word).c_str(), "r");
     if (pipe == nullptr) {
-        return residency::Error{residency::ErrorKind::io, quoted + ": the program gzip cannot be started"};
+        return residency::Error{residency::ErrorKind::io,
+                                residency::detail::quoted(path) + ": the program gzip cannot be started"};
     }
-    std::vector<std::byte> out;
-    std::vector<std::byte> block(std::size_t{1} << 16);
-    while (const std::size_t got = std::fread(block.data(), 1, block.size(), pipe)) {
-        out.insert(out.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
-    }
-    if (pclose(pipe) != 0) {
-        return residency::Error{residency::ErrorKind::malformed, quoted + ": gzip could not decompress it"};
+    auto out = residency::detail::read_all(*pipe, path, most_bytes);
+    if (pclose(pipe) != 0 && out) {
+        return residency::Error{residency::ErrorKind::malformed,
+                                residency::detail::quoted(path) + ": gzip could not decompress it"};
     }
     return out;
 }
 
 residency::Result<lab::trace::Trace> read_trace(const std::string& path, const std::string& format,
                                                 const lab::trace::CsvColumns& columns) {
-    if (format == "residency" && !is_gzip(path)) { return lab::trace::try_load(path); }
+    if (format == "residency" && is_regular(path) && !begins_as_gzip(path)) { return lab::trace::try_load(path); }
     auto bytes = read_input(path);
     if (!bytes) { return bytes.error(); }
     if (format == "residency") {
         residency::detail::FileHandle file{bytes->empty() ? std::tmpfile()
                                                           : fmemopen(bytes->data(), bytes->size(), "rb")};
-        if (!file) { return residency::Error{residency::ErrorKind::io, path + ": cannot be read in memory"}; }
+        if (!file) {
+            return residency::Error{residency::ErrorKind::io,
+                                    residency::detail::quoted(path) + ": cannot be read in memory"};
+        }
         auto reader = lab::trace::Reader::try_from(std::move(file), path);
         if (!reader) { return reader.error(); }
         return lab::trace::try_load(std::move(*reader), path);
@@ -78,13 +98,13 @@ residency::Result<std::vector<AskedBudget>> parse_budgets(const std::vector<std:
         if (!budget) { return budget.error(); }
         if (budget->kind() != residency::BudgetKind::bytes &&
             budget->kind() != residency::BudgetKind::percent_of_weights) {
-            return residency::Error{
-                residency::ErrorKind::invalid_argument,
-                "budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
+            return residency::Error{residency::ErrorKind::invalid_argument,
+                                    "budget " + residency::detail::quoted(text) +
+                                        ": there is no device here, give bytes or a percentage of the weights"};
         }
         const auto resolved = budget->try_resolve(weights);
         if (!resolved) { return resolved.error(); }
-        budgets.push_back({text, resolved->asked_bytes, budget->amount() == 0,
+        budgets.push_back({text, resolved->asked_bytes, budget->is_zero(),
                            budget->kind() == residency::BudgetKind::percent_of_weights});
     }
     return budgets;

@@ -18,11 +18,13 @@ namespace lab {
 
 /// Whether bytes begin as what gzip compressed.
 bool is_gzip(std::span<const std::byte> bytes);
-/// The same of a file. One that is not regular, such as a pipe, gives its bytes once: it is left alone, and is not.
-bool is_gzip(const std::string& path);
 
-/// All bytes of a file; one that gzip compressed is decompressed by the program gzip.
-residency::Result<std::vector<std::byte>> read_input(const std::string& path);
+/// More than any published trace has.
+inline constexpr std::uint64_t most_input_bytes = std::uint64_t{16} << 30;
+/// All bytes of a regular file or of a pipe; a file that gzip compressed is decompressed by the program gzip. Errors: io; malformed
+/// where there are more bytes than `most_bytes`, also after decompression.
+residency::Result<std::vector<std::byte>> read_input(const std::string& path,
+                                                     std::uint64_t most_bytes = most_input_bytes);
 
 /// The value of digits, and a point with more of them; nothing for any other text.
 inline std::optional<double> decimal(const std::string& text) {

@@ -12,6 +12,7 @@
 #include "benchmarks/lab/generators.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "residency/format/open.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace lab {
 
@@ -25,7 +26,7 @@ residency::Result<Workload> workload_of_file(const std::string& path) {
     const auto model = residency::format::try_read_model(path);
     if (!model) { return model.error(); }
     Workload work;
-    work.name = std::filesystem::path{path}.filename().string();
+    work.name = residency::detail::escaped(std::filesystem::path{path}.filename().string());
     std::vector<std::string> names(model->storages.size());
     for (const auto& weight : model->weights) {
         if (names[weight.storage].empty()) { names[weight.storage] = weight.name; }
@@ -44,7 +45,8 @@ residency::Result<Workload> workload_of_trace(const std::string& path, const std
     const auto trace = read_trace(path, format);
     if (!trace) { return trace.error(); }
     const auto refused = [&](const std::string& found, const std::string& expected) {
-        return residency::Error{residency::ErrorKind::malformed, path + ": found " + found + ", expected " + expected,
+        return residency::Error{residency::ErrorKind::malformed,
+                                residency::detail::quoted(path) + ": found " + found + ", expected " + expected,
                                 residency::FileLocation{path, 0, found, expected}};
     };
     if (trace->accesses.empty()) { return refused("no accesses", "at least one to run"); }
@@ -53,7 +55,7 @@ residency::Result<Workload> workload_of_trace(const std::string& path, const std
                        "at most " + std::to_string(most_bytes) + " to run");
     }
     Workload work;
-    work.name = std::filesystem::path{path}.filename().string();
+    work.name = residency::detail::escaped(std::filesystem::path{path}.filename().string());
     work.is_known = false;
     for (std::size_t i = 0; i < trace->bytes.size(); ++i) {
         work.add(std::to_string(i), trace->bytes[i], trace->groups.empty() ? 0 : trace->groups[i]);

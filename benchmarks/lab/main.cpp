@@ -10,6 +10,7 @@
 #include "benchmarks/lab/router.hpp"
 #include "benchmarks/lab/run_command.hpp"
 #include "examples/support/standard_output.hpp"
+#include "residency/model/quoted.hpp"
 
 int main(int argc, char** argv) {
     CLI::App app{"Compares policies on traces, against each other and against the bounds", "residency-lab"};
@@ -21,7 +22,7 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const lab::Failed&) { return 2; } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) { return app.exit(error); }
-        std::cerr << "residency-lab: " << error.what() << "\n";
+        std::cerr << "residency-lab: " << residency::detail::escaped(error.what()) << "\n";
         return 2;
     }
     return examples::finish_output("residency-lab", 0);

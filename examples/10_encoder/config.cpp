@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "examples/support/json.hpp"
 #include "residency/error.hpp"
 #include "residency/model/file.hpp"
 
@@ -23,7 +24,10 @@ void refuse(ErrorKind kind, const std::string& where, const std::string& what) {
 Config Config::read(const std::string& path) {
     const auto bytes = residency::unwrap(residency::detail::read_file(path, 1U << 20U));
     const auto text = std::string_view{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-    const auto json = nlohmann::json::parse(text, nullptr, false);
+    nlohmann::json json;
+    try {
+        json = examples::parse_json<nlohmann::json>(text);
+    } catch (const examples::BadJson& wrong) { refuse(ErrorKind::malformed, path, wrong.what()); }
     if (!json.is_object()) { refuse(ErrorKind::malformed, path, "it is not a JSON object"); }
     const auto number = [&](const char* key) {
         const auto found = json.find(key);
@@ -36,7 +40,7 @@ Config Config::read(const std::string& path) {
         const auto found = json.find(key);
         if (found != json.end() && *found != known) {
             refuse(ErrorKind::unsupported, path,
-                   "\"" + std::string{key} + "\" is " + found->dump() + ", and this encoder knows \"" +
+                   "\"" + std::string{key} + "\" is " + examples::shown_json(*found) + ", and this encoder knows \"" +
                        std::string{known} + "\" only");
         }
     };

@@ -40,9 +40,11 @@ edited "$model" config.json 's/"hidden_size": 384/"hidden_size": "wide"/'
 expect 2 '"hidden_size" is not a number' -- --model "$bad"
 for epsilon in '"x"' null -5 0 nan 1e300; do
     edited "$model" config.json "s/\"layer_norm_eps\": .*/\"layer_norm_eps\": $epsilon/"
-    expect 2 "$bad/config.json: (\"layer_norm_eps\" is not a positive number|it is not a JSON object): give" -- --model "$bad"
+    expect 2 "$bad/config.json: (\"layer_norm_eps\" is not a positive number|not JSON: .*): give" -- --model "$bad"
 done
 edited "$model" config.json 's/{/[/'
+expect 2 'config.json: not JSON: .*parse error' -- --model "$bad"
+edited "$model" config.json '1s/.*/[{/; $s/.*/}]/'
 expect 2 'config.json: it is not a JSON object' -- --model "$bad"
 edited "$model" vocab.txt 's/^\[CLS\]$/[cls]/'
 expect 2 'vocab.txt: it lacks the token \[CLS\]: give the folder of a BERT encoder' -- --model "$bad"
@@ -56,7 +58,7 @@ edited "$model" vocab.txt ''
 rm "$bad/config.json"
 expect 2 'config.json": cannot be opened.*: give the folder of a BERT encoder' -- --model "$bad"
 expect 2 'cannot be opened.*: give the folder of a BERT encoder' -- --model "$folder/none"
-expect 2 'vocab.txt: cannot be opened.*: give the folder of a BERT encoder' -- --model "$folder/none" --tokens x
+expect 2 'vocab.txt": cannot be opened.*: give the folder of a BERT encoder' -- --model "$folder/none" --tokens x
 edited "$model" vocab.txt "1s/^/$(printf '\\n%.0s' {1..30000})/"
 expect 2 'vocab.txt: it has a token [0-9]+, and config.json.s vocab_size is 30522: give the two' -- --model "$bad"
 if command -v python3 >/dev/null; then
@@ -122,6 +124,22 @@ PYTHON
         -- --model "$bad" --text short 'one sentence that is longer'
     expect 0 '✓ the embeddings of 3 streamed passes' -- --model "$bad" --no-presets --text short
 fi
+# A document that is nested deeply, a pipe that nobody writes to and a device without an end: each is an error, at once.
+deep=$(head -c 400000 /dev/zero | tr '\0' '[')$(head -c 400000 /dev/zero | tr '\0' ']')
+edited "$model" config.json ''
+printf '{"model_type": %s}' "$deep" >"$bad/config.json"
+expect 2 'config.json: .*nested more than 64 levels deep: give' -- --model "$bad"
+edited "$model" config.json "s/\"gelu\"/\"$(printf '\\x1b[2J')\"/"
+expect 2 'config.json: .*: give' -- --model "$bad"
+if grep -q $'\x1b' "$folder/stderr"; then echo 'FAILED: a terminal would obey the message'; failed=1; fi
+for file in config.json vocab.txt model.safetensors; do
+    for other in mkfifo 'ln -s /dev/zero'; do
+        edited "$model" "$file" ''
+        rm "$bad/$file"
+        $other "$bad/$file"
+        expect 2 "$file.*not a regular file.*: give" -- --model "$bad"
+    done
+done
 expect 2 'below the smallest that works, [0-9]+ bytes.*give [0-9]+ or more' -- --model "$model" --budget 1
 expect 2 'budget "12XB"' -- --model "$model" --budget 12XB
 expect 2 'not UTF-8|UTF-8' -- --model "$model" --text $'\xff'

@@ -4,13 +4,12 @@
 
 #include <utf8proc.h>
 
-#include <cerrno>
+#include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <system_error>
 
 #include "residency/error.hpp"
+#include "residency/model/file.hpp"
 
 namespace encoder {
 namespace {
@@ -89,14 +88,15 @@ std::vector<std::string> Tokenizer::words(std::string_view text) {
 }
 
 Tokenizer Tokenizer::read(const std::string& path) {
-    std::ifstream file{path, std::ios::binary};
-    if (!file) {
-        residency::throw_error({ErrorKind::io, path + ": cannot be opened: " + std::generic_category().message(errno)});
-    }
+    constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
+    const auto bytes = residency::unwrap(residency::detail::read_file(path, most_bytes));
+    std::string_view rest{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     Tokenizer tokenizer;
-    std::string line;
-    for (std::int32_t id = 0; std::getline(file, line); ++id) {
-        if (!line.empty() && line.back() == '\r') { line.pop_back(); }
+    for (std::int32_t id = 0; !rest.empty(); ++id) {
+        const std::size_t end = rest.find('\n');
+        std::string_view line = rest.substr(0, end);
+        rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+        if (line.ends_with('\r')) { line.remove_suffix(1); }
         tokenizer.ids_.emplace(line, id);
     }
     const auto need = [&](std::string_view token) {

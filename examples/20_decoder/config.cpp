@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/support/advice.hpp"
+#include "examples/support/json.hpp"
 #include "operations.hpp"
 #include "residency/error.hpp"
 #include "residency/model/file.hpp"
@@ -32,9 +33,10 @@ public:
                                 path_ + ": " + what + ": give the config.json that was published with the checkpoint"});
     }
     [[noreturn]] void refuse_value(const std::string& key, const json& value, const std::string& known) const {
-        residency::throw_error({ErrorKind::unsupported,
-                                path_ + ": \"" + key + "\" is " + value.dump() + ", and this engine knows " + known +
-                                    " only: give a Llama-, Qwen2- or Qwen3-style checkpoint that has it so"});
+        residency::throw_error(
+            {ErrorKind::unsupported, path_ + ": \"" + key + "\" is " + examples::shown_json(value) +
+                                         ", and this engine knows " + known +
+                                         " only: give a Llama-, Qwen2- or Qwen3-style checkpoint that has it so"});
     }
     /// Null where it is absent or null.
     [[nodiscard]] const json* find(const char* key) const {
@@ -118,8 +120,11 @@ Config Config::read(const std::string& path) {
     const auto bytes = examples::unwrap_with("give a folder as Hugging Face publishes it, or --generate-model",
                                              residency::detail::read_file(path, 1U << 20U));
     const auto text = std::string_view{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-    const json object = json::parse(text, nullptr, false);
+    json object;
     const Reader reader{path, object};
+    try {
+        object = examples::parse_json<json>(text);
+    } catch (const examples::BadJson& wrong) { reader.refuse(wrong.what()); }
     if (!object.is_object()) { reader.refuse("it is not a JSON object"); }
 
     Config config;

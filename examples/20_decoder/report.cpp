@@ -3,17 +3,14 @@
 #include "report.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <span>
 #include <sstream>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -48,11 +45,12 @@ void print_table(const Results& results) {
 }
 
 Reference Reference::read(const std::string& path) {
-    std::ifstream file{path};
-    if (!file) {
-        refuse("--expect " + path + ": cannot be opened: " + std::generic_category().message(errno) +
-               ": give a file that reference.py or --write-reference wrote");
+    constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;
+    const auto bytes = residency::detail::read_file(path, most_bytes);
+    if (!bytes) {
+        refuse("--expect " + bytes.error().message() + ": give a file that reference.py or --write-reference wrote");
     }
+    std::istringstream file{std::string{reinterpret_cast<const char*>(bytes->data()), bytes->size()}};
     Reference reference;
     for (std::string line; std::getline(file, line);) {
         if (line.starts_with('#')) { continue; }

@@ -10,6 +10,7 @@
 
 #include "examples/support/standard_output.hpp"
 #include "residency/error.hpp"
+#include "residency/model/quoted.hpp"
 #ifdef WITH_CUDA
 #include "residency/device/cuda.hpp"
 #endif
@@ -62,7 +63,7 @@ template <class Run>
 int run_program(CLI::App& app, int argc, char** argv, Run&& run) {
     const std::string name = app.get_name();
     const auto refuse = [&](const std::exception& problem) {
-        std::fprintf(stderr, "%s: %s\n", name.c_str(), problem.what());
+        std::fprintf(stderr, "%s: %s\n", name.c_str(), residency::detail::escaped(problem.what()).c_str());
         return 2;
     };
     try {

@@ -32,3 +32,20 @@ TEST_CASE("a residency trace is the same from its file, from a compressed one an
         CHECK(*read == written);
     }
 }
+
+TEST_CASE("input is bounded, also once it is decompressed, and comes from files and pipes only") {
+    const test::TemporaryFolder folder;
+    const std::string made =
+        "cd '" + folder.path("") + "' && head -c 1000000 /dev/zero > zeros && gzip -c zeros > zeros.gz";
+    REQUIRE(std::system(made.c_str()) == 0);
+    CHECK(lab::read_input(folder.path("zeros"), 1000000)->size() == 1000000);
+    CHECK(lab::read_input(folder.path("zeros.gz"), 1000000)->size() == 1000000);
+    for (const char* name : {"zeros", "zeros.gz"}) {
+        const auto refused = lab::read_input(folder.path(name), 999999);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::malformed);
+        CHECK(refused.error().message().find("longer than the 999999 bytes") != std::string::npos);
+    }
+    CHECK_FALSE(lab::read_input("/dev/zero", 1000000));
+    CHECK_FALSE(lab::read_trace("/dev/zero", "residency"));
+}

@@ -65,7 +65,7 @@ TEST_CASE("csv: columns are chosen, a heading is passed over") {
     REQUIRE(unit);
     CHECK(unit->bytes == std::vector<std::uint64_t>{1, 1});
     CHECK(lab::trace::try_parse_csv("1,a,10\n2,b,x\n", "t").error().message() ==
-          "t, line 2: found 'x', expected a number of bytes");
+          "\"t\", line 2: found \"x\", expected a number of bytes");
     CHECK(lab::trace::try_parse_csv("1,a,10\n2,b\n", "t").error().detail<FileLocation>()->offset == 7);
     CHECK_FALSE(lab::trace::try_parse_csv("1,a,99999999999999999999\n1,a,1\n1,a,99999999999999999999\n", "t"));
 }
@@ -88,9 +88,9 @@ TEST_CASE("csv without bytes: a first line without numbers before one with numbe
 TEST_CASE("sizes that do not add up to 64 bits are refused") {
     const auto message = [](std::string_view text) { return lab::trace::try_parse_csv(text, "t").error().message(); };
     CHECK(message("1,5,10\n2,6,18446744073709551615\n3,7,18446744073709551615\n") ==
-          "t: found storages of 2^64 bytes or more together, expected less");
+          "\"t\": found storages of 2^64 bytes or more together, expected less");
     CHECK(message("1,5,9223372036854775808\n2,5,9223372036854775808\n") ==
-          "t: found accesses of 2^64 bytes or more together, expected less");
+          "\"t\": found accesses of 2^64 bytes or more together, expected less");
     CHECK(lab::trace::try_parse_csv("1,5,9223372036854775808\n2,6,9223372036854775806\n", "t")->total_bytes() ==
           UINT64_MAX - 1);
     CHECK_FALSE(
@@ -145,11 +145,11 @@ TEST_CASE("route: n_expert is how many experts each layer has") {
     CHECK(parsed("")->bytes.size() == 2);
     CHECK(parsed("# model=m n_expert=8 n_expert_used=2\n")->bytes == std::vector<std::uint64_t>(8, 7));
     CHECK(parsed("# n_expert=8\n# n_expert=8\n")->bytes.size() == 8);
-    CHECK(parsed("# n_expert=1\n").error().message() == "t, line 4: found expert 1, expected less than 1");
+    CHECK(parsed("# n_expert=1\n").error().message() == "\"t\", line 4: found expert 1, expected less than 1");
     CHECK(parsed("# n_expert=0\n").error().message() ==
-          "t, line 1: found '# n_expert=0', expected n_expert from 1 to 16777216");
+          "\"t\", line 1: found \"# n_expert=0\", expected n_expert from 1 to 16777216");
     CHECK(parsed("# n_expert=8\n# n_expert=9\n").error().message() ==
-          "t, line 2: found '# n_expert=9', expected n_expert=8 as above");
+          "\"t\", line 2: found \"# n_expert=9\", expected n_expert=8 as above");
 }
 
 TEST_CASE("route: a layer that is declared twice has the same bytes both times") {
@@ -160,20 +160,42 @@ TEST_CASE("route: a layer that is declared twice has the same bytes both times")
     };
     CHECK(parsed("7")->bytes == std::vector<std::uint64_t>{7, 7});
     CHECK(parsed("8").error().message() ==
-          "t, line 2: found '# layer=0 expert_bytes=8', expected the 7 bytes that layer 0 has above");
+          "\"t\", line 2: found \"# layer=0 expert_bytes=8\", expected the 7 bytes that layer 0 has above");
 }
 
 TEST_CASE("route: what is missing is named") {
     const auto message = [](std::string text) { return lab::trace::try_parse_route(text, "t").error().message(); };
     CHECK(message("# layer=0 expert_bytes=1\n") ==
-          "t, line 1: found the end, expected a heading that names the columns");
-    CHECK(message("# layer=0\nturn\n") == "t, line 1: found '# layer=0', expected a layer and its expert_bytes");
+          "\"t\", line 1: found the end, expected a heading that names the columns");
+    CHECK(message("# layer=0\nturn\n") == "\"t\", line 1: found \"# layer=0\", expected a layer and its expert_bytes");
     CHECK(message("# layer=0 expert_bytes=1\nturn,phase,step,layer\n") ==
-          "t, line 2: found 'turn,phase,step,layer', expected a column expert");
+          "\"t\", line 2: found \"turn,phase,step,layer\", expected a column expert");
     CHECK(message(std::string{route_head} + "0,0,0,2,0,3,0.5,0,100\n") ==
-          "t, line 6: found layer 2, expected one whose expert_bytes are declared");
+          "\"t\", line 6: found layer 2, expected one whose expert_bytes are declared");
     CHECK(message(std::string{route_head} + "0,0,0,x,0,3,0.5,0,100\n") ==
-          "t, line 6: found '0,0,0,x,0,3,0.5,0,100', expected a number in the column layer");
+          "\"t\", line 6: found \"0,0,0,x,0,3,0.5,0,100\", expected a number in the column layer");
     CHECK(message(std::string{route_head} + "0,0,0,1,0,99999999,0.5,0,100\n") ==
-          "t, line 6: found expert 99999999, expected less than 16777216");
+          "\"t\", line 6: found expert 99999999, expected less than 16777216");
+}
+
+TEST_CASE("messages about traces hold nothing that a terminal would obey") {
+    const std::string escape = "\x1b[31m\xc2\x9b";
+    std::vector<std::byte> cut(5);
+    const auto check = [&](const auto& read) {
+        REQUIRE_FALSE(read);
+        const std::string message = read.error().message();
+        CAPTURE(message);
+        CHECK(message.find("\\x1b[31m\\xc2\\x9b") != std::string::npos);
+        CHECK(message.find('\x1b') == std::string::npos);
+        CHECK(message.find("\xc2\x9b") == std::string::npos);
+    };
+    check(lab::trace::try_parse_csv("1,a,10\n2,b," + escape + "\n", "t"));
+    check(lab::trace::try_parse_csv("1\n", escape));
+    check(lab::trace::try_parse_csv("1,a,10\n2,b,18446744073709551615\n", escape));
+    check(lab::trace::try_parse_route("# layer=0 expert_bytes=" + escape + "\n", "t"));
+    check(lab::trace::try_parse_route("# layer=0 expert_bytes=1\nturn," + escape + "\n", "t"));
+    check(lab::trace::try_parse_route(
+        "# layer=0 expert_bytes=1\nturn,phase,step,layer,expert\n0,0,0,0," + escape + "\n", "t"));
+    check(lab::trace::try_parse_route("", escape));
+    check(lab::trace::try_parse_oracle_general(cut, escape));
 }

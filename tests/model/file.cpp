@@ -4,6 +4,7 @@
 #include "residency/model/file.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <cstddef>
 #include <filesystem>
@@ -44,6 +45,18 @@ TEST_CASE("what the operating system refuses is an error that names the file") {
     std::filesystem::create_directory(folder.path("taken"));
     CHECK(detail::write_file(folder.path("taken"), {}).error().kind() == ErrorKind::io);
     CHECK_FALSE(std::filesystem::exists(folder.path("taken.partial")));
+}
+
+TEST_CASE("only regular files are read, and none is waited for") {
+    const test::TemporaryFolder folder;
+    REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+    for (const std::string& path : {folder.path("pipe"), folder.path(""), std::string{"/dev/zero"}}) {
+        const auto refused = detail::read_file(path, 10);
+        REQUIRE_FALSE(refused.has_value());
+        CHECK(refused.error().kind() == ErrorKind::io);
+        CHECK(refused.error().message().find("not a regular file") != std::string::npos);
+    }
+    CHECK_FALSE(detail::read_file(std::string{"/dev/null\0x", 11}, 10).has_value());
 }
 
 TEST_CASE("a full disk leaves the old file") {

@@ -16,6 +16,7 @@
 #include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace lab::trace {
 
@@ -67,7 +68,7 @@ namespace detail {
         }
         const std::optional<std::uint64_t> bytes = columns.bytes == 0 ? 1 : TextLines::number(parts[columns.bytes - 1]);
         if (!bytes && !is_first) {
-            return lines.wrong("'" + std::string{parts[columns.bytes - 1]} + "'", "a number of bytes");
+            return lines.wrong(residency::detail::quoted(parts[columns.bytes - 1]), "a number of bytes");
         }
         const std::string_view object = parts[columns.object - 1];
         if (std::exchange(is_first, false) && columns.bytes == 0 && !detail::has_number(parts)) {

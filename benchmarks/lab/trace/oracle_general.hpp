@@ -12,6 +12,7 @@
 #include "residency/error.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace lab::trace {
 
@@ -26,7 +27,8 @@ using namespace residency;
     if (bytes.size() % record_bytes != 0) {
         const std::uint64_t offset = bytes.size() / record_bytes * record_bytes;
         return Error{ErrorKind::malformed,
-                     source + " at byte " + std::to_string(offset) + ": found a part of a record, expected 24 bytes",
+                     residency::detail::quoted(source) + " at byte " + std::to_string(offset) +
+                         ": found a part of a record, expected 24 bytes",
                      FileLocation{source, offset, std::to_string(bytes.size() - offset) + " bytes", "24"}};
     }
     Trace trace;

@@ -33,12 +33,9 @@ public:
 
     /// Errors: io, or malformed with the place in the file.
     [[nodiscard]] static Result<Reader> try_open(const std::string& path) {
-        residency::detail::FileHandle file{std::fopen(path.c_str(), "rb")};
-        if (!file) {
-            return Error{ErrorKind::io, residency::detail::quoted(path) + ": cannot be opened for reading",
-                         FileLocation{path, 0, {}, {}}};
-        }
-        return try_from(std::move(file), path);
+        auto file = residency::detail::open_regular_file(path);
+        if (!file) { return file.error(); }
+        return try_from(std::move(*file), path);
     }
     /// From an open file, such as one in memory; `source` names it in messages. Errors as above. Precondition: it is open.
     [[nodiscard]] static Result<Reader> try_from(residency::detail::FileHandle file, const std::string& source) {

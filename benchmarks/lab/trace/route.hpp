@@ -17,6 +17,7 @@
 #include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace lab::trace {
 
@@ -47,16 +48,16 @@ struct RouteBatch {
         const auto layer = TextLines::number_of(*line, "layer");
         const auto bytes = TextLines::number_of(*line, "expert_bytes");
         if (layer.has_value() != bytes.has_value() || (layer && *layer >= most)) {
-            return lines.wrong("'" + std::string{*line} + "'", "a layer and its expert_bytes");
+            return lines.wrong(residency::detail::quoted(*line), "a layer and its expert_bytes");
         }
         if (layer && expert_bytes.try_emplace(*layer, *bytes).first->second != *bytes) {
-            return lines.wrong("'" + std::string{*line} + "'", "the " + std::to_string(expert_bytes[*layer]) +
-                                                                   " bytes that layer " + std::to_string(*layer) +
-                                                                   " has above");
+            return lines.wrong(residency::detail::quoted(*line), "the " + std::to_string(expert_bytes[*layer]) +
+                                                                     " bytes that layer " + std::to_string(*layer) +
+                                                                     " has above");
         }
         if (const auto experts = TextLines::number_of(*line, "n_expert")) {
             if (*experts == 0 || *experts > most || declared_experts.value_or(*experts) != *experts) {
-                return lines.wrong("'" + std::string{*line} + "'",
+                return lines.wrong(residency::detail::quoted(*line),
                                    declared_experts ? "n_expert=" + std::to_string(*declared_experts) + " as above"
                                                     : "n_expert from 1 to " + std::to_string(most));
             }
@@ -72,7 +73,7 @@ struct RouteBatch {
     for (std::size_t i = 0; i < std::size(names); ++i) {
         columns[i] = static_cast<std::size_t>(std::find(parts.begin(), parts.end(), names[i]) - parts.begin());
         if (columns[i] == parts.size()) {
-            return lines.wrong("'" + std::string{*line} + "'", "a column " + std::string{names[i]});
+            return lines.wrong(residency::detail::quoted(*line), "a column " + std::string{names[i]});
         }
     }
 
@@ -88,7 +89,7 @@ struct RouteBatch {
         for (std::size_t i = 0; i < std::size(names); ++i) {
             const auto value = columns[i] < parts.size() ? TextLines::number(parts[columns[i]]) : std::nullopt;
             if (!value) {
-                return lines.wrong("'" + std::string{*line} + "'", "a number in the column " + std::string{names[i]});
+                return lines.wrong(residency::detail::quoted(*line), "a number in the column " + std::string{names[i]});
             }
             values[i] = *value;
         }
@@ -119,9 +120,9 @@ struct RouteBatch {
     trace.name = source;
     const std::uint64_t experts = declared_experts.value_or(most_expert + 1);
     if (experts * expert_bytes.size() > most) {
-        return Error{ErrorKind::malformed, source + ": " + std::to_string(expert_bytes.size()) + " layers of " +
-                                               std::to_string(experts) + " experts are more than " +
-                                               std::to_string(most)};
+        return Error{ErrorKind::malformed,
+                     residency::detail::quoted(source) + ": " + std::to_string(expert_bytes.size()) + " layers of " +
+                         std::to_string(experts) + " experts are more than " + std::to_string(most)};
     }
     std::map<std::uint64_t, std::uint32_t> first_of;  // by layer: the storage of expert 0
     std::uint32_t group = 0;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "residency/error.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace lab::trace {
 
@@ -41,7 +42,8 @@ public:
     /// An error at the line that next() gave last.
     [[nodiscard]] Error wrong(std::string found, std::string expected) const {
         return {ErrorKind::malformed,
-                source_ + ", line " + std::to_string(number_) + ": found " + found + ", expected " + expected,
+                residency::detail::quoted(source_) + ", line " + std::to_string(number_) + ": found " + found +
+                    ", expected " + expected,
                 FileLocation{source_, offset_, std::move(found), std::move(expected)}};
     }
 

@@ -13,6 +13,7 @@
 #include "residency/error.hpp"
 #include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
 
@@ -58,9 +59,10 @@ struct Trace {
         }
         if (stored != UINT64_MAX && accessed != UINT64_MAX) { return {}; }
         const std::string what = stored == UINT64_MAX ? "storages" : "accesses";
-        return Error{ErrorKind::malformed,
-                     source + ": found " + what + " of 2^64 bytes or more together, expected less",
-                     FileLocation{source, 0, what + " of 2^64 bytes or more together", "less"}};
+        return Error{
+            ErrorKind::malformed,
+            residency::detail::quoted(source) + ": found " + what + " of 2^64 bytes or more together, expected less",
+            FileLocation{source, 0, what + " of 2^64 bytes or more together", "less"}};
     }
 
     /// The future by steps.

@@ -16,6 +16,7 @@
 #include "report.hpp"
 #include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
+#include "residency/model/quoted.hpp"
 #include "residency/version.hpp"
 
 namespace {
@@ -34,7 +35,7 @@ bool draw_bar(std::uint64_t done, std::uint64_t total) {
 }
 
 int bad_file(const residency::Error& error) {
-    std::fprintf(stderr, "residency-inspect: %s\n", escaped(error.message()).c_str());
+    std::fprintf(stderr, "residency-inspect: %s\n", residency::detail::escaped(error.message()).c_str());
     return exit_bad_file;
 }
 
@@ -69,7 +70,7 @@ int main(int argc, char** argv) {
     try {
         return examples::finish_output("residency-inspect", run(argc, argv));
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "residency-inspect: %s\n", escaped(error.what()).c_str());
+        std::fprintf(stderr, "residency-inspect: %s\n", residency::detail::escaped(error.what()).c_str());
         return 1;
     }
 }

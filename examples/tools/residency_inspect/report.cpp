@@ -6,26 +6,24 @@
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "residency/format/text.hpp"
+#include "residency/model/quoted.hpp"
 
 using residency::format::ModelFile;
 
 namespace {
 
-/// How many bytes a character at the front of UTF-8 has that a terminal might obey: control characters, ends of lines, changes of
-/// the direction of writing. 0: none.
-std::size_t obeyed_bytes(std::string_view text) {
-    const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-    if (at(0) < 0x20 || at(0) == 0x7f) { return 1; }
-    if (at(0) == 0xc2 && at(1) < 0xa0) { return 2; }
-    if (at(0) != 0xe2) { return 0; }
-    const bool is_mark = at(1) == 0x80 && (at(2) == 0x8e || at(2) == 0x8f || (at(2) >= 0xa8 && at(2) <= 0xae));
-    return is_mark || (at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9) ? 3 : 0;
+using residency::detail::escaped;
+
+/// A name in a table. --json has all of it: a table of many long ones is no table, and a name may be said for each weight.
+std::string shown_name(std::string_view name) {
+    constexpr std::size_t longest = 96;
+    return residency::detail::shortened(name, longest);
 }
 
 std::string shape_of(const ModelFile::WeightEntry& weight) {
@@ -37,27 +35,6 @@ std::string shape_of(const ModelFile::WeightEntry& weight) {
 }
 
 }  // namespace
-
-std::string escaped(std::string_view text) {
-    constexpr char digits[] = "0123456789abcdef";
-    std::string out;
-    const auto hex = [&](unsigned char byte) {
-        out += "\\x";
-        out += digits[byte >> 4];
-        out += digits[byte & 15];
-    };
-    const bool utf8 = residency::format::detail::is_utf8(text);
-    for (std::size_t i = 0; i < text.size();) {
-        const std::size_t obeyed = utf8 ? obeyed_bytes(text.substr(i)) : 1;
-        const auto byte = static_cast<unsigned char>(text[i]);
-        if (obeyed == 0 || (!utf8 && byte >= 0x20 && byte < 0x7f)) {
-            out += text[i++];
-            continue;
-        }
-        for (const std::size_t end = i + obeyed; i < end; ++i) { hex(static_cast<unsigned char>(text[i])); }
-    }
-    return out;
-}
 
 std::string human(std::uint64_t bytes) {
     constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -101,28 +78,27 @@ void print_table(const ModelFile& model) {
         std::printf("file      %s, %s\n", escaped(file.path).c_str(), human(file.bytes).c_str());
     }
     for (const auto& [key, value] : model.metadata) {
-        constexpr std::size_t longest = 120;
-        const std::string text = escaped(value);
-        std::printf("metadata  %s = %s\n", escaped(key).c_str(),
-                    text.size() > longest ? (text.substr(0, longest) + "...").c_str() : text.c_str());
+        std::printf("metadata  %s = %s\n", shown_name(key).c_str(), residency::detail::shortened(value, 120).c_str());
     }
     std::vector<std::vector<std::size_t>> users(model.storages.size());
     for (std::size_t i = 0; i < model.weights.size(); ++i) { users[model.weights[i].storage].push_back(i); }
+    constexpr std::size_t widest_column = 60;  // a longer name moves its own line only
     std::size_t widest = 4;
-    for (const auto& weight : model.weights) { widest = std::max(widest, escaped(weight.name).size()); }
+    for (const auto& weight : model.weights) { widest = std::max(widest, shown_name(weight.name).size()); }
+    widest = std::min(widest, widest_column);
     std::printf("\n%-*s  %-11s %-24s %16s %9s %12s\n", static_cast<int>(widest), "name", "dtype", "shape", "bytes",
                 "storage", "at");
     for (std::size_t i = 0; i < model.weights.size(); ++i) {
         const auto& weight = model.weights[i];
         const auto& sharing = users[weight.storage];
         std::printf(
-            "%-*s  %-11s %-24s %16llu %9u %12llu%s\n", static_cast<int>(widest), escaped(weight.name).c_str(),
+            "%-*s  %-11s %-24s %16llu %9u %12llu%s\n", static_cast<int>(widest), shown_name(weight.name).c_str(),
             weight.dtype.c_str(), shape_of(weight).c_str(), static_cast<unsigned long long>(weight.bytes),
             weight.storage, static_cast<unsigned long long>(weight.offset_bytes),
-            sharing.front() == i ? "" : ("  shares with " + escaped(model.weights[sharing.front()].name)).c_str());
+            sharing.front() == i ? "" : ("  shares with " + shown_name(model.weights[sharing.front()].name)).c_str());
     }
     std::size_t shared = 0;
-    for (const auto& sharing : users) { shared += sharing.size() > 1 ? 1 : 0; }
+    for (const auto& sharing : users) { shared += sharing.size() > 1 ? 1U : 0U; }
     std::printf("\nweights   %zu on %zu storages, %zu of them shared\n", model.weights.size(), model.storages.size(),
                 shared);
     std::printf("total     %llu bytes (%s)\n", static_cast<unsigned long long>(model.total_bytes()),

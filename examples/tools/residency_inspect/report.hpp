@@ -4,12 +4,8 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "residency/format/model_file.hpp"
-
-/// `text` with everything escaped that a terminal might obey, and what is not UTF-8.
-std::string escaped(std::string_view text);
 
 /// A number of bytes for people.
 std::string human(std::uint64_t bytes);

@@ -76,6 +76,22 @@ named 'w\u001b[31m\u009b\u202e'
 shows "$folder/named.safetensors" '"name":"w\u001b[31m'
 "$program" "$folder/named.safetensors" | grep -qF 'w\x1b[31m\xc2\x9b\xe2\x80\xae ' || fail "the name is not escaped"
 
+# One very long name among many does not pad the others, and is not said again by each that shares with it.
+{
+    printf '{"format":"safetensors","storages":[{"file":"exact.safetensors","offset":0,"bytes":1}],"weights":[{"name":"'
+    head -c 1000000 /dev/zero | tr '\0' n
+    printf '","dtype":"U8","shape":[1],"storage":0,"offset_bytes":0,"bytes":1}'
+    i=0
+    while [ $i -lt 800 ]; do
+        printf ',{"name":"w%d","dtype":"U8","shape":[1],"storage":0,"offset_bytes":0,"bytes":1}' $i
+        i=$((i + 1))
+    done
+    printf ']}'
+} >"$folder/long.json"
+printf x >"$folder/exact.safetensors"
+size=$("$program" "$folder/long.json" | wc -c)
+[ "$size" -gt 80000 ] && [ "$size" -lt 400000 ] || fail "a long name makes a table of $size bytes"
+
 # Exactly the JSON that is promised.
 header='{"t":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}}'
 printf "\\x$(printf %02x "${#header}")\0\0\0\0\0\0\0%sabcd" "$header" >"$folder/exact.safetensors"

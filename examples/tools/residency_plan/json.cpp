@@ -5,23 +5,43 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <set>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "examples/support/json.hpp"
 
 namespace {
 
 using Json = nlohmann::ordered_json;
 namespace plan = residency::plan;
 
-const Json& member(const Json& object, const char* name, const std::string& where) {
-    if (!object.is_object()) { throw Refused{where + ": expected an object"}; }
-    const auto found = object.find(name);
-    if (found == object.end()) { throw Refused{where + ": \"" + name + "\" is missing"}; }
-    return *found;
-}
+/// The members that a problem lacks, by their places.
+class Missing {
+public:
+    /// A member of an object. Null where it is missing, which is noted; what is there may be of any kind.
+    const Json* member(const Json& object, const char* name, const std::string& where, const std::string& prefix) {
+        if (!object.is_object()) { throw Refused{where + ": expected an object"}; }
+        const auto found = object.find(name);
+        if (found != object.end()) { return &*found; }
+        if (count_++ < most_said) { names_ += (names_.empty() ? "\"" : ", \"") + prefix + name + "\""; }
+        return nullptr;
+    }
+    /// Throws where something is missing.
+    void check() const {
+        if (count_ == 0) { return; }
+        const std::string others = count_ > most_said ? " and " + std::to_string(count_ - most_said) + " more" : "";
+        throw Refused{names_ + others + (count_ == 1 ? " is" : " are") +
+                      " missing; --example prints a problem that has everything"};
+    }
+
+private:
+    static constexpr std::size_t most_said = 12;
+    std::string names_;
+    std::size_t count_ = 0;
+};
 
 std::uint64_t whole(const Json& value, const std::string& where) {
     if (value.is_number_unsigned()) { return value.get<std::uint64_t>(); }
@@ -29,44 +49,68 @@ std::uint64_t whole(const Json& value, const std::string& where) {
         const double x = value.get<double>();
         if (x >= 0 && x <= 9007199254740992.0 && x == std::floor(x)) { return static_cast<std::uint64_t>(x); }
     }
-    throw Refused{where + ": expected a whole number that is not negative, found " + value.dump().substr(0, 40)};
+    throw Refused{where + ": expected a whole number that is not negative, found " + examples::shown_json(value)};
 }
 
 double real(const Json& value, const std::string& where) {
-    if (!value.is_number()) { throw Refused{where + ": expected a number, found " + value.dump().substr(0, 40)}; }
+    if (!value.is_number()) { throw Refused{where + ": expected a number, found " + examples::shown_json(value)}; }
     return value.get<double>();
 }
 
+const Json& array(const Json& value, const std::string& where) {
+    if (!value.is_array()) { throw Refused{where + ": expected an array"}; }
+    return value;
+}
+
+std::string place(const char* list, std::size_t i) { return std::string{list} + "[" + std::to_string(i) + "]"; }
+
+/// Throws one message that names all that is missing.
+void check_members(const Json& in, bool has_budget) {
+    Missing missing;
+    if (const Json* link = missing.member(in, "link", "the problem", "")) {
+        missing.member(*link, "bytes_per_second", "link", "link.");
+        missing.member(*link, "latency_seconds", "link", "link.");
+    }
+    if (!has_budget) { missing.member(in, "budget_bytes", "the problem", ""); }
+    missing.member(in, "chunk_bytes", "the problem", "");
+    missing.member(in, "cyclic", "the problem", "");
+    const auto check_each = [&](const char* list, std::initializer_list<const char*> names) {
+        const Json* all = missing.member(in, list, "the problem", "");
+        if (all == nullptr) { return; }
+        array(*all, list);
+        for (std::size_t i = 0; i < all->size(); ++i) {
+            const std::string where = place(list, i);
+            for (const char* name : names) { missing.member((*all)[i], name, where, where + "."); }
+        }
+    };
+    check_each("storages", {"name", "bytes"});
+    check_each("steps", {"storages"});
+    missing.check();
+}
+
 plan::Problem problem_of(const Json& in, bool has_budget) {
+    check_members(in, has_budget);
     plan::Problem problem;
     problem.alignment_bytes = 1;
-    const Json& link = member(in, "link", "the problem");
-    problem.link.bytes_per_second = real(member(link, "bytes_per_second", "link"), "link.bytes_per_second");
-    problem.link.latency_seconds = real(member(link, "latency_seconds", "link"), "link.latency_seconds");
-    if (!has_budget || in.contains("budget_bytes")) {
-        problem.budget_bytes = whole(member(in, "budget_bytes", "the problem"), "budget_bytes");
-    }
-    problem.chunk_bytes = whole(member(in, "chunk_bytes", "the problem"), "chunk_bytes");
-    const Json& cyclic = member(in, "cyclic", "the problem");
-    if (!cyclic.is_boolean()) { throw Refused{"cyclic: expected true or false"}; }
-    problem.cyclic = cyclic.get<bool>();
-    const Json& storages = member(in, "storages", "the problem");
-    if (!storages.is_array()) { throw Refused{"storages: expected an array"}; }
+    problem.link.bytes_per_second = real(in["link"]["bytes_per_second"], "link.bytes_per_second");
+    problem.link.latency_seconds = real(in["link"]["latency_seconds"], "link.latency_seconds");
+    if (in.contains("budget_bytes")) { problem.budget_bytes = whole(in["budget_bytes"], "budget_bytes"); }
+    problem.chunk_bytes = whole(in["chunk_bytes"], "chunk_bytes");
+    if (!in["cyclic"].is_boolean()) { throw Refused{"cyclic: expected true or false"}; }
+    problem.cyclic = in["cyclic"].get<bool>();
+    const Json& storages = in["storages"];
     for (std::size_t s = 0; s < storages.size(); ++s) {
-        const std::string where = "storages[" + std::to_string(s) + "]";
-        if (!member(storages[s], "name", where).is_string()) { throw Refused{where + ".name: expected a text"}; }
-        problem.storage_bytes.push_back(whole(member(storages[s], "bytes", where), where + ".bytes"));
+        const std::string where = place("storages", s);
+        if (!storages[s]["name"].is_string()) { throw Refused{where + ".name: expected a text"}; }
+        problem.storage_bytes.push_back(whole(storages[s]["bytes"], where + ".bytes"));
     }
-    const Json& steps = member(in, "steps", "the problem");
-    if (!steps.is_array()) { throw Refused{"steps: expected an array"}; }
+    const Json& steps = in["steps"];
     std::size_t timed = 0;
     std::vector<std::uint32_t> reads;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-        const std::string where = "steps[" + std::to_string(i) + "]";
-        const Json& list = member(steps[i], "storages", where);
-        if (!list.is_array()) { throw Refused{where + ".storages: expected an array"}; }
+        const std::string where = place("steps", i);
         reads.clear();
-        for (const Json& entry : list) {
+        for (const Json& entry : array(steps[i]["storages"], where + ".storages")) {
             const std::uint64_t s = whole(entry, where + ".storages");
             if (s >= problem.storage_bytes.size()) {
                 throw Refused{where + ".storages: " + std::to_string(s) + " is not one of the " +
@@ -176,20 +220,56 @@ Json json_of(const plan::Problem& problem, const plan::Plan& plan) {
 
 }  // namespace
 
+const char* const json_description = R"(The problem, as JSON:
+  link           object
+    bytes_per_second  rate of the link from host to device
+    latency_seconds   of one call of copies
+  budget_bytes   device bytes for weights; 0 is the smallest that works; not needed with --budget
+  chunk_bytes    the unit of device memory, a power of two; 2097152 on a GPU
+  cyclic         true: the steps repeat, as from token to token; false: they run once
+  storages       array of {"name": text, "bytes": size}
+  steps          array, in the order of the pass:
+    storages          array of what the step reads together, as numbers of storages from 0
+    compute_seconds   how long its kernels run; may be left out: no time
+  Other keys are ignored. A key that is there twice is an error.
+
+The plan, as JSON:
+  bound_seconds        no plan of copies takes less a pass, latency left out
+  usual_bound_seconds  the same for plans that keep whole storages or stream them whole, in turns
+  floor_bytes          the smallest budget that works
+  predicted_seconds    of a pass of this plan
+  compute_seconds      of the kernels of a pass
+  bytes_per_pass       that are copied
+  held_bytes           device bytes that are held
+  resident             array of {"storage", "begin", "end", "at"}: bytes of a storage that never leave
+  copies               array, in the order of the link: {"storage", "begin", "end", "to", "call", "waits_for",
+                       "needed_by"}: bytes of a storage, copied with others of the same call once the step of
+                       waits_for = {"pass", "step"} has ended (null: at once), before the step needed_by
+  "at" and "to" are arrays of ranges [from, to) of device bytes in [0, held_bytes).
+)";
+
+const char* const example_problem = R"({
+  "link": {"bytes_per_second": 55.5e9, "latency_seconds": 2.4e-6},
+  "budget_bytes": 10485760,
+  "chunk_bytes": 2097152,
+  "cyclic": true,
+  "storages": [
+    {"name": "layer.0", "bytes": 6291456},
+    {"name": "layer.1", "bytes": 6291456},
+    {"name": "head", "bytes": 4194304}
+  ],
+  "steps": [
+    {"storages": [0], "compute_seconds": 60e-6},
+    {"storages": [1], "compute_seconds": 60e-6},
+    {"storages": [2], "compute_seconds": 40e-6}
+  ]
+}
+)";
+
 plan::Problem read_problem(const std::string& text, bool has_budget) {
     try {
-        // A duplicate key would silently win over the first one.
-        std::vector<std::set<std::string>> keys;
-        const auto no_duplicates = [&](int, Json::parse_event_t event, Json& parsed) {
-            if (event == Json::parse_event_t::object_start) { keys.emplace_back(); }
-            if (event == Json::parse_event_t::object_end) { keys.pop_back(); }
-            if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-                throw Refused{"\"" + parsed.get<std::string>() + "\" is there twice"};
-            }
-            return true;
-        };
-        return problem_of(Json::parse(text, no_duplicates), has_budget);
-    } catch (const Json::exception& error) { throw Refused{std::string{"not JSON: "} + error.what()}; }
+        return problem_of(examples::parse_json(text), has_budget);
+    } catch (const examples::BadJson& wrong) { throw Refused{wrong.what()}; }
 }
 
 std::string text_of(const plan::Problem& problem, const plan::Plan& plan) { return json_of(problem, plan).dump(1); }

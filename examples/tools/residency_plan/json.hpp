@@ -13,15 +13,13 @@ struct Refused : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// in:  {"link": {"bytes_per_second", "latency_seconds"}, "budget_bytes", "chunk_bytes", "cyclic",
-///       "storages": [{"name", "bytes"}], "steps": [{"compute_seconds", "storages": [indices]}]}
-///      All of them are needed but compute_seconds, and budget_bytes where `has_budget` says that there is one already; 0 is the
-///      floor. Other keys are ignored, a key that is there twice is refused.
+/// What is read and what is printed, for --help.
+extern const char* const json_description;
+/// A small problem as JSON, with all that one may have.
+extern const char* const example_problem;
+
+/// From the JSON of json_description. All that is missing is named in one message. `has_budget`: budget_bytes may be missing.
 residency::plan::Problem read_problem(const std::string& text, bool has_budget);
 
-/// out: {"bound_seconds", "usual_bound_seconds", "floor_bytes", "predicted_seconds", "compute_seconds", "bytes_per_pass",
-///       "held_bytes",
-///       "resident": [{"storage", "begin", "end", "at": ranges}],
-///       "copies": [{"storage", "begin", "end", "to": ranges, "call", "waits_for": {"pass", "step"} or null, "needed_by"}]}
-///      Device ranges are [from, to) in [0, held_bytes).
+/// The JSON of json_description.
 std::string text_of(const residency::plan::Problem& problem, const residency::plan::Plan& plan);

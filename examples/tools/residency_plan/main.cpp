@@ -2,46 +2,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // residency-plan FILE [--budget TEXT]: reads a planning problem as JSON and prints its plan as JSON, so that anyone can check it.
-// json.hpp says what of either. Errors: one line on standard error, exit code 2. A --budget above everything is clamped, which a
+// --help says what of either. Errors: one line on standard error, exit code 2. A --budget above everything is clamped, which a
 // line on standard error says.
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iostream>
 #include <string>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "examples/support/standard_output.hpp"
 #include "json.hpp"
 #include "residency/budget/budget.hpp"
+#include "residency/model/file.hpp"
+#include "residency/model/quoted.hpp"
 #include "residency/plan/planner.hpp"
 
 namespace {
 
 namespace plan = residency::plan;
 
-constexpr std::size_t input_limit_bytes = std::size_t{1} << 30;
+constexpr std::uint64_t input_limit_bytes = std::uint64_t{1} << 30;
 
-std::string read_all(const std::string& file) {
-    std::ifstream in;
-    if (file != "-") {
-        in.open(file, std::ios::binary);
-        if (!in) { throw Refused{file + ": cannot be opened"}; }
-    }
-    std::istream& from = file == "-" ? std::cin : in;
-    std::string text;
-    std::vector<char> block(1 << 20);
-    while (from.read(block.data(), static_cast<std::streamsize>(block.size())) || from.gcount() > 0) {
-        text.append(block.data(), static_cast<std::size_t>(from.gcount()));
-        if (text.size() > input_limit_bytes) { throw Refused{file + ": longer than 1 GiB"}; }
-    }
-    if (from.bad()) { throw Refused{file + ": cannot be read"}; }
-    return text;
+std::string read_text(const std::string& file) {
+    const auto bytes = file == "-" ? residency::detail::read_all(*stdin, "standard input", input_limit_bytes)
+                                   : residency::detail::read_file(file, input_limit_bytes);
+    if (!bytes) { throw Refused{bytes.error().message()}; }
+    return {reinterpret_cast<const char*>(bytes->data()), bytes->size()};
 }
 
 // A budget in words, resolved against the problem; an explicit value never falls back.
@@ -50,22 +40,19 @@ std::uint64_t read_budget(const std::string& text, const plan::Problem& problem)
     if (!budget) { throw Refused{budget.error().message()}; }
     if (budget->kind() == residency::BudgetKind::automatic ||
         budget->kind() == residency::BudgetKind::percent_of_free) {
-        throw Refused{"budget \"" + text + "\": there is no device here, give bytes or a percentage of the weights"};
+        throw Refused{"budget " + residency::detail::quoted(text) +
+                      ": there is no device here, give bytes or a percentage of the weights"};
     }
     residency::BudgetContext context;
     for (const std::uint64_t b : problem.storage_bytes) { context.streamed_bytes += b; }
     const auto resolved = budget->try_resolve(context);
     if (!resolved) { throw Refused{resolved.error().message()}; }
     // A share that rounds to nothing is not the zero that asks for the floor.
-    return budget->amount() == 0 ? 0 : std::max<std::uint64_t>(resolved->asked_bytes, 1);
+    return budget->is_zero() ? 0 : std::max<std::uint64_t>(resolved->asked_bytes, 1);
 }
 
-// One line, whatever a file is called.
-int refuse(std::string what) {
-    for (char& c : what) {
-        if (static_cast<unsigned char>(c) < ' ') { c = ' '; }
-    }
-    std::cerr << "residency-plan: " << what << '\n';
+int refuse(const std::string& what) {
+    std::cerr << "residency-plan: " << residency::detail::escaped(what) << '\n';
     return 2;
 }
 
@@ -73,8 +60,12 @@ int refuse(std::string what) {
 
 int main(int count, char** arguments) {
     CLI::App app{"Plans what stays on the device and what streams, and when.", "residency-plan"};
+    app.footer(json_description);
     std::string file, budget;
-    app.add_option("FILE", file, "the problem as JSON; - reads standard input")->required();
+    bool example = false;
+    auto* const given = app.add_option("FILE", file, "the problem as JSON; - reads standard input");
+    app.add_flag("--example", example, "print a small problem, which this program plans, and nothing else")
+        ->excludes(given);
     const auto* const said =
         app.add_option("--budget", budget, "in place of the problem's budget_bytes: bytes, 8GiB, 60%; 0 is the floor");
     try {
@@ -83,8 +74,15 @@ int main(int count, char** arguments) {
         if (error.get_exit_code() == 0) { return examples::finish_output("residency-plan", app.exit(error)); }
         return refuse(error.what());
     }
+    if (example) {
+        std::cout << example_problem;
+        return examples::finish_output("residency-plan", 0) == 0 ? 0 : 2;
+    }
+    if (file.empty()) {
+        return refuse("FILE is missing: name a problem, or - for standard input; see --help and --example");
+    }
     try {
-        plan::Problem problem = read_problem(read_all(file), said->count() != 0);
+        plan::Problem problem = read_problem(read_text(file), said->count() != 0);
         if (said->count() != 0) { problem.budget_bytes = read_budget(budget, problem); }
         const residency::Result<plan::Plan> made = plan::make_plan(problem);
         if (!made) { throw Refused{made.error().message()}; }

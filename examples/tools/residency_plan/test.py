@@ -13,6 +13,7 @@ import copy
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -394,7 +395,7 @@ def check_refusals(program, folder):
     others = [("link",), ("cyclic",), ("storages",), ("steps",), ("storages", 1, "name"), ("steps", 2, "storages")]
     for path in number_fields + whole_fields + others:
         if path[-1] != "compute_seconds":
-            program.refuses(edited(path, KeyError), '"%s" is missing' % path[-1])
+            program.refuses(edited(path, KeyError), '"%s" is missing' % name(path))
         wrong = ["1", None, [], {"x": 1}, True] if path in number_fields + whole_fields else [7, None, "x"]
         for value in wrong:
             if path[-1] == "name" and value == "x":
@@ -421,9 +422,31 @@ def check_refusals(program, folder):
     program.refuses(edited(("budget_bytes",), 5), "below the floor of 20480 bytes, which step 1 sets")
     text = json.dumps(base())
     program.refuses(text.replace('"cyclic"', '"chunk_bytes"'), '"chunk_bytes" is there twice')
-    for bad in ("", " ", "[", text[:-1], text + "x", "nonsense\nof two lines", "\0", "[" * 100000):
+    for bad in ("", " ", "[", text[:-1], text + "x", "nonsense\nof two lines", "\0", "[" * 100000, "[" * 65 + "]" * 65):
         program.refuses(bad, "not JSON")
     program.refuses(b'{"link": "\xff\xfe"}', "not JSON")
+    deep = "[" * 1000000 + "]" * 1000000  # what prints or copies it would call itself a million times
+    for at in ("budget_bytes", "comment"):
+        program.refuses(json.dumps(dict(base(), **{at: "@"})).replace('"@"', deep), "nested more than 64 levels deep")
+    program.refuses(json.dumps(dict(base(), budget_bytes=json.loads("[" * 60 + "]" * 60))), "budget_bytes: expected a whole number")
+    program.refuses(json.dumps(dict(base(), budget_bytes="\u009b31m\u202e" + "x" * 10**6)), "budget_bytes: expected a whole number that is not negative, found \"\\xc2\\x9b31m")
+    program.refuses("{}", '"link", "budget_bytes", "chunk_bytes", "cyclic", "storages", "steps" are missing; --example')
+    program.refuses('{"link": {}, "cyclic": true, "storages": [{}, {"name": "x"}], "steps": [{}]}',
+                    '"link.bytes_per_second", "link.latency_seconds", "budget_bytes", "chunk_bytes", "storages[0].name", '
+                    '"storages[0].bytes", "storages[1].bytes", "steps[0].storages" are missing')
+    program.refuses(json.dumps(dict(base(), storages=[{}] * 1000)), " and 1988 more are missing")
+
+    # The example is a problem that has all that --help describes, and that is planned.
+    example = program.run("", ("--example",))
+    demand(example.returncode == 0, "--example")
+    planned = program.plan(json.loads(example.stdout))
+    demand(planned["copies"] and planned["resident"], "the example does not stream")
+    described = program.run("", ("--help",)).stdout.decode()
+    inside = [planned, planned["copies"][0], planned["resident"][0], json.loads(example.stdout)]
+    inside += [inside[3]["link"], inside[3]["steps"][0], inside[3]["storages"][0]]
+    for key in {key for each in inside for key in each}:
+        demand(re.search(r"\b%s\b" % key, described), "--help says nothing of", key)
+    program.refuses("", "--example", ("-", "--example"))
     for value in ("7", "[]", "null", '"text"'):
         program.refuses(value, "the problem: expected an object")
 
@@ -438,7 +461,7 @@ def check_refusals(program, folder):
     del problem["budget_bytes"]
     text = json.dumps(problem)
     program.refuses(text, '"budget_bytes" is missing')
-    for words, expected in (("24576", 24576), ("24KiB", 24576), ("0", 0), ("80%", 28000)):
+    for words, expected in (("24576", 24576), ("24KiB", 24576), ("24 kib", 24576), ("24K", 24576), ("0", 0), ("80%", 28000), ("80.5%", 28175)):
         expected = program.plan(dict(problem, budget_bytes=expected))
         demand(program.plan(problem, ("--budget", words)) == expected, "--budget", words)
     for words, budget in (("200%", 70000), ("35001", 35001)):  # more than the bytes of all, and more than they take on the device or not
@@ -449,10 +472,10 @@ def check_refusals(program, folder):
         demand(done.stderr.count(b"\n") == (used != b"") and used in done.stderr, "a budget of more than everything takes:", done.stderr)
         demand((used == b"") == (budget == 35001), "the two cases")
     demand(program.plan(base(), ("--budget=24KiB",)) == program.plan(dict(problem, budget_bytes=24576)), "--budget before the file's")
-    for words, part in (("", "--budget: 1 required TEXT missing"), (" ", 'found " "'), (" 8", 'found " 8"'), ("8 ", 'found " "'), ("24 KiB", 'found " KiB"'),
-                        ("-5", "no budget is negative"), ("+5", "+5"), ("12 apples", "apples"), ("24KiB;", "KiB;"), ("24kib", "kib"),
-                        ("24K", 'found "K"'), ("0x10", "x10"), ("1e9", "e9"), ("2.5KiB", ".5KiB"), ("%", "expected digits"),
-                        ("60 %", 'found " %"'), ("60%%", "%%"), ("60%Free", "%Free"), ("101%free", "at most 100%free"), ("Auto", "Auto"),
+    for words, part in (("", "--budget: 1 required TEXT missing"), (" ", 'found " "'), (" 8", 'found " 8"'), ("8 ", 'found " "'), ("24  KiB", 'found "  KiB"'),
+                        ("-5", "no budget is negative"), ("+5", "+5"), ("12 apples", "apples"), ("24KiB;", "KiB;"), ("24Kilo", 'found "Kilo"'),
+                        ("24B", 'found "B"'), ("0x10", "x10"), ("1e9", "e9"), ("2.5", "expected a unit"), ("2.KiB", "a digit after the point"), ("%", "expected digits"),
+                        ("60  %", 'found "  %"'), ("60%%", "%%"), ("60% free", "% free"), ("101%free", "at most 100%free"), ("Auto", "Auto"),
                         ("18446744073709551616", "beyond 64 bits"), ("16777216TiB", "beyond 64 bits"), ("24KiB\n", "KiB"),
                         ("auto", "no device"), ("60%free", "no device"), ("1KiB", "below the floor"), ("1", "below the floor")):
         program.refuses(text, part, ("-", "--budget=" + words))
@@ -462,6 +485,12 @@ def check_refusals(program, folder):
     program.refuses("", "cannot be opened", (os.path.join(folder, "nothing there"),))
     program.refuses("", folder, (folder,))
     program.refuses("", "cannot be opened", ("two\nlines",))
+    program.refuses("", "two\\x0alines", ("two\nlines",))
+    pipe = os.path.join(folder, "pipe")
+    if not os.path.exists(pipe):
+        os.mkfifo(pipe)
+    for endless in (pipe, "/dev/zero"):
+        program.refuses("", "not a regular file", (endless,))
     file = os.path.join(folder, "problem.json")
     with open(file, "w") as out:
         json.dump(base(), out)

@@ -22,6 +22,10 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
 /// Blocks. Opens a regular file for reading. A folder, a pipe or a device is refused, and none of them is waited for. Error io.
 [[nodiscard]] RESIDENCY_INLINE Result<FileHandle> open_regular_file(const std::string& path);
 
+/// Blocks. All bytes that an open file still has. `source` names it in errors: io; malformed where there are more than `max_bytes`.
+[[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::byte>> read_all(std::FILE& file, const std::string& source,
+                                                                       std::uint64_t max_bytes);
+
 /// Blocks. All bytes of a regular file. Errors: io; malformed where the file is longer than `max_bytes`.
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path,
                                                                         std::uint64_t max_bytes);

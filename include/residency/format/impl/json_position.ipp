@@ -10,6 +10,7 @@
 #include "residency/config.hpp"
 #include "residency/format/json_position.hpp"
 #include "residency/format/text.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
@@ -18,9 +19,8 @@ RESIDENCY_INLINE bool JsonHandler::parse_error(std::size_t, const std::string& l
     std::string_view text = why.what();
     if (const std::size_t at = text.find("syntax error"); at != std::string_view::npos) { text.remove_prefix(at); }
     if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) { text = text.substr(0, at); }
-    std::string what = "not valid JSON: ";
-    for (const char c : text.substr(0, 200)) { what += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c; }
-    return fail(is_utf8(what) ? what : "not valid JSON", last.empty() ? std::string{} : shown(last));
+    return fail("not valid JSON: " + residency::detail::shortened(text, 200),
+                last.empty() ? std::string{} : shown(last));
 }
 
 RESIDENCY_INLINE bool JsonHandler::fail(const std::string& what, std::string found, std::string expected) {

@@ -16,35 +16,10 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
 RESIDENCY_INLINE bool is_utf8(std::string_view text) noexcept {
-    const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    for (std::size_t i = 0; i < text.size();) {
-        const unsigned char lead = at(i);
-        if (lead < 0x80) {
-            ++i;
-            continue;
-        }
-        std::size_t more = 0;
-        unsigned char lowest = 0x80;
-        unsigned char highest = 0xbf;
-        if (lead >= 0xc2 && lead <= 0xdf) {
-            more = 1;
-        } else if (lead >= 0xe0 && lead <= 0xef) {
-            more = 2;
-            if (lead == 0xe0) { lowest = 0xa0; }
-            if (lead == 0xed) { highest = 0x9f; }
-        } else if (lead >= 0xf0 && lead <= 0xf4) {
-            more = 3;
-            if (lead == 0xf0) { lowest = 0x90; }
-            if (lead == 0xf4) { highest = 0x8f; }
-        } else {
-            return false;
-        }
-        if (text.size() - i <= more) { return false; }
-        if (at(i + 1) < lowest || at(i + 1) > highest) { return false; }
-        for (std::size_t k = 2; k <= more; ++k) {
-            if (at(i + k) < 0x80 || at(i + k) > 0xbf) { return false; }
-        }
-        i += more + 1;
+    while (!text.empty()) {
+        const std::size_t bytes = residency::detail::utf8_bytes(text);
+        if (bytes == 0) { return false; }
+        text.remove_prefix(bytes);
     }
     return true;
 }

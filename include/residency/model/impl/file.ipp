@@ -14,7 +14,6 @@
 #include <span>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -42,25 +41,30 @@ RESIDENCY_INLINE Result<FileHandle> open_regular_file(const std::string& path) {
     return file;
 }
 
-RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
-    auto opened = open_regular_file(path);
-    if (!opened) { return opened.error(); }
-    const FileHandle file = std::move(*opened);
+RESIDENCY_INLINE Result<std::vector<std::byte>> read_all(std::FILE& file, const std::string& source,
+                                                         std::uint64_t max_bytes) {
     std::vector<std::byte> bytes;
     std::vector<std::byte> block(std::size_t{1} << 16);
-    while (const std::size_t got = std::fread(block.data(), 1, block.size(), file.get())) {
+    while (const std::size_t got = std::fread(block.data(), 1, block.size(), &file)) {
         if (got > max_bytes - bytes.size()) {
-            return Error{ErrorKind::malformed,
-                         detail::quoted(path) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
-                         FileLocation{path, max_bytes, "more bytes", "the end"}};
+            return Error{
+                ErrorKind::malformed,
+                detail::quoted(source) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
+                FileLocation{source, max_bytes, "more bytes", "the end"}};
         }
         bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
     }
-    if (std::ferror(file.get()) != 0) {
-        return Error{ErrorKind::io, detail::quoted(path) + ": cannot be read",
-                     FileLocation{path, bytes.size(), {}, {}}};
+    if (std::ferror(&file) != 0) {
+        return Error{ErrorKind::io, detail::quoted(source) + ": cannot be read",
+                     FileLocation{source, bytes.size(), {}, {}}};
     }
     return bytes;
+}
+
+RESIDENCY_INLINE Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max_bytes) {
+    const auto file = open_regular_file(path);
+    if (!file) { return file.error(); }
+    return read_all(**file, path, max_bytes);
 }
 
 RESIDENCY_INLINE Status write_file(const std::string& path, std::span<const std::byte> bytes) {
