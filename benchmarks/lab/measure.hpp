@@ -9,6 +9,8 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -106,8 +108,8 @@ private:
 /// each as a program waits for a token, and before each routed step as one waits for its router. `configure(setting, options)`
 /// sets the policies' knobs.
 ///
-/// A machine has `device()`; `host(bytes)`, pinned memory or some of it; `launch(stream, name, duration)`, a kernel; and, around
-/// the last pass, `observe(timeline)` and `end_observing()`.
+/// A machine has `device()`; `host(bytes)`, pinned memory or some of it; `launch(stream, name, duration)`, a kernel; and, in a last
+/// pass that is drawn, `observe(catalog)`, `begin_step(name, statistics)` and `end_observing()`, the trace.
 template <class Weights, class Machine, class Configure>
 residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Configure configure) {
     const Workload& work = job.work;
@@ -145,6 +147,7 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
         next_routed[i - 1] = work.steps[i].is_routed ? i : next_routed[i];
     }
     Guesser guesser{work, job.recall};
+    bool is_observed = false;
     const auto run_pass = [&](std::size_t first, std::size_t last) -> residency::Status {
         auto pass = weights->try_begin(*stream);
         if (!pass) { return pass.error(); }
@@ -152,6 +155,7 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
             if (work.steps[i].is_routed) {
                 if (auto waited = pass->try_wait(); !waited) { return waited; }
             }
+            if (is_observed) { machine.begin_step("step " + std::to_string(i - first), weights->statistics()); }
             auto lease = work.is_known ? pass->try_acquire((*schedule)[static_cast<std::uint32_t>(i)])
                                        : pass->try_acquire(std::span<const residency::WeightId>{asked[i]});
             if (!lease) { return lease.error(); }
@@ -183,12 +187,12 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
             begin = device.host_time();
             before = weights->statistics().total;
         }
-        const bool is_drawn = pass + 1 == passes && job.timeline != nullptr;
-        if (is_drawn) { machine.observe(*job.timeline); }
+        is_observed = pass + 1 == passes && job.timeline != nullptr;
+        if (is_observed) { machine.observe(*catalog); }
         const std::size_t first = work.is_known || pass == 0 ? 0 : work.pass_ends[pass - 1];
         const std::size_t last = work.is_known ? work.steps.size() : work.pass_ends[pass];
         if (auto ran = run_pass(first, last); !ran) { return ran.error(); }
-        if (is_drawn) { machine.end_observing(); }
+        if (is_observed) { *job.timeline = machine.end_observing(); }
         if (pass >= warm) {
             for (std::size_t i = first; i < last; ++i) {
                 counts.compute_seconds += std::chrono::duration<double>(times[i]).count();

@@ -6,12 +6,15 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "benchmarks/lab/measure.hpp"
+#include "residency/core/statistics.hpp"
 #include "residency/interop/perfetto.hpp"
+#include "residency/interop/simulated_timeline.hpp"
+#include "residency/model/catalog.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace lab {
@@ -33,24 +36,23 @@ public:
                                            std::chrono::nanoseconds duration) {
         residency::SimulatedDevice::Kernel kernel;
         kernel.name = name;
+        kernel.group = step_;
         kernel.duration = duration;
         return device_.launch(stream, std::move(kernel));
     }
-    void observe(residency::PerfettoTrace& timeline) {
+    void observe(const residency::Catalog& catalog) {
+        timeline_.name_weights(catalog);
         device_.observe(
-            [&timeline, begin = device_.host_time()](const residency::SimulatedDevice::ExecutedOperation& operation) {
-                using residency::simulation::OperationKind;
-                if (operation.kind != OperationKind::kernel && operation.kind != OperationKind::copy_to_device) {
-                    return;
-                }
-                const bool is_kernel = operation.kind == OperationKind::kernel;
-                timeline.event(is_kernel ? "kernels" : "copies", is_kernel ? operation.name : "to the device",
-                               std::chrono::nanoseconds{operation.start_ns} - begin,
-                               std::chrono::nanoseconds{operation.end_ns} - begin,
-                               is_kernel ? std::nullopt : std::optional{operation.bytes});
-            });
+            [this](const residency::SimulatedDevice::ExecutedOperation& operation) { timeline_.add(operation); });
     }
-    void end_observing() { device_.observe({}); }
+    void begin_step(std::string name, const residency::Statistics& statistics) {
+        step_ = std::move(name);
+        timeline_.add_memory(device_.host_time().count(), statistics.held_bytes, statistics.budget_bytes);
+    }
+    [[nodiscard]] residency::PerfettoTrace end_observing() {
+        device_.observe({});
+        return timeline_.timeline().trace();
+    }
 
 private:
     [[nodiscard]] static residency::SimulatedDevice::Config config_of(const RunJob& job) {
@@ -63,6 +65,8 @@ private:
     }
 
     residency::SimulatedDevice device_;
+    residency::SimulatedTimeline timeline_;
+    std::string step_;  // while it is observed
 };
 
 /// measure() on the simulated device.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bert.hpp"
+#include "examples/support/drawn_pass.hpp"
 #include "examples/support/load.hpp"
 #include "job.hpp"
 #include "residency/budget/budget.hpp"
@@ -70,9 +71,10 @@ Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>&
     Weights weights = residency::unwrap(std::move(created));
     outcome.budget = weights.budget();
     for (int i = 0; i < passes; ++i) {
-        if (record && i + 1 == passes) { backend.begin_timeline(); }
+        if (record && i + 1 == passes) { backend.begin_timeline(model.catalog); }
         auto pass = weights.begin(backend.stream());
-        forward(backend, model, weights.schedule(), pass, work.batch, work.activations);
+        examples::DrawnPass<Backend, Weights> drawn{backend, weights, pass};
+        forward(backend, model, weights.schedule(), drawn, work.batch, work.activations);
         pass.end();
         backend.memory().copy(work.activations.sentences, work.result, work.result_count, backend.stream());
         outcome.passes.emplace_back(work.result, work.result + work.result_count);

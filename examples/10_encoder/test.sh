@@ -14,7 +14,7 @@ cache=$folder/cache device=simulated failed=0
 expect 0 'a generated one of the same shapes' '✓ the embeddings of 3 streamed passes equal' '✓ they equal those of the reference' \
     '✓ the budget was kept' '✓ the simulated device saw no access out of order' '^moved +[1-9][0-9.]* MB a pass' \
     '✓ the embeddings of every preset equal' -- --offline
-grep -q '"ph":"X"' "$folder/cache/encoder-timeline.json" || { echo 'FAILED: no timeline'; failed=1; }
+check_timeline "$folder/cache/encoder-timeline.json" --copies encoder.layer --stalls
 model=$folder/cache/generated
 brief=(--no-presets --text 'one sentence')  # where it is not the embeddings that are looked at
 expect 0 '✓ the embeddings of 3 streamed passes equal' 'everything is resident' -- --model "$model" --budget 200% "${brief[@]}"

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "examples/support/drawn_pass.hpp"
 #include "kv_cache.hpp"
 #include "llama.hpp"
 #include "residency/broker/broker.hpp"
@@ -133,7 +134,7 @@ public:
             }
             graph_->launch(backend_.stream());
         } else {
-            if (record) { backend_.begin_timeline(); }
+            if (record) { backend_.begin_timeline(model_.catalog); }
             auto pass = weights_->begin(backend_.stream());
             run(pass, count);
             pass.end();
@@ -186,7 +187,8 @@ private:
         return {.tokens = tokens, .length = positions_, .cache = work_.cache};
     }
     void run(typename Weights::Pass& pass, std::uint32_t tokens) {
-        forward(backend_, model_, weights_->schedule(), pass, batch(tokens), work_.activations);
+        examples::DrawnPass<Backend, Weights> drawn{backend_, *weights_, pass};
+        forward(backend_, model_, weights_->schedule(), drawn, batch(tokens), work_.activations);
     }
     /// Room in the cache; whether the weights had to make it.
     bool grow(std::uint64_t positions) {

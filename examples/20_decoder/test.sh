@@ -18,7 +18,7 @@ for shape in tiny tiny-llama3 tiny-bias tiny-qwen2 tiny-qwen3; do
         '✓ 0: tokens and logits' '✓ 0: the budget was kept' '✓ the simulated device saw no access out of order' \
         '^  25% .* [1-9][0-9]* × .* [1-9][0-9.]* (kB|MB) +[1-9][0-9]*$' \
         -- --generate-model "$shape" --expect "$source/reference/$shape.txt" --budget 75% 50% 25% 0 --new 90
-    grep -q '"ph":"X"' "$folder/decoder-timeline.json" || { echo 'FAILED: no timeline'; failed=1; }
+    check_timeline "$folder/decoder-timeline.json" --copies model.layers --stalls
 done
 expect 0 '^tokens +[0-9]+(,[0-9]+){15}$' '; 0 were launched as a graph' 'while it was loading' \
     '✓ the first token of all, and its logits, equal those of the run afterwards' -- --no-graph
@@ -94,7 +94,18 @@ expect 2 '"use_sliding_window" is true, and this engine knows false only' -- --m
 edited "$model" config.json 's/"hidden_size": 128/"hidden_size": "wide"/'
 expect 2 '"hidden_size" is not a number.*: give the config.json that was published' -- --model "$bad"
 edited "$model" config.json 's/{/[/'
+expect 2 'config.json: not JSON: .*parse error.*: give' -- --model "$bad"
+edited "$model" config.json '1s/.*/[{/; $s/.*/}]/'
 expect 2 'config.json: it is not a JSON object' -- --model "$bad"
+# A value that is nested deeply where it would be printed, a pipe that nobody writes to, a device without an end.
+deep=$(head -c 400000 /dev/zero | tr '\0' '[')$(head -c 400000 /dev/zero | tr '\0' ']')
+printf '{"model_type": "llama", "hidden_act": %s}' "$deep" >"$bad/config.json"
+expect 2 'config.json: .*nested more than 64 levels deep.*: give' -- --model "$bad"
+for other in mkfifo 'ln -s /dev/zero'; do
+    rm "$bad/config.json"
+    $other "$bad/config.json"
+    expect 2 'config.json": it is not a regular file: give' -- --model "$bad"
+done
 edited "$model" config.json ''
 rm "$bad/model.safetensors"
 expect 2 'neither model.safetensors nor model.safetensors.index.json is there: give' -- --model "$bad"
@@ -113,7 +124,7 @@ expect 2 '"x" is no token' -- --tokens x
 expect 2 'there is no token: give one' -- --tokens ''
 expect 2 'more than the model.s max_position_embeddings, 512' -- --prompt-length 500 --new 13
 expect 2 'it holds no reference' -- --expect "$model/config.json"
-expect 2 '--expect .*none.txt: cannot be opened: No such file or directory: give a file' -- --expect "$folder/none.txt"
+expect 2 '--expect .*none.txt": cannot be opened: No such file or directory: give a file' -- --expect "$folder/none.txt"
 expect 2 'more than the model.s max_position_embeddings, 512: give less' -- --prompt-length 4000000000
 expect 2 'there is no folder .*none: make it' -- --json "$folder/none/figures.json"
 expect 2 'there is no folder .*none: make it' -- --logits "$folder/none/logits"

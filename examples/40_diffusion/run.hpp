@@ -81,7 +81,7 @@ Results run_all(Backend& backend, const Sizes& sizes) {
         backend.memory().copy(noise, image, count, backend.stream());
         std::vector<double> times;
         for (std::uint32_t step = 0; step < steps; ++step) {
-            if (percent == 50 && step + 1 == steps) { backend.begin_timeline(); }
+            if (percent == 50 && step + 1 == steps) { backend.begin_timeline(model.catalog); }
             auto pass = weights.begin(backend.stream());
             for (const auto& each : weights.schedule()) {
                 const auto lease = pass.acquire(each);
@@ -97,7 +97,7 @@ Results run_all(Backend& backend, const Sizes& sizes) {
             if (step >= steps / 2) { times.push_back(double(weights.statistics().pass_time->count()) / 1e6); }
         }
         backend.end_timeline();
-        if (percent == 50) { results.timeline = backend.timeline(); }
+        if (percent == 50) { results.timeline = backend.drawing(); }
         backend.memory().copy(image, result, count, backend.stream());
         weights.drain();
         if (weights.failure()) { residency::throw_error(*weights.failure()); }

@@ -23,33 +23,36 @@ void declare(const Product& o, residency::SimulatedDevice::Kernel& kernel) {
 
 namespace {
 
-using residency::simulation::OperationKind;
-
 /// Draws what the copy engine and the kernels did, one row each.
 class Simulated : public examples::SimulatedBackend {
 public:
-    [[nodiscard]] std::string timeline() const {
-        std::int64_t begin = INT64_MAX, end = 0;
-        for (const auto& each : operations()) {
-            begin = (std::min)(begin, each.start_ns);
-            end = (std::max)(end, each.end_ns);
-        }
-        return row("copies", OperationKind::copy_to_device, begin, end) +
-               row("kernels", OperationKind::kernel, begin, end);
+    [[nodiscard]] std::string drawing() const {
+        using Time = residency::PassTimeline::Time;
+        Time begin = Time::max(), end{};
+        const auto reach = [&](const auto& all) {
+            for (const auto& each : all) {
+                begin = (std::min)(begin, each.start);
+                end = (std::max)(end, each.end);
+            }
+        };
+        reach(timeline().copies());
+        reach(timeline().kernels());
+        return row("copies", timeline().copies(), begin, end) + row("kernels", timeline().kernels(), begin, end);
     }
 
 private:
-    [[nodiscard]] std::string row(const char* name, OperationKind kind, std::int64_t begin, std::int64_t end) const {
+    template <class Operations>
+    [[nodiscard]] static std::string row(const char* name, const Operations& operations,
+                                         residency::PassTimeline::Time begin, residency::PassTimeline::Time end) {
         constexpr std::size_t columns = 80;
         std::array<double, columns> busy{};
-        const double column = double(end - begin) / columns;
+        const double column = double((end - begin).count()) / columns;
         double total = 0;
-        for (const auto& operation : operations()) {
-            if (operation.kind != kind) { continue; }
+        for (const auto& operation : operations) {
             for (std::size_t i = 0; i < columns; ++i) {
-                const double left = double(begin) + column * double(i);
-                const double both =
-                    (std::min)(double(operation.end_ns), left + column) - (std::max)(double(operation.start_ns), left);
+                const double left = double(begin.count()) + column * double(i);
+                const double both = (std::min)(double(operation.end.count()), left + column) -
+                                    (std::max)(double(operation.start.count()), left);
                 busy[i] += both > 0 ? both / column : 0;
                 total += both > 0 ? both : 0;
             }
@@ -57,7 +60,7 @@ private:
         std::string line;
         for (const double share : busy) { line += share > 0.9 ? "█" : share > 0.5 ? "▓" : share > 0.05 ? "░" : " "; }
         char rest[64];
-        std::snprintf(rest, sizeof rest, "│ %3.0f %% busy\n", 100 * total / double(end - begin));
+        std::snprintf(rest, sizeof rest, "│ %3.0f %% busy\n", 100 * total / double((end - begin).count()));
         return "  " + std::string{name} + std::string(9 - std::string{name}.size(), ' ') + "│" + line + rest;
     }
 };

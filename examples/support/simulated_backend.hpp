@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,7 +10,9 @@
 
 #include "examples/support/memory.hpp"
 #include "residency/error.hpp"
-#include "residency/interop/perfetto.hpp"
+#include "residency/interop/pass_timeline.hpp"
+#include "residency/interop/simulated_timeline.hpp"
+#include "residency/model/catalog.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace examples {
@@ -30,11 +32,7 @@ public:
     explicit SimulatedBackend(const Device::Config& config = {})
         : device_{config}, memory_{device_}, stream_{residency::unwrap(device_.create_stream("compute"))} {
         device_.observe([this](const Device::ExecutedOperation& operation) {
-            using Kind = residency::simulation::OperationKind;
-            if (recording_ && (operation.kind == Kind::kernel || operation.kind == Kind::copy_to_device ||
-                               operation.kind == Kind::copy_to_host)) {
-                operations_.push_back(operation);
-            }
+            if (drawing_) { timeline_.add(operation); }
         });
     }
     SimulatedBackend(const SimulatedBackend&) = delete;
@@ -46,31 +44,38 @@ public:
 
     template <class Operation>
     void launch(std::string_view name, const Operation& operation) {
-        Device::Kernel kernel{
-            .name = name, .duration = roofline(operation), .reads = {}, .writes = {}, .body = [operation] {
-                compute(operation);
-            }};
+        Device::Kernel kernel{.name = name,
+                              .group = step_,
+                              .duration = roofline(operation),
+                              .reads = {},
+                              .writes = {},
+                              .body = [operation] { compute(operation); }};
         declare(operation, kernel);
         residency::unwrap(device_.launch(stream_, std::move(kernel)));
     }
 
-    /// Of what runs from now on: copies and kernels.
-    void begin_timeline() {
-        operations_.clear();
-        recording_ = true;
+    /// Of what runs from now on: copies, named by the weights of `catalog`, and kernels by step.
+    void begin_timeline(const residency::Catalog& catalog) {
+        timeline_ = {};
+        timeline_.name_weights(catalog);
+        drawing_ = true;
     }
-    void end_timeline() { recording_ = false; }
+    void end_timeline() {
+        drawing_ = false;
+        step_.clear();
+    }
+    [[nodiscard]] bool is_drawing() const noexcept { return drawing_; }
+    /// What is launched from now on belongs to this step. While a timeline is recorded.
+    void begin_step(std::string name, std::uint64_t held_bytes, std::uint64_t budget_bytes) {
+        step_ = std::move(name);
+        timeline_.add_memory(device_.host_time().count(), held_bytes, budget_bytes);
+    }
     /// Says what is in it.
     [[nodiscard]] std::string save_timeline(const std::string& path) const {
-        residency::PerfettoTrace timeline;
-        for (const auto& operation : operations_) {
-            timeline.event(operation.stream_name, operation.name, std::chrono::nanoseconds{operation.start_ns},
-                           std::chrono::nanoseconds{operation.end_ns}, operation.bytes);
-        }
-        timeline.save(path);
+        timeline_.timeline().trace().save(path);
         return "copies and kernels of the last pass, on the virtual clock";
     }
-    [[nodiscard]] const std::vector<Device::ExecutedOperation>& operations() const noexcept { return operations_; }
+    [[nodiscard]] const residency::PassTimeline& timeline() const noexcept { return timeline_.timeline(); }
     /// What the checker found.
     [[nodiscard]] std::vector<std::string> reports() const {
         std::vector<std::string> texts;
@@ -82,8 +87,9 @@ private:
     Device device_;
     Memory<Device> memory_;
     Device::Stream stream_;
-    std::vector<Device::ExecutedOperation> operations_;
-    bool recording_ = false;
+    residency::SimulatedTimeline timeline_;
+    std::string step_;  // that is launched now; empty where no timeline is recorded
+    bool drawing_ = false;
 };
 
 }  // namespace examples

@@ -37,6 +37,15 @@ expect_full_disk() {
     fi
 }
 
+# check_timeline FILE OPTION...: see check_timeline.py.
+check_timeline() {
+    grep -q '"ph":"X"' "$1" || { echo 'FAILED: no timeline'; failed=1; }
+    if command -v python3 >/dev/null && ! python3 "$source/../support/check_timeline.py" "$@"; then
+        echo "FAILED: the timeline $*"
+        failed=1
+    fi
+}
+
 # edited MODEL FILE SED-COMMAND: $bad becomes the model with another file.
 bad=$folder/bad
 edited() {

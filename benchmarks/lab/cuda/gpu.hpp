@@ -12,8 +12,10 @@
 
 #include "benchmarks/lab/cuda/spin.hpp"
 #include "benchmarks/lab/gpu.hpp"
+#include "residency/core/statistics.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/interop/perfetto.hpp"
+#include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
 
 namespace lab {
@@ -46,8 +48,10 @@ public:
         }
         return {};
     }
-    void observe(residency::PerfettoTrace&) {}
-    void end_observing() {}
+    // A timeline is of the simulated device; the command line says so.
+    void observe(const residency::Catalog&) {}
+    void begin_step(const std::string&, const residency::Statistics&) {}
+    [[nodiscard]] residency::PerfettoTrace end_observing() { return {}; }
 
 private:
     residency::CudaDevice device_;

@@ -16,7 +16,7 @@ public:
         timed(name, [&] { examples::check_launch(diffusion::launch(operation, stream()), name); });
     }
     /// When copies run is not known here.
-    [[nodiscard]] static std::string timeline() { return {}; }
+    [[nodiscard]] static std::string drawing() { return {}; }
 };
 
 }  // namespace

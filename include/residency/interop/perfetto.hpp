@@ -13,17 +13,22 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// A picture of what ran when, in Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing open. Every event
-/// was added with times since one common zero, which may be that of a simulation.
+/// A picture of what ran when, in Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing open. Times count from
+/// one common zero, such as that of a simulation. In the file no time is negative: those that would be move it all to the right.
 class PerfettoTrace {
 public:
     using Time = std::chrono::nanoseconds;
 
-    /// Adds one operation of a stream, thread or link. `track` names it: each track is a row. `bytes` are shown with the operation.
+    /// Adds one operation of a stream, thread or link. `track` names it: each track is a row. Operations of a row lie one after the
+    /// other or inside each other; of those that begin together the longer is around the shorter, and of equal ones the one that was
+    /// added first. `bytes` and `note` are shown with the operation. Precondition: start <= end.
     void event(std::string_view track, std::string_view name, Time start, Time end,
-               std::optional<std::uint64_t> bytes = std::nullopt);
+               std::optional<std::uint64_t> bytes = std::nullopt, std::string_view note = {});
     /// Adds a value that holds from a time on, such as the bytes held. It is drawn as a curve.
     void counter(std::string_view name, Time at, std::uint64_t value);
+    /// Adds an arrow between the operations that are innermost on two rows at two times, such as from a copy to the kernel that waited
+    /// for it. An operation counts from its start until before its end. Precondition: from <= to.
+    void arrow(std::string_view from_track, Time from, std::string_view to_track, Time to);
 
     /// The whole file.
     [[nodiscard]] std::string json() const;
@@ -34,16 +39,26 @@ public:
 #endif
 
 private:
-    void begin(std::string_view phase, std::uint32_t track);
-    void field(std::string_view key, std::string_view text);
-    /// The number of a track, from 1 on; a new one is given its name and its place.
+    /// In the order of drawing where times are equal.
+    enum class Phase : std::uint8_t { operation, arrow_begin, arrow_end, counter };
+    struct Event {
+        Time start{}, duration{};
+        std::uint32_t track = 0;
+        Phase phase = Phase::operation;
+        std::uint64_t arrow = 0;  ///< its number
+        std::string name;
+        std::string details;  ///< JSON members, or empty
+    };
+
+    /// The number of a track, from 1 on. A new one is added.
     [[nodiscard]] std::uint32_t number_of(std::string_view track);
-    void append_quoted(std::string_view text);
-    /// With three decimals: whole nanoseconds.
+    static void append_quoted(std::string& out, std::string_view text);
+    /// With three decimals: whole nanoseconds. Precondition: not negative.
     [[nodiscard]] static std::string microseconds(Time time);
 
-    std::string events_;               // JSON, without the brackets around all
+    std::vector<Event> events_;
     std::vector<std::string> tracks_;  // number - 1 → name
+    std::uint64_t arrows_ = 0;
 };
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -19,6 +19,7 @@ struct CapturedCall {
     std::uint32_t lane = 0;     ///< the stream, numbered in the graph
     std::uint32_t mark = 0;     ///< of a record or a wait: number of the point in the graph
     std::uint32_t label = 0;    ///< number of the name
+    std::uint32_t group = 0;    ///< of a kernel: number of its group's name; 0: none
     std::int64_t duration = 0;  ///< ns
     Copy copy;
     std::byte* fill_at = nullptr;

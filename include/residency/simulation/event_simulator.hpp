@@ -179,6 +179,7 @@ private:
             switch (operation->kind) {
                 case OperationKind::wait:
                     if (!operation->marker->done) {
+                        if (!std::exchange(operation->has_waited, true)) { operation->start = now_; }
                         operation->marker->waiters.push_back(number);
                         stream.busy = true;
                         return;
@@ -208,7 +209,7 @@ private:
                     start(operation);
                     return;
             }
-            operation->start = now_;
+            if (!operation->has_waited) { operation->start = now_; }
             apply(*operation);
             remove_first(stream);
         }
@@ -247,8 +248,24 @@ private:
             }
         }
         if (observer) {
-            observer({operation.stream, names_.name(streams_[operation.stream].label), names_.name(operation.label),
-                      operation.kind, operation.sequence, operation.start, now_, operation.bytes});
+            ExecutedOperation executed{operation.stream,
+                                       names_.name(streams_[operation.stream].label),
+                                       names_.name(operation.label),
+                                       operation.kind,
+                                       operation.sequence,
+                                       operation.start,
+                                       now_,
+                                       operation.bytes,
+                                       {},
+                                       operation.copies,
+                                       0,
+                                       0};
+            if (operation.group != 0) { executed.group = names_.name(operation.group); }
+            if (operation.kind == OperationKind::wait) {
+                executed.awaited_stream = operation.marker->stream;
+                executed.awaited_sequence = operation.marker->sequence;
+            }
+            observer(executed);
         }
         if (operation.marker != nullptr && operation.kind != OperationKind::wait) {
             Marker& marker = *operation.marker;
@@ -296,6 +313,8 @@ private:
         operation->next = nullptr;
         operation->duration = 0;
         operation->bytes = 0;
+        operation->group = 0;
+        operation->has_waited = false;
         operations_.give(operation);
     }
     /// Multiplies by a factor in [1 / jitter, jitter], uniform in its logarithm (splitmix64).

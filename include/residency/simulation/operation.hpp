@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct Operation {
     OperationKind kind = OperationKind::kernel;
     std::uint32_t stream = 0;              ///< number
     std::uint32_t label = 0;               ///< number of its name
+    std::uint32_t group = 0;               ///< of a kernel: number of its group's name; 0: none
+    bool has_waited = false;               ///< of a wait: start is when it began
     std::uint64_t sequence = 0;            ///< position in the order of all calls
     std::int64_t start = 0, duration = 0;  ///< ns
     std::uint64_t bytes = 0;
@@ -56,15 +59,19 @@ struct Operation {
     Operation* next_ready = nullptr;              ///< in the queue of the same unit of the GPU
 };
 
-/// An operation that has ended, as an observer sees it. The names live as long as the device.
+/// An operation that has ended, as an observer sees it. The names live as long as the device, the copies until the observer returns.
 struct ExecutedOperation {
     std::uint32_t stream = 0;  ///< number
     std::string_view stream_name;
     std::string_view name;
     OperationKind kind = OperationKind::kernel;
     std::uint64_t sequence = 0;
-    std::int64_t start_ns = 0, end_ns = 0;
-    std::uint64_t bytes = 0;  ///< moved, filled, or declared by a kernel
+    std::int64_t start_ns = 0, end_ns = 0;  ///< of a wait: when its turn came, and when the stream went on
+    std::uint64_t bytes = 0;                ///< moved, filled, or declared by a kernel
+    std::string_view group;                 ///< of a kernel
+    std::span<const Copy> copies;           ///< of a copy, in its order
+    std::uint32_t awaited_stream = 0;       ///< of a wait: the number of the stream that it waits for
+    std::uint64_t awaited_sequence = 0;     ///< of a wait: of the last operation that it waits for
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -182,6 +182,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
         if (Status valid = check_valid(*capture, CallKind::launch_kernel); !valid) { return valid; }
     }
     const std::uint32_t label = names_.number(kernel.name);
+    const std::uint32_t group = kernel.group.empty() ? 0 : names_.number(kernel.group);
     for (const auto* ranges : {&kernel.reads, &kernel.writes}) {
         for (const simulation::ByteRange& range : ranges->view()) {
             if (range.bytes == 0) { continue; }
@@ -192,6 +193,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
     }
     if (capture != nullptr) {
         CapturedCall& captured = add_work(*capture, number, OperationKind::kernel, label);
+        captured.group = group;
         captured.duration = kernel.duration.count();
         captured.reads = std::move(kernel.reads);
         captured.writes = std::move(kernel.writes);
@@ -199,6 +201,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
         return {};
     }
     Operation* operation = begin(number, OperationKind::kernel, label);
+    operation->group = group;
     operation->duration = kernel.duration.count();
     operation->reads = std::move(kernel.reads);
     operation->writes = std::move(kernel.writes);
@@ -407,6 +410,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
                 break;
             case OperationKind::kernel: {
                 Operation* operation = begin(target, OperationKind::kernel, captured.label);
+                operation->group = captured.group;
                 operation->duration = captured.duration;
                 operation->reads = captured.reads;
                 operation->writes = captured.writes;

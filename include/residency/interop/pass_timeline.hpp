@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "residency/interop/perfetto.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+/// What ran when in some passes, in the one form in which every tool draws it: a row of kernels with their steps around them and the
+/// stalls between them, a row of copies named by weight, arrows from copies to the kernels that waited for them, and curves of the
+/// bytes held and of the budget. What is added to a row is added in the order in which it ran.
+class PassTimeline {
+public:
+    using Time = PerfettoTrace::Time;
+
+    static constexpr std::string_view compute_row = "compute";
+    static constexpr std::string_view copy_row = "copies to the device";
+    static constexpr std::string_view copy_back_row = "copies to the host";
+
+    /// The bytes of one weight in a copy.
+    struct Piece {
+        std::string weight;
+        std::uint64_t bytes = 0;
+    };
+    struct Kernel {
+        std::string step;  ///< empty: of no step
+        std::string name;
+        Time start{}, end{};
+        std::size_t row = 0;  ///< of several streams with kernels, from 0
+    };
+    struct Copy {
+        std::vector<Piece> pieces;  ///< in the order in which they came
+        Time start{}, end{};
+    };
+
+    void add_kernel(Kernel kernel) { kernels_.push_back(std::move(kernel)); }
+    /// Returns its number among the copies to the device.
+    std::size_t add_copy(Copy copy) {
+        copies_.push_back(std::move(copy));
+        return copies_.size() - 1;
+    }
+    void add_copy_back(std::uint64_t bytes, Time start, Time end) {
+        copies_back_.push_back({{{{}, bytes}}, start, end});
+    }
+    /// The next kernel of that row could not start before `end`, since it waited for a copy: its number, where it is known.
+    void add_stall(Time start, Time end, std::optional<std::size_t> copy, std::size_t row = 0) {
+        stalls_.push_back({start, end, copy, row, kernels_.size()});
+    }
+    /// The device bytes that are held from that time on, and the budget in force.
+    void add_memory(Time at, std::uint64_t held_bytes, std::uint64_t budget_bytes) {
+        memory_.push_back({at, held_bytes, budget_bytes});
+    }
+
+    [[nodiscard]] std::span<const Kernel> kernels() const noexcept { return kernels_; }
+    [[nodiscard]] std::span<const Copy> copies() const noexcept { return copies_; }
+
+    [[nodiscard]] PerfettoTrace trace() const;
+
+private:
+    struct Stall {
+        Time start{}, end{};
+        std::optional<std::size_t> copy;
+        std::size_t row = 0;
+        std::size_t next_kernel = 0;  ///< or a later one, of that row
+    };
+    struct Memory {
+        Time at{};
+        std::uint64_t held_bytes = 0, budget_bytes = 0;
+    };
+
+    [[nodiscard]] static std::string name_of_row(std::size_t row);
+    /// The weights of a copy, in few words.
+    [[nodiscard]] static std::string name_of(const Copy& copy);
+
+    std::vector<Kernel> kernels_;
+    std::vector<Copy> copies_, copies_back_;
+    std::vector<Stall> stalls_;
+    std::vector<Memory> memory_;
+};
+
+}}  // namespace residency::RESIDENCY_ABI
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/interop/impl/pass_timeline.ipp"
+#endif

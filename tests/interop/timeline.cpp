@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The timeline of a simulated device: what is in it, and how it is drawn.
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "residency/interop/pass_timeline.hpp"
+#include "residency/interop/simulated_timeline.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/model/host_bytes.hpp"
+#include "residency/simulation/simulated_device.hpp"
+
+using namespace residency;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::size_t count(const std::string& text, const std::string& part) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) { ++found; }
+    return found;
+}
+
+}  // namespace
+
+TEST_CASE("steps lie around their kernels, stalls between them, and arrows lead from copies to kernels") {
+    PassTimeline timeline;
+    const std::size_t copy = timeline.add_copy({{{"q", 100}, {"k", 300}}, 0ns, 400ns});
+    timeline.add_kernel({"first", "a", 0ns, 100ns});
+    timeline.add_kernel({"first", "b", 100ns, 150ns});
+    timeline.add_stall(150ns, 400ns, copy);
+    timeline.add_kernel({"second", "c", 400ns, 500ns});
+    timeline.add_kernel({"", "d", 500ns, 600ns});
+    timeline.add_memory(0ns, 7, 9);
+    timeline.add_copy_back(5, 600ns, 700ns);
+    const std::string text = timeline.trace().json();
+    for (const char* part :
+         {"\"name\":\"compute\"", "\"name\":\"copies to the device\"", "\"name\":\"copies to the host\"",
+          "\"name\":\"first\",\"ts\":0.000,\"dur\":0.150",
+          "\"name\":\"a\",\"ts\":0.000,\"dur\":0.100,\"args\":{\"note\":\"first\"}",
+          "\"name\":\"second\",\"ts\":0.400,\"dur\":0.100", "\"name\":\"d\",\"ts\":0.500,\"dur\":0.100}",
+          "\"name\":\"stall: waits for q and 1 more\",\"ts\":0.150,\"dur\":0.250",
+          "\"name\":\"q and 1 more\",\"ts\":0.000,\"dur\":0.400,\"args\":{\"bytes\":400}",
+          "\"name\":\"q\",\"ts\":0.000,\"dur\":0.100,\"args\":{\"bytes\":100}",
+          "\"name\":\"k\",\"ts\":0.100,\"dur\":0.300", "\"name\":\"held bytes\",\"ts\":0.000,\"args\":{\"value\":7}",
+          "\"name\":\"budget bytes\",\"ts\":0.000,\"args\":{\"value\":9}"}) {
+        CAPTURE(part);
+        CAPTURE(text);
+        CHECK(count(text, part) == 1);
+    }
+    CHECK(count(text, "\"ph\":\"s\"") == 1);
+    CHECK(count(text, "\"name\":\"waits for\",\"ts\":0.400,\"cat\":\"wait\",\"id\":1,\"bp\":\"e\"") == 1);
+}
+
+TEST_CASE("a simulated device: copies by weight, kernels by step, and the stall between copy and kernel") {
+    SimulatedDevice device;
+    const auto memory = unwrap(device.allocate_host(std::size_t{3} << 20));
+    const auto host =
+        HostBytes::borrow({static_cast<const std::byte*>(memory), std::size_t{3} << 20}, HostMemory::pinned);
+    CatalogBuilder builder;
+    for (const char* name : {"q", "k", "v"}) {
+        StorageOptions options;
+        options.source = HostSource{host, (std::uint64_t{1} << 20) * (name[0] == 'q' ? 0U : name[0] == 'k' ? 1U : 2U)};
+        builder.add_weight(name, dtype::u8, {std::uint64_t{1} << 20},
+                           builder.add_storage(std::uint64_t{1} << 20, options));
+    }
+    const Catalog catalog = builder.build();
+    auto* const there = static_cast<std::byte*>(unwrap(device.allocate(std::size_t{3} << 20)));
+    const auto* const here = host->data();
+    const auto copies = unwrap(device.create_stream("copies"));
+    const auto compute = unwrap(device.create_stream("compute"));
+    const auto arrived = unwrap(device.create_event(Timing::off));
+
+    SimulatedTimeline timeline;
+    timeline.name_weights(catalog);
+    device.observe([&](const SimulatedDevice::ExecutedOperation& operation) { timeline.add(operation); });
+    const auto launch = [&](const char* name, const char* step) {
+        SimulatedDevice::Kernel kernel;
+        kernel.name = name;
+        kernel.group = step;
+        kernel.duration = 1us;
+        unwrap(device.launch(compute, std::move(kernel)));
+    };
+    const std::size_t mib = std::size_t{1} << 20;
+    const Copy both[] = {{there + mib / 2, here + mib / 2, mib}};  // half of q and half of k
+    unwrap(device.copy(both, copies));
+    unwrap(device.record(arrived, copies));
+    launch("before", "step 0");
+    unwrap(device.wait(compute, arrived));
+    launch("after", "step 1");
+    const Copy later[] = {{there + 2 * mib, here + 2 * mib, mib}};
+    unwrap(device.copy(later, copies));
+    unwrap(device.synchronize());
+    unwrap(device.wait(compute, arrived));  // complete: nothing to wait for
+    launch("last", "step 1");
+    unwrap(device.synchronize());
+    device.observe({});
+
+    const auto& drawn = timeline.timeline();
+    REQUIRE(drawn.copies().size() == 2);
+    REQUIRE(drawn.copies()[0].pieces.size() == 2);
+    CHECK(drawn.copies()[0].pieces[0].weight == "q");
+    CHECK(drawn.copies()[0].pieces[0].bytes == mib / 2);
+    CHECK(drawn.copies()[0].pieces[1].weight == "k");
+    CHECK(drawn.copies()[1].pieces[0].weight == "v");
+    REQUIRE(drawn.kernels().size() == 3);
+    CHECK(drawn.kernels()[0].step == "step 0");
+    CHECK(drawn.kernels()[1].name == "after");
+    CHECK(drawn.kernels()[1].start == drawn.copies()[0].end);
+    const std::string text = drawn.trace().json();
+    CAPTURE(text);
+    CHECK(count(text, "\"name\":\"stall: waits for q and 1 more\"") == 1);
+    CHECK(count(text, "\"name\":\"stall") == 1);
+    CHECK(count(text, "\"ph\":\"s\"") == 1);
+    CHECK(count(text, "\"ph\":\"f\"") == 1);
+    unwrap(device.deallocate(there));
+    unwrap(device.deallocate_host(memory));
+}
