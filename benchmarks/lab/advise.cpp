@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "benchmarks/lab/bound.hpp"
+#include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/report.hpp"
 #include "benchmarks/lab/table.hpp"
 #include "residency/plan/advice.hpp"
@@ -23,11 +25,26 @@ namespace {
 
 constexpr residency::plan::Options quick{.effort = residency::plan::Effort::quick};
 
+/// Every time and every budget of the advice, in tables and in sentences.
+std::string milliseconds(double seconds) { return fixed(1e3 * seconds, 3); }
+std::string exact_bytes(std::uint64_t bytes) { return human_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)"; }
+
 /// The rows of one workload on one card.
 struct Group {
     std::span<const Row> rows;
     std::vector<const Row*> best;  ///< of what knows no future, at each budget, by budget
     double resident_seconds = 0;   ///< measured, with everything resident
+
+    /// With a budget nothing is faster than with everything resident, which takes what the host takes as well.
+    [[nodiscard]] double bound_seconds(const Row& row) const { return std::max(row.bound_seconds, resident_seconds); }
+    [[nodiscard]] double pass_seconds(const Row& row) const {
+        return std::max(row.counts->pass_seconds, resident_seconds);
+    }
+    [[nodiscard]] const Row* best_at(const std::string& asked_budget) const {
+        const auto found =
+            std::find_if(best.begin(), best.end(), [&](const Row* each) { return each->asked_budget == asked_budget; });
+        return found == best.end() ? nullptr : *found;
+    }
 };
 Group group_of(std::span<const Row> rows) {
     Group group{rows, {}, 0};
@@ -64,18 +81,19 @@ void print_measured(const Group& group, std::span<const double> factors) {
                   << "\n";
         return;
     }
-    Table table{{"budget", "composition", "pass ms", "times resident", "above the bound %"}};
+    Table table{{"budget", "best composition", "a pass, ms", "x everything resident", "over the bound, %"}};
     for (const Row* row : group.best) {
-        table.add({human_bytes(row->budget_bytes), row->composition->name, fixed(1e3 * row->counts->pass_seconds, 2),
-                   fixed(row->counts->pass_seconds / group.resident_seconds, 2),
-                   fixed(100 * (row->counts->pass_seconds / row->bound_seconds - 1), 1)});
+        const double seconds = group.pass_seconds(*row);
+        table.add({human_bytes(row->budget_bytes), row->composition->name, milliseconds(seconds),
+                   fixed(seconds / group.resident_seconds, 2),
+                   fixed(100 * (seconds / group.bound_seconds(*row) - 1), 1)});
     }
     std::cout << table.aligned();
     for (const double factor : factors) {
         const auto enough = std::find_if(group.best.begin(), group.best.end(), [&](const Row* row) {
             return row->counts->pass_seconds <= factor * group.resident_seconds;
         });
-        std::cout << "within " << fixed(factor, 2) << " x of everything resident: "
+        std::cout << "within " << fixed(factor, 2) << " x everything resident: "
                   << (enough == group.best.end()
                           ? "none of these budgets"
                           : human_bytes((*enough)->budget_bytes) + " with " + (*enough)->composition->name)
@@ -83,8 +101,26 @@ void print_measured(const Group& group, std::span<const double> factors) {
     }
 }
 
+/// One budget in a sentence: what was measured there, which is what the table says.
+std::string sentence(const Group& group, const Row& asked, const residency::plan::ChunkFloor& ends) {
+    const std::uint64_t everything = (std::max)(ends.everything_bytes, ends.floor_bytes);
+    if (asked.asked_bytes >= everything) {
+        return "offloading will not help here: everything fits, in " + exact_bytes(everything);
+    }
+    if (asked.asked_bytes != 0 && asked.asked_bytes < ends.floor_bytes) {
+        return exact_bytes(asked.asked_bytes) + " are too few: the floor is " + exact_bytes(ends.floor_bytes);
+    }
+    const Row* const best = group.best_at(asked.asked_budget);
+    if (best == nullptr) { return "nothing runs: " + asked.composition->name + ": " + asked.refusal; }
+    const double seconds = group.pass_seconds(*best);
+    return best->composition->name + " takes " + milliseconds(seconds) + " ms a pass, " +
+           fixed(seconds / group.resident_seconds, 2) + " x everything resident; no plan of copies takes less than " +
+           milliseconds(group.bound_seconds(*best)) + " ms";
+}
+
 /// What follows from the bounds and from plans, where the order is known.
-void print_planned(const Group& group, std::span<const double> factors, std::optional<double> wanted_seconds) {
+void print_planned(const Group& group, std::span<const double> factors, std::optional<double> wanted_seconds,
+                   Progress& progress) {
     const Workload& work = *group.rows.front().work;
     const Card& card = *group.rows.front().card;
     residency::plan::Problem problem = problem_of(work, card, 0, work.steps.size());
@@ -94,38 +130,38 @@ void print_planned(const Group& group, std::span<const double> factors, std::opt
         std::cout << "no plan: " << ends.error().message() << "\n";
         return;
     }
-    std::cout << "floor: the smallest budget that works with a plan is " << human_bytes(ends->floor_bytes) << " ("
-              << ends->floor_bytes << " bytes)";
+    std::cout << "floor: the smallest budget that works with a plan is " << exact_bytes(ends->floor_bytes);
     if (ends->step != residency::plan::none) { std::cout << ", for step " << ends->step; }
     std::cout << "; nothing works with less than " << human_bytes(smallest_bytes(work)) << "\n";
+
+    const auto budget_for = [&](double seconds) -> std::string {
+        if (seconds < group.resident_seconds) {
+            return "offloading will not help here: with everything resident it takes " +
+                   milliseconds(group.resident_seconds) + " ms";
+        }
+        const auto budget = residency::plan::budget_for(problem, seconds, quick);
+        if (!budget) { return "offloading will not help here: " + budget.error().message(); }
+        if (budget->sufficient_bytes >= (std::max)(ends->everything_bytes, ends->floor_bytes)) {
+            return "offloading will not help here: it takes all " + exact_bytes(budget->sufficient_bytes);
+        }
+        return "a budget of " + exact_bytes(budget->sufficient_bytes) + " is enough, less than " +
+               human_bytes(budget->necessary_bytes) + " is not";
+    };
     std::set<std::string> said;
     for (const Row& row : group.rows) {
         if (row.composition == nullptr || !said.insert(row.asked_budget).second) { continue; }
-        problem.budget_bytes = row.asked_bytes;
-        const auto advice = residency::plan::advise(problem, wanted_seconds, quick);
-        std::cout << "at " << row.asked_budget << ": " << (advice ? advice->text : advice.error().message()) << "\n";
+        std::cout << "at " << row.asked_budget << ": " << sentence(group, row, *ends) << "\n";
     }
-    const auto print_speed = [&](double seconds, const std::string& what) {
-        const auto budget = residency::plan::budget_for(problem, seconds, quick);
-        std::cout << what << ": ";
-        if (!budget) {
-            std::cout << "offloading will not help here: " << budget.error().message() << "\n";
-        } else if (budget->sufficient_bytes >= (std::max)(ends->everything_bytes, ends->floor_bytes)) {
-            std::cout << "offloading will not help here: it takes all " << human_bytes(budget->sufficient_bytes)
-                      << "\n";
-        } else {
-            std::cout << "a budget of " << human_bytes(budget->sufficient_bytes) << " (" << budget->sufficient_bytes
-                      << " bytes) is enough, less than " << human_bytes(budget->necessary_bytes) << " is not\n";
-        }
-    };
     if (wanted_seconds) {
-        print_speed(*wanted_seconds, "for " + fixed(1e3 * *wanted_seconds, 3) + " ms a pass");
-    } else if (group.resident_seconds > 0) {
-        for (const double factor : factors) {
-            print_speed(factor * group.resident_seconds, "for " + fixed(factor, 2) + " x of everything resident, " +
-                                                             fixed(1e3 * factor * group.resident_seconds, 2) +
-                                                             " ms a pass");
-        }
+        std::cout << "for " << milliseconds(*wanted_seconds) << " ms a pass: " << budget_for(*wanted_seconds) << "\n";
+        progress.add(1);
+        return;
+    }
+    for (const double factor : factors) {
+        const double seconds = factor * group.resident_seconds;
+        std::cout << "for " << fixed(factor, 2) << " x everything resident, " << milliseconds(seconds)
+                  << " ms a pass: " << budget_for(seconds) << "\n";
+        progress.add(1);
     }
 }
 
@@ -133,18 +169,18 @@ void print_planned(const Group& group, std::span<const double> factors, std::opt
 void print_unplanned(const Group& group, std::optional<double> wanted_seconds) {
     const Workload& work = *group.rows.front().work;
     const std::uint64_t floor = smallest_bytes(work);
-    std::cout << "floor: nothing works with less than " << human_bytes(floor) << " (" << floor
-              << " bytes), in whole segments of the memory pool\n";
+    std::cout << "floor: nothing works with less than " << exact_bytes(floor)
+              << ", in whole segments of the memory pool\n";
     if (floor >= work.total_bytes()) {
         std::cout << "offloading will not help here: nothing less than everything works\n";
     }
     if (!wanted_seconds) { return; }
-    const std::string wanted = "for " + fixed(1e3 * *wanted_seconds, 3) + " ms a pass: ";
+    const std::string wanted = "for " + milliseconds(*wanted_seconds) + " ms a pass: ";
     const auto enough = std::find_if(group.best.begin(), group.best.end(),
                                      [&](const Row* row) { return row->counts->pass_seconds <= *wanted_seconds; });
     if (group.resident_seconds > *wanted_seconds) {
         std::cout << wanted << "offloading will not help here: with everything resident it takes "
-                  << fixed(1e3 * group.resident_seconds, 3) << " ms\n";
+                  << milliseconds(group.resident_seconds) << " ms\n";
     } else if (enough == group.best.end()) {
         std::cout << wanted << "none of these budgets is enough\n";
     } else {
@@ -156,15 +192,17 @@ void print_unplanned(const Group& group, std::optional<double> wanted_seconds) {
 
 void advise(const std::vector<Row>& rows, std::optional<double> wanted_seconds) {
     constexpr double factors[] = {1.05, 1.25, 2.0};
-    for (const std::span<const Row> together : by_work_and_card(rows)) {
+    const auto groups = by_work_and_card(rows);
+    Progress progress{"advise", groups.size() * std::size(factors)};
+    for (const std::span<const Row> together : groups) {
         const Group group = group_of(together);
         const Workload& work = *together.front().work;
         std::cout << "\nadvice for " << work.name << " on " << together.front().card->name
                   << " (everything resident: " << human_bytes(work.total_bytes()) << ", "
-                  << fixed(1e3 * group.resident_seconds, 2) << " ms a pass)\n";
+                  << milliseconds(group.resident_seconds) << " ms a pass)\n";
         print_measured(group, factors);
         if (work.is_known) {
-            print_planned(group, factors, wanted_seconds);
+            print_planned(group, factors, wanted_seconds, progress);
         } else {
             print_unplanned(group, wanted_seconds);
         }

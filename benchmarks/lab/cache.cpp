@@ -85,7 +85,7 @@ void print_csv(const std::vector<Row>& rows) {
 void print_table(const lab::trace::Trace& trace, const std::vector<Row>& rows) {
     std::cout << trace.name << ": " << trace.accesses.size() << " accesses, " << trace.bytes.size() << " storages, "
               << human_bytes(trace.total_bytes()) << "\n";
-    Table table{{"policy", "budget", "hits %", "hits % of bytes", "misses", "bytes missed"}};
+    Table table{{"policy", "budget", "hits, % of requests", "hits, % of bytes", "misses", "bytes missed"}};
     for (const Row& row : rows) {
         const CacheCounts& counts = row.counts;
         const auto share = [](std::uint64_t missed, std::uint64_t of) {
@@ -161,6 +161,7 @@ void add_cache_command(CLI::App& app) {
     for (const Evictor& each : evictors()) { names.push_back(each.name); }
     options->policies = names;
     CLI::App* command = app.add_subcommand("cache", "demand caching alone: what misses, by policy and budget");
+    command->footer(trace_formats);
     command->add_option("--trace", options->trace, "the file; .gz is decompressed by gzip")
         ->required()
         ->check(CLI::ExistingFile);

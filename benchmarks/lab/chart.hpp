@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,8 @@
 
 namespace lab {
 
-/// Lines over a common horizontal axis, as an SVG picture. The vertical axis is logarithmic.
+/// Lines over a common horizontal axis, as an SVG picture: a mark at each point, and the name of a line at its end. The vertical axis
+/// is logarithmic.
 class Chart {
 public:
     Chart(std::string title, std::string horizontal, std::string vertical)
@@ -27,20 +29,31 @@ public:
         });
         if (!points.empty()) { lines_.push_back({std::move(name), std::move(points), dashed}); }
     }
+    /// A level over the whole width, dotted.
+    void add_level(std::string name, double y) {
+        if (std::isfinite(y) && y > 0) { levels_.push_back({std::move(name), y}); }
+    }
     [[nodiscard]] std::string svg() const {
         double left = 1e300;
         double right = -1e300;
         double low = 1e300;
         double high = 0;
+        std::set<double> columns;
         for (const Line& line : lines_) {
             for (const auto& [x, y] : line.points) {
+                columns.insert(x);
                 left = std::min(left, x);
                 right = std::max(right, x);
                 low = std::min(low, y);
                 high = std::max(high, y);
             }
         }
-        if (lines_.empty()) { left = 0, right = 1, low = 1, high = 10; }
+        for (const auto& [name, y] : levels_) {
+            low = std::min(low, y);
+            high = std::max(high, y);
+        }
+        if (lines_.empty()) { left = 0, right = 1; }
+        if (high <= 0) { low = 1, high = 10; }
         if (right <= left) { right = left + 1; }
         low *= 0.9;
         high *= 1.1;
@@ -52,7 +65,7 @@ public:
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 900 520\" font-family=\"sans-serif\" "
             "font-size=\"13\">\n"
             "<rect width=\"900\" height=\"520\" fill=\"white\"/>\n";
-        text(out, margin, 26, "start", title_, 17);
+        text(out, margin, 26, "start", title_, "#000000", 17);
         text(out, margin + plot_width / 2, 508, "middle", horizontal_);
         text(out, margin, top - 8, "start", vertical_);
         for (double tick = std::pow(10, std::floor(std::log10(low))); tick <= high; tick *= 10) {
@@ -63,43 +76,77 @@ public:
                 text(out, margin - 6, at_y(y) + 4, "end", fixed(y, y < 1 ? 2 : y < 10 ? 1 : 0));
             }
         }
-        for (const auto& [x, unused] :
-             lines_.empty() ? std::vector<std::pair<double, double>>{} : lines_.front().points) {
+        double last = -1e300;
+        for (const double x : columns) {
             line(out, at_x(x), top, at_x(x), top + plot_height, "#eeeeee");
-            text(out, at_x(x), top + plot_height + 18, "middle", fixed(x, 0));
+            if (at_x(x) < last + 28) { continue; }  // no number over another
+            last = at_x(x);
+            text(out, last, top + plot_height + 18, "middle", fixed(x, 0));
         }
-        constexpr std::array colours{"#1b6ca8", "#d1495b", "#2e933c", "#edae49", "#7d4e9e", "#00798c",
-                                     "#8c5e58", "#5f5f5f", "#c26dbc", "#77a400", "#e4572e", "#3a3a9e"};
+        constexpr std::array colours{"#1b6ca8", "#d1495b", "#2e933c", "#b07d10", "#7d4e9e", "#00798c",
+                                     "#8c5e58", "#5f5f5f", "#c26dbc", "#5d7f00", "#e4572e", "#3a3a9e"};
+        std::vector<Label> labels;
+        for (const auto& [name, y] : levels_) {
+            out += "<line stroke-width=\"1.5\" stroke=\"#000000\" stroke-dasharray=\"2 3\" x1=\"" + fixed(margin, 1) +
+                   "\" x2=\"" + fixed(margin + plot_width, 1) + "\" y1=\"" + fixed(at_y(y), 1) + "\" y2=\"" +
+                   fixed(at_y(y), 1) + "\"/>\n";
+            labels.push_back({name, "#000000", at_y(y), margin + plot_width});
+        }
         for (std::size_t i = 0; i < lines_.size(); ++i) {
             const char* colour = lines_[i].dashed ? "#000000" : colours[i % colours.size()];
-            const std::string dash = lines_[i].dashed ? " stroke-dasharray=\"6 4\"" : "";
-            out += "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" + std::string{colour} + "\"" + dash +
-                   " points=\"";
+            out += "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" + std::string{colour} + "\"" +
+                   (lines_[i].dashed ? " stroke-dasharray=\"6 4\"" : "") + " points=\"";
             for (const auto& [x, y] : lines_[i].points) { out += fixed(at_x(x), 1) + "," + fixed(at_y(y), 1) + " "; }
             out += "\"/>\n";
-            const double y = top + 14 + 20 * static_cast<double>(i);
-            out += "<line x1=\"700\" x2=\"724\" y1=\"" + fixed(y, 1) + "\" y2=\"" + fixed(y, 1) +
-                   "\" stroke-width=\"2\" stroke=\"" + colour + "\"" + dash + "/>\n";
-            text(out, 730, y + 4, "start", lines_[i].name);
+            for (const auto& [x, y] : lines_[i].points) {
+                out += "<circle r=\"3\" fill=\"" + std::string{colour} + "\" cx=\"" + fixed(at_x(x), 1) + "\" cy=\"" +
+                       fixed(at_y(y), 1) + "\"/>\n";
+            }
+            const auto& end = lines_[i].points.back();
+            labels.push_back({lines_[i].name, colour, at_y(end.second), at_x(end.first)});
         }
+        draw_labels(out, std::move(labels));
         return out + "</svg>\n";
     }
 
 private:
     static constexpr double margin = 70;
     static constexpr double top = 60;
-    static constexpr double plot_width = 610;
+    static constexpr double plot_width = 600;
     static constexpr double plot_height = 410;
+    struct Label {
+        std::string name;
+        const char* colour;
+        double y, from_x;  ///< of the end that it names
+    };
     struct Line {
         std::string name;
         std::vector<std::pair<double, double>> points;
         bool dashed = false;
     };
 
+    /// Beside the ends that they name, moved apart where they would lie over each other.
+    static void draw_labels(std::string& out, std::vector<Label> labels) {
+        constexpr double line_height = 16;
+        std::stable_sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y < b.y; });
+        std::vector<double> places;
+        for (const Label& label : labels) {
+            places.push_back(places.empty() ? label.y : std::max(label.y, places.back() + line_height));
+        }
+        double limit = top + plot_height;
+        for (std::size_t i = places.size(); i-- > 0; limit = places[i] - line_height) {
+            places[i] = std::min(places[i], limit);
+        }
+        for (std::size_t i = 0; i < labels.size(); ++i) {
+            const double x = margin + plot_width + 14;
+            line(out, labels[i].from_x + 4, labels[i].y, x - 3, places[i], "#bbbbbb");
+            text(out, x, places[i] + 4, "start", labels[i].name, labels[i].colour);
+        }
+    }
     static void text(std::string& out, double x, double y, const char* anchor, const std::string& content,
-                     int points = 13) {
+                     const char* colour = "#000000", int points = 13) {
         out += "<text x=\"" + fixed(x, 1) + "\" y=\"" + fixed(y, 1) + "\" text-anchor=\"" + anchor + "\" font-size=\"" +
-               std::to_string(points) + "\">";
+               std::to_string(points) + "\" fill=\"" + colour + "\">";
         for (const char c : content) {
             out += c == '<' ? std::string{"&lt;"} : c == '&' ? std::string{"&amp;"} : std::string{c};
         }
@@ -112,6 +159,7 @@ private:
 
     std::string title_, horizontal_, vertical_;
     std::vector<Line> lines_;
+    std::vector<std::pair<std::string, double>> levels_;
 };
 
 }  // namespace lab

@@ -34,6 +34,18 @@ inline std::optional<double> decimal(const std::string& text) {
     return *end == '\0' ? std::optional{value} : std::nullopt;
 }
 
+/// The formats of traces, for --help.
+inline constexpr const char* trace_formats =
+    R"(Formats of traces (a file that gzip compressed is decompressed; a pipe will do):
+  route      the experts that a router chose, as text: lines "# layer=K expert_bytes=N", one a layer, and perhaps
+             "n_expert=N"; a heading that names the columns turn, phase (0: prompt), step, layer and expert; then a
+             line for each chosen expert, with commas
+  oracle     libCacheSim's oracleGeneral: records of 24 bytes, little-endian: u32 time, u64 object, u32 bytes,
+             i64 number of the next request
+  csv        a request a line, with commas; an object in column 2 and its bytes in column 3 (--object-column,
+             --bytes-column); a heading and lines that begin with # are passed over
+  residency  what lab::trace::Writer wrote while a program ran)";
+
 /// A trace in one of the formats route, oracle, csv (object in column 2, bytes in column 3) or residency.
 residency::Result<lab::trace::Trace> read_trace(const std::string& path, const std::string& format,
                                                 const lab::trace::CsvColumns& columns = {});

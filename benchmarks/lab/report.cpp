@@ -53,17 +53,19 @@ double hits(const RunCounts& counts) {
 double ahead(const RunCounts& counts) {
     return counts.requested_bytes > 0 ? counts.ahead_bytes / counts.requested_bytes : 0;
 }
+std::string name_of(const Row& row) {
+    return row.composition == nullptr ? "everything resident" : row.composition->name;
+}
 bool knows_whole_run(const Row& row) { return row.composition != nullptr && row.composition->knows_future; }
 
 nlohmann::ordered_json json_of(const Row& row) {
-    nlohmann::ordered_json values{
-        {"workload", row.work->name},
-        {"card", row.card->name},
-        {"policy", row.composition == nullptr ? "everything resident" : row.composition->name},
-        {"budget_bytes", row.budget_bytes},
-        {"bound_seconds", row.bound_seconds},
-        {"total_bytes", row.work->total_bytes()},
-        {"knows_whole_run", knows_whole_run(row)}};
+    nlohmann::ordered_json values{{"workload", row.work->name},
+                                  {"card", row.card->name},
+                                  {"policy", name_of(row)},
+                                  {"budget_bytes", row.budget_bytes},
+                                  {"bound_seconds", row.bound_seconds},
+                                  {"total_bytes", row.work->total_bytes()},
+                                  {"knows_whole_run", knows_whole_run(row)}};
     if (!row.asked_budget.empty()) { values["asked_budget"] = row.asked_budget; }
     if (row.counts) {
         const RunCounts& counts = *row.counts;
@@ -89,13 +91,12 @@ nlohmann::ordered_json json_of(const Row& row) {
     return out;
 }
 std::vector<std::string> cells_of(const Row& row) {
-    std::vector<std::string> cells{
-        row.composition == nullptr ? "everything resident" : row.composition->name + (knows_whole_run(row) ? " *" : ""),
-        human_bytes(row.budget_bytes) + (row.is_at_floor()  ? " (floor)"
-                                         : row.is_clamped() ? " (all)"
-                                                            : "")};
+    std::vector<std::string> cells{name_of(row) + (knows_whole_run(row) ? " *" : ""),
+                                   human_bytes(row.budget_bytes) + (row.is_at_floor()  ? " (floor)"
+                                                                    : row.is_clamped() ? " (all)"
+                                                                                       : "")};
     if (!row.counts) {
-        cells.push_back(row.refusal.substr(0, row.refusal.find(':')));
+        cells.push_back("did not run");
         cells.resize(9);
         return cells;
     }
@@ -153,16 +154,24 @@ void print_tables(const std::vector<Row>& rows) {
                   << work.name << " on " << group.front().card->name << ": " << human_bytes(work.total_bytes())
                   << " in " << work.bytes.size() << " storages, " << work.steps.size() / work.pass_ends.size()
                   << " steps a pass\n";
-        Table table{
-            {"policy", "budget", "pass ms", "bound ms", "regret %", "stall ms", "hits % of bytes", "ahead %", "moved"}};
+        Table table{{"policy", "budget", "a pass, ms", "bound, ms", "over the bound, %", "stalls, ms", "bytes there, %",
+                     "bytes ahead, %", "bytes copied"}};
         for (const Row& row : group) { table.add(cells_of(row)); }
         std::cout << table.aligned();
+        for (const Row& row : group) {
+            if (!row.counts) {
+                std::cout << name_of(row) << " with " << human_bytes(row.budget_bytes) << " did not run, "
+                          << row.refusal << "\n";
+            }
+        }
     }
-    std::cout
-        << "\nTimes and bytes are of one pass in the steady state. hits: there from before; ahead: brought before\n"
-           "they were asked for; the rest was missed. Of a plan, which moves parts of storages: by the bytes that it "
-           "moves.\n"
-           "* knows the whole run\n";
+    std::cout << "\nTimes and bytes are of one pass in the steady state.\n"
+                 "  bound           no plan of copies takes less time at that budget\n"
+                 "  stalls          by which a pass is longer than its kernels\n"
+                 "  bytes there     of those that the steps read: on the device from before\n"
+                 "  bytes ahead     brought before they were asked for; the rest was missed\n"
+                 "Of a plan, which moves parts of storages, both are by the bytes that it moves.\n"
+                 "* knows the whole run\n";
     if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.is_at_floor(); })) {
         std::cout
             << "(floor): a budget of 0 is the smallest that works, which depends on the composition's memory pool\n";
@@ -177,14 +186,19 @@ void draw(const std::vector<Row>& rows, const std::string& folder) {
         const std::string& work = group.front().work->name;
         const std::string& card = group.front().card->name;
         const double total = static_cast<double>(group.front().work->total_bytes());
-        Chart chart{work + " on " + card, "budget, % of all weights", "time of a pass, ms"};
+        Chart chart{work + " on " + card, "budget, % of all weights", "time of a pass, ms (logarithmic scale)"};
         std::vector<std::pair<double, double>> bound;
         for (std::size_t i = 0; i < group.size();) {
             const Composition* composition = group[i].composition;
             std::vector<std::pair<double, double>> points;
             for (; i < group.size() && group[i].composition == composition; ++i) {
                 const double share = 100 * static_cast<double>(group[i].budget_bytes) / total;
-                if (composition == nullptr) { continue; }
+                if (composition == nullptr) {
+                    if (group[i].counts) {
+                        chart.add_level("everything resident", 1e3 * group[i].counts->pass_seconds);
+                    }
+                    continue;
+                }
                 if (group[i].counts) { points.emplace_back(share, 1e3 * group[i].counts->pass_seconds); }
                 if (std::none_of(bound.begin(), bound.end(), [&](const auto& each) { return each.first == share; })) {
                     bound.emplace_back(share, 1e3 * group[i].bound_seconds);

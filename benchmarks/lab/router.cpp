@@ -144,7 +144,7 @@ void print_csv(const std::vector<Row>& rows) {
 void print_table(const Trace& trace, const std::vector<Row>& rows, std::size_t shares) {
     std::cout << trace.name << ": " << trace.bytes.size() << " experts; " << rows.front().counts.requests
               << " choices after the first round of all layers, which fills the cache\n";
-    std::vector<std::string> heading{"hits %, with of all experts"};
+    std::vector<std::string> heading{"hits, %, where so many of all experts fit:"};
     for (std::size_t i = 0; i < shares; ++i) { heading.push_back(fixed(rows[i].share, 1) + " %"); }
     Table table{heading};
     for (std::size_t begin = 0; begin < rows.size(); begin += shares) {
@@ -199,6 +199,7 @@ void add_router_command(CLI::App& app) {
     }
     CLI::App* command = app.add_subcommand(
         "router", "the experts that a router chose: what is there, by policy and share of all experts");
+    command->footer(trace_formats);
     command->add_option("--trace", options->trace, "the file; .gz is decompressed by gzip")
         ->required()
         ->check(CLI::ExistingFile);

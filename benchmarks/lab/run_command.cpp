@@ -33,6 +33,7 @@ void add_run_command(CLI::App& app) {
     for (const Composition& each : compositions()) { policies.push_back(each.name); }
     for (const Card& each : cards()) { card_names.push_back(each.name); }
     CLI::App* command = app.add_subcommand("run", "compositions on the simulated device or a GPU, against the bound");
+    command->footer(trace_formats);
     add_list(*command, "--workload", options->workloads, "several with commas; a selection by default",
              CLI::IsMember(workloads));
     command->add_option("--model", options->model, "a model file: its weights in order, once a pass")

@@ -82,10 +82,10 @@ router --share 50 | awk -F, 'NR == 1 { next } { misses[$1] = $4; if ($3 != 39 * 
 [[ $(router --share 100 --policy lru | tail -1 | cut -d, -f4) -eq \
     $(router --share 100 --policy lru/layer | tail -1 | cut -d, -f4) ]] || fail "router: shares of layers are not the whole"
 
-# On a GPU: what is decided as accesses come is decided as on the simulated device, nothing beats a bound or the link, a plan comes near
-# its bound, and the simulated device with the measured link foretells its time.
+# On a GPU: what is decided as accesses come is decided as on the simulated device, and everything resident moves nothing. How long it
+# takes is measured by benchmarks/gpu/lab: this machine may be busy with other work.
 rows_of() {  # FILE AWK-PROGRAM: over the rows of a comparison by their columns' names, each of which is here and not refused
-    awk -F, -v rate="${rate:-0}" 'function bad(what) { printf "%s %s: %s\n", $3, $4, what; failed = 1 }
+    awk -F, 'function bad(what) { printf "%s %s: %s\n", $3, $4, what; failed = 1 }
         NR == 1 { next }
         $5 == "" || NF < 12 { bad("refused"); next }
         { at = $3 "," $4; pass = $5; bound = $6; hits = $9; ahead = $10; fetched = $11; compute = $12; ++rows }
@@ -109,15 +109,12 @@ if nvidia-smi -L > /dev/null 2>&1; then
         declare -n arguments=$name
         "$program" run "${arguments[@]}" --device cuda > "$folder/$name.cuda" 2> "$folder/errors" ||
             fail "$name on the GPU: $(cat "$folder/errors")"
-        rate=$(sed -n 's|^measured link: \([0-9.]*\) GB/s, [0-9.]* us a call$|\1|p' "$folder/errors")
-        [[ -n $rate ]] || fail "no measured link: $(cat "$folder/errors")"
+        grep -qE '^measured link: [0-9.]+ GB/s, [0-9.]+ us a call$' "$folder/errors" || fail "no measured link: $(cat "$folder/errors")"
         "$program" run "${arguments[@]}" --link measured > "$folder/$name.simulated" 2> "$folder/errors" ||
             fail "$name with the measured link: $(cat "$folder/errors")"
         [[ $(cut -d, -f1-4 "$folder/$name.cuda") == "$(cut -d, -f1-4 "$folder/$name.simulated")" ]] ||
             fail "$name: other rows than on the simulated device"
         rows_of "$folder/$name.cuda" '
-            pass < 0.95 * bound { bad("beats its bound, " pass " of " bound " s") }
-            fetched > 1.05e9 * rate * pass { bad("more bytes than the link carries") }
             !(hits >= 0 && ahead >= 0 && hits + ahead <= 1.000001) { bad("hits are no shares") }
             $3 == "everything resident" && fetched > 0 { bad("moves bytes") }' || fail "$name on the GPU"
         # The same moves on both; guesses and plans depend on times, and so, a little, does what has left when a prefetch asks.
@@ -130,11 +127,6 @@ if nvidia-smi -L > /dev/null 2>&1; then
                 bad("moves " fetched " bytes, hits " hits ", and on the simulated device " $32 " and " $30) }' ||
             fail "$name: other decisions than on the simulated device"
     done
-    rows_of "$folder/known.both" '
-        $3 == "planned" && pass > 1.25 * bound { bad("far from its bound: " pass " of " bound " s") }
-        $3 == "planned" && (pass > 1.2 * $26 || pass < 0.8 * $26) { bad(pass " s, foretold " $26 " s") }
-        $3 == "everything resident" && pass > 1.25 * compute { bad(pass " s for " compute " s of kernels") }' ||
-        fail "known orders on the GPU"
     for name in known routed; do column -s, -t "$folder/$name.cuda" 2> /dev/null || cat "$folder/$name.cuda"; done
 fi
 # Columns of a comparison's rows by name.
@@ -202,8 +194,15 @@ said 'simulated device' "${small[@]}" --timeline "$folder/t.json" --device cuda
 rm -rf "$folder/pictures"
 both --budget 1,50% --timeline "$folder/t.json" --device simulated --pictures "$folder/pictures/more" > /dev/null
 [[ $(grep -c '"ph":"X"' "$folder/t.json") -gt 100 ]] || fail "no timeline"
+if command -v python3 > /dev/null; then
+    python3 "$(dirname "$0")/../../examples/support/check_timeline.py" "$folder/t.json" --copies . --stalls || fail "the timeline"
+fi
 [[ $(cat "$folder/errors") == 'timeline: of planned with '* ]] || fail "which row is drawn is not said: $(cat "$folder/errors")"
-grep -q '</svg>' "$folder"/pictures/more/*.svg || fail "no pictures"
+svg=$(cat "$folder"/pictures/more/*.svg)
+for part in '</svg>' '(logarithmic scale)' '>bound</text>' '>everything resident</text>' '>planned</text>' '<circle '; do
+    [[ $svg == *"$part"* ]] || fail "no $part in the picture"
+done
+[[ $(both --budget 1,50%) == *'planned with 1 B did not run, below its floor: '* ]] || fail "why a row did not run is not said"
 
 # Advice: the floor is the budget that 0 gives, the budget for a wanted time gives it, and what nothing reaches is said.
 floor=$(both --budget 0 --csv | columns planned 0 budget_bytes)
@@ -211,7 +210,17 @@ advice=$(both --budget 1,200% --advise)
 [[ $advice == *"floor: the smallest budget that works with a plan is "*"($floor bytes)"* ]] || fail "no floor of $floor bytes: $advice"
 [[ $advice == *"at 1: "*"are too few"*"at 200%: offloading will not help here: everything fits"* ]] || fail "advice: $advice"
 advice=$(both --budget 25% --advise --wanted-ms 30)
-[[ $advice == *'within 2.00 x of everything resident: none of these budgets'*'at 25%: '*'30.000 ms takes a budget of '* ]] || fail "advice: $advice"
+[[ $advice == *'within 2.00 x everything resident: none of these budgets'*'at 25%: '*'for 30.000 ms a pass: a budget of '* ]] || fail "advice: $advice"
+# The table and the sentence say one number, and nothing is faster than everything resident.
+table=$(sed -n '/^budget /{n;p}' <<< "$advice" | awk '{ print $(NF - 2), $(NF - 1) }')
+told=$(sed -n 's/^at 25%: [a-z]* takes \([0-9.]*\) ms a pass, \([0-9.]*\) x everything resident; .*/\1 \2/p' <<< "$advice")
+[[ -n $told && $told == "$table" ]] || fail "the table says $table, and the sentence $told: $advice"
+near=$(both --budget 90%,99%,100% --advise)
+resident=$(sed -n 's/^advice for .*, \([0-9.]*\) ms a pass)$/\1/p' <<< "$near")
+grep -oE '[0-9]+\.[0-9]{3} ms' <<< "$near" | awk -v resident="$resident" '{ if ($1 < resident) exit 1 } END { exit NR < 4 || resident <= 0 }' ||
+    fail "a time below everything resident: $near"
+awk -v resident="$resident" '/^budget / { rows = 1; next } rows && $NF ~ /^-?[0-9.]+$/ { if ($(NF - 2) < resident || $NF < 0) exit 1; ++n } END { exit n < 2 }' <<< "$near" ||
+    fail "a row below everything resident: $near"
 enough=$(sed -n 's/^for 30.000 ms a pass: a budget of .* (\([0-9]*\) bytes) is enough.*/\1/p' <<< "$advice")
 [[ -n $enough ]] || fail "no budget for 30 ms: $advice"
 both --budget "$enough,50%" --csv | columns planned "$enough" pass_seconds budget_bytes total_bytes |
@@ -252,6 +261,16 @@ for of in "$folder/empty.csv csv" "$folder/empty.csv oracle" "$folder/empty.rout
     said 'no accesses' run --trace "$file" --format "$format" --pictures "$folder/pictures"
 done
 said 'the end of the file' cache --trace "$folder/empty.csv" --format residency
+printf 'nothing,that,is,a,request\n' > "$folder/unreadable.csv"
+said 'line 1: found "that"' cache --trace "$folder/unreadable.csv" --format csv --bytes-column 2
+printf '1,\033[31m,x\n2,a,10\n3,a,\033[31m\n' > "$folder/escape.csv"
+said 'line 3: found "\x1b[31m"' cache --trace "$folder/escape.csv" --format csv
+for command in cache router run; do
+    described=$("$program" $command --help)
+    for format in route oracle csv residency; do
+        [[ $described == *$'\n'"  $format "* ]] || fail "$command --help does not describe $format"
+    done
+done
 printf '1,5,10\n2,6,18446744073709551615\n' > "$folder/wide.csv"
 said '2^64 bytes or more' cache --trace "$folder/wide.csv" --format csv
 head -c 40 <(gzip -c "$choices") > "$folder/cut.gz"

@@ -44,7 +44,7 @@ namespace detail {
 
 /// A trace of requests as comma-separated values, as libCacheSim reads them: one request a line, each a step. A heading is a first
 /// line whose bytes are not a number, or, where no column has bytes, one without numbers before a line that has some. Lines that
-/// begin with # are passed over. `source` names the text in messages.
+/// begin with # are passed over. A heading alone is an error. `source` names the text in messages.
 [[nodiscard]] inline Result<Trace> try_parse_csv(std::string_view text, const std::string& source,
                                                  const CsvColumns& columns = {}) {
     Trace trace;
@@ -53,6 +53,7 @@ namespace detail {
     TextLines lines{text, source};
     std::vector<std::string_view> parts;
     bool is_first = true;
+    std::optional<std::string_view> unreadable;       // bytes of a first line, which may be a heading
     std::optional<std::string_view> without_numbers;  // a first line's object, where it may be a heading
     const auto request = [&](std::string_view object, std::uint64_t bytes) {
         const StorageId id = objects.id_of(std::string{object}, bytes);
@@ -67,6 +68,7 @@ namespace detail {
                                    std::to_string(columns.bytes));
         }
         const std::optional<std::uint64_t> bytes = columns.bytes == 0 ? 1 : TextLines::number(parts[columns.bytes - 1]);
+        if (!bytes && is_first) { unreadable = parts[columns.bytes - 1]; }
         if (!bytes && !is_first) {
             return lines.wrong(residency::detail::quoted(parts[columns.bytes - 1]), "a number of bytes");
         }
@@ -80,6 +82,10 @@ namespace detail {
         if (bytes) { request(object, *bytes); }
     }
     if (without_numbers) { request(*without_numbers, 1); }
+    if (unreadable && trace.accesses.empty()) {
+        return lines.wrong(residency::detail::quoted(*unreadable),
+                           "a number of bytes: this line is a heading only where a request follows");
+    }
     if (auto fits = trace.try_check_sums(source); !fits) { return fits.error(); }
     return trace;
 }
