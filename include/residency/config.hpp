@@ -49,11 +49,11 @@
 #define RESIDENCY_DETAIL_NODISCARD_TYPE [[nodiscard]]
 #endif
 
-// A function that kernels call too.
+// An inline function that kernels call too, as part of them.
 #ifdef __CUDACC__
-#define RESIDENCY_HOST_DEVICE __host__ __device__
+#define RESIDENCY_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define RESIDENCY_HOST_DEVICE
+#define RESIDENCY_HOST_DEVICE inline
 #endif
 
 // The inline namespace names the version and every setting that changes a definition, so that translation units built

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -73,17 +74,15 @@ RESIDENCY_HOST_DEVICE constexpr Layout layout_of(std::uint32_t values, std::uint
 
 namespace detail {
 
-RESIDENCY_HOST_DEVICE inline std::uint32_t count_ones(std::uint32_t bits) noexcept {
+RESIDENCY_HOST_DEVICE std::uint32_t count_ones(std::uint32_t bits) noexcept {
 #ifdef __CUDA_ARCH__
     return static_cast<std::uint32_t>(__popc(bits));
 #else
-    std::uint32_t count = 0;
-    for (; bits != 0; bits &= bits - 1) { ++count; }
-    return count;
+    return static_cast<std::uint32_t>(std::popcount(bits));
 #endif
 }
 /// Bytes of b:a, chosen by the nibbles of `choice`.
-RESIDENCY_HOST_DEVICE inline std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t choice) noexcept {
+RESIDENCY_HOST_DEVICE std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t choice) noexcept {
 #ifdef __CUDA_ARCH__
     return __byte_perm(a, b, choice);
 #else
@@ -96,7 +95,7 @@ RESIDENCY_HOST_DEVICE inline std::uint32_t permute(std::uint32_t a, std::uint32_
 #endif
 }
 /// For each nibble of `mask` that is 1, the next byte of `queue`; else the own byte.
-RESIDENCY_HOST_DEVICE inline std::uint32_t merge(std::uint32_t own, std::uint32_t queue, std::uint32_t mask) noexcept {
+RESIDENCY_HOST_DEVICE std::uint32_t merge(std::uint32_t own, std::uint32_t queue, std::uint32_t mask) noexcept {
     const std::uint32_t taken = mask * 15U;
     return permute(own, queue, (0x3210U & ~taken) | ((mask * 0x1110U + 0x4444U) & taken));
 }
@@ -108,21 +107,20 @@ RESIDENCY_HOST_DEVICE constexpr std::uint32_t first_pairs(std::uint32_t n) noexc
 }  // namespace detail
 
 /// How many of a lane's values are in T1. `t0`: its word of T0.
-RESIDENCY_HOST_DEVICE inline std::uint32_t entries_in_t1(std::uint32_t t0) noexcept {
+RESIDENCY_HOST_DEVICE std::uint32_t entries_in_t1(std::uint32_t t0) noexcept {
     return detail::count_ones(t0 & t0 >> 1 & 0x55555555U);
 }
 /// How many are in T2. `t1`: 32 bits of T1 from the lane's first entry; `n1`: its entries.
-RESIDENCY_HOST_DEVICE inline std::uint32_t entries_in_t2(std::uint32_t t1, std::uint32_t n1) noexcept {
+RESIDENCY_HOST_DEVICE std::uint32_t entries_in_t2(std::uint32_t t1, std::uint32_t n1) noexcept {
     return detail::count_ones(t1 & t1 >> 1 & 0x55555555U & detail::first_pairs(n1));
 }
 /// Bit 3i is set where the lane's i-th entry of T2 sends on to T3. `t2`: 64 bits of T2 from its first entry; `n2`: its entries.
-RESIDENCY_HOST_DEVICE inline std::uint64_t sent_to_t3(std::uint64_t t2, std::uint32_t n2) noexcept {
+RESIDENCY_HOST_DEVICE std::uint64_t sent_to_t3(std::uint64_t t2, std::uint32_t n2) noexcept {
     return t2 & t2 >> 1 & t2 >> 2 & 0x249249249249U & ((std::uint64_t{1} << 3 * n2) - 1);
 }
 /// The exponents of a lane, value i in byte i mod 4 of word i / 4. Those that are in T3 are not meaningful.
-RESIDENCY_HOST_DEVICE inline void exponents_of_lane(std::uint32_t t0, std::uint32_t t1, std::uint64_t t2,
-                                                    const std::uint32_t (&ranks)[4],
-                                                    std::uint32_t (&exponents)[4]) noexcept {
+RESIDENCY_HOST_DEVICE void exponents_of_lane(std::uint32_t t0, std::uint32_t t1, std::uint64_t t2,
+                                             const std::uint32_t (&ranks)[4], std::uint32_t (&exponents)[4]) noexcept {
     std::uint32_t passed = 0;  // entries of T2 before these four values
 #ifdef __CUDA_ARCH__
 #pragma unroll

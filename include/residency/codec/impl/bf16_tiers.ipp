@@ -21,18 +21,14 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 
 namespace bf16_tiers { namespace detail {
 
-/// Appends entries of a few bits to a plane of 32-bit words, the first in the lowest bits.
+/// Appends entries to a plane of 32-bit words, the first in the lowest bits.
 class BitWriter {
 public:
     explicit BitWriter(std::byte* to) noexcept : to_{to} {}
-    void put(std::uint32_t entry, std::uint32_t bits) noexcept {
-        held_ |= std::uint64_t{entry} << count_;
-        count_ += bits;
-        if (count_ >= 32) {
-            flush();
-            held_ >>= 32;
-            count_ -= 32;
-        }
+    /// Appends up to 48 bits.
+    void put(std::uint64_t entries, std::uint32_t bits) noexcept {
+        put_some(entries & 0xffffffU, bits < 24 ? bits : 24);
+        if (bits > 24) { put_some(entries >> 24, bits - 24); }
     }
     void flush() noexcept {
         const auto word = static_cast<std::uint32_t>(held_);
@@ -41,6 +37,16 @@ public:
     }
 
 private:
+    void put_some(std::uint64_t entries, std::uint32_t bits) noexcept {
+        held_ |= entries << count_;
+        count_ += bits;
+        if (count_ >= 32) {
+            flush();
+            held_ >>= 32;
+            count_ -= 32;
+        }
+    }
+
     std::byte* to_;
     std::uint64_t held_ = 0;
     std::uint32_t count_ = 0;
@@ -70,6 +76,30 @@ struct Ranking {
     return ranking;
 }
 
+/// What an exponent is in each tier. No bits where it is not in that tier.
+struct Codes {
+    std::uint8_t t0 = 0, t1 = 0, t2 = 0;
+    std::uint8_t t1_bits = 0, t2_bits = 0;
+    bool is_in_t3 = false;
+};
+
+[[nodiscard]] inline std::array<Codes, 256> codes_of(const Ranking& ranking) noexcept {
+    std::array<Codes, 256> codes{};
+    for (std::size_t e = 0; e < 256; ++e) {
+        const std::uint32_t r = ranking.rank[e];
+        Codes& code = codes[e];
+        code.t0 = static_cast<std::uint8_t>((std::min)(r, 3U));
+        if (r < 3) { continue; }
+        code.t1 = static_cast<std::uint8_t>((std::min)(r - 3, 3U));
+        code.t1_bits = 2;
+        if (r < 6) { continue; }
+        code.t2 = static_cast<std::uint8_t>((std::min)(r - 6, 7U));
+        code.t2_bits = 3;
+        code.is_in_t3 = r >= 13;
+    }
+    return codes;
+}
+
 [[nodiscard]] inline std::uint16_t load_u16(const std::byte* at) noexcept {
     std::uint16_t value;
     std::memcpy(&value, at, sizeof value);
@@ -81,6 +111,26 @@ struct Ranking {
     return value;
 }
 
+/// The exponents by their codes: four of T0, four of T1, eight of T2.
+[[nodiscard]] inline std::array<std::uint8_t, 16> exponents_by_code(const std::uint32_t (&ranks)[4]) noexcept {
+    std::array<std::uint8_t, 16> exponents{};
+    for (std::size_t i = 0; i < 16; ++i) { exponents[i] = static_cast<std::uint8_t>(ranks[i / 4] >> 8 * (i % 4)); }
+    return exponents;
+}
+
+/// The exponents of a lane, as exponents_of_lane says, in the order of the values: for a processor that has no permutation of bytes.
+inline void read_lane(std::uint32_t t0, std::uint32_t t1, std::uint64_t t2, const std::array<std::uint8_t, 16>& by_code,
+                      std::uint8_t (&exponents)[lane_values]) noexcept {
+    for (std::uint32_t i = 0; i < lane_values; ++i) {
+        const std::uint32_t code0 = t0 >> (4 * (i % 8) + 2 * (i / 8)) & 3, code1 = t1 & 3;
+        const std::uint32_t in_t1 = code0 == 3 ? 1 : 0, in_t2 = in_t1 & (code1 == 3 ? 1U : 0U);
+        const std::size_t at = in_t2 != 0 ? 8 + (t2 & 7) : in_t1 != 0 ? 4 + code1 : code0;
+        exponents[i] = by_code[at];
+        t1 >>= 2 * in_t1;
+        t2 >>= 3 * in_t2;
+    }
+}
+
 }}  // namespace bf16_tiers::detail
 
 RESIDENCY_INLINE std::size_t Bf16Tiers::pack(const Extents&, std::span<const std::byte> raw,
@@ -89,7 +139,13 @@ RESIDENCY_INLINE std::size_t Bf16Tiers::pack(const Extents&, std::span<const std
     if (raw.size() > most_raw_bytes) { return 0; }
     const auto values = static_cast<std::uint32_t>(raw.size() / 2);
     std::array<std::uint32_t, 256> count{};
-    for (std::uint32_t i = 0; i < values; ++i) { ++count[bf16_tiers::detail::load_u16(raw.data() + 2 * i) >> 7 & 255]; }
+    {
+        std::array<std::array<std::uint32_t, 256>, 4> counts{};  // in turns, since equal exponents follow each other
+        for (std::uint32_t i = 0; i < values; ++i) {
+            ++counts[i % 4][bf16_tiers::detail::load_u16(raw.data() + std::size_t{2} * i) >> 7 & 255];
+        }
+        for (std::size_t e = 0; e < 256; ++e) { count[e] = counts[0][e] + counts[1][e] + counts[2][e] + counts[3][e]; }
+    }
     const bf16_tiers::detail::Ranking ranking = bf16_tiers::detail::rank(count);
     const Layout layout = layout_of(values, ranking.t1_values, ranking.t2_values, ranking.t3_values);
     if (layout.bytes > packed.size()) { return 0; }
@@ -123,27 +179,36 @@ RESIDENCY_INLINE std::size_t Bf16Tiers::pack(const Extents&, std::span<const std
     };
     bf16_tiers::detail::BitWriter t1{out + layout.t1_at}, t2{out + layout.t2_at};
     std::byte* t3 = out + layout.t3_at;
+    const std::array<bf16_tiers::detail::Codes, 256> codes = bf16_tiers::detail::codes_of(ranking);
     for (std::uint32_t lane = 0; lane * lane_values < values; ++lane) {
         if (lane % group_lanes == 0) { put_index(); }
-        std::uint32_t t0 = 0;
-        const std::uint32_t end = (std::min)(values - lane * lane_values, lane_values);
-        for (std::uint32_t i = 0; i < end; ++i) {
-            const std::uint32_t at = lane * lane_values + i;
-            const std::uint32_t value = bf16_tiers::detail::load_u16(raw.data() + 2 * at);
-            out[packed_header_bytes + at] = static_cast<std::byte>(value << 1 | value >> 15);
-            const std::uint32_t exponent = value >> 7 & 255, r = ranking.rank[exponent];
-            t0 |= (std::min)(r, 3U) << (4 * (i % 8) + 2 * (i / 8));
-            if (r < 3) { continue; }
-            t1.put((std::min)(r - 3, 3U), 2);
-            ++begin[0];
-            if (r < 6) { continue; }
-            t2.put((std::min)(r - 6, 7U), 3);
-            ++begin[1];
-            if (r < 13) { continue; }
+        std::uint32_t t0 = 0, bits1 = 0, bits2 = 0;
+        std::uint64_t entries1 = 0, entries2 = 0;
+        const std::uint32_t first = lane * lane_values, end = (std::min)(values - first, lane_values);
+        bool has_t3 = false;
+        for (std::uint32_t i = 0; i < end; ++i) {  // without a branch: which tier comes next cannot be predicted
+            const std::uint32_t value = bf16_tiers::detail::load_u16(raw.data() + std::size_t{2} * (first + i));
+            const bf16_tiers::detail::Codes code = codes[value >> 7 & 255];
+            out[packed_header_bytes + first + i] = static_cast<std::byte>(value << 1 | value >> 15);
+            t0 |= std::uint32_t{code.t0} << (4 * (i % 8) + 2 * (i / 8));
+            entries1 |= std::uint64_t{code.t1} << bits1;
+            entries2 |= std::uint64_t{code.t2} << bits2;
+            bits1 += code.t1_bits;
+            bits2 += code.t2_bits;
+            has_t3 = has_t3 || code.is_in_t3;
+        }
+        std::memcpy(out + layout.t0_at + std::size_t{4} * lane, &t0, sizeof t0);
+        t1.put(entries1, bits1);
+        t2.put(entries2, bits2);
+        begin[0] += bits1 / 2;
+        begin[1] += bits2 / 3;
+        for (std::uint32_t i = 0; has_t3 && i < end; ++i) {
+            const std::uint32_t exponent =
+                bf16_tiers::detail::load_u16(raw.data() + std::size_t{2} * (first + i)) >> 7 & 255;
+            if (!codes[exponent].is_in_t3) { continue; }
             const auto entry = static_cast<std::uint16_t>(exponent | i << 8);
             std::memcpy(t3 + std::size_t{2} * begin[2]++, &entry, sizeof entry);
         }
-        std::memcpy(out + layout.t0_at + std::size_t{4} * lane, &t0, sizeof t0);
     }
     put_index();
     t1.flush();
@@ -179,6 +244,7 @@ RESIDENCY_INLINE Status Bf16Tiers::unpack(const Extents&, std::span<const std::b
             std::uint64_t{bf16_tiers::detail::load_u32(word + 4)} << 32 | bf16_tiers::detail::load_u32(word);
         return static_cast<std::uint32_t>(two >> bit % 32);
     };
+    const auto by_code = bf16_tiers::detail::exponents_by_code(header.ranks);
     std::uint32_t begin[3] = {0, 0, 0};
     const std::uint32_t ends[3] = {header.t1_values, header.t2_values, header.t3_values};
     for (std::uint32_t group = 0; group <= layout.groups; ++group) {
@@ -196,22 +262,21 @@ RESIDENCY_INLINE Status Bf16Tiers::unpack(const Extents&, std::span<const std::b
             const std::uint64_t bit2 = std::uint64_t{3} * begin[1];
             const std::uint64_t t2 =
                 std::uint64_t{n2 > 10 ? bits(layout.t2_at, bit2 + 32) : 0U} << 32 | bits(layout.t2_at, bit2);
-            std::uint32_t exponents[4];
-            exponents_of_lane(t0, t1, t2, header.ranks, exponents);
+            std::uint8_t exponents[lane_values];
+            bf16_tiers::detail::read_lane(t0, t1, t2, by_code, exponents);
             for (std::uint64_t sent = sent_to_t3(t2, n2); sent != 0; sent &= sent - 1) {
                 if (begin[2] == ends[2]) { return refused(t0_at, "T3 ends before the values that T2 sends there"); }
                 const std::uint32_t at3 = layout.t3_at + 2 * begin[2]++;
                 const std::uint32_t entry = bf16_tiers::detail::load_u16(in + at3), place = entry >> 8;
                 if (place >= lane_values) { return refused(at3, "a place outside its lane"); }
-                const std::uint32_t shift = 8 * (place % 4);
-                exponents[place / 4] = (exponents[place / 4] & ~(255U << shift)) | (entry & 255) << shift;
+                exponents[place] = static_cast<std::uint8_t>(entry);
             }
             begin[0] += n1;
             begin[1] += n2;
             const std::uint32_t first = lane * lane_values;
             const std::uint32_t end = first >= values ? 0 : (std::min)(values - first, lane_values);
             for (std::uint32_t i = 0; i < end; ++i) {
-                const std::uint32_t rotated = (exponents[i / 4] >> 8 * (i % 4) & 255) << 8 |
+                const std::uint32_t rotated = std::uint32_t{exponents[i]} << 8 |
                                               std::to_integer<std::uint32_t>(in[packed_header_bytes + first + i]);
                 const auto value = static_cast<std::uint16_t>(rotated >> 1 | rotated << 15);
                 std::memcpy(raw.data() + std::size_t{2} * (first + i), &value, sizeof value);
