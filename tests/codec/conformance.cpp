@@ -38,7 +38,7 @@ enum class Fault { none, loses, beyond_raw, beyond_packed, remembers, allocates,
 /// A header, then the bytes in reverse; with a fault.
 template <Fault fault>
 struct Faulty {
-    static constexpr codec::PackedForm form = codec::PackedForm::bf16_tiers;
+    static constexpr PackedForm form = PackedForm::bf16_tiers;
     static constexpr codec::PackingUnit unit = codec::PackingUnit::chunk;
 
     bool takes(const DType&) const noexcept { return true; }

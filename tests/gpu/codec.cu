@@ -70,7 +70,7 @@ private:
 /// codec::Bf16Tiers, whose work kernels do. Bytes from outside are checked on the host before.
 class TiersOnGpu {
 public:
-    static constexpr codec::PackedForm form = codec::Bf16Tiers::form;
+    static constexpr PackedForm form = codec::Bf16Tiers::form;
     static constexpr codec::PackingUnit unit = codec::Bf16Tiers::unit;
 
     [[nodiscard]] bool takes(const DType& dtype) const noexcept { return codec::Bf16Tiers{}.takes(dtype); }

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "residency/codec/bf16_tiers_layout.hpp"
-#include "residency/codec/packed_form.hpp"
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 
 // Device code of codec::Bf16Tiers: kernels that unpack and pack chunks. For files that nvcc compiles.

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "residency/codec/codec.hpp"
-#include "residency/codec/packed_form.hpp"
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/dtype.hpp"

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "residency/codec/bf16_tiles_layout.hpp"
-#include "residency/codec/packed_form.hpp"
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 
 // Device code of codec::Bf16Tiles, for kernels of your own that read packed weights: a stream of decoded tiles, and what to do with

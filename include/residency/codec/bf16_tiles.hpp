@@ -9,7 +9,7 @@
 
 #include "residency/codec/bf16_tiles_layout.hpp"
 #include "residency/codec/codec.hpp"
-#include "residency/codec/packed_form.hpp"
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/dtype.hpp"

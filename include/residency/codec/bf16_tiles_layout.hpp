@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "residency/codec/packed_form.hpp"
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 
 // The packed form bf16_tiles, as host and device see it.

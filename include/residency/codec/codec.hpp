@@ -8,10 +8,10 @@
 #include <span>
 #include <type_traits>
 
-#include "residency/codec/packed_form.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/dtype.hpp"
+#include "residency/model/packed_form.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 

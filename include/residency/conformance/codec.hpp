@@ -159,7 +159,7 @@ void check_codec(const CodecSuite& suite = {}, const std::function<C()>& make = 
             CHECK_MESSAGE(!codec.unpack({extents.columns, extents.rows}, packed, back.inside()),
                           "K5: other extents are refused");
         }
-        if (C::form != codec::PackedForm::raw) {
+        if (C::form != PackedForm::raw) {
             for (const std::size_t field : {std::size_t{0}, std::size_t{4}}) {
                 detail::PackedBytes another = packed;
                 another[field] ^= std::byte{0x40};

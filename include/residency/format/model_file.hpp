@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,7 +18,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// What a model file says, in the words of its format: the result of every reader. Every storage lies inside its file, and every
+/// What a model file says, in the words of its format: the result of every reader. Every storage, or its packed parts, lies inside its file, and every
 /// weight inside its storage.
 struct ModelFile {
     /// The bytes behind one or more weights.
@@ -26,6 +27,8 @@ struct ModelFile {
         std::uint64_t offset_bytes = 0;  ///< from the start of that file
         std::uint64_t bytes = 0;
         bool is_mutable = false;
+        /// Where the bytes are packed: their parts in the file; offset_bytes is that of the first. Null: they lie there as they are.
+        std::shared_ptr<const std::vector<PackedPart>> parts{};
     };
     struct WeightEntry {
         std::string name;   ///< UTF-8

@@ -24,6 +24,7 @@ namespace detail {
 /// What a file looks like.
 enum class FileFormat : std::uint8_t {
     gguf,
+    packed,
     safetensors,
     safetensors_index,
     torch,          ///< of a PyTorch before 1.6; it is refused with advice

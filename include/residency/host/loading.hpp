@@ -27,6 +27,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
@@ -69,7 +70,7 @@ struct LoadReport {
     std::chrono::nanoseconds pin_time{};   ///< spent pinning, while others read
 };
 
-/// Brings the storages of a catalog that lie in files into host memory. A storage is usable as soon as its own bytes are there.
+/// Brings the storages of a catalog that lie in files into host memory. What is packed in a file is unpacked on the way. A storage is usable as soon as its own bytes are there.
 /// Several threads read straight into memory that is taken in blocks of whole storages, in the order of loading. One more thread
 /// pins each block as soon as it is full: a driver pins one range at a time, and a copy may not cross two ranges. wait(id) waits
 /// for one storage; transport::Staged calls it by itself, so that a step of the first pass starts as soon as its own bytes, and
@@ -141,6 +142,8 @@ private:
         std::uint32_t block = 0;              ///< index in blocks_
         std::uint64_t offset = 0, bytes = 0;  ///< in the file
         std::uint64_t at = 0;                 ///< offset in the block
+        /// Of a packed storage, whose raw bytes are the range; null: the bytes lie in the file as they are.
+        const std::vector<PackedPart>* parts = nullptr;
     };
     /// Where a storage is.
     struct RangePosition {
@@ -151,8 +154,9 @@ private:
     struct ReadUnit {
         std::uint32_t file = 0;               ///< index in files_
         std::uint32_t block = 0;              ///< index in blocks_
-        std::uint64_t offset = 0, bytes = 0;  ///< in the file
+        std::uint64_t offset = 0, bytes = 0;  ///< in the file; raw bytes where it is packed
         std::uint64_t at = 0;                 ///< offset in the block
+        const PackedPart* part = nullptr;     ///< to be unpacked; null: to be read as it is
     };
     /// Memory that is pinned in one call.
     struct Block {
@@ -188,6 +192,10 @@ private:
     [[nodiscard]] Catalog with_host_bytes() const;
     /// Cuts the ranges into read units.
     void make_reads();
+    /// The read unit that holds a byte of a range.
+    [[nodiscard]] std::size_t read_at(std::uint32_t range, std::uint64_t byte) const;
+    /// Reads one unit into its block, and unpacks it where it is packed. `packed`: memory that the thread reuses.
+    [[nodiscard]] Status read(const ReadUnit& unit, std::vector<std::byte>& packed);
     /// The body of a thread that reads.
     void work();
     /// The body of the thread that pins each block when it is full.

@@ -15,6 +15,7 @@
 #include "residency/codec/impl/bf16_tiers.ipp"
 #include "residency/codec/impl/bf16_tiles.ipp"
 #include "residency/codec/impl/packed_header.ipp"
+#include "residency/codec/impl/packed_part.ipp"
 #include "residency/core/impl/chunk_contents.ipp"
 #include "residency/core/impl/chunk_placement.ipp"
 #include "residency/core/impl/chunk_table.ipp"

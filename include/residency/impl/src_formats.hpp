@@ -16,6 +16,8 @@
 #include "residency/format/impl/manifest.ipp"
 #include "residency/format/impl/model_file.ipp"
 #include "residency/format/impl/open.ipp"
+#include "residency/format/impl/packed.ipp"
+#include "residency/format/impl/packed_writer.ipp"
 #include "residency/format/impl/safetensors.ipp"
 #include "residency/format/impl/safetensors_writer.ipp"
 #include "residency/format/impl/shard_index.ipp"

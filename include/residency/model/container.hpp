@@ -28,6 +28,7 @@ enum class ContainerKind : std::uint32_t {
     schedule = 1,
     plan = 2,
     trace = 3,
+    packed = 4,  ///< the index of a packed model file (format/packed.hpp)
 };
 
 /// The tag of a section: four printable characters.
@@ -53,6 +54,7 @@ inline constexpr std::uint64_t container_checksum_bytes = 8;
         case ContainerKind::schedule: return "schedule";
         case ContainerKind::plan: return "plan";
         case ContainerKind::trace: return "trace";
+        case ContainerKind::packed: return "packed";
     }
     return "kind " + std::to_string(kind);
 }

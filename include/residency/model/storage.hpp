@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "residency/model/file_identity.hpp"
 #include "residency/model/host_bytes.hpp"
+#include "residency/model/packed_form.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -42,8 +44,26 @@ struct FileSource {
     friend bool operator==(const FileSource&, const FileSource&) noexcept = default;
 };
 
+/// A part of a storage's bytes, packed by a codec (codec/codec.hpp).
+struct PackedPart {
+    PackedForm form = PackedForm::raw;
+    std::uint64_t raw_bytes = 0;          ///< that it stands for
+    std::uint64_t packed_bytes = 0;       ///< that it takes
+    std::uint64_t offset_bytes = 0;       ///< of the packed bytes in the file
+    std::uint64_t checksum = 0;           ///< of the packed bytes (codec/checksum.hpp)
+    std::uint64_t rows = 1, columns = 0;  ///< of the matrix, where the form packs whole weights; else 1 and 0
+    friend bool operator==(const PackedPart&, const PackedPart&) noexcept = default;
+};
+
+/// Packed bytes in a file: the parts of the storage in order, without gaps in its raw bytes.
+struct PackedSource {
+    std::shared_ptr<const SourceFile> file{};
+    std::shared_ptr<const std::vector<PackedPart>> parts{};
+    friend bool operator==(const PackedSource&, const PackedSource&) noexcept = default;
+};
+
 /// Where a storage's bytes come from. monostate: from nowhere yet, which is enough to plan.
-using StorageSource = std::variant<std::monostate, HostSource, FileSource>;
+using StorageSource = std::variant<std::monostate, HostSource, FileSource, PackedSource>;
 
 /// The bytes behind one or more weights: they are copied and evicted together.
 struct Storage {

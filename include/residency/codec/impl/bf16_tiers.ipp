@@ -12,8 +12,8 @@
 
 #include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/bf16_tiers_layout.hpp"
-#include "residency/codec/packed_form.hpp"
 #include "residency/codec/packed_header.hpp"
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 

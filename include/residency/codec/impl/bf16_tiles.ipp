@@ -13,8 +13,8 @@
 
 #include "residency/codec/bf16_tiles.hpp"
 #include "residency/codec/bf16_tiles_layout.hpp"
-#include "residency/codec/packed_form.hpp"
 #include "residency/codec/packed_header.hpp"
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "residency/codec/packed_form.hpp"
 #include "residency/codec/packed_header.hpp"
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 

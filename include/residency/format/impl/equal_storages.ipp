@@ -62,6 +62,12 @@ private:
 RESIDENCY_INLINE Result<std::vector<std::vector<std::uint32_t>>> try_find_equal_storages(
     const ModelFile& model, const EqualStoragesOptions& options) {
     constexpr std::uint64_t block = std::uint64_t{4} << 20;
+    for (const ModelFile::StorageEntry& storage : model.storages) {
+        if (storage.parts != nullptr) {
+            return Error{ErrorKind::unsupported,
+                         "the model is packed: look for equal contents in the model that it was made from"};
+        }
+    }
     std::vector<Input> inputs;
     for (const SourceFile& file : model.files) {
         auto input = Input::try_open(file.path);

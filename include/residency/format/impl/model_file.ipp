@@ -44,7 +44,11 @@ RESIDENCY_INLINE Result<Catalog> ModelFile::try_catalog() const {
     for (const StorageEntry& storage : storages) {
         StorageOptions options;
         options.is_mutable = storage.is_mutable;
-        options.source = FileSource{sources[storage.file], storage.offset_bytes};
+        if (storage.parts != nullptr) {
+            options.source = PackedSource{sources[storage.file], storage.parts};
+        } else {
+            options.source = FileSource{sources[storage.file], storage.offset_bytes};
+        }
         builder.add_storage(storage.bytes, std::move(options));
     }
     for (const WeightEntry& weight : weights) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "residency/config.hpp"
@@ -17,6 +18,7 @@
 #include "residency/format/manifest.hpp"
 #include "residency/format/model_file.hpp"
 #include "residency/format/open.hpp"
+#include "residency/format/packed.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/text.hpp"
 #include "residency/format/torch.hpp"
@@ -31,6 +33,7 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
     const std::string& path = input.path();
     start.resize(static_cast<std::size_t>(std::min<std::uint64_t>(torch_magic_end, input.bytes())));
     if (Status read = input.try_read(0, std::as_writable_bytes(std::span{start})); !read) { return read.error(); }
+    if (start.starts_with(std::string_view{packed_magic, sizeof packed_magic})) { return FileFormat::packed; }
     if (start.starts_with("GGUF") || path.ends_with(".gguf")) { return FileFormat::gguf; }
     if (path.ends_with(".json") && path.find(".bin.index.", path.rfind('/') + 1) != std::string::npos) {
         return FileFormat::torch_index;
@@ -66,6 +69,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path) {
             if (!file) { return file.error(); }
             return std::move(file->model);
         }
+        case detail::FileFormat::packed: return try_read_packed(*input);
         case detail::FileFormat::safetensors: return try_read_safetensors(*input);
         case detail::FileFormat::safetensors_index: return try_read_safetensors_index(*input);
         case detail::FileFormat::torch:

@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "residency/codec/packed_part.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/host/loading.hpp"
@@ -28,6 +29,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/storage.hpp"
 
@@ -43,10 +45,24 @@ RESIDENCY_INLINE Status Loading::wait(StorageId id, std::uint64_t offset, std::u
     auto [first, last] = reads_of_[index(id)];
     if (first == last || bytes == 0) { return {}; }
     const auto [range, at] = range_of_[index(id)];
-    const auto read_at = [&](std::uint64_t byte) {
-        return first_read_[range] + static_cast<std::size_t>((at + byte) / options_.read_bytes);
-    };
-    return wait(std::pair{read_at(offset), read_at(offset + bytes - 1) + 1});
+    return wait(std::pair{read_at(range, at + offset), read_at(range, at + offset + bytes - 1) + 1});
+}
+
+RESIDENCY_INLINE std::size_t Loading::read_at(std::uint32_t range, std::uint64_t byte) const {
+    const std::size_t first = first_read_[range];
+    if (ranges_[range].parts == nullptr) { return first + static_cast<std::size_t>(byte / options_.read_bytes); }
+    const std::size_t end = first + ranges_[range].parts->size();
+    std::size_t low = first, count = end - first;  // the last unit that begins at the byte or before it
+    while (count > 1) {
+        const std::size_t half = count / 2;
+        if (reads_[low + half].at <= ranges_[range].at + byte) {
+            low += half;
+            count -= half;
+        } else {
+            count = half;
+        }
+    }
+    return low;
 }
 
 RESIDENCY_INLINE Status Loading::wait(ReadSpan reads) {
@@ -136,10 +152,12 @@ RESIDENCY_INLINE Status Loading::plan() {
                          catalog_.describe(StorageId{i}) + " has no source: there is nothing to load"};
         }
         const auto* source = std::get_if<FileSource>(&storage.source);
-        if (source == nullptr || storage.bytes == 0) { continue; }
-        const auto [known, fresh] = numbers.try_emplace(source->file.get(), static_cast<std::uint32_t>(files_.size()));
+        const auto* packed = std::get_if<PackedSource>(&storage.source);
+        if ((source == nullptr && packed == nullptr) || storage.bytes == 0) { continue; }
+        const SourceFile& source_file = source != nullptr ? *source->file : *packed->file;
+        const auto [known, fresh] = numbers.try_emplace(&source_file, static_cast<std::uint32_t>(files_.size()));
         if (fresh) {
-            auto file = WeightFile::try_open(*source->file, FileAccess::cached);
+            auto file = WeightFile::try_open(source_file, FileAccess::cached);
             if (!file) { return file.error(); }
             files_.push_back(std::move(*file));
         }
@@ -147,7 +165,14 @@ RESIDENCY_INLINE Status Loading::plan() {
         report_.weight_bytes += storage.bytes;
         order.push_back(i);
     }
-    const auto offset_of = [&](std::uint32_t i) { return std::get<FileSource>(storages[i].source).offset_bytes; };
+    const auto parts_of = [&](std::uint32_t i) {
+        const auto* packed = std::get_if<PackedSource>(&storages[i].source);
+        return packed != nullptr ? packed->parts.get() : nullptr;
+    };
+    const auto offset_of = [&](std::uint32_t i) {
+        const auto* parts = parts_of(i);
+        return parts != nullptr ? parts->front().offset_bytes : std::get<FileSource>(storages[i].source).offset_bytes;
+    };
     const std::vector<std::uint64_t> rank = ranks();
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
         return std::array{rank[a], std::uint64_t{file_of[a]}, offset_of(a), std::uint64_t{a}} <
@@ -167,14 +192,16 @@ RESIDENCY_INLINE Status Loading::plan() {
         }
         Block& block = blocks_.back();
         block.bytes = (block.bytes + alignment - 1) / alignment * alignment;
-        ranges_.push_back({file_of[i], static_cast<std::uint32_t>(blocks_.size() - 1), offset_of(i), 0, block.bytes});
+        ranges_.push_back(
+            {file_of[i], static_cast<std::uint32_t>(blocks_.size() - 1), offset_of(i), 0, block.bytes, parts_of(i)});
     };
     for (const std::uint32_t i : order) {
         const std::uint64_t offset = offset_of(i);
         const auto end_of = [](const FileRange& range) { return range.offset + range.bytes; };
         const bool first = ranges_.empty();
-        const bool apart = !first && (ranges_.back().file != file_of[i] || offset < ranges_.back().offset ||
-                                      offset > end_of(ranges_.back()) + widest_gap);
+        const bool apart =
+            !first && (parts_of(i) != nullptr || ranges_.back().parts != nullptr || ranges_.back().file != file_of[i] ||
+                       offset < ranges_.back().offset || offset > end_of(ranges_.back()) + widest_gap);
         const bool full = !first && blocks_.back().bytes >= block_bytes;
         if (first || apart || (full && offset >= end_of(ranges_.back()))) { new_range(i, first || full); }
         FileRange& range = ranges_.back();
@@ -190,6 +217,14 @@ RESIDENCY_INLINE Status Loading::choose(std::uint64_t needed) {
     const std::uint64_t room = report_.limits.room_bytes();
     const std::string numbers = std::to_string(needed) + " bytes to load: " + report_.limits.text();
     report_.tier = options_.tier == Tier::automatic ? Tier::pinned : options_.tier;
+    for (const FileRange& range : ranges_) {
+        if (range.parts != nullptr && (report_.tier == Tier::file || needed > room)) {
+            return Error{
+                ErrorKind::unsupported,
+                "packed weights are loaded into host memory, and not read from their file pass by pass: " + numbers,
+                DeviceFailure{0, "load", needed}};
+        }
+    }
     if (report_.tier == Tier::file || needed <= room) { return {}; }
     if (options_.tier != Tier::automatic) {
         return Error{ErrorKind::out_of_memory, "the host has no room for the weights: " + numbers,
@@ -229,6 +264,15 @@ RESIDENCY_INLINE void Loading::make_reads() {
     for (std::size_t r = 0; r < ranges_.size(); ++r) {
         const FileRange& range = ranges_[r];
         first_read_[r] = reads_.size();
+        if (range.parts != nullptr) {
+            std::uint64_t at = range.at;
+            for (const PackedPart& part : *range.parts) {
+                reads_.push_back({range.file, range.block, part.offset_bytes, part.raw_bytes, at, &part});
+                blocks_[range.block].reads_left.fetch_add(1, std::memory_order_relaxed);
+                at += part.raw_bytes;
+            }
+            continue;
+        }
         for (std::uint64_t done = 0; done < range.bytes; done += options_.read_bytes) {
             reads_.push_back({range.file, range.block, range.offset + done,
                               (std::min)(options_.read_bytes, range.bytes - done), range.at + done});
@@ -239,14 +283,29 @@ RESIDENCY_INLINE void Loading::make_reads() {
     for (std::size_t i = 0; i < range_of_.size(); ++i) {
         const auto [range, offset] = range_of_[i];
         if (range == no_range) { continue; }
-        reads_of_[i] = {
-            first_read_[range] + static_cast<std::size_t>(offset / options_.read_bytes),
-            first_read_[range] + static_cast<std::size_t>((offset + storages[i].bytes - 1) / options_.read_bytes) + 1};
+        reads_of_[i] = {read_at(range, offset), read_at(range, offset + storages[i].bytes - 1) + 1};
     }
     loaded_ = std::make_unique<std::atomic<std::uint8_t>[]>(reads_.size());
 }
 
+RESIDENCY_INLINE Status Loading::read(const ReadUnit& unit, std::vector<std::byte>& packed) {
+    const std::span<std::byte> target = blocks_[unit.block].region->span().subspan(
+        static_cast<std::size_t>(unit.at), static_cast<std::size_t>(unit.bytes));
+    const WeightFile& file = files_[unit.file];
+    if (unit.part == nullptr) { return file.try_read(unit.offset, target); }
+    packed.resize(static_cast<std::size_t>(unit.part->packed_bytes));
+    if (Status there = file.try_read(unit.offset, packed); !there) { return there; }
+    if (Status unpacked = codec::unpack_part(*unit.part, packed, target); !unpacked) {
+        return Error{unpacked.error().kind(),
+                     residency::detail::quoted(file.path()) + ": byte " + std::to_string(unit.offset) + ": " +
+                         unpacked.error().message(),
+                     FileLocation{file.path(), unit.offset, {}, {}}};
+    }
+    return {};
+}
+
 RESIDENCY_INLINE void Loading::work() {
+    std::vector<std::byte> packed;
     for (;;) {
         const std::size_t turn = next_.fetch_add(1, std::memory_order_relaxed);
         if (turn >= reads_.size() || failed_.load(std::memory_order_relaxed)) { break; }
@@ -256,10 +315,8 @@ RESIDENCY_INLINE void Loading::work() {
             break;
         }
         const ReadUnit& unit = reads_[turn];
-        const std::span<std::byte> target = blocks_[unit.block].region->span().subspan(
-            static_cast<std::size_t>(unit.at), static_cast<std::size_t>(unit.bytes));
-        if (Status read = files_[unit.file].try_read(unit.offset, target); !read) {
-            fail(read.error());
+        if (Status done = read(unit, packed); !done) {
+            fail(done.error());
             break;
         }
         loaded_bytes_.fetch_add(unit.bytes, std::memory_order_relaxed);

@@ -26,6 +26,29 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 namespace detail {
 
+RESIDENCY_INLINE Status check_packed(const PackedSource& source, std::uint64_t bytes) {
+    if (source.file == nullptr || source.parts == nullptr) {
+        return Error{ErrorKind::invalid_argument, "its file or its packed parts are null"};
+    }
+    std::uint64_t left = bytes;
+    for (const PackedPart& part : *source.parts) {
+        if (part.raw_bytes > left || !lies_inside(part.offset_bytes, part.packed_bytes, source.file->bytes)) {
+            return Error{ErrorKind::invalid_argument,
+                         "a packed part of " + std::to_string(part.packed_bytes) + " bytes at offset " +
+                             std::to_string(part.offset_bytes) + ", for " + std::to_string(part.raw_bytes) +
+                             " bytes of the " + std::to_string(bytes) + ", does not lie inside the storage and the " +
+                             std::to_string(source.file->bytes) + " bytes of " + detail::quoted(source.file->path),
+                         FileLocation{source.file->path, part.offset_bytes, {}, {}}};
+        }
+        left -= part.raw_bytes;
+    }
+    if (left == 0) { return {}; }
+    return Error{
+        ErrorKind::invalid_argument,
+        "its packed parts lack the last " + std::to_string(left) + " of its " + std::to_string(bytes) + " bytes",
+        FileLocation{source.file->path, 0, {}, {}}};
+}
+
 RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t bytes) {
     std::uint64_t offset = 0;
     std::uint64_t whole = bytes;
@@ -40,6 +63,8 @@ RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t 
         offset = file->offset_bytes;
         whole = file->file->bytes;
         where = detail::quoted(file->file->path);
+    } else if (const auto* packed = std::get_if<PackedSource>(&source)) {
+        return check_packed(*packed, bytes);
     }
     if (lies_inside(offset, bytes, whole)) { return {}; }
     return Error{ErrorKind::invalid_argument,

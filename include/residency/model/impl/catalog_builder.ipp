@@ -300,6 +300,9 @@ RESIDENCY_INLINE std::vector<WeightId> CatalogBuilder::split(std::string_view na
             }
         }
     }
+    if (std::holds_alternative<PackedSource>(whole.source)) {
+        return fail("split, but its bytes are packed: split it before it is packed");
+    }
     const Shape shape(fused.shape.begin() + 1, fused.shape.end());
     const auto part_bytes = dense_bytes(fused.dtype, shape);
     if (!part_bytes) { return fail(part_bytes.error().message()); }

@@ -56,6 +56,9 @@ RESIDENCY_INLINE Status WeightSources::open(const Catalog& catalog, const Staged
             source.file = known->second;
             source.file_offset = file->offset_bytes;
             source.is_direct = files_[source.file].is_direct();
+        } else if (std::holds_alternative<PackedSource>(storage.source)) {
+            return Error{ErrorKind::unsupported,
+                         catalog_.describe(StorageId{i}) + " is packed in a file: load the catalog first (host::load)"};
         } else {
             return Error{ErrorKind::unsupported,
                          catalog_.describe(StorageId{i}) + " has no source: there is nothing to stream"};

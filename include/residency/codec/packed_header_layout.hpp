@@ -5,20 +5,14 @@
 #include <cstdint>
 
 #include "residency/config.hpp"
+#include "residency/model/packed_form.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
-
-/// In which form bytes are packed. The numbers are those of files.
-enum class PackedForm : std::uint32_t {
-    raw = 0,         ///< the bytes themselves
-    bf16_tiers = 1,  ///< codec::Bf16Tiers: smallest; a kernel unpacks it
-    bf16_tiles = 2,  ///< codec::Bf16Tiles: kernels read it as it is
-};
 
 /// The front of every packed form but raw, little-endian. The whole header takes packed_header_bytes; what the form adds to it is in
 /// its layout, and the rest is zero.
 struct PackedHeader {
-    std::uint32_t form = 0;          ///< PackedForm
+    std::uint32_t form = 0;          ///< residency::PackedForm
     std::uint32_t version = 0;       ///< of that form
     std::uint64_t raw_bytes = 0;     ///< of what was packed
     std::uint64_t packed_bytes = 0;  ///< of the packed form, header included

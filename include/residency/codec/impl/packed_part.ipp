@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "residency/codec/bf16_tiers.hpp"
+#include "residency/codec/bf16_tiles.hpp"
+#include "residency/codec/checksum.hpp"
+#include "residency/codec/identity.hpp"
+#include "residency/codec/packed_header.hpp"
+#include "residency/codec/packed_part.hpp"
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/model/packed_form.hpp"
+#include "residency/model/storage.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
+
+namespace detail {
+
+/// Calls use(codec) for the codec of a form.
+template <class Use>
+[[nodiscard]] Status with_codec(PackedForm form, Use&& use) {
+    switch (form) {
+        case PackedForm::raw: return use(Identity{});
+        case PackedForm::bf16_tiers: return use(Bf16Tiers{});
+        case PackedForm::bf16_tiles: return use(Bf16Tiles{});
+    }
+    return Error{ErrorKind::unsupported, form_name(static_cast<std::uint32_t>(form)) +
+                                             " is no packed form that this program knows; a later version may"};
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<PackedPart> try_pack_part(PackedForm form, const Extents& extents,
+                                                  std::span<const std::byte> raw, std::vector<std::byte>& packed,
+                                                  std::vector<std::byte>& scratch) {
+    PackedPart part;
+    part.raw_bytes = raw.size();
+    std::size_t bytes = 0;
+    if (form != PackedForm::raw) {
+        packed.resize(raw.size() - raw.size() / 100 * 3);
+        Status done = detail::with_codec(form, [&](const auto& codec) {
+            bytes = codec.pack(extents, raw, packed);
+            if (bytes == 0) { return Status{}; }
+            part.form = form;
+            if (codec.unit == PackingUnit::weight) {
+                part.rows = extents.rows;
+                part.columns = extents.columns;
+            }
+            scratch.resize(raw.size());
+            if (Status unpacked = codec.unpack(extents, std::span{packed}.first(bytes), scratch); !unpacked) {
+                return unpacked;
+            }
+            if (!std::equal(scratch.begin(), scratch.end(), raw.begin(), raw.end())) {
+                return Status{Error{ErrorKind::mismatch, form_name(static_cast<std::uint32_t>(form)) +
+                                                             ": what was unpacked is not what was packed: this is a "
+                                                             "fault of the program or of the machine"}};
+            }
+            return Status{};
+        });
+        if (!done) { return done.error(); }
+    }
+    if (bytes == 0) {
+        packed.assign(raw.begin(), raw.end());
+    } else {
+        packed.resize(bytes);
+    }
+    part.packed_bytes = packed.size();
+    part.checksum = checksum(packed);
+    return part;
+}
+
+RESIDENCY_INLINE Status unpack_part(const PackedPart& part, std::span<const std::byte> packed,
+                                    std::span<std::byte> raw) {
+    if (packed.size() != part.packed_bytes || raw.size() != part.raw_bytes) {
+        return Error{ErrorKind::mismatch, "a packed part of " + std::to_string(part.packed_bytes) + " bytes for " +
+                                              std::to_string(part.raw_bytes) + ": " + std::to_string(packed.size()) +
+                                              " and " + std::to_string(raw.size()) + " are given"};
+    }
+    return detail::with_codec(part.form, [&](const auto& codec) {
+        if (checksum(packed) != part.checksum) {
+            return Status{Error{ErrorKind::malformed, "the packed bytes were changed: their checksum is another"}};
+        }
+        return codec.unpack({part.rows, part.columns}, packed, raw);
+    });
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::codec

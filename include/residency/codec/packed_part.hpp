@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "residency/codec/codec.hpp"
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/model/packed_form.hpp"
+#include "residency/model/storage.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
+
+/// Raw bytes that are packed at once where the form allows it: those of a chunk of an image.
+inline constexpr std::uint64_t part_bytes = std::uint64_t{2} << 20;
+
+/// Packs a part, and unpacks it again to see that it is lossless. Stays raw, in the part's form too, where the form saves less than three
+/// in a hundred. The part's offset is not set. `extents`: of the part. `packed` and `scratch` are reused from part to part.
+[[nodiscard]] RESIDENCY_INLINE Result<PackedPart> try_pack_part(PackedForm form, const Extents& extents,
+                                                                std::span<const std::byte> raw,
+                                                                std::vector<std::byte>& packed,
+                                                                std::vector<std::byte>& scratch);
+
+/// Unpacks a part into its raw bytes, after its checksum. Errors: malformed for bytes that were changed; mismatch for sizes that are not
+/// the part's; unsupported for a form that this library does not know.
+[[nodiscard]] RESIDENCY_INLINE Status unpack_part(const PackedPart& part, std::span<const std::byte> packed,
+                                                  std::span<std::byte> raw);
+
+}}}  // namespace residency::RESIDENCY_ABI::codec
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/codec/impl/packed_part.ipp"
+#endif
