@@ -34,7 +34,7 @@ struct Cut {
                                 std::uint32_t multiprocessors) {
     const std::uint32_t blocks = 2 * multiprocessors, across = matrix.tiles_across / 2;
     constexpr std::uint32_t most_shared_bytes = 16384;  // for the slice of x
-    constexpr double start_tiles = 0.7;                 // what a row group costs beside its tiles
+    constexpr double start_tiles = 2;                   // what a row group costs beside its tiles
     Cut best;
     double least = 0;
     for (std::uint32_t slices = 1; slices <= std::min({across, blocks, 64U}); ++slices) {

@@ -169,7 +169,8 @@ public:
     }
 
     /// Calls tile(pairs, t) for each tile in order: `pairs` are this lane's 16 pairs of w · 2^shift, and t counts the tiles of the row
-    /// group from the first that this warp reads. Calls end(group) after the last tile of each row group.
+    /// group from the first that this warp reads. tile() computes with all pairs and keeps none of them as they are: a load that is
+    /// still under way when it returns may see the bytes of a later tile. Calls end(group) after the last tile of each row group.
     template <class Tile, class End>
     __device__ __forceinline__ void run(Tile&& tile, End&& end) {
         std::uint32_t stage = 0, phase = 0, across = 0, group = tiles_.first_group, at = first_;
@@ -193,10 +194,11 @@ public:
                     for (int i = 0; i < 16; ++i) { patch[i] = 0; }
                 }
                 __syncwarp();
-                if (half == 1) { start(); }
                 pairs_of_lane(in, patch, pairs);
                 tile(pairs, across + half);
             }
+            __syncwarp();
+            start();  // into the stage that was read: not before tile() has used what was loaded from it
             if constexpr (has_escapes) {
                 if (following / escape_tiles != at / escape_tiles && turn + 1 < pairs_) {
                     load_block(following / escape_tiles);
