@@ -5,7 +5,7 @@
 
 #include "residency/format/open.hpp"
 #include "residency/host/loading.hpp"
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #ifdef ON_CUDA
 #include "residency/device/cuda.hpp"

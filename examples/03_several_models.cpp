@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace {

@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #ifdef WITH_CUDA
 #include "residency/device/cuda.hpp"

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <string>
 
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 #ifdef ON_CUDA
 #include "residency/device/cuda.hpp"
 #else

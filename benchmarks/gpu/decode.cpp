@@ -22,7 +22,7 @@
 #include "benchmarks/gpu/record.hpp"
 #include "benchmarks/gpu/turns.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace {

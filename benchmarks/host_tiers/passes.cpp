@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "benchmarks/record.hpp"
+#include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/host/loading.hpp"

@@ -5,6 +5,7 @@
 
 #include "benchmarks/lab/gpu.hpp"
 #include "benchmarks/lab/simulate.hpp"
+#include "residency/core/planned_decider.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "residency/core/measure_link.hpp"
+#include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/fwd.hpp"

@@ -17,6 +17,7 @@
 #include "llama.hpp"
 #include "residency/broker/broker.hpp"
 #include "residency/budget/budget.hpp"
+#include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/error.hpp"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "denoiser.hpp"
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 
 namespace diffusion {
 

@@ -27,6 +27,10 @@ struct Planned;
 class Scheduled;
 }  // namespace prefetch
 
+namespace plan {
+class Plan;
+}  // namespace plan
+
 namespace pool {
 template <VirtualMemoryDevice D>
 class Slab;
@@ -60,7 +64,7 @@ template <class Evictor, class Prefetcher, class Pool, class Transport = typenam
 class Residency;
 
 /// The default: moves planned beforehand from the schedule, over one address range. Needs virtual memory of the device; can be
-/// captured. Any order works; the order of the schedule is fast.
+/// captured. Any order works; the order of the schedule is fast. Needs residency/planned.hpp.
 template <VirtualMemoryDevice D>
 using Planned = Residency<evict::Planned, prefetch::Planned, pool::Virtual<D>, transport::Pinned<D>>;
 

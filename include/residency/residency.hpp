@@ -5,7 +5,7 @@
 // What most programs with a GPU need and that needs the standard library only. Not in here:
 // residency/device/cuda.hpp (the CUDA runtime), residency/simulation/simulated_device.hpp (a device without a GPU, by POSIX),
 // residency/format/… (model files), residency/host/loading.hpp and residency/transport/staged.hpp (weights from files, by POSIX),
-// residency/broker/broker.hpp (one total for several models), residency/plan/advice.hpp (what a budget would cost),
+// residency/planned.hpp (the preset Planned, with the planner), residency/broker/broker.hpp (one total for several models), residency/plan/advice.hpp (what a budget would cost),
 // residency/interop/….
 
 #include "residency/budget/budget.hpp"
@@ -28,7 +28,6 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
-#include "residency/plan/planner.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/pool/virtual.hpp"

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: who leaves: the first parameter has to model evict::EvictionPolicy, or be evict::Planned
 // lines: 20
+#include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/planned.hpp"

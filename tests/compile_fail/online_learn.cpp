@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: learn
 // lines: 20
+#include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/planned.hpp"

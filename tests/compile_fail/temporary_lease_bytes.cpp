@@ -3,6 +3,7 @@
 // expect: deleted
 // expect: bytes
 // lines: 20
+#include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/planned.hpp"

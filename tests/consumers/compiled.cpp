@@ -3,7 +3,7 @@
 // A program that links residency::compiled: a preset and the simulated device, whose code is there.
 #include <cstdio>
 
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 #if RESIDENCY_HEADER_ONLY

@@ -4,6 +4,7 @@
 
 // Compositions that many test files use.
 
+#include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/lru.hpp"
 #include "residency/evict/planned.hpp"

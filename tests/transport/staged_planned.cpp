@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "residency/core/planned_decider.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/pool/virtual.hpp"

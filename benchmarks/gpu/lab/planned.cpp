@@ -3,6 +3,7 @@
 
 #include "residency/evict/planned.hpp"
 #include "benchmarks/gpu/lab/streamed.hpp"
+#include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"

@@ -3,6 +3,7 @@
 
 #include "benchmarks/lab/cuda/gpu.hpp"
 #include "benchmarks/lab/measure.hpp"
+#include "residency/core/planned_decider.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"

@@ -9,7 +9,7 @@
 #include "../run.hpp"
 #include "examples/support/cuda_backend.hpp"
 #include "kernels.hpp"
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 
 namespace encoder {
 

@@ -6,7 +6,6 @@
 
 #include "residency/core/online_decider.hpp"
 #include "residency/core/options.hpp"
-#include "residency/core/planned_decider.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/planned.hpp"
 #include "residency/fwd.hpp"
@@ -18,6 +17,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 namespace core {
+
+/// In core/planned_decider.hpp, which brings the planner: only programs that use a planned composition include it.
+template <pool::PlannedPool Pool>
+class PlannedDecider;
 
 /// The policies that are read from a plan. Constants, not concepts: compilers explain a concept at length.
 template <class E>
@@ -45,11 +48,15 @@ concept ShareOnePlan = evicts_by_plan<E> == prefetches_by_plan<P>;
 template <class E, class P>
 concept PoolOfDecider = (evicts_by_plan<E> && pool::PlannedPool<P>) || (!evicts_by_plan<E> && pool::MemoryPool<P>);
 
+/// The decider of a planned composition is defined.
+template <class E, class P>
+concept HasDecider = !evicts_by_plan<E> || requires { sizeof(PlannedDecider<P>); };
+
 /// Four policies that go together.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
 concept Composable =
     EvictorParameter<Evictor> && PrefetcherParameter<Prefetcher> && ShareOnePlan<Evictor, Prefetcher> &&
-    PoolParameter<Pool> && PoolOfDecider<Evictor, Pool> && TransportOf<Transport, Pool>;
+    PoolParameter<Pool> && PoolOfDecider<Evictor, Pool> && TransportOf<Transport, Pool> && HasDecider<Evictor, Pool>;
 
 /// The decider and the options that four policies select.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
@@ -92,6 +99,9 @@ class Residency {
         "a plan places chunks at fixed addresses: evict::Planned and prefetch::Planned go with pool::Virtual");
     static_assert(!has_pool || !core::PoolOfDecider<Evictor, Pool> || core::TransportOf<Transport, Pool>,
                   "how it travels: the fourth parameter has to model transport::TransportPolicy for the pool's device");
+    static constexpr bool go_together =
+        has_pool && core::PoolOfDecider<Evictor, Pool> && core::TransportOf<Transport, Pool>;
+    static_assert(!go_together || core::HasDecider<Evictor, Pool>, "a planned composition needs residency/planned.hpp");
 };
 
 }}  // namespace residency::RESIDENCY_ABI
