@@ -113,13 +113,13 @@ public:
         std::uint64_t bytes = 0;
     };
 
-    SimulatedDevice() : SimulatedDevice(Config{}) {}
+    SimulatedDevice();
     /// Precondition: granularities are powers of two, and chunk_granularity is a multiple of the page.
     explicit SimulatedDevice(Config config);
     SimulatedDevice(const SimulatedDevice&) = delete;
     SimulatedDevice& operator=(const SimulatedDevice&) = delete;
     /// Drops pending work.
-    ~SimulatedDevice() = default;
+    ~SimulatedDevice();
 
     // Device.
     [[nodiscard]] Result<Stream> create_stream() { return create_stream({}); }

@@ -13,6 +13,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
+RESIDENCY_INLINE SimulatedDevice::SimulatedDevice() : SimulatedDevice(Config{}) {}
+
+RESIDENCY_INLINE SimulatedDevice::~SimulatedDevice() = default;
+
 RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config) : config_{std::move(config)} {
     RESIDENCY_ASSERT(
         std::has_single_bit(config_.allocation_granularity) && std::has_single_bit(config_.pool_granularity) &&
