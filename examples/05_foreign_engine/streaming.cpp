@@ -11,7 +11,7 @@
 
 #include "engine.hpp"
 #include "residency/host/loading.hpp"
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 #ifdef ON_CUDA
 #include "cuda/gpu.hpp"
 #include "residency/device/cuda.hpp"
