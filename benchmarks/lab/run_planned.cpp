@@ -15,8 +15,10 @@ namespace lab {
 residency::Result<RunCounts> run_planned(const RunJob& job) {
     using Weights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
                                          residency::pool::Virtual<residency::SimulatedDevice>>;
-    auto counts =
-        job.gpu != nullptr ? run_planned_on_gpu(job) : simulate<Weights>(job, [](const Setting&, Weights::Options&) {});
+    auto counts = job.gpu != nullptr ? run_planned_on_gpu(job)
+                                     : simulate<Weights>(job, [](const Setting&, Weights::Options& options) {
+                                           options.learn = false;  // the workload declares its times
+                                       });
     if (counts) {
         // The core counts accesses of whole storages, of which a plan brings parts: what was there is what was not moved.
         const double moved = std::min(counts->fetched_bytes, counts->requested_bytes);

@@ -174,7 +174,7 @@ struct Estimate {
         }
     };
     std::chrono::nanoseconds begun{};  ///< before the first step
-    std::vector<std::chrono::nanoseconds> steps;
+    std::vector<std::optional<std::chrono::nanoseconds>> steps;
 
     [[nodiscard]] Lease acquire(const residency::Schedule::Step&) {
         steps.push_back(std::exchange(begun, {}));
@@ -182,7 +182,7 @@ struct Estimate {
     }
     template <class Operation>
     void launch(const char*, const Operation& operation) {
-        (steps.empty() ? begun : steps.back()) += roofline(operation);
+        (steps.empty() ? begun : *steps.back()) += roofline(operation);
     }
 };
 

@@ -31,6 +31,7 @@ Weights open(Device& device, const Model& model, std::uint64_t count) {
     if constexpr (requires { chosen.policies.pool.chunk_bytes; }) {
         chosen.policies.pool.chunk_bytes = page;
         chosen.policies.link = residency::plan::Link{};  // nothing is measured on a virtual clock
+        chosen.learn = false;                            // a plan stays in force until the budget changes
     }
     return must(Weights::try_create(device, model.catalog, std::move(chosen)));
 }

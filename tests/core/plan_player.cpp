@@ -30,7 +30,7 @@ std::uint64_t bytes_of(std::span<const std::vector<Fetch>> calls) {
 /// An access to storage i at a step that the schedule does not have it at, and the lease on it.
 LeaseToken lease_unplanned(Parts& parts, std::uint32_t i) {
     const StorageId id{i};
-    const AccessPoint access{0, 0, false, false};
+    const AccessPoint access{0, 0};
     const auto reached = must(parts.player.reach({&id, 1}, access));
     CHECK_FALSE(reached.in_order);
     parts.hold(i);
@@ -138,7 +138,7 @@ TEST_CASE(
     CHECK(parts.step(1));
     CHECK(parts.step(2));
     const StorageId id{0};
-    const auto reached = must(parts.player.reach({&id, 1}, {0, 0, true, true}));
+    const auto reached = must(parts.player.reach({&id, 1}, {0, 0, true, true, true}));
     CHECK_FALSE(reached.in_order);
     CHECK_FALSE(reached.is_there);
     // What is there of the next steps is leased out of order.
@@ -199,7 +199,7 @@ TEST_CASE("plan player: leases of a plan that is no longer in force are unplanne
     must(parts.adopt(parts.make_plan(4 * chunk)));
     parts.player.begin_pass();
     const StorageId id{0};
-    const AccessPoint access{0, 0, true, true};
+    const AccessPoint access{0, 0, true, true, 1, true};
     CHECK(must(parts.player.reach({&id, 1}, access)).is_there);
     const LeaseToken token = parts.player.open_lease(access, true);
     parts.hold(0);
@@ -275,18 +275,18 @@ TEST_CASE("plan player: a captured pass leaves memory as the next one expects it
             CHECK(parts.step(0));
             CHECK(parts.step(1));
             const StorageId id{0};
-            const auto behind = parts.player.reach({&id, 1}, {0, 0, true, true});
+            const auto behind = parts.player.reach({&id, 1}, {0, 0, true, true, true});
             REQUIRE_FALSE(behind);
             CHECK(behind.error().kind() == ErrorKind::divergence);
             const auto undeclared = parts.player.reach({&id, 1}, {0, 2, false, false});
             REQUIRE_FALSE(undeclared);
             CHECK(undeclared.error().kind() == ErrorKind::divergence);
             if (budget == 2) {
-                const AccessPoint second{0, 2, true, true};
+                const AccessPoint second{0, 2, true, true, 1, true};
                 const StorageId two{2}, three{3}, four{4};
                 CHECK(must(parts.player.reach({&two, 1}, second)).is_there);
                 const LeaseToken token = parts.player.open_lease(second, true);
-                const AccessPoint third{0, 3, true, true};
+                const AccessPoint third{0, 3, true, true, 1, true};
                 const LeaseToken other = [&] {
                     CHECK(must(parts.player.reach({&three, 1}, third)).is_there);
                     return parts.player.open_lease(third, true);

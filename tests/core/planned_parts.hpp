@@ -94,7 +94,7 @@ public:
                    plan::Options plan_options = {})
         : model_{make_model(device, specs)},
           schedule{in_order(model_, cycle)},
-          factory{std::move(plan_options), 1, plan::Link{}, std::nullopt} {
+          factory{std::move(plan_options), 1, plan::Link{}, plan::default_memory_bytes_per_second, std::nullopt} {
         states.resize(specs.size());
         for (std::size_t i = 0; i < specs.size(); ++i) { states[i].placement = specs[i].placement; }
         must(scheduler.open(device, model_.catalog, std::make_unique<WatchedTransport>(log), 64, counters.host_waits));
@@ -167,7 +167,7 @@ public:
     /// A step as the decider takes it: reached, else brought on demand; leased, read, let go. True: the plan had it there.
     bool step(std::uint32_t i) {
         const StorageId id{i};
-        const AccessPoint access{0, i, true, true};
+        const AccessPoint access{0, i, true, true, 1, true};
         states[i].demand_missed = false;
         const auto reached = must(player.reach({&id, 1}, access));
         if (!reached.is_there || player.mode() == PlanMode::verifying) {

@@ -82,9 +82,9 @@ TEST_CASE("equality is that of the contents") {
     CHECK(base != *ScheduleBuilder{*other.try_build()}.step({"embed"}, 1ns, "x").try_build());
 }
 
-TEST_CASE("durations can be replaced") {
+TEST_CASE("durations can be replaced, and forgotten") {
     const Schedule schedule = sample(model());
-    const std::array<std::chrono::nanoseconds, 4> compute{1ns, 2ns, 3ns, 4ns};
+    const std::array<std::optional<std::chrono::nanoseconds>, 4> compute{1ns, 2ns, std::nullopt, 4ns};
     const auto timed = schedule.try_with_compute(compute);
     REQUIRE(timed);
     for (std::uint32_t i = 0; i < 4; ++i) {
@@ -96,7 +96,7 @@ TEST_CASE("durations can be replaced") {
     CHECK_FALSE(schedule[1].compute.has_value());
     CHECK(schedule.try_with_compute(std::span{compute}.first(3)).error().message() ==
           "3 durations for a schedule of 4 steps");
-    const std::array<std::chrono::nanoseconds, 4> negative{1ns, 2ns, -3ns, 4ns};
+    const std::array<std::optional<std::chrono::nanoseconds>, 4> negative{1ns, 2ns, -3ns, 4ns};
     CHECK(schedule.try_with_compute(negative).error().message() == "step 2: a negative duration");
 }
 

@@ -318,9 +318,9 @@ TEST_CASE(
     for (std::uint32_t i = 0; i < 12; ++i) {
         CHECK(model.catalog.weight(weights.schedule()[i].weights[0]).name == "layers." + std::to_string(i));
     }
-    CHECK(weights.statistics().is_order_guessed);
+    CHECK(weights.statistics().learning.order == residency::OrderOrigin::guessed);
     must(weights.try_set_schedule(in_order(model)));
-    CHECK_FALSE(weights.statistics().is_order_guessed);
+    CHECK(weights.statistics().learning.order == residency::OrderOrigin::declared);
 }
 
 TEST_CASE("no schedule: the storages in the order of the catalog are one") {

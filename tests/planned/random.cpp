@@ -59,7 +59,7 @@ struct Program {
     std::uint64_t seed = 0;
     std::vector<Spec> specs;
     std::array<Steps, 2> schedules;
-    bool one_shot = false;
+    bool one_shot = false, learn = false;
     std::uint32_t budget = 0;  // per mille of the way from the floor to everything
     double jitter = 1, link = 1;
     std::vector<Op> ops;
@@ -88,6 +88,7 @@ Program make_program(std::uint64_t seed, bool with_failures) {
     program.one_shot = below(8) == 0;
     program.budget = below(3) == 0 ? 0 : below(10) == 0 ? 2000 : below(900);
     program.jitter = below(2) == 0 ? 1 : 10;
+    program.learn = below(2) == 0;
     program.link = below(2) == 0 ? 1 : below(2) == 0 ? 0.05 : 20;
     const bool wild = below(2) == 0;
     for (std::uint32_t i = 20 + below(60); i > 0; --i) {
@@ -201,6 +202,7 @@ private:
         used_before_ = used_bytes(device_);
         auto chosen = options(0, schedules_[0]);
         chosen.policies.options.effort = residency::plan::Effort::quick;
+        chosen.learn = program_.learn;
         auto made = Weights::try_create(device_, model_.catalog, std::move(chosen));
         if (!made) { return "at the floor: " + made.error().message(); }
         weights_ = std::make_unique<Weights>(std::move(*made));
@@ -230,6 +232,11 @@ private:
     }
     /// Back on the plan: nothing is missed, and the plan's bytes are moved. Every graph that is not stale still runs.
     void settle() {
+        // Until no other plan is made of what is learned.
+        for (int i = 0; i < 20 && weights_->statistics().learning.state == residency::LearningState::measuring; ++i) {
+            whole_pass(streams_[0]);
+            note(weights_->try_drain(), "drain while learning");
+        }
         for (int i = 0; i < 3; ++i) { whole_pass(streams_[0]); }
         if (weights_->pending_bytes() != 0 && wrong_.empty()) { wrong_ = "pending, and no lease is open"; }
         const auto last = weights_->statistics().last_pass;

@@ -31,8 +31,10 @@ inline Weights::Options options(std::uint64_t budget, Schedule schedule = {}) {
     Weights::Options result;
     result.budget = residency::Budget::bytes(budget);
     result.schedule = std::move(schedule);
+    result.learn = false;  // a plan stays in force until a test replaces it
     result.policies.pool.chunk_bytes = chunk;
     result.policies.link = link_of(residency::links::h200_measured);
+    result.policies.memory_bytes_per_second = residency::plan::default_memory_bytes_per_second;
     return result;
 }
 inline Weights make(Device& device, const Model& model, std::uint64_t budget, Schedule schedule = {}) {

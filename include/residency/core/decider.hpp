@@ -57,7 +57,7 @@ struct LeaseToken {
     std::uint64_t step_index = 0;  ///< the step that the lease belongs to, as the decider counts
     std::uint32_t plan_epoch = 0;  ///< the plan in force when the lease began
     std::uint8_t kind = 0;         ///< the decider's own
-    std::uint32_t ends_steps = 0;  ///< so many steps, from that one on, of which the lease covers all that they read
+    std::uint32_t ends_steps = 0;  ///< so many steps, from that one on, that end with the lease
 };
 
 /// The budgets that a decider can work with, in device bytes.
@@ -164,6 +164,8 @@ public:
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;
     /// The time per pass that no plan of copies beats; unset where the decider has no plan.
     [[nodiscard]] virtual std::optional<std::chrono::nanoseconds> bound() const noexcept { return std::nullopt; }
+    /// Whether other compute times or another order of the steps give another plan.
+    [[nodiscard]] virtual bool makes_plans() const noexcept { return false; }
     /// The compute time of each step, in seconds, that the plan in force assumes; empty where none is assumed.
     [[nodiscard]] virtual std::span<const double> planned_step_seconds() const noexcept { return {}; }
     /// Null: passes of this composition cannot be captured.

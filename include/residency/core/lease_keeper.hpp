@@ -83,7 +83,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         }
     }
     const AccessPoint& access = found.place.access;
-    const bool is_timed = stream && profiler_->lease_comes(access, *stream);
+    const bool is_timed = profiler_->lease_comes(access, stream);
     auto token = shared_->decider->ensure(storages, access);
     if (!token) { return token.error(); }
     const LeaseId id = leases_.open();

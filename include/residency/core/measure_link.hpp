@@ -3,15 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "residency/core/copy_timer.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/model/sort.hpp"
 #include "residency/plan/link.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -28,85 +24,44 @@ template <Device D>
     const std::uint64_t long_bytes = (std::min)(device_bytes, std::uint64_t{32} << 20) / unit * unit;
     if (long_bytes == 0) { return plan::Link{}; }
     const std::uint64_t short_bytes = (std::max)(granule, long_bytes / 32 / granule * granule);
-
-    // Released in the reverse order, whatever fails.
-    struct Scope {
-        D& device;
-        void* host = nullptr;
-        void* at = nullptr;
-        typename D::Stream stream{};
-        bool has_stream = false;
-        std::array<typename D::Event, 2> events{};
-        std::size_t created = 0;
-        ~Scope() {
-            if (has_stream) { static_cast<void>(device.synchronize(stream).has_value()); }
-            for (std::size_t i = 0; i < created; ++i) {
-                static_cast<void>(device.destroy_event(events[i]).has_value());
-            }
-            if (has_stream) { static_cast<void>(device.destroy_stream(stream).has_value()); }
-            if (at != nullptr) { static_cast<void>(device.deallocate(at).has_value()); }
-            if (host != nullptr) { static_cast<void>(device.deallocate_host(host).has_value()); }
-        }
-    } scope{device};
-    auto host = device.allocate_host(long_bytes);
-    if (!host) { return host.error(); }
-    scope.host = *host;
-    auto at = device.allocate(long_bytes);
-    if (!at) { return at.error(); }
-    scope.at = *at;
-    auto stream = device.create_stream();
-    if (!stream) { return stream.error(); }
-    scope.stream = *stream;
-    scope.has_stream = true;
-    for (auto& event : scope.events) {
-        auto made = device.create_event(Timing::on);
-        if (!made) { return made.error(); }
-        event = *made;
-        ++scope.created;
-    }
-
-    // Several calls between two events, so that the events' own cost vanishes.
-    constexpr int calls = 8;
-    const auto seconds_per_call = [&](std::uint64_t bytes) -> Result<double> {
-        std::vector<double> seconds;
-        for (int repeat = 0; repeat < 5; ++repeat) {
-            if (auto done = device.record(scope.events[0], scope.stream); !done) { return done.error(); }
-            for (int i = 0; i < calls; ++i) {
-                const Copy copy{scope.at, scope.host, bytes};
-                if (auto done = device.copy({&copy, 1}, scope.stream); !done) { return done.error(); }
-            }
-            if (auto done = device.record(scope.events[1], scope.stream); !done) { return done.error(); }
-            if (auto done = device.synchronize(scope.stream); !done) { return done.error(); }
-            auto elapsed = device.elapsed(scope.events[0], scope.events[1]);
-            if (!elapsed) { return elapsed.error(); }
-            if (repeat > 0) { seconds.push_back(std::chrono::duration<double>(*elapsed).count() / calls); }
-        }
-        residency::detail::sort(seconds);
-        return (seconds[1] + seconds[2]) / 2;
-    };
-    auto long_call = seconds_per_call(long_bytes);
-    if (!long_call) { return long_call.error(); }
+    core::CopyTimer<D> timer{device};
+    if (auto opened = timer.open(long_bytes, false); !opened) { return opened.error(); }
+    const auto cost = timer.measure(short_bytes, long_bytes);
+    if (!cost) { return cost.error(); }
     plan::Link link;
-    const double node_ratio = link.node_latency_seconds / link.latency_seconds;
+    if (!(cost->seconds_per_byte > 0)) { return link; }
+    link.bytes_per_second = 1 / cost->seconds_per_byte;
     if (short_bytes < long_bytes) {
-        auto short_call = seconds_per_call(short_bytes);
-        if (!short_call) { return short_call.error(); }
-        const double slope = (*long_call - *short_call) / static_cast<double>(long_bytes - short_bytes);
-        if (slope > 0) {
-            link.bytes_per_second = 1 / slope;
-            link.latency_seconds = (std::max)(0.0, *short_call - static_cast<double>(short_bytes) * slope);
-            link.node_latency_seconds = link.latency_seconds * node_ratio;
-        }
-    } else if (*long_call > 0) {
-        link.bytes_per_second = static_cast<double>(long_bytes) / *long_call;
+        const double node_ratio = link.node_latency_seconds / link.latency_seconds;
+        link.latency_seconds = cost->latency_seconds;
+        link.node_latency_seconds = link.latency_seconds * node_ratio;
     }
     return link;
+}
+
+/// Blocks for a few milliseconds. Measures how many bytes of device memory kernels read per second: copies within the device, of
+/// which every byte is read and written. Uses at most `device_bytes` of device memory during the call; 128 MiB are enough, and with less
+/// than a cache holds the cache is measured. With less than two allocations nothing is measured, and the default is returned.
+template <Device D>
+[[nodiscard]] Result<double> try_measure_memory(D& device, std::uint64_t device_bytes = std::uint64_t{128} << 20) {
+    const std::uint64_t unit = (std::max)(std::uint64_t{64} << 10, device.allocation_granularity());
+    const std::uint64_t bytes = (std::min)(device_bytes / 2, std::uint64_t{64} << 20) / unit * unit;
+    if (bytes == 0) { return plan::default_memory_bytes_per_second; }
+    core::CopyTimer<D> timer{device};
+    if (auto opened = timer.open(bytes, true); !opened) { return opened.error(); }
+    const auto cost = timer.measure(bytes, bytes);
+    if (!cost) { return cost.error(); }
+    return cost->seconds_per_byte > 0 ? 2 / cost->seconds_per_byte : plan::default_memory_bytes_per_second;
 }
 
 #if RESIDENCY_EXCEPTIONS
 template <Device D>
 [[nodiscard]] plan::Link measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
     return unwrap(try_measure_link(device, device_bytes));
+}
+template <Device D>
+[[nodiscard]] double measure_memory(D& device, std::uint64_t device_bytes = std::uint64_t{128} << 20) {
+    return unwrap(try_measure_memory(device, device_bytes));
 }
 #endif
 

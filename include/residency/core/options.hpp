@@ -35,12 +35,15 @@ struct PlannedOptions {
     std::optional<Budget> budget{};         ///< set by whoever runs the model; takes precedence over stored_budget
     std::optional<Budget> stored_budget{};  ///< set by whoever made the model; without either: automatic
     std::uint64_t reserve_bytes = default_reserve_bytes;
-    Schedule schedule{};  ///< without steps: the storages are assumed to be read in the natural order of their names
+    /// Without steps: the storages are assumed to be read in the natural order of their names, until `learn` finds the order of a pass.
+    /// A step without a compute time is assumed to take its bytes over the rate at which kernels read device memory.
+    Schedule schedule{};
     bool strict = false;  ///< a divergence from the schedule is an error, not a statistic
     bool record = false;  ///< keep what each pass acquired: recorded_schedule()
-    /// Measure the steps of the first passes, and plan again if the measured times differ by more than learn_threshold (the sum of the
-    /// differences over the sum of the times). The pass that plans again begins with a wait for the device.
-    bool learn = false;
+    /// Time the steps of the first passes that stream, and plan again if the measured times differ by more than learn_threshold (the sum of
+    /// the differences over the sum of the times). Without a schedule, also take over the order of the first pass. The pass that plans
+    /// again begins with a wait for the device. Nothing is learned once a pass is captured, so that its graph stays valid.
+    bool learn = true;
     double learn_threshold = 0.05;
     Policies policies{};  ///< the planner and the pool, with their knobs
     Transport transport{};

@@ -33,9 +33,14 @@ class PlanFactory {
 public:
     /// `leases_at_once`: the number of consecutive steps whose bytes are there together, at least 1. `link`: unset until set_link().
     /// `given`: a plan to be used instead of making one.
+    /// `memory_bytes_per_second`: unset until set_memory_rate().
     PlanFactory(plan::Options options, std::uint32_t leases_at_once, std::optional<plan::Link> link,
-                std::optional<plan::Plan> given)
-        : options_{std::move(options)}, leases_at_once_{leases_at_once}, link_{link}, given_{std::move(given)} {}
+                std::optional<double> memory_bytes_per_second, std::optional<plan::Plan> given)
+        : options_{std::move(options)},
+          leases_at_once_{leases_at_once},
+          link_{link},
+          memory_bytes_per_second_{memory_bytes_per_second},
+          given_{std::move(given)} {}
 
     /// Computes problem() and sizes() for a schedule. `current_plan`: null while there is none. Errors: what the planner says of a
     /// malformed problem.
@@ -48,7 +53,16 @@ public:
     [[nodiscard]] const plan::ChunkFloor& sizes() const noexcept { return sizes_; }
 
     [[nodiscard]] bool knows_link() const noexcept { return link_.has_value(); }
-    void set_link(const plan::Link& link) noexcept { link_ = problem_.link = link; }
+    void set_link(const plan::Link& link) {
+        link_ = problem_.link = link;
+        assume_times();
+    }
+    /// The rate at which kernels read device memory.
+    [[nodiscard]] bool knows_memory_rate() const noexcept { return memory_bytes_per_second_.has_value(); }
+    void set_memory_rate(double bytes_per_second) {
+        memory_bytes_per_second_ = bytes_per_second;
+        assume_times();
+    }
     [[nodiscard]] bool is_given() const noexcept { return given_.has_value(); }
     /// Whether the plans made from now on are for passes that are replayed as graphs.
     void set_captured(bool captured) noexcept { options_.captured = captured; }
@@ -59,6 +73,15 @@ public:
                                           const CurrentPlan& current_plan) const;
 
 private:
+    /// What one step takes of the device.
+    struct StepWork {
+        std::optional<double> declared_seconds;
+        std::uint64_t device_bytes = 0;  ///< read from device memory
+        std::uint64_t host_bytes = 0;    ///< read over the link
+    };
+
+    /// A step for which no time is declared takes its bytes over the rate at which kernels read them.
+    void assume_times();
     [[nodiscard]] Result<plan::Plan> check_given(const Catalog& catalog, std::uint64_t budget_bytes) const;
     /// A plan that keeps the layout of the image, hence the addresses of leased storages.
     [[nodiscard]] Result<plan::Plan> make_under_leases(const Catalog& catalog, plan::Problem problem,
@@ -68,9 +91,11 @@ private:
     plan::Options options_;
     std::uint32_t leases_at_once_;
     std::optional<plan::Link> link_;
+    std::optional<double> memory_bytes_per_second_;
     std::optional<plan::Plan> given_;
-    plan::Problem problem_;   // of the schedule that was prepared last; its budget is not set
-    plan::ChunkFloor sizes_;  // of that problem
+    std::vector<StepWork> work_;  // by step of problem_
+    plan::Problem problem_;       // of the schedule that was prepared last; its budget is not set
+    plan::ChunkFloor sizes_;      // of that problem
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

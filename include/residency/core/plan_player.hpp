@@ -227,7 +227,7 @@ LeaseToken PlanPlayer<Pool>::open_lease(const AccessPoint& access, bool in_order
     } else {
         ++unplanned_;
     }
-    return {step, plan_epoch_, in_order ? lease_of_step : unplanned_lease, access.is_whole ? access.steps : 0};
+    return {step, plan_epoch_, in_order ? lease_of_step : unplanned_lease, access.is_by_step ? access.steps : 0};
 }
 
 template <pool::PlannedPool Pool>

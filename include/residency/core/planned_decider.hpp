@@ -50,12 +50,16 @@ public:
         /// lease ends. The floor is the largest sum of so many steps. More leases work if there is room, but wait for the device.
         std::uint32_t leases_at_once = 1;
         std::optional<plan::Link> link{};  ///< unset: measured when the Residency is made
+        /// The rate at which kernels read device memory; unset: measured when the Residency is made. A step for which the schedule
+        /// declares no compute time is assumed to take its bytes over this rate.
+        std::optional<double> memory_bytes_per_second{};
         std::optional<plan::Plan> plan{};  ///< used instead of making one
         typename Pool::Config pool{};
     };
 
     explicit PlannedDecider(Config config)
-        : plan_factory_{std::move(config.options), config.leases_at_once, config.link, std::move(config.plan)},
+        : plan_factory_{std::move(config.options), config.leases_at_once, config.link, config.memory_bytes_per_second,
+                        std::move(config.plan)},
           store_{std::move(config.pool), context_} {}
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
@@ -68,7 +72,7 @@ public:
         return {sizes.floor_bytes, sizes.step, plan_factory_.leases_at_once(), sizes.everything_bytes};
     }
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
-    /// Measures the link if it is not known. Blocks.
+    /// Measures the link and the device's memory if they are not known. Blocks.
     [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs&,
                               std::uint64_t cap_bytes) override;
     /// Makes a plan for what was prepared last. Chunks that stay on their slots keep their bytes.
@@ -104,6 +108,7 @@ public:
     [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override {
         return std::chrono::nanoseconds{std::llround(plan().bound_seconds() * 1e9)};
     }
+    [[nodiscard]] bool makes_plans() const noexcept override { return !plan_factory_.is_given(); }
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override {
         return plan_factory_.problem().compute_seconds;
     }
@@ -176,6 +181,11 @@ Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const p
         auto link = try_measure_link(*context.device, cap_bytes);
         if (!link) { return link.error(); }
         plan_factory_.set_link(*link);
+    }
+    if (!plan_factory_.knows_memory_rate()) {
+        auto rate = try_measure_memory(*context.device, cap_bytes);
+        if (!rate) { return rate.error(); }
+        plan_factory_.set_memory_rate(*rate);
     }
     auto plan = plan_factory_.make(context_.catalog, cap_bytes, current_plan());
     if (!plan) { return plan.error(); }

@@ -45,7 +45,7 @@ public:
     void go_to(const Place& place) noexcept { place_ = place; }
     void begin_pass(bool is_first) noexcept;
 
-    /// The access point of the next acquisition, of a step, of a range of steps or of storages; the cursor stays where it is. Errors:
+    /// The access point of the next acquisition, of a step, of a range of steps or of distinct storages; the cursor stays where it is. Errors:
     /// invalid_argument (no such step, or none in the range), divergence.
     [[nodiscard]] Result<Found> find(std::uint32_t step) const;
     [[nodiscard]] Result<Found> find(const StepRange& range) const;

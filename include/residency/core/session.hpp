@@ -16,7 +16,9 @@
 #include "residency/core/budget_control.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/graph_runner.hpp"
+#include "residency/core/learning_report.hpp"
 #include "residency/core/lease_keeper.hpp"
+#include "residency/core/order_learner.hpp"
 #include "residency/core/pass_timer.hpp"
 #include "residency/core/resident_store.hpp"
 #include "residency/core/session_state.hpp"
@@ -40,7 +42,8 @@ struct Settings {
     bool strict = false;  ///< a divergence from the schedule is an error
     bool record = false;  ///< keep what each pass acquired
     bool poison = false;  ///< overwrite what is evicted
-    bool learn = false;   ///< measure the steps of a few passes, and plan again if they differ from what was planned
+    bool learn =
+        false;  ///< time steps, and take over the order of a pass where none was given; plan again if they differ
     double learn_threshold = 0.05;
 };
 
@@ -156,13 +159,22 @@ private:
     void want(StorageId storage) {
         if (std::exchange(seen_[index(storage)], acquisition_) != acquisition_) { wanted_.push_back(storage); }
     }
-    /// Adopts measured step times, if they are ready and differ from what was planned. Blocks then, and only then.
-    [[nodiscard]] Status learn();
     [[nodiscard]] Error no_weight(WeightId weight) const;
     /// The storages that weights lie on, each once. Valid until the next call.
     [[nodiscard]] std::span<const StorageId> distinct_storages(std::span<const WeightId> weights);
+    /// Another schedule, of this catalog, with the streams not drained yet. Blocks. On failure the one in force stays.
+    [[nodiscard]] Status change_schedule(Schedule schedule);
+    /// Adopts an order or step times that were learned, if they are ready and differ from what was planned. Blocks then, and only then.
+    /// `at_once`: one time of every step is enough. Precondition: no pass is open.
+    [[nodiscard]] Status learn(bool at_once);
+    /// Makes `schedule` the one in force. False: there is no plan for it.
+    [[nodiscard]] Result<bool> adopt_learned(Schedule schedule);
+    [[nodiscard]] LearningReport learning_report() const;
+    [[nodiscard]] bool is_recording() const noexcept {
+        return settings_.record || (order_.is_recording() && shared_.decider->is_streaming());
+    }
     void record_step(std::span<const WeightId> weights) {
-        if (settings_.record) { recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}}); }
+        if (is_recording()) { recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}}); }
     }
 
     Settings settings_;
@@ -181,8 +193,10 @@ private:
     std::vector<StorageId> wanted_;              // of one acquisition
     std::vector<std::uint64_t> seen_;            // by storage: the acquisition that wanted it last
     std::uint64_t acquisition_ = 0;
-    bool is_order_guessed_ = false;  // the schedule in force was not given
-    ConsumerId pass_consumer_ = 0;   // of the pass's own stream
+    OrderLearner order_;
+    std::vector<Schedule> replaced_;  // by what was learned: open leases, and the caller's views of steps, lie in them
+    std::uint32_t replans_ = 0;       // for what was learned
+    ConsumerId pass_consumer_ = 0;    // of the pass's own stream
     Counters before_pass_;
     std::vector<StepRecord> recording_, recorded_;  // of the pass that is open, of the last one
 };
@@ -224,7 +238,7 @@ Status Session<D>::begin_pass(Stream stream) {
     } else {
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
         if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
-        if (auto learned = learn(); !learned) { return learned; }
+        if (auto learned = learn(false); !learned) { return learned; }
         if (auto polled = copy_scheduler.begin_pass(); !polled) { return polled; }
     }
     auto consumer = copy_scheduler.consumer(stream);
@@ -292,7 +306,7 @@ template <Device D>
 Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
     auto found = shared_.cursor.find(step);
     if (!found) { return found.error(); }
-    found->place.access.is_announced = found->place.access.is_whole = true;
+    found->place.access.is_announced = found->place.access.is_whole = found->place.access.is_by_step = true;
     const Schedule::Step& declared = schedule()[step];
     auto lease = leases_.hold(declared.storages, false, *found, stream);
     if (lease) { record_step(declared.weights); }
@@ -303,7 +317,7 @@ template <Device D>
 Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<Stream> stream) {
     auto found = shared_.cursor.find(range);
     if (!found) { return found.error(); }
-    found->place.access.is_announced = found->place.access.is_whole = true;
+    found->place.access.is_announced = found->place.access.is_whole = found->place.access.is_by_step = true;
     wanted_.clear();
     ++acquisition_;
     for (std::uint32_t step = range.first; step < range.last; ++step) {
@@ -360,13 +374,19 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Body&& body)
     }
     if (auto drained = shared_.drain(); !drained) { return drained.error(); }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
+    if (auto learned = learn(true); !learned) { return learned.error(); }
     const auto begin = [&](Stream on) -> Status {
         auto consumer = shared_.copy_scheduler.consumer(on);
         if (!consumer) { return consumer.error(); }
         start_pass(*consumer, PassMode::captured);
         return {};
     };
-    return graphs_.capture(stream, begin, body);
+    auto graph = graphs_.capture(stream, begin, body);
+    if (graph) {
+        profiler_.give_up(LearningReason::captured);
+        order_.stop();
+    }
+    return graph;
 }
 
 template <Device D>
@@ -410,6 +430,16 @@ Status Session<D>::set_schedule(Schedule schedule) {
         return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
     }
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
+    if (auto changed = change_schedule(std::move(schedule)); !changed) { return changed; }
+    replaced_.clear();
+    order_.declare(this->schedule());
+    shared_.is_schedule_given = !this->schedule().empty();
+    profiler_.restart();
+    return {};
+}
+
+template <Device D>
+Status Session<D>::change_schedule(Schedule schedule) {
     if (auto drained = shared_.drain(); !drained) { return drained; }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
     const auto prepare = [&](const Schedule& next) {
@@ -424,12 +454,7 @@ Status Session<D>::set_schedule(Schedule schedule) {
     const ScheduleCursor cursor_before = shared_.cursor;
     shared_.cursor.change(std::move(schedule));
     auto ordered = set_order();
-    if (ordered) {
-        is_order_guessed_ = false;
-        shared_.is_schedule_given = !this->schedule().empty();
-        profiler_.restart();
-        return {};
-    }
+    if (ordered) { return {}; }
     shared_.cursor = cursor_before;
     budget_.set_floor_bytes(floor_before);
     if (auto undone = prepare(this->schedule()); !undone) { return undone; }
@@ -473,7 +498,7 @@ Statistics Session<D>::statistics() const {
     result.resident_bytes = catalog.resident_bytes();
     result.host_read_bytes = catalog.bytes_placed(Placement::host);
     result.streaming = decider.is_streaming();
-    result.is_order_guessed = is_order_guessed_;
+    result.learning = learning_report();
     result.pass_time = timer_.last(*shared_.device);
     result.bound = decider.bound();
     return result;
@@ -525,9 +550,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     if (auto opened = shared_.decider->open(context, needs_, budget_.decider_cap_bytes()); !opened) { return opened; }
     if (auto viewed = residents_.view_host_storages(shared_); !viewed) { return viewed; }
     if (auto opened = timer_.open(*shared_.device); !opened) { return opened; }
-    if (settings_.learn) {
-        if (auto opened = profiler_.open(); !opened) { return opened; }
-    }
+    if (settings_.learn && shared_.decider->makes_plans()) { profiler_.begin(); }
     return residents_.bring_residents(shared_);
 }
 
@@ -554,12 +577,15 @@ Result<Schedule> Session<D>::schedule_to_open(Schedule schedule) {
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs.error(); }
     const Catalog& catalog = shared_.catalog;
     shared_.is_schedule_given = !schedule.empty();
-    if (!shared_.decider->holds_residents() || !schedule.empty() || catalog.weights().empty()) { return schedule; }
+    if (!shared_.decider->holds_residents() || !schedule.empty() || catalog.weights().empty()) {
+        order_.declare(schedule);
+        return schedule;
+    }
     ScheduleBuilder builder{catalog};
     for (const StorageId id : natural_order(catalog)) {
         if (const auto weights = catalog.weights_of(id); !weights.empty()) { builder.step(weights); }
     }
-    is_order_guessed_ = true;
+    order_.begin(settings_.learn && shared_.decider->makes_plans());
     return builder.try_build();
 }
 
@@ -597,16 +623,63 @@ void Session<D>::start_pass(ConsumerId consumer, PassMode mode) {
 }
 
 template <Device D>
-Status Session<D>::learn() {
-    if (!settings_.learn) { return {}; }
-    auto schedule = profiler_.take_result(shared_.decider->planned_step_seconds());
-    if (!schedule) { return schedule.error(); }
-    if (!*schedule || leases_.open_leases() > 0) { return {}; }
-    const bool is_order_guessed = is_order_guessed_, is_given = shared_.is_schedule_given;
-    auto changed = set_schedule(std::move(**schedule));
-    is_order_guessed_ = is_order_guessed;
-    shared_.is_schedule_given = is_given;
-    return changed;
+Status Session<D>::learn(bool at_once) {
+    profiler_.collect();
+    if (!shared_.decider->is_streaming()) { return {}; }
+    // An order is adopted when no lease is open: leases belong to steps.
+    std::optional<Schedule> order;
+    if (leases_.open_leases() == 0) {
+        order = order_.propose(shared_.catalog, schedule(), recorded_, shared_.last_pass.divergences > 0);
+    }
+    if (order) {
+        const auto adopted = adopt_learned(std::move(*order));
+        if (!adopted) { return adopted.error(); }
+        if (!*adopted) {
+            order_.stop();  // the budget is below its floor
+            return {};
+        }
+        order_.adopted();
+        profiler_.restart();
+        return {};
+    }
+    auto timed = profiler_.propose(shared_.decider->planned_step_seconds(), at_once);
+    if (!timed) { return {}; }
+    const auto adopted = adopt_learned(std::move(*timed));
+    if (!adopted) { return adopted.error(); }
+    if (*adopted) {
+        profiler_.conclude();
+    } else {
+        profiler_.give_up(LearningReason::no_plan);
+    }
+    return {};
+}
+
+template <Device D>
+Result<bool> Session<D>::adopt_learned(Schedule schedule) {
+    Schedule before = this->schedule();
+    auto changed = change_schedule(std::move(schedule));
+    if (changed) {
+        replaced_.push_back(std::move(before));
+        ++replans_;
+        return true;
+    }
+    const ErrorKind kind = changed.error().kind();
+    if (kind == ErrorKind::device || kind == ErrorKind::out_of_memory || shared_.copy_scheduler.is_broken()) {
+        return changed.error();
+    }
+    return false;
+}
+
+template <Device D>
+LearningReport Session<D>::learning_report() const {
+    LearningReport report{order_.origin(),   profiler_.state(),       profiler_.reason(),
+                          schedule().size(), profiler_.timed_steps(), replans_};
+    if (!shared_.decider->makes_plans()) { report.reason = LearningReason::makes_no_plan; }
+    if (report.state == LearningState::measuring && !shared_.decider->is_streaming()) {
+        report.state = LearningState::off;
+        report.reason = LearningReason::nothing_streams;
+    }
+    return report;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

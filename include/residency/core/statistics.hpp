@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "residency/config.hpp"
+#include "residency/core/learning_report.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -95,9 +96,8 @@ struct Statistics {
     std::uint64_t peak_requested_bytes = 0;
     std::uint64_t resident_bytes = 0;   ///< of storages that are never evicted by their placement
     std::uint64_t host_read_bytes = 0;  ///< storages that kernels read from host memory
-    /// No schedule was given, and the plan assumes that storages are read in the natural order of their names: a wrong guess costs
-    /// traffic. Give a schedule, or record one pass (Options::record) and set it.
-    bool is_order_guessed = false;
+    /// Where the order and the compute times of the steps come from. A guessed order that is wrong costs traffic until it is learned.
+    LearningReport learning;
     bool streaming = true;  ///< false: everything fits, and nothing is evicted
     /// From the first to the last operation of a pass on its stream, of the last pass that was timed and is complete. While everything is
     /// resident, the first sixteen passes in a row are timed, then one in sixteen.

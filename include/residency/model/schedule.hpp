@@ -99,16 +99,18 @@ public:
     /// The steps that read each storage.
     [[nodiscard]] UseOrder use_order() const;
 
-    /// The same steps with these durations. Error invalid_argument: not one for each step, or a negative one.
-    [[nodiscard]] Result<Schedule> try_with_compute(std::span<const std::chrono::nanoseconds> compute) const;
-    [[nodiscard]] Result<Schedule> try_with_compute(std::initializer_list<std::chrono::nanoseconds> compute) const {
+    /// The same steps with these durations; none: not known. Error invalid_argument: not one for each step, or a negative one.
+    [[nodiscard]] Result<Schedule> try_with_compute(
+        std::span<const std::optional<std::chrono::nanoseconds>> compute) const;
+    [[nodiscard]] Result<Schedule> try_with_compute(
+        std::initializer_list<std::optional<std::chrono::nanoseconds>> compute) const {
         return try_with_compute(std::span{compute.begin(), compute.size()});
     }
 #if RESIDENCY_EXCEPTIONS
-    [[nodiscard]] Schedule with_compute(std::span<const std::chrono::nanoseconds> compute) const {
+    [[nodiscard]] Schedule with_compute(std::span<const std::optional<std::chrono::nanoseconds>> compute) const {
         return unwrap(try_with_compute(compute));
     }
-    [[nodiscard]] Schedule with_compute(std::initializer_list<std::chrono::nanoseconds> compute) const {
+    [[nodiscard]] Schedule with_compute(std::initializer_list<std::optional<std::chrono::nanoseconds>> compute) const {
         return unwrap(try_with_compute(compute));
     }
 #endif

@@ -114,7 +114,7 @@ private:
 /// A kernel of the simulated device.
 struct Kernel {
     std::string_view name = "kernel";
-    std::string_view group;  ///< what it is a part of, for observers, such as a step; may be empty
+    std::string_view group{};  ///< what it is a part of, for observers, such as a step; may be empty
     std::chrono::nanoseconds duration{1000};
     ByteRanges reads;   ///< of device memory, or of pinned host memory
     ByteRanges writes;  ///< the same; a range may be in both

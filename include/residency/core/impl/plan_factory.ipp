@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -26,8 +27,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 namespace detail {
 
-// What there is to plan, as plain data. Resident storages are pinned; storages that kernels read from the host have no bytes. Compute
-// times are set only if every step has one. A step also reads what the next leases_at_once - 1 steps read: their leases overlap.
+// What there is to plan, as plain data, apart from compute times. Resident storages are pinned; storages that kernels read from the
+// host have no bytes. A step also reads what the next leases_at_once - 1 steps read: their leases overlap.
 inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedule, const plan::Link& link,
                                   std::uint64_t chunk_bytes, std::uint32_t leases_at_once) {
     plan::Problem problem;
@@ -40,7 +41,6 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
         problem.alignment_bytes = (std::max)(problem.alignment_bytes, storage.alignment_bytes);
         if (storage.placement == Placement::resident) { problem.pinned.push_back(i); }
     }
-    bool timed = true;
     std::vector<std::uint32_t> reads,
         seen(catalog.storages().size(), UINT32_MAX);  // by storage: the last step that it was added to
     for (std::uint32_t i = 0; i < schedule.size(); ++i) {
@@ -51,14 +51,8 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
             }
         }
         problem.add_step(reads);
-        timed = timed && schedule[i].compute.has_value();
     }
     if (schedule.empty()) { problem.add_step({}); }
-    if (timed && !schedule.empty()) {
-        for (const Schedule::Step& step : schedule) {
-            problem.compute_seconds.push_back(std::chrono::duration<double>(*step.compute).count());
-        }
-    }
     return problem;
 }
 
@@ -85,7 +79,28 @@ RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Sched
     }
     problem_ = std::move(problem);
     sizes_ = *sizes;
+    work_.assign(problem_.steps(), {});
+    for (const Schedule::Step& step : schedule) {
+        StepWork& work = work_[step.position];
+        if (step.compute) { work.declared_seconds = std::chrono::duration<double>(*step.compute).count(); }
+        for (const StorageId id : step.storages) {
+            const Storage& storage = catalog.storage(id);
+            (storage.placement == Placement::host ? work.host_bytes : work.device_bytes) += storage.bytes;
+        }
+    }
+    assume_times();
     return {};
+}
+
+RESIDENCY_INLINE void PlanFactory::assume_times() {
+    const double memory_rate = memory_bytes_per_second_.value_or(plan::default_memory_bytes_per_second);
+    problem_.compute_seconds.assign(work_.size(), 0.0);
+    for (std::size_t i = 0; i < work_.size(); ++i) {
+        const StepWork& work = work_[i];
+        problem_.compute_seconds[i] =
+            work.declared_seconds.value_or(static_cast<double>(work.device_bytes) / memory_rate +
+                                           static_cast<double>(work.host_bytes) / problem_.link.bytes_per_second);
+    }
 }
 
 RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, std::uint64_t budget_bytes,

@@ -98,21 +98,34 @@ RESIDENCY_INLINE auto ScheduleCursor::find(std::span<const StorageId> storages) 
     const AccessPoint& last = place_.access;
     if (schedule_.empty()) { return Found{{{last.step_index + 1, AccessPoint::nowhere}, place_.base}}; }
     if (storages.empty()) { return Found{{{last.step_index, last.step}, place_.base}}; }
+    const auto reads_all = [&](std::uint32_t at) {
+        for (const StorageId storage : storages) {
+            if (!reads(at, storage)) { return false; }
+        }
+        return true;
+    };
+    // The step that is current, the next one that reads all of it, or the first in the schedule that does.
     std::uint32_t step = has_started() ? last.step : 0;
-    bool announced = true;
-    if (!has_started() || !reads(step, storages.front())) {
+    bool announced = has_started() && reads_all(step);
+    if (!announced) {
         const std::uint32_t from = has_started() ? last.step + 1 : 0;
         const auto uses = order_.uses(storages.front());
         const auto next = std::lower_bound(uses.begin(), uses.end(), from);
-        announced = !uses.empty();
-        if (announced) { step = next != uses.end() ? *next : uses.front(); }
+        const auto fits = std::find_if(next, uses.end(), reads_all);
+        const auto found = fits != uses.end() ? fits : std::find_if(uses.begin(), next, reads_all);
+        announced = fits != uses.end() || found != next;
+        if (announced) {
+            step = *found;
+        } else if (!has_started() || !reads(step, storages.front())) {
+            if (!uses.empty()) { step = next != uses.end() ? *next : uses.front(); }
+        }
     }
-    for (const StorageId storage : storages.subspan(1)) { announced = announced && reads(step, storage); }
     if (!announced && strict_) { return diverged(catalog_.describe(storages.front())); }
     auto found = find(step);
     if (found) {
         found->has_diverged = found->has_diverged || !announced;
         found->place.access.is_announced = announced;
+        found->place.access.is_whole = announced && storages.size() == schedule_[step].storages.size();
     }
     return found;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,7 +21,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-RESIDENCY_INLINE Result<Schedule> Schedule::try_with_compute(std::span<const std::chrono::nanoseconds> compute) const {
+RESIDENCY_INLINE Result<Schedule> Schedule::try_with_compute(
+    std::span<const std::optional<std::chrono::nanoseconds>> compute) const {
     if (compute.size() != size()) {
         return Error{ErrorKind::invalid_argument, std::to_string(compute.size()) + " durations for a schedule of " +
                                                       std::to_string(size()) + " steps"};
@@ -28,10 +30,10 @@ RESIDENCY_INLINE Result<Schedule> Schedule::try_with_compute(std::span<const std
     if (!data_) { return *this; }
     Content content = content_of(*data_);
     for (std::size_t i = 0; i < compute.size(); ++i) {
-        if (compute[i].count() < 0) {
+        if (compute[i] && compute[i]->count() < 0) {
             return Error{ErrorKind::invalid_argument, "step " + std::to_string(i) + ": a negative duration"};
         }
-        content.compute_ns[i] = compute[i].count();
+        content.compute_ns[i] = compute[i] ? compute[i]->count() : -1;
     }
     return Schedule{data_->catalog_hash, data_->storage_count, data_->storage_offsets, data_->storages,
                     std::move(content)};
