@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
+#include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -54,8 +56,11 @@ void print_json(const ModelFile& model) {
     out["floor_bytes"] = model.floor_bytes();
     auto& storages = out["storages"] = Json::array();
     for (const auto& storage : model.storages) {
-        storages.push_back(
-            {{"bytes", storage.bytes}, {"offset", storage.offset_bytes}, {"file", model.files[storage.file].path}});
+        const auto& file = model.files[storage.file];
+        Json where = file.path;
+        if (!file.pieces.empty()) { where = Json::array(); }
+        for (const auto& piece : file.pieces) { where.push_back(piece.path); }
+        storages.push_back({{"bytes", storage.bytes}, {"offset", storage.offset_bytes}, {"file", std::move(where)}});
     }
     auto& weights = out["weights"] = Json::array();
     for (const auto& weight : model.weights) {
@@ -66,6 +71,10 @@ void print_json(const ModelFile& model) {
         entry["bytes"] = weight.bytes;
         weights.push_back(std::move(entry));
     }
+    for (const auto& entry : model.passed_over) {
+        out["passed_over"].push_back({{"name", entry.name}, {"why", entry.why}});
+    }
+    for (const auto& note : model.notes) { out["notes"].push_back(note); }
     // A path need not be UTF-8; everything else is.
     const std::string text = out.dump(2, ' ', false, Json::error_handler_t::replace);
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -76,6 +85,9 @@ void print_table(const ModelFile& model) {
     std::printf("format    %s\n", model.format.c_str());
     for (const auto& file : model.files) {
         std::printf("file      %s, %s\n", escaped(file.path).c_str(), human(file.bytes).c_str());
+        for (const auto& piece : file.pieces) {
+            std::printf("  piece   %s, %s\n", escaped(piece.path).c_str(), human(piece.bytes).c_str());
+        }
     }
     for (const auto& [key, value] : model.metadata) {
         std::printf("metadata  %s = %s\n", shown_name(key).c_str(), residency::detail::shortened(value, 120).c_str());
@@ -97,6 +109,15 @@ void print_table(const ModelFile& model) {
             weight.storage, static_cast<unsigned long long>(weight.offset_bytes),
             sharing.front() == i ? "" : ("  shares with " + shown_name(model.weights[sharing.front()].name)).c_str());
     }
+    std::map<std::string, std::size_t> reasons;
+    for (const auto& entry : model.passed_over) { ++reasons[entry.why]; }
+    for (const auto& [why, count] : reasons) {
+        const auto first = std::find_if(model.passed_over.begin(), model.passed_over.end(),
+                                        [&why](const auto& entry) { return entry.why == why; });
+        std::printf("\nleft out  %zu, such as %s: %s", count, shown_name(first->name).c_str(), why.c_str());
+    }
+    if (!reasons.empty()) { std::printf("\n"); }
+    for (const auto& note : model.notes) { std::printf("note      %s\n", escaped(note).c_str()); }
     std::size_t shared = 0;
     for (const auto& sharing : users) { shared += sharing.size() > 1 ? 1U : 0U; }
     std::printf("\nweights   %zu on %zu storages, %zu of them shared\n", model.weights.size(), model.storages.size(),

@@ -11,6 +11,7 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/read_options.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
@@ -55,11 +56,12 @@ enum class AotiLayout : std::uint8_t {
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti(const std::string& path);
 
 /// Blocks. Reads a model file of any format: those of try_read_model, and what AOTInductor saved.
-[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model_or_aoti(const std::string& path);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model_or_aoti(const std::string& path,
+                                                                        const ReadOptions& options = {});
 #if RESIDENCY_EXCEPTIONS
 [[nodiscard]] inline ModelFile read_aoti(const std::string& path) { return unwrap(try_read_aoti(path)); }
-[[nodiscard]] inline ModelFile read_model_or_aoti(const std::string& path) {
-    return unwrap(try_read_model_or_aoti(path));
+[[nodiscard]] inline ModelFile read_model_or_aoti(const std::string& path, const ReadOptions& options = {}) {
+    return unwrap(try_read_model_or_aoti(path, options));
 }
 #endif
 

@@ -12,6 +12,7 @@
 #include "residency/format/gguf_value.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/read_options.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
@@ -36,17 +37,29 @@ struct GgufFile {
 };
 
 /// Blocks. Reads one GGUF file of version 2 or 3, little-endian, from a file or from memory. Lists the tensors in the order of
-/// their data, shapes outermost extent first, and passes quantised data through. The padding of the last tensor may be missing.
-/// Errors: malformed, with a FileLocation; io.
-[[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const Input& input);
+/// their data, shapes outermost extent first, and passes quantised data through. The padding of the last tensor may be missing;
+/// bytes behind it are passed over, and a note says so. Errors: malformed, with a FileLocation; unsupported where a tensor has a
+/// type that ggml withdrew or a fork has, and that is not in options.ggml_types; io.
+[[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const Input& input, const ReadOptions& options = {});
 
 /// Blocks. Reads a model by a path. Any file of a split model stands for all of them, which are name-00001-of-0000N.gguf and so
-/// on beside it.
-[[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const std::string& path);
+/// on beside it. Where the names are others try_read_model_parts (residency/format/open.hpp) takes a list of them.
+[[nodiscard]] RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const std::string& path, const ReadOptions& options = {});
 
 #if RESIDENCY_EXCEPTIONS
-[[nodiscard]] inline GgufFile read_gguf(const std::string& path) { return unwrap(try_read_gguf(path)); }
+[[nodiscard]] inline GgufFile read_gguf(const std::string& path, const ReadOptions& options = {}) {
+    return unwrap(try_read_gguf(path, options));
+}
 #endif
+
+namespace detail {
+
+/// Blocks. Reads the files of one model, in any order; of a split model each file says its number. `is_in_order`: the first must be
+/// the first, and so on. Error malformed: they are not all the files of one model, and each once.
+[[nodiscard]] RESIDENCY_INLINE Result<GgufFile> read_gguf_parts(const std::vector<std::string>& paths,
+                                                                const ReadOptions& options, bool is_in_order);
+
+}  // namespace detail
 
 }}}  // namespace residency::RESIDENCY_ABI::format
 

@@ -10,14 +10,14 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// A type of ggml: its number in files, and the size of its blocks.
+/// A type of ggml or of a fork of it: its number in files, and the size of its blocks. `name` must outlive the readers.
 struct GgmlType {
     std::uint32_t number = 0;
     DType type;
     const char* name = "";  ///< as ggml spells it
 };
 
-/// Every type that a file may hold, as of gguf 0.19. The numbers left out are types that were withdrawn.
+/// Every type that ggml has, as of August 2026. The numbers left out are types that were withdrawn.
 inline constexpr std::array ggml_types{
     GgmlType{0, dtype::f32, "F32"},
     GgmlType{1, dtype::f16, "F16"},
@@ -53,6 +53,7 @@ inline constexpr std::array ggml_types{
     GgmlType{39, DType::block("MXFP4", 17, 32), "MXFP4"},
     GgmlType{40, DType::block("NVFP4", 36, 64), "NVFP4"},
     GgmlType{41, DType::block("Q1_0", 18, 128), "Q1_0"},
+    GgmlType{42, DType::block("Q2_0", 18, 64), "Q2_0"},
 };
 
 [[nodiscard]] constexpr std::optional<GgmlType> find_ggml_type(std::uint32_t number) noexcept {
@@ -61,5 +62,105 @@ inline constexpr std::array ggml_types{
     }
     return std::nullopt;
 }
+
+namespace detail {
+
+/// What a number stands for that ggml does not have: a type that it withdrew, or one of a fork. For messages.
+struct ForeignGgmlType {
+    std::uint32_t number = 0;
+    const char* name = "";
+    const char* whose = "";
+};
+
+inline constexpr const char* ggml_withdrew = ", which ggml withdrew";
+inline constexpr const char* ggml_of_ik = " of ik_llama.cpp";
+inline constexpr const char* ggml_of_bitnet = " of bitnet.cpp";
+inline constexpr const char* ggml_of_rocm = " of ROCmFPX";
+inline constexpr const char* ggml_of_prism = " of PrismML's llama.cpp";
+
+/// In the order of the numbers; a number may stand for several.
+inline constexpr std::array foreign_ggml_types{
+    ForeignGgmlType{4, "Q4_2", ggml_withdrew},
+    ForeignGgmlType{5, "Q4_3", ggml_withdrew},
+    ForeignGgmlType{31, "Q4_0_4_4", ggml_withdrew},
+    ForeignGgmlType{32, "Q4_0_4_8", ggml_withdrew},
+    ForeignGgmlType{33, "Q4_0_8_8", ggml_withdrew},
+    ForeignGgmlType{36, "IQ4_NL_4_4", ggml_withdrew},
+    ForeignGgmlType{36, "I2_S", " of bitnet.cpp and ik_llama.cpp"},
+    ForeignGgmlType{37, "IQ4_NL_4_8", ggml_withdrew},
+    ForeignGgmlType{37, "I8_S", ggml_of_bitnet},
+    ForeignGgmlType{38, "IQ4_NL_8_8", ggml_withdrew},
+    ForeignGgmlType{38, "TL1", ggml_of_bitnet},
+    ForeignGgmlType{97, "Q8_0_X4", ggml_of_ik},
+    ForeignGgmlType{98, "Q8_1_X4", ggml_of_ik},
+    ForeignGgmlType{99, "Q8_2_X4", ggml_of_ik},
+    ForeignGgmlType{100, "Q4_0_ROCMFP4", ggml_of_rocm},
+    ForeignGgmlType{101, "Q4_0_ROCMFP4_FAST", ggml_of_rocm},
+    ForeignGgmlType{102, "Q6_0_ROCMFPX", ggml_of_rocm},
+    ForeignGgmlType{103, "Q8_0_ROCMFPX", ggml_of_rocm},
+    ForeignGgmlType{104, "Q3_0_ROCMFPX", ggml_of_rocm},
+    ForeignGgmlType{107, "Q2_0_ROCMFPX", ggml_of_rocm},
+    ForeignGgmlType{108, "Q4_0_ROCMI4", ggml_of_rocm},
+    ForeignGgmlType{133, "Q6_0", ggml_of_ik},
+    ForeignGgmlType{134, "IQ1_BN", ggml_of_ik},
+    ForeignGgmlType{135, "IQ2_BN", ggml_of_ik},
+    ForeignGgmlType{136, "Q8_K64", ggml_of_ik},
+    ForeignGgmlType{137, "IQ2_K", ggml_of_ik},
+    ForeignGgmlType{138, "IQ3_K", ggml_of_ik},
+    ForeignGgmlType{139, "IQ4_K", ggml_of_ik},
+    ForeignGgmlType{140, "IQ5_K", ggml_of_ik},
+    ForeignGgmlType{141, "IQ6_K", ggml_of_ik},
+    ForeignGgmlType{142, "PQ2_0", ggml_of_prism},
+    ForeignGgmlType{142, "IQ2_TN", ", which ik_llama.cpp withdrew"},
+    ForeignGgmlType{143, "PTQ1_0", ggml_of_prism},
+    ForeignGgmlType{143, "IQ1_TN", ", which ik_llama.cpp withdrew"},
+    ForeignGgmlType{144, "IQ4_KS", ggml_of_ik},
+    ForeignGgmlType{145, "IQ2_KS", ggml_of_ik},
+    ForeignGgmlType{146, "IQ4_KSS", ggml_of_ik},
+    ForeignGgmlType{147, "Q8_K16", ggml_of_ik},
+    ForeignGgmlType{148, "Q8_K32", ggml_of_ik},
+    ForeignGgmlType{149, "Q8_KR8", ggml_of_ik},
+    ForeignGgmlType{150, "Q8_K128", ggml_of_ik},
+    ForeignGgmlType{151, "Q8_KV", ggml_of_ik},
+    ForeignGgmlType{152, "IQ5_KS", ggml_of_ik},
+    ForeignGgmlType{153, "IQ2_KT", ggml_of_ik},
+    ForeignGgmlType{154, "IQ3_KT", ggml_of_ik},
+    ForeignGgmlType{155, "IQ4_KT", ggml_of_ik},
+    ForeignGgmlType{156, "IQ3_KS", ggml_of_ik},
+    ForeignGgmlType{157, "IQ2_KL", ggml_of_ik},
+    ForeignGgmlType{158, "IQ1_KT", ggml_of_ik},
+    ForeignGgmlType{202, "Q4_0_R8", ggml_of_ik},
+    ForeignGgmlType{206, "Q5_0_R4", ggml_of_ik},
+    ForeignGgmlType{208, "Q8_0_R8", ggml_of_ik},
+    ForeignGgmlType{210, "Q2_K_R4", ggml_of_ik},
+    ForeignGgmlType{211, "Q3_K_R4", ggml_of_ik},
+    ForeignGgmlType{212, "Q4_K_R4", ggml_of_ik},
+    ForeignGgmlType{213, "Q5_K_R4", ggml_of_ik},
+    ForeignGgmlType{214, "Q6_K_R4", ggml_of_ik},
+    ForeignGgmlType{216, "IQ2_XXS_R4", ggml_of_ik},
+    ForeignGgmlType{217, "IQ2_XS_R4", ggml_of_ik},
+    ForeignGgmlType{218, "IQ3_XXS_R4", ggml_of_ik},
+    ForeignGgmlType{219, "IQ1_S_R4", ggml_of_ik},
+    ForeignGgmlType{220, "IQ4_NL_R4", ggml_of_ik},
+    ForeignGgmlType{221, "IQ3_S_R4", ggml_of_ik},
+    ForeignGgmlType{222, "IQ2_S_R4", ggml_of_ik},
+    ForeignGgmlType{223, "IQ4_XS_R8", ggml_of_ik},
+    ForeignGgmlType{229, "IQ1_M_R4", ggml_of_ik},
+    ForeignGgmlType{230, "BF16_R16", ggml_of_ik},
+    ForeignGgmlType{233, "Q6_0_R4", ggml_of_ik},
+    ForeignGgmlType{335, "IQ2_BN_R4", ggml_of_ik},
+    ForeignGgmlType{337, "IQ2_K_R4", ggml_of_ik},
+    ForeignGgmlType{338, "IQ3_K_R4", ggml_of_ik},
+    ForeignGgmlType{339, "IQ4_K_R4", ggml_of_ik},
+    ForeignGgmlType{340, "IQ5_K_R4", ggml_of_ik},
+    ForeignGgmlType{344, "IQ4_KS_R4", ggml_of_ik},
+    ForeignGgmlType{352, "IQ5_KS_R4", ggml_of_ik},
+    ForeignGgmlType{353, "MXFP4_R8", ggml_of_ik},
+    ForeignGgmlType{397, "Q8_K_R16", ggml_of_ik},
+    ForeignGgmlType{398, "Q8_KV_R8", ggml_of_ik},
+    ForeignGgmlType{399, "Q8_K_R8", ggml_of_ik},
+};
+
+}  // namespace detail
 
 }}}  // namespace residency::RESIDENCY_ABI::format

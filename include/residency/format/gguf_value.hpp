@@ -36,7 +36,8 @@ struct GgufValue;
 /// An array of values of one kind.
 struct GgufArray {
     GgufKind kind = GgufKind::uint8;
-    /// The elements, by kind: unsigned and boolean, signed, floating-point, string, array.
+    /// The elements, by kind: unsigned and boolean, signed, floating-point, string, array. Strings are the bytes of the file, which
+    /// need not be UTF-8.
     std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>,
                  std::vector<GgufArray>>
         values;

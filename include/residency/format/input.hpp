@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "residency/error.hpp"
 #include "residency/model/file_identity.hpp"
@@ -17,7 +18,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// Random access to the bytes of one regular file, or of memory that stands for one; the size is that of the moment of opening.
+/// Random access to the bytes of one regular file, of the pieces of one that was cut, or of memory; the size is that of the moment of opening.
 /// Never maps a file, so that a file that shrinks gives an error and no signal. Movable; closes the file.
 class Input {
 public:
@@ -25,6 +26,11 @@ public:
     [[nodiscard]] static bool exists(const std::string& path) noexcept;
     /// Blocks. Opens a regular file. Error io.
     [[nodiscard]] static Result<Input> try_open(const std::string& path);
+    /// Blocks. Opens files whose bytes one after another are those of one file. Its path is that of the first. Errors: io;
+    /// invalid_argument where there is none, or 64 bits do not hold their size.
+    [[nodiscard]] static Result<Input> try_open_pieces(const std::vector<std::string>& paths);
+    /// Blocks. Opens the file or the pieces that `source` stands for. Error io.
+    [[nodiscard]] static Result<Input> try_open(const SourceFile& source);
     /// An input over bytes that the caller keeps. `name` stands for them in errors.
     [[nodiscard]] static Input over(std::span<const std::byte> memory, std::string name) {
         Input input{-1, std::move(name)};
@@ -38,13 +44,15 @@ public:
           path_{std::move(other.path_)},
           memory_{other.memory_},
           bytes_{other.bytes_},
-          identity_{other.identity_} {}
+          identity_{other.identity_},
+          pieces_{std::move(other.pieces_)} {}
     Input& operator=(Input&& other) noexcept {
         std::swap(fd_, other.fd_);
         std::swap(path_, other.path_);
         std::swap(memory_, other.memory_);
         std::swap(bytes_, other.bytes_);
         std::swap(identity_, other.identity_);
+        std::swap(pieces_, other.pieces_);
         return *this;
     }
     ~Input() {
@@ -55,7 +63,7 @@ public:
     /// Its size when it was opened.
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
     /// The file as a source, with the identity that it had when it was opened.
-    [[nodiscard]] SourceFile source() const { return {path_, bytes_, identity_}; }
+    [[nodiscard]] SourceFile source() const;
     /// Error mismatch: the file was changed since it was opened.
     [[nodiscard]] Status check() const;
     /// Error mismatch: it is not the file that `source` stands for.
@@ -77,7 +85,8 @@ private:
     std::string path_;
     std::span<const std::byte> memory_;
     std::uint64_t bytes_ = 0;
-    std::optional<FileIdentity> identity_;  // none: bytes in memory
+    std::optional<FileIdentity> identity_;  // none: bytes in memory, or pieces
+    std::vector<Input> pieces_;             // in the order of their bytes
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::format

@@ -19,7 +19,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 ///      "weights": [{"name": "w", "dtype": "float32", "shape": [2, 6], "strides": [6, 1],
 ///                   "storage": 0, "offset_bytes": 0, "bytes": 48}]}
 ///
-/// residency-inspect --json prints one. Paths are relative to the folder of the manifest unless they begin with '/'. A storage
+/// residency-inspect --json prints one. "file" may be a list of paths: the pieces of one file, in order. Paths are relative to the folder of the manifest unless they begin with '/'. A storage
 /// without an offset follows the one before it in the same file, padded to the alignment. A weight's strides, offset_bytes (0) and
 /// bytes, and a storage's mutable, may be missing; bytes is checked where it is given. dtype is a name of PyTorch, safetensors or
 /// ggml. Other members are ignored. Storages may overlap only if they are the same range. Errors: malformed, with a FileLocation;

@@ -44,11 +44,19 @@ struct ModelFile {
         std::string key, value;  ///< UTF-8; a value that is no string is JSON text
     };
 
+    /// A tensor or an entry that the files hold and the model does not.
+    struct PassedOver {
+        std::string name;      ///< UTF-8
+        const char* why = "";  ///< such as "the index does not list it"
+    };
+
     std::string format;
     std::vector<SourceFile> files;
     std::vector<StorageEntry> storages;
     std::vector<WeightEntry> weights;
     std::vector<Metadata> metadata;
+    std::vector<PassedOver> passed_over;
+    std::vector<std::string> notes;  ///< one line each of what who opens these files should know; UTF-8
 
     /// Sum of the bytes of all storages.
     [[nodiscard]] std::uint64_t total_bytes() const noexcept;
@@ -63,6 +71,12 @@ struct ModelFile {
 };
 
 namespace detail {
+
+/// Appends the files, storages, weights and the rest of another model. Metadata that are there already are not repeated.
+RESIDENCY_INLINE void append_model(ModelFile& whole, ModelFile part);
+
+/// Appends metadata that are not there yet.
+RESIDENCY_INLINE void append_metadata(ModelFile& model, std::vector<ModelFile::Metadata> more);
 
 /// Two weights of the same name, as ascending indices; none where all names differ.
 [[nodiscard]] RESIDENCY_INLINE std::optional<std::pair<std::size_t, std::size_t>> find_duplicate(

@@ -4,19 +4,36 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/read_options.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// Blocks. Reads a model file of any format but AOTInductor's, for which there is try_read_model_or_aoti. The first bytes and the
-/// name tell the format. Errors: those of the reader; unsupported where the file looks like none of the formats.
-[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path);
+/// name tell the format. In a folder it reads the one model there: model.safetensors.index.json, else model.safetensors, else
+/// *.gguf, else pytorch_model*.bin, else the only other file of tensors. Errors: those of the reader; unsupported where the file
+/// looks like none of the formats, and says what it looks like, or where a folder holds no model, or several.
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path,
+                                                                const ReadOptions& options = {});
+
+/// Blocks. Reads files under any names as one model: its parts, each with tensors of its own, or in order the pieces of one file
+/// that was cut, as by split. The first bytes tell which. Parts of a split GGUF say their number and may come in any order. Errors:
+/// those of the readers; malformed where two parts have a tensor of the same name, or the list has both parts and pieces.
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::string>& paths,
+                                                                      const ReadOptions& options = {});
 #if RESIDENCY_EXCEPTIONS
-[[nodiscard]] inline ModelFile read_model(const std::string& path) { return unwrap(try_read_model(path)); }
+[[nodiscard]] inline ModelFile read_model(const std::string& path, const ReadOptions& options = {}) {
+    return unwrap(try_read_model(path, options));
+}
+[[nodiscard]] inline ModelFile read_model_parts(const std::vector<std::string>& paths,
+                                                const ReadOptions& options = {}) {
+    return unwrap(try_read_model_parts(paths, options));
+}
 #endif
 
 namespace detail {
@@ -37,7 +54,7 @@ enum class FileFormat : std::uint8_t {
 };
 
 /// Blocks. Tells the format by the name, the first bytes and, if these do not tell, more of the file. `start` is given the first
-/// bytes.
+/// bytes. Error unsupported: it is something else that often lies in the place of a model file.
 [[nodiscard]] RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& start);
 
 }  // namespace detail

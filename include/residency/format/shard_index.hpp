@@ -8,13 +8,22 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/read_options.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// Blocks. Appends the files of an index, which lie beside it, each by `append(input)`, a Status. Error malformed: the index and
-/// the files do not have the same tensors.
-[[nodiscard]] RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input,
+/// Blocks. Appends the files of an index, which lie beside it, each by `append(input)`, a Status. Keeps the tensors that the index
+/// gives to that file, and those that it does not list and that are tied to one of them; passes the others over. Errors: malformed
+/// where the index lists nothing, or a tensor that its file does not have; with options.strict where anything is passed over.
+[[nodiscard]] RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input, const ReadOptions& options,
                                                     const std::function<Status(const Input&)>& append);
+
+/// Adds a weight on the same storage for each tie that the metadata name; see ReadOptions::ties_from_metadata.
+RESIDENCY_INLINE void tie_by_metadata(ModelFile& model);
+
+/// Blocks. Notes in the model, which was read from the file at `path` alone, if an index in the same folder lists this file among
+/// others.
+RESIDENCY_INLINE void note_index_beside(ModelFile& model, const std::string& path);
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail
 

@@ -10,21 +10,28 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/read_options.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// Blocks. Reads what torch.save wrote of a state_dict(), in PyTorch 1.6 and later: a ZIP archive with a pickle, of which nothing
-/// is executed, and a record for each storage. Tensors that are views of one storage share it. Errors: malformed; io; unsupported
-/// where the file is older, or holds more than tensors by name.
-[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input);
+/// is executed, and a record for each storage. Tensors that are views of one storage share it. Entries that are no tensor are passed
+/// over. Where tensors lie in a dictionary inside the saved one, such as "state_dict" of a training's checkpoint, that one is read
+/// if it is the only one; see ReadOptions::key. Errors: malformed; io; unsupported where the file is older, holds no tensors by
+/// name, or several dictionaries of them.
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input, const ReadOptions& options = {});
 
 /// Blocks. Reads the index of a model in several such files, as Hugging Face writes it: pytorch_model.bin.index.json.
-[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch_index(const Input& input);
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch_index(const Input& input,
+                                                                      const ReadOptions& options = {});
 
-/// Blocks. Reads an index where the path ends in ".json", one file otherwise.
-[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch(const std::string& path);
+/// Blocks. Reads an index where the path ends in ".json", one file otherwise; a note says if an index beside the file lists it.
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch(const std::string& path,
+                                                                const ReadOptions& options = {});
 #if RESIDENCY_EXCEPTIONS
-[[nodiscard]] inline ModelFile read_torch(const std::string& path) { return unwrap(try_read_torch(path)); }
+[[nodiscard]] inline ModelFile read_torch(const std::string& path, const ReadOptions& options = {}) {
+    return unwrap(try_read_torch(path, options));
+}
 #endif
 
 namespace detail {

@@ -33,6 +33,13 @@ struct NamedPickledTensor {
     PickledTensor tensor;
 };
 
+/// A dictionary of tensors by name.
+struct PickledTensors {
+    std::vector<NamedPickledTensor> tensors;  ///< in its order
+    std::vector<std::string>
+        passed_over;  ///< names of entries that are no tensor, here and in the outermost one; UTF-8
+};
+
 /// Reads the operations of Python's pickle protocol 2 to 5 that torch.save uses for tensors, parameters and dictionaries, as
 /// data: nothing is imported or called. `text` starts at byte `base` of `source`.
 class TorchPickle {
@@ -40,10 +47,10 @@ public:
     /// Reads one tensor or parameter.
     [[nodiscard]] static Result<PickledTensor> try_read_tensor(std::string_view text, const std::string& source,
                                                                std::uint64_t base);
-    /// Reads a dictionary of tensors by name, as state_dict() gives it, in its order. Error unsupported: it holds anything else.
-    [[nodiscard]] static Result<std::vector<NamedPickledTensor>> try_read_tensors(std::string_view text,
-                                                                                  const std::string& source,
-                                                                                  std::uint64_t base);
+    /// Reads the dictionary that holds tensors by name, as state_dict() gives it: the outermost one, or one of its entries. `key`:
+    /// which one, as in ReadOptions. Errors: malformed; unsupported where none holds tensors, or several do and there is no key.
+    [[nodiscard]] static Result<PickledTensors> try_read_tensors(std::string_view text, const std::string& source,
+                                                                 std::uint64_t base, const std::string& key);
 
 private:
     using Id = std::uint32_t;
@@ -72,9 +79,8 @@ private:
 
     [[nodiscard]] Error broken(const std::string& what) const { return malformed(source_, base_ + at_, what); }
     /// The error of a whole pickle that is not read. `id`: the object, where that is the result of a call.
-    [[nodiscard]] Error refuse(
-        const std::string& what, Id id = none,
-        const char* advice = "save a dictionary of tensors alone, such as the model's state_dict()") const {
+    [[nodiscard]] Error refuse(const std::string& what, Id id = none,
+                               const std::string& advice = "save the model's state_dict()") const {
         const auto name = id == none ? std::string_view{} : callable(id);
         return unsupported(source_, base_, what + "; " + advice, name.empty() ? std::string{} : shown(name));
     }
@@ -87,6 +93,7 @@ private:
         values_.push_back(std::move(value));
     }
     [[nodiscard]] bool pop(Id& id);
+    [[nodiscard]] bool duplicate();
     [[nodiscard]] bool tuple_of(std::size_t count);
     /// Pops the values above the last mark, and the mark.
     [[nodiscard]] bool pop_to_mark(std::vector<Id>& items);
@@ -120,7 +127,20 @@ private:
     [[nodiscard]] bool counts(Id id, std::vector<std::uint64_t>& out) const;
     /// The callable behind a value that is the result of a call, as "module name".
     [[nodiscard]] std::string_view callable(Id id) const noexcept;
-    [[nodiscard]] Result<std::vector<NamedPickledTensor>> tensors(Id top) const;
+    [[nodiscard]] bool is_tensor(Id id) const noexcept {
+        const std::string_view name = callable(id);
+        return name.starts_with("torch._utils _rebuild_") || name.starts_with("torch._tensor ");
+    }
+    /// A dictionary that holds tensors.
+    struct Candidate {
+        std::string path;  ///< its keys, with dots between them; "." for the outermost one
+        const Dictionary* dictionary = nullptr;
+        std::size_t tensors = 0;
+    };
+    /// The outermost dictionary if it holds tensors, and the nearest ones inside it that do: all at the same depth.
+    [[nodiscard]] std::vector<Candidate> candidates(const Dictionary& top) const;
+    [[nodiscard]] Result<Candidate> choose(Id top, const std::string& key) const;
+    [[nodiscard]] Result<PickledTensors> tensors(Id top, const std::string& key) const;
     [[nodiscard]] Result<PickledTensor> tensor(Id id) const;
 
     std::string_view text_;

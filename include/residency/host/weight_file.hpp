@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
@@ -23,7 +24,7 @@ enum class FileAccess : std::uint8_t {
     direct,  ///< past it (O_DIRECT); through it, dropping what was read, where the file system has no direct reads
 };
 
-/// A file of a catalog, open for reading: what it returns was read from the file that the catalog was made from. It checks that
+/// A file of a catalog, or the pieces of one, open for reading: what it returns was read from the file that the catalog was made from. It checks that
 /// when it is opened and after every read. A file that another one has replaced, as by a rename, stays open as it was. Any thread
 /// may read.
 class WeightFile {
@@ -40,13 +41,15 @@ public:
           path_{std::move(other.path_)},
           identity_{other.identity_},
           is_direct_{other.is_direct_},
-          drops_cache_{other.drops_cache_} {}
+          drops_cache_{other.drops_cache_},
+          pieces_{std::move(other.pieces_)} {}
     WeightFile& operator=(WeightFile&& other) noexcept {
         std::swap(fd_, other.fd_);
         std::swap(path_, other.path_);
         std::swap(identity_, other.identity_);
         std::swap(is_direct_, other.is_direct_);
         std::swap(drops_cache_, other.drops_cache_);
+        std::swap(pieces_, other.pieces_);
         return *this;
     }
     ~WeightFile() {
@@ -55,8 +58,9 @@ public:
 
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     [[nodiscard]] std::uint64_t bytes() const noexcept { return identity_.bytes; }
+    /// Precondition: it is no file in pieces.
     [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
-    /// Whether reads go past the page cache and must be aligned.
+    /// Whether reads go past the page cache and must be aligned. Those of a file in pieces do not.
     [[nodiscard]] bool is_direct() const noexcept { return is_direct_; }
 
     /// Blocks. Fills `out` from `offset` on, then checks that the file is still the one that was opened. For direct reads, offset,
@@ -73,6 +77,8 @@ public:
 private:
     WeightFile() = default;
 
+    [[nodiscard]] static Result<WeightFile> try_open_pieces(const SourceFile& source, FileAccess access);
+    [[nodiscard]] static Error other_size(const SourceFile& source, std::uint64_t bytes);
     [[nodiscard]] Result<FileIdentity> identify() const;
     [[nodiscard]] Error changed(std::uint64_t offset, const std::string& how) const;
     [[nodiscard]] Error system_error(std::uint64_t offset, const std::string& what) const;
@@ -81,7 +87,8 @@ private:
     std::string path_;
     FileIdentity identity_;
     bool is_direct_ = false;
-    bool drops_cache_ = false;  // after each read, as direct reads were asked for and are not possible
+    bool drops_cache_ = false;        // after each read, as direct reads were asked for and are not possible
+    std::vector<WeightFile> pieces_;  // in the order of their bytes; the identity holds their size alone then
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::host

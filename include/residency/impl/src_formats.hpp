@@ -9,6 +9,7 @@
 
 #include "residency/format/impl/aoti.ipp"
 #include "residency/format/impl/equal_storages.ipp"
+#include "residency/format/impl/folder.ipp"
 #include "residency/format/impl/gguf.ipp"
 #include "residency/format/impl/input.ipp"
 #include "residency/format/impl/json_position.ipp"
@@ -16,6 +17,7 @@
 #include "residency/format/impl/manifest.ipp"
 #include "residency/format/impl/model_file.ipp"
 #include "residency/format/impl/open.ipp"
+#include "residency/format/impl/other_kinds.ipp"
 #include "residency/format/impl/packed.ipp"
 #include "residency/format/impl/packed_writer.ipp"
 #include "residency/format/impl/safetensors.ipp"

@@ -22,12 +22,15 @@ enum class Placement : std::uint8_t {
     host,      ///< in pinned host memory, read over the link; costs no budget
 };
 
-/// A file that holds bytes of storages.
+/// A file that holds bytes of storages, or the pieces of one that was cut.
 struct SourceFile {
     std::string path{};
     std::uint64_t bytes = 0;  ///< its size
     /// Of the file that the catalog was read from; a file with another identity is refused later. None: only the size is compared.
     std::optional<FileIdentity> identity{};
+    /// The files whose bytes one after another are those of this one; its path is that of the first then, and it has no identity of
+    /// its own. Empty: it is one file. A piece has no pieces.
+    std::vector<SourceFile> pieces{};
 };
 
 /// Bytes in host memory. Shares the ownership of them.

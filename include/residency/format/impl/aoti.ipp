@@ -18,6 +18,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/format/aoti.hpp"
+#include "residency/format/folder.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/format/model_file.hpp"
@@ -554,7 +555,8 @@ RESIDENCY_INLINE Result<ModelFile> try_read_aoti(const std::string& path) {
     return path.ends_with(".json") ? try_read_aoti_config(*input) : try_read_aoti_package(*input);
 }
 
-RESIDENCY_INLINE Result<ModelFile> try_read_model_or_aoti(const std::string& path) {
+RESIDENCY_INLINE Result<ModelFile> try_read_model_or_aoti(const std::string& path, const ReadOptions& options) {
+    if (detail::is_folder(path)) { return try_read_model(path, options); }
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
     std::string start;
@@ -563,7 +565,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_or_aoti(const std::string& pat
     switch (*format) {
         case detail::FileFormat::aoti_package: return try_read_aoti_package(*input);
         case detail::FileFormat::aoti_config: return try_read_aoti_config(*input);
-        default: return try_read_model(path);
+        default: return try_read_model(path, options);
     }
 }
 

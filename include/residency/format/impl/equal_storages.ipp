@@ -70,7 +70,7 @@ RESIDENCY_INLINE Result<std::vector<std::vector<std::uint32_t>>> try_find_equal_
     }
     std::vector<Input> inputs;
     for (const SourceFile& file : model.files) {
-        auto input = Input::try_open(file.path);
+        auto input = Input::try_open(file);
         if (!input) { return input.error(); }
         if (Status same = input->check(file); !same) { return same.error(); }
         inputs.push_back(std::move(*input));
@@ -193,7 +193,8 @@ RESIDENCY_INLINE ModelFile merge_storages(const ModelFile& model, std::span<cons
     for (const auto& group : groups) {
         for (const std::uint32_t storage : group) { stands_for[storage] = group.front(); }
     }
-    ModelFile merged{model.format, model.files, {}, model.weights, model.metadata};
+    ModelFile merged = model;
+    merged.storages.clear();
     std::vector<std::uint32_t> number(model.storages.size(), 0);
     for (std::uint32_t i = 0; i < stands_for.size(); ++i) {
         if (stands_for[i] != i) { continue; }

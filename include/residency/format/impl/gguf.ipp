@@ -29,6 +29,8 @@
 #include "residency/format/gguf_value.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/other_kinds.hpp"
+#include "residency/format/read_options.hpp"
 #include "residency/format/text.hpp"
 #include "residency/model/checked.hpp"
 
@@ -69,7 +71,7 @@ public:
             return static_cast<T>(bits);
         }
     }
-    /// A length of 64 bits and that many bytes of UTF-8.
+    /// A length of 64 bits and that many bytes.
     [[nodiscard]] std::string text(const char* what, std::uint64_t longest) {
         const std::uint64_t start = place_;
         const auto length = number<std::uint64_t>();
@@ -81,7 +83,6 @@ public:
         }
         std::string value(static_cast<std::size_t>(length), '\0');
         take(std::as_writable_bytes(std::span{value}));
-        if (ok() && !is_utf8(value)) { fail_at(start + 8, std::string{what} + " is not UTF-8", shown(value)); }
         return value;
     }
     /// Whether `count` things of at least `each` bytes fit into what is left.
@@ -235,16 +236,43 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
     return value;
 }
 
+/// The type of that number: one of the caller's or one of ggml.
+[[nodiscard]] inline std::optional<GgmlType> find_ggml_type(std::uint32_t number, const ReadOptions& options) noexcept {
+    for (const GgmlType& given : options.ggml_types) {
+        if (given.number == number) { return given; }
+    }
+    return format::find_ggml_type(number);
+}
+
+/// The error of a type that is not known, which names what else has that number.
+[[nodiscard]] inline Error unknown_ggml_type(const std::string& path, std::uint64_t place, const std::string& tensor,
+                                             std::uint32_t number) {
+    std::string found = std::to_string(number);
+    bool is_first = true;
+    for (const ForeignGgmlType& foreign : foreign_ggml_types) {
+        if (foreign.number != number) { continue; }
+        found += std::string{is_first ? " (" : ", or "} + foreign.name + foreign.whose;
+        is_first = false;
+    }
+    if (!is_first) { found += ')'; }
+    return error_at(is_first ? ErrorKind::malformed : ErrorKind::unsupported, path, place,
+                    tensor +
+                        "an unknown type; convert the file with today's llama.cpp, or give the type's block in "
+                        "ReadOptions::ggml_types (--ggml-type NUMBER:NAME:ELEMENTS:BYTES)",
+                    std::move(found), "a type of ggml, 0 to " + std::to_string(ggml_types.back().number));
+}
+
 /// Appends one file's tensors, in the order of their data, as weights with a storage each; gives back its header.
-[[nodiscard]] inline Result<GgufHeader> append_gguf(ModelFile& model, const Input& input) {
+[[nodiscard]] inline Result<GgufHeader> append_gguf(ModelFile& model, const Input& input, const ReadOptions& options) {
     constexpr std::uint64_t longest_key = 65535;
-    constexpr std::uint32_t most_dimensions = 4;  // the format's present limit
+    constexpr std::uint32_t most_dimensions = 64;
     GgufCursor cursor{input};
     GgufHeader header;
 
     std::array<char, 4> magic{};
     for (char& c : magic) { c = cursor.number<char>(); }
     if (cursor.ok() && std::string_view{magic.data(), magic.size()} != "GGUF") {
+        if (Status known = refuse_other_kinds(input); !known) { return known.error(); }
         cursor.fail_at(0, "not a GGUF file", shown({magic.data(), magic.size()}), "\"GGUF\"");
     }
     header.version = cursor.number<std::uint32_t>();
@@ -292,6 +320,9 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         const std::uint64_t start = cursor.place();
         ModelFile::WeightEntry weight;
         weight.name = cursor.text("a tensor's name", longest_key);
+        if (cursor.ok() && !is_utf8(weight.name)) {
+            cursor.fail_at(start + 8, "a tensor's name is not UTF-8", shown(weight.name));
+        }
         const auto what = [&] { return "tensor " + shown(weight.name) + ": "; };
         const std::uint64_t at = cursor.place();
         const auto dimensions = cursor.number<std::uint32_t>();
@@ -308,8 +339,8 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         const std::uint64_t offset_place = cursor.place();
         const auto offset = cursor.number<std::uint64_t>();
         if (!cursor.ok()) { return cursor.error(); }
-        const auto type = find_ggml_type(number);
-        if (!type) { return malformed(input.path(), type_place, what() + "an unknown type", std::to_string(number)); }
+        const auto type = find_ggml_type(number, options);
+        if (!type) { return unknown_ggml_type(input.path(), type_place, what(), number); }
         weight.dtype = type->name;
         weight.type = type->type;
         const auto elements = count_elements(weight.shape);
@@ -386,8 +417,12 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         next = *padded;
     }
     if (data_bytes > next) {
-        return malformed(input.path(), data + next, "data that belong to no tensor",
-                         std::to_string(data_bytes - next) + " bytes", "the end of the file");
+        if (options.strict) {
+            return malformed(input.path(), data + next, "data that belong to no tensor",
+                             std::to_string(data_bytes - next) + " bytes", "the end of the file");
+        }
+        model.notes.push_back(shown(input.path()) + ": its last " + std::to_string(data_bytes - next) +
+                              " bytes belong to no tensor");
     }
 
     if (weights.size() >= UINT32_MAX - model.storages.size()) { return malformed(input.path(), 8, "too many tensors"); }
@@ -402,7 +437,11 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
 }
 
 [[nodiscard]] inline std::string metadata_text(std::string_view text) {
-    return nlohmann::json(std::string{text}).dump();
+    return nlohmann::json(std::string{text}).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+/// The text with U+FFFD for what is not UTF-8.
+[[nodiscard]] inline std::string to_utf8(std::string_view text) {
+    return is_utf8(text) ? std::string{text} : nlohmann::json::parse(metadata_text(text)).get<std::string>();
 }
 [[nodiscard]] inline std::string metadata_text(double value) {
     std::array<char, 32> digits{};
@@ -435,34 +474,108 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
 }
 [[nodiscard]] inline std::string metadata_text(const GgufValue& value) {
     if (value.kind == GgufKind::boolean) { return std::get<std::uint64_t>(value.value) != 0 ? "true" : "false"; }
-    if (const auto* text = std::get_if<std::string>(&value.value)) { return *text; }
+    if (const auto* text = std::get_if<std::string>(&value.value)) { return to_utf8(*text); }
     return std::visit([](const auto& v) { return metadata_text(v); }, value.value);
+}
+
+[[nodiscard]] inline std::optional<std::uint64_t> split_value(const GgufHeader& header, std::string_view key) noexcept {
+    const GgufValue* value = header.find(key);
+    return value != nullptr ? value->as_count() : std::nullopt;
+}
+
+RESIDENCY_INLINE Result<GgufFile> read_gguf_parts(const std::vector<std::string>& paths, const ReadOptions& options,
+                                                  bool is_in_order) {
+    struct Part {
+        ModelFile model;
+        GgufHeader header;
+        std::uint64_t number = 0;
+    };
+    std::vector<Part> read;
+    std::uint64_t count = 1;
+    for (const std::string& path : paths) {
+        const auto where = [&] {
+            return shown(paths[0]) + ": file " + std::to_string(read.size()) + " of " + std::to_string(paths.size());
+        };
+        Part& part = read.emplace_back();
+        const auto input = Input::try_open(path);
+        if (!input) { return input.error().in(where()); }
+        auto header = append_gguf(part.model, *input, options);
+        if (!header) { return header.error().in(where()); }
+        part.header = std::move(*header);
+        const auto number = split_value(part.header, "split.no");
+        const std::uint64_t own = split_value(part.header, "split.count").value_or(1);
+        if (read.size() == 1) { count = own; }
+        part.number = number.value_or(0);
+        const auto name = [](std::optional<std::uint64_t> which, std::uint64_t files) {
+            return files <= 1 ? std::string{"a model in one file"}
+                              : "file " + (which ? std::to_string(*which + 1) : "?") + " of " + std::to_string(files);
+        };
+        if (own != count && (own > 1 || count > 1)) {
+            return malformed(path, 0, "not a file of the same split model as " + shown(paths[0]), name(number, own),
+                             name({}, count));
+        }
+        if (is_in_order && (!number || part.number + 1 != read.size())) {
+            return malformed(path, 0, "not the file of the split model that its name says", name(number, own),
+                             name(read.size() - 1, count));
+        }
+    }
+    if (count > 1) {
+        std::stable_sort(read.begin(), read.end(), [](const Part& a, const Part& b) { return a.number < b.number; });
+        for (std::size_t i = 0; i < read.size(); ++i) {
+            if (i + 1 < read.size() && read[i].number == read[i + 1].number) {
+                return malformed(read[i + 1].model.files[0].path, 0,
+                                 "a second file " + std::to_string(read[i].number + 1) + " of the split model");
+            }
+            if (read[i].number != i) { break; }
+        }
+        if (read.size() != count || read.back().number + 1 != count) {
+            return malformed(paths[0], 0, "the list lacks files of the split model",
+                             std::to_string(read.size()) + " files", std::to_string(count));
+        }
+    }
+    GgufFile whole;
+    whole.model.format = "gguf";
+    for (Part& part : read) {
+        append_model(whole.model, std::move(part.model));
+        if (whole.headers.empty()) {
+            for (const auto& [key, value] : part.header.metadata) {
+                whole.model.metadata.push_back({to_utf8(key), metadata_text(value)});
+            }
+        }
+        whole.headers.push_back(std::move(part.header));
+    }
+    if (const auto twice = find_duplicate(whole.model.weights)) {
+        return malformed(paths[0], 0,
+                         "tensor " + shown(whole.model.weights[twice->second].name) + " is in two of the files");
+    }
+    const auto tensors = split_value(whole.headers[0], "split.tensors.count");
+    if (count > 1 && tensors && *tensors != whole.model.weights.size()) {
+        return malformed(paths[0], 0, "the split model's files do not hold all its tensors",
+                         std::to_string(whole.model.weights.size()), std::to_string(*tensors));
+    }
+    return whole;
 }
 
 }  // namespace detail
 
-RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const Input& input) {
+RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const Input& input, const ReadOptions& options) {
     GgufFile file;
     file.model.format = "gguf";
-    auto header = detail::append_gguf(file.model, input);
+    auto header = detail::append_gguf(file.model, input, options);
     if (!header) { return header.error(); }
     for (const auto& [key, value] : header->metadata) {
-        file.model.metadata.push_back({key, detail::metadata_text(value)});
+        file.model.metadata.push_back({detail::to_utf8(key), detail::metadata_text(value)});
     }
     file.headers.push_back(std::move(*header));
     return file;
 }
 
-RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const std::string& path) {
+RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const std::string& path, const ReadOptions& options) {
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
-    auto first = try_read_gguf(*input);
+    auto first = try_read_gguf(*input, options);
     if (!first) { return first; }
-    const auto split_value = [](const GgufHeader& header, const char* key) {
-        const GgufValue* value = header.find(key);
-        return value != nullptr ? value->as_count() : std::nullopt;
-    };
-    const std::uint64_t count = split_value(first->headers[0], "split.count").value_or(1);
+    const std::uint64_t count = detail::split_value(first->headers[0], "split.count").value_or(1);
     if (count <= 1) { return first; }
 
     constexpr std::uint64_t most_files = 99999;  // five digits
@@ -474,45 +587,16 @@ RESIDENCY_INLINE Result<GgufFile> try_read_gguf(const std::string& path) {
     const std::size_t digits_at = path.size() > tail.size() + 5 ? path.size() - tail.size() - 5 : 0;
     if (count > most_files || digits_at == 0 || !path.ends_with(tail)) {
         return detail::malformed(
-            path, 0, "one of " + std::to_string(count) + " files of a split model, but its name does not say which", {},
-            "a name that ends in -00001" + tail);
+            path, 0,
+            "one of " + std::to_string(count) +
+                " files of a split model, but its name does not say which; give all of them in a list",
+            {}, "a name that ends in -00001" + tail);
     }
-    GgufFile whole;
-    whole.model.format = "gguf";
-    for (std::uint64_t number = 0; number < count; ++number) {
-        const std::string part_path = path.substr(0, digits_at) + five_digits(number + 1) + tail;
-        const auto part = Input::try_open(part_path);
-        if (!part) {
-            return part.error().in(detail::shown(path) + ": file " + std::to_string(number + 1) + " of " +
-                                   std::to_string(count));
-        }
-        auto header = detail::append_gguf(whole.model, *part);
-        if (!header) { return header.error(); }
-        const auto own_count = split_value(*header, "split.count");
-        const auto own_number = split_value(*header, "split.no");
-        if (own_count != count || own_number != number) {
-            return detail::malformed(part_path, 0, "not the file of the split model that its name says",
-                                     "file " + (own_number ? std::to_string(*own_number) : "?") + " of " +
-                                         (own_count ? std::to_string(*own_count) : "?"),
-                                     "file " + std::to_string(number) + " of " + std::to_string(count));
-        }
-        if (number == 0) {
-            for (const auto& [key, value] : header->metadata) {
-                whole.model.metadata.push_back({key, detail::metadata_text(value)});
-            }
-        }
-        whole.headers.push_back(std::move(*header));
+    std::vector<std::string> parts;
+    for (std::uint64_t number = 1; number <= count; ++number) {
+        parts.push_back(path.substr(0, digits_at) + five_digits(number) + tail);
     }
-    if (const auto twice = detail::find_duplicate(whole.model.weights)) {
-        return detail::malformed(
-            path, 0, "tensor " + detail::shown(whole.model.weights[twice->second].name) + " is in two of the files");
-    }
-    const auto tensors = split_value(whole.headers[0], "split.tensors.count");
-    if (tensors && *tensors != whole.model.weights.size()) {
-        return detail::malformed(path, 0, "the split model's files do not hold all its tensors",
-                                 std::to_string(whole.model.weights.size()), std::to_string(*tensors));
-    }
-    return whole;
+    return detail::read_gguf_parts(parts, options, true);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

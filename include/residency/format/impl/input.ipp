@@ -15,6 +15,8 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
@@ -43,7 +45,9 @@ RESIDENCY_INLINE Result<Input> Input::try_open(const std::string& path) {
     struct stat status = {};
     if (::fstat(fd, &status) != 0) { return system_error(path, 0, "cannot be examined"); }
     if (!S_ISREG(status.st_mode)) {
-        return Error{ErrorKind::io, detail::shown(path) + ": not a regular file",
+        return Error{ErrorKind::io,
+                     detail::shown(path) + (S_ISDIR(status.st_mode) ? ": a folder and not a file; give the file in it"
+                                                                    : ": not a regular file"),
                      FileLocation{path, 0, {}, "a regular file"}};
     }
     input.bytes_ = static_cast<std::uint64_t>(status.st_size);
@@ -51,7 +55,37 @@ RESIDENCY_INLINE Result<Input> Input::try_open(const std::string& path) {
     return input;
 }
 
+RESIDENCY_INLINE Result<Input> Input::try_open_pieces(const std::vector<std::string>& paths) {
+    if (paths.empty()) { return Error{ErrorKind::invalid_argument, "no files are given; give at least one"}; }
+    Input whole{-1, paths.front()};
+    for (const std::string& path : paths) {
+        auto piece = try_open(path);
+        if (!piece) { return piece.error(); }
+        const auto bytes = residency::detail::checked_add(whole.bytes_, piece->bytes());
+        if (!bytes) { return Error{ErrorKind::invalid_argument, "the files together do not fit in 64 bits"}; }
+        whole.bytes_ = *bytes;
+        whole.pieces_.push_back(std::move(*piece));
+    }
+    return whole;
+}
+
+RESIDENCY_INLINE Result<Input> Input::try_open(const SourceFile& source) {
+    if (source.pieces.empty()) { return try_open(source.path); }
+    std::vector<std::string> paths;
+    for (const SourceFile& piece : source.pieces) { paths.push_back(piece.path); }
+    return try_open_pieces(paths);
+}
+
+RESIDENCY_INLINE SourceFile Input::source() const {
+    SourceFile source{path_, bytes_, identity_, {}};
+    for (const Input& piece : pieces_) { source.pieces.push_back(piece.source()); }
+    return source;
+}
+
 RESIDENCY_INLINE Status Input::check() const {
+    for (const Input& piece : pieces_) {
+        if (Status same = piece.check(); !same) { return same; }
+    }
     struct stat status = {};
     if (fd_ < 0) { return {}; }
     if (::fstat(fd_, &status) != 0) { return system_error(path_, 0, "cannot be examined"); }
@@ -60,6 +94,9 @@ RESIDENCY_INLINE Status Input::check() const {
 }
 
 RESIDENCY_INLINE Status Input::check(const SourceFile& source) const {
+    for (std::size_t i = 0; i < (std::min)(pieces_.size(), source.pieces.size()); ++i) {
+        if (Status same = pieces_[i].check(source.pieces[i]); !same) { return same; }
+    }
     if (!source.identity || !identity_ || *source.identity == *identity_) { return {}; }
     return changed(*source.identity, *identity_, "since its header was read");
 }
@@ -70,6 +107,18 @@ RESIDENCY_INLINE Status Input::try_read(std::uint64_t offset, std::span<std::byt
                                  std::to_string(bytes_ - (std::min)(offset, bytes_)) + " bytes",
                                  std::to_string(out.size()));
     }
+    for (const Input& piece : pieces_) {
+        if (out.empty()) { break; }
+        if (offset >= piece.bytes()) {
+            offset -= piece.bytes();
+            continue;
+        }
+        const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), piece.bytes() - offset));
+        if (Status read = piece.try_read(offset, out.first(here)); !read) { return read; }
+        out = out.subspan(here);
+        offset = 0;
+    }
+    if (!pieces_.empty()) { return {}; }
     if (fd_ < 0) {
         if (!out.empty()) { std::memcpy(out.data(), memory_.data() + offset, out.size()); }
         return {};

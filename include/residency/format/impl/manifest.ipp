@@ -6,10 +6,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -70,7 +70,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_manifest(const Input& input) {
         alignment = *number;
     }
 
-    std::unordered_map<std::string, std::uint32_t> files;
+    std::map<std::vector<std::string>, std::uint32_t> files;
     std::vector<std::uint64_t> ends;
     const std::string folder = detail::folder_of(path);
     for (const auto& entry : storages->children()) {
@@ -79,13 +79,24 @@ RESIDENCY_INLINE Result<ModelFile> try_read_manifest(const Input& input) {
                                      "storage " + std::to_string(model.storages.size()) + ": " + what);
         };
         const auto bytes = entry.number("bytes");
-        const auto name = entry.string("file");
-        if (!bytes || !name || name->empty()) { return broken("it lacks \"bytes\" or \"file\""); }
-        const auto [known, fresh] =
-            files.try_emplace(std::string{*name}, static_cast<std::uint32_t>(model.files.size()));
+        const auto given_file = entry.find("file");
+        std::vector<std::string> paths;
+        const auto add_path = [&](const detail::JsonTree::Value& value) {
+            const auto name = value.string();
+            if (!name || name->empty()) { return false; }
+            paths.push_back(name->front() == '/' ? std::string{*name} : folder + std::string{*name});
+            return true;
+        };
+        bool has_file = given_file.has_value();
+        if (has_file && given_file->is_array()) {
+            for (const auto& piece : given_file->children()) { has_file = has_file && add_path(piece); }
+        } else {
+            has_file = has_file && add_path(*given_file);
+        }
+        if (!bytes || !has_file || paths.empty()) { return broken("it lacks \"bytes\" or \"file\""); }
+        const auto [known, fresh] = files.try_emplace(paths, static_cast<std::uint32_t>(model.files.size()));
         if (fresh) {
-            const auto opened =
-                Input::try_open(name->front() == '/' ? std::string{*name} : folder + std::string{*name});
+            const auto opened = paths.size() == 1 ? Input::try_open(paths[0]) : Input::try_open_pieces(paths);
             if (!opened) { return opened.error().in(detail::shown(path)); }
             model.files.push_back(opened->source());
             ends.push_back(0);

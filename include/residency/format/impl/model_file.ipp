@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,39 @@ RESIDENCY_INLINE Result<Catalog> ModelFile::try_catalog() const {
 }
 
 namespace detail {
+
+RESIDENCY_INLINE void append_metadata(ModelFile& model, std::vector<ModelFile::Metadata> more) {
+    // The files of one model mostly say the same.
+    std::unordered_multimap<std::string_view, std::size_t> known;
+    for (std::size_t i = 0; i < model.metadata.size() && !more.empty(); ++i) {
+        known.emplace(model.metadata[i].key, i);
+    }
+    std::vector<ModelFile::Metadata> fresh;
+    for (auto& entry : more) {
+        const auto [begin, end] = known.equal_range(entry.key);
+        const bool repeated = std::any_of(
+            begin, end, [&](const auto& other) { return model.metadata[other.second].value == entry.value; });
+        if (!repeated) { fresh.push_back(std::move(entry)); }
+    }
+    model.metadata.insert(model.metadata.end(), std::make_move_iterator(fresh.begin()),
+                          std::make_move_iterator(fresh.end()));
+}
+
+RESIDENCY_INLINE void append_model(ModelFile& whole, ModelFile part) {
+    const auto file = static_cast<std::uint32_t>(whole.files.size());
+    const auto storage = static_cast<std::uint32_t>(whole.storages.size());
+    const auto append = [](auto& to, auto& from) {
+        to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+    };
+    for (auto& entry : part.storages) { entry.file += file; }
+    for (auto& weight : part.weights) { weight.storage += storage; }
+    append(whole.files, part.files);
+    append(whole.storages, part.storages);
+    append(whole.weights, part.weights);
+    append(whole.passed_over, part.passed_over);
+    append(whole.notes, part.notes);
+    append_metadata(whole, std::move(part.metadata));
+}
 
 RESIDENCY_INLINE std::optional<std::pair<std::size_t, std::size_t>> find_duplicate(
     const std::vector<ModelFile::WeightEntry>& weights) {

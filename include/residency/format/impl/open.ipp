@@ -9,17 +9,22 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/format/folder.hpp"
 #include "residency/format/gguf.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/format/manifest.hpp"
 #include "residency/format/model_file.hpp"
 #include "residency/format/open.hpp"
+#include "residency/format/other_kinds.hpp"
 #include "residency/format/packed.hpp"
+#include "residency/format/read_options.hpp"
 #include "residency/format/safetensors.hpp"
+#include "residency/format/shard_index.hpp"
 #include "residency/format/text.hpp"
 #include "residency/format/torch.hpp"
 #include "residency/format/torch_archive.hpp"
@@ -29,66 +34,198 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 namespace detail {
 
+/// Whether a safetensors file may begin so: a length of 8 bytes that a header may have, and its first character.
+[[nodiscard]] inline bool has_safetensors_header(std::string_view start) noexcept {
+    constexpr std::size_t zeros_from = 4;
+    return start.size() > 8 && start[8] == '{' &&
+           start.substr(zeros_from, 8 - zeros_from).find_first_not_of('\0') == std::string_view::npos;
+}
+
 RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& start) {
     const std::string& path = input.path();
+    if (Status known = refuse_other_kinds(input, path.ends_with(".json")); !known) { return known.error(); }
     start.resize(static_cast<std::size_t>(std::min<std::uint64_t>(torch_magic_end, input.bytes())));
     if (Status read = input.try_read(0, std::as_writable_bytes(std::span{start})); !read) { return read.error(); }
     if (start.starts_with(std::string_view{packed_magic, sizeof packed_magic})) { return FileFormat::packed; }
-    if (start.starts_with("GGUF") || path.ends_with(".gguf")) { return FileFormat::gguf; }
+    if (start.starts_with("GGUF")) { return FileFormat::gguf; }
     if (path.ends_with(".json") && path.find(".bin.index.", path.rfind('/') + 1) != std::string::npos) {
         return FileFormat::torch_index;
     }
     if (path.ends_with(".index.json")) { return FileFormat::safetensors_index; }
-    const bool has_header = start.size() > 8 && start[8] == '{' && start[0] != '{' && !start.starts_with("PK");
-    if (path.ends_with(".safetensors") || has_header) { return FileFormat::safetensors; }
+    if (has_safetensors_header(start)) { return FileFormat::safetensors; }
     if (start.starts_with("PK\3\4") || path.ends_with(".pt2")) {
         const auto zip = ZipDirectory::try_read(input, 0, input.bytes());
         if (!zip) { return zip.error(); }
         return TorchArchive::find_pickle(*zip) != nullptr ? FileFormat::torch_archive : FileFormat::aoti_package;
     }
     if (is_torch_before_archives(start)) { return FileFormat::torch; }
+    if (path.ends_with(".gguf")) { return FileFormat::gguf; }
+    if (path.ends_with(".safetensors")) { return FileFormat::safetensors; }
     if (!path.ends_with(".json")) { return FileFormat::unknown; }
     const auto tree = JsonTree::try_read(input, 0, input.bytes());
     if (!tree) { return tree.error(); }
     if (tree->root().find("weight_map")) { return FileFormat::safetensors_index; }
+    if (tree->root().find("model_type") || tree->root().find("architectures") || tree->root().find("_class_name")) {
+        return unsupported(path, 0,
+                           "a model's configuration, which holds no weights; give its folder, or the file of weights "
+                           "beside it");
+    }
+    const auto members = tree->root().children();
+    const auto config = tree->root().find("config");
+    const bool may_be_aoti = members.empty() || members.front().is_array() || (config && config->is_object());
     const bool is_manifest = tree->root().find("weights") && tree->root().find("storages");
-    return is_manifest ? FileFormat::manifest : FileFormat::aoti_config;
+    if (is_manifest) { return FileFormat::manifest; }
+    if (may_be_aoti) { return FileFormat::aoti_config; }
+    return unsupported(path, 0, "JSON that describes no weights; give a file of weights, or the folder of the model");
+}
+
+/// The model in an input whose path stands for it alone.
+[[nodiscard]] inline Result<ModelFile> read_input(const Input& input, const ReadOptions& options) {
+    std::string start;
+    const auto format = format_of(input, start);
+    if (!format) { return format.error(); }
+    switch (*format) {
+        case FileFormat::gguf: {
+            auto file = try_read_gguf(input, options);
+            if (!file) { return file.error(); }
+            return std::move(file->model);
+        }
+        case FileFormat::packed: return try_read_packed(input);
+        case FileFormat::safetensors: return try_read_safetensors(input, options);
+        case FileFormat::safetensors_index: return try_read_safetensors_index(input, options);
+        case FileFormat::torch:
+        case FileFormat::torch_archive: return try_read_torch(input, options);
+        case FileFormat::torch_index: return try_read_torch_index(input, options);
+        case FileFormat::manifest: return try_read_manifest(input);
+        case FileFormat::aoti_package:
+        case FileFormat::aoti_config:
+            return Error{ErrorKind::unsupported,
+                         shown(input.path()) +
+                             ": byte 0: none of the formats that this reads; it may be what AOTInductor saved: call "
+                             "try_read_model_or_aoti (residency/format/aoti.hpp)",
+                         FileLocation{input.path(), 0, start, "safetensors, GGUF, what PyTorch saved, or a manifest"}};
+        case FileFormat::unknown: break;
+    }
+    return Error{
+        ErrorKind::unsupported,
+        shown(input.path()) + ": byte 0: not a model file of a known format: it starts with " +
+            (start.empty() ? "nothing" : shown(start)),
+        FileLocation{input.path(), 0, start, "safetensors, GGUF, what PyTorch or AOTInductor saved, or a manifest"}};
+}
+
+/// Whether a model file, and not a later piece of one, begins with these bytes or has this name.
+[[nodiscard]] inline bool begins_model(std::string_view start, const std::string& path) noexcept {
+    return start.starts_with("GGUF") || start.starts_with(std::string_view{packed_magic, sizeof packed_magic}) ||
+           start.starts_with("PK\3\4") || has_safetensors_header(start) || is_torch_before_archives(start) ||
+           path.ends_with(".json");
 }
 
 }  // namespace detail
 
-RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path) {
+RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const ReadOptions& options) {
+    if (detail::is_folder(path)) {
+        const auto are_parts = [&](const std::vector<std::string>& paths) {
+            const auto file = paths.front().ends_with(".gguf") ? detail::read_gguf_parts(paths, options, false)
+                                                               : Result<GgufFile>{Error{ErrorKind::unsupported, path}};
+            return file && detail::split_value(file->headers[0], "split.count").value_or(1) == paths.size();
+        };
+        const auto found = detail::try_find_model_in(path, are_parts);
+        if (!found) { return found.error(); }
+        return try_read_model_parts(*found, options);
+    }
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
     std::string start;
     const auto format = detail::format_of(*input, start);
     if (!format) { return format.error(); }
-    switch (*format) {
-        case detail::FileFormat::gguf: {
-            auto file = try_read_gguf(path);
-            if (!file) { return file.error(); }
-            return std::move(file->model);
-        }
-        case detail::FileFormat::packed: return try_read_packed(*input);
-        case detail::FileFormat::safetensors: return try_read_safetensors(*input);
-        case detail::FileFormat::safetensors_index: return try_read_safetensors_index(*input);
-        case detail::FileFormat::torch:
-        case detail::FileFormat::torch_archive: return try_read_torch(*input);
-        case detail::FileFormat::torch_index: return try_read_torch_index(*input);
-        case detail::FileFormat::manifest: return try_read_manifest(*input);
-        case detail::FileFormat::aoti_package:
-        case detail::FileFormat::aoti_config:
-            return Error{ErrorKind::unsupported,
-                         detail::shown(path) +
-                             ": byte 0: none of the formats that this reads; it may be what AOTInductor saved: call "
-                             "try_read_model_or_aoti (residency/format/aoti.hpp)",
-                         FileLocation{path, 0, start, "safetensors, GGUF, what PyTorch saved, or a manifest"}};
-        case detail::FileFormat::unknown: break;
+    if (*format == detail::FileFormat::gguf) {  // the path of one of several files stands for all
+        auto file = try_read_gguf(path, options);
+        if (!file) { return file.error(); }
+        return std::move(file->model);
     }
-    return Error{ErrorKind::unsupported,
-                 detail::shown(path) + ": byte 0: not a model file of a known format: it starts with " +
-                     (start.empty() ? "nothing" : detail::shown(start)),
-                 FileLocation{path, 0, start, "safetensors, GGUF, what PyTorch or AOTInductor saved, or a manifest"}};
+    auto model = detail::read_input(*input, options);
+    if (model) { detail::note_index_beside(*model, path); }
+    return model;
+}
+
+RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::string>& paths,
+                                                        const ReadOptions& options) {
+    if (paths.size() == 1) { return try_read_model(paths.front(), options); }
+    std::size_t models = 0;
+    std::size_t ggufs = 0;
+    const std::string* first_model = nullptr;
+    const std::string* no_model = nullptr;
+    for (const std::string& path : paths) {
+        if (detail::is_folder(path)) {
+            ++models;
+            continue;
+        }
+        const auto input = Input::try_open(path);
+        if (!input) { return input.error(); }
+        const auto start = input->try_text(0, (std::min)(input->bytes(), std::uint64_t{detail::torch_magic_end}));
+        if (!start) { return start.error(); }
+        if (detail::begins_model(*start, path)) {
+            ++models;
+            first_model = first_model == nullptr ? &path : first_model;
+        } else if (no_model == nullptr) {
+            no_model = &path;
+        }
+        if (start->starts_with("GGUF")) { ++ggufs; }
+    }
+    if (models > 1 && no_model != nullptr) {
+        const auto input = Input::try_open(*no_model);
+        if (!input) { return input.error(); }
+        if (Status known = detail::refuse_other_kinds(*input); !known) { return known.error(); }
+        return detail::malformed(
+            *no_model, 0,
+            "neither a part of a model, as others of the list are, nor a piece of one file; give the "
+            "parts alone, or join the pieces of this one first");
+    }
+    if (models == 1 && first_model != &paths.front()) {
+        return detail::malformed(paths.front(), 0, "the first of several pieces does not begin a model file",
+                                 detail::shown(*first_model) + " that begins one, further on in the list",
+                                 "the pieces in the order of their bytes");
+    }
+    if (models <= 1) {
+        const auto whole = Input::try_open_pieces(paths);
+        if (!whole) { return whole.error(); }
+        return detail::read_input(*whole, options);
+    }
+    if (ggufs == paths.size()) {
+        auto file = detail::read_gguf_parts(paths, options, false);
+        if (!file) { return file.error(); }
+        return std::move(file->model);
+    }
+    ModelFile whole;
+    ReadOptions untied = options;
+    untied.ties_from_metadata = false;  // what one part ties another may hold
+    for (const std::string& path : paths) {
+        Result<ModelFile> part = Error{ErrorKind::io, path};
+        if (detail::is_folder(path)) {
+            part = try_read_model(path, untied);
+        } else {
+            const auto input = Input::try_open(path);
+            if (!input) { return input.error(); }
+            part = detail::read_input(*input, untied);
+        }
+        if (!part) { return part.error(); }
+        if (whole.format.empty()) { whole.format = part->format; }
+        if (whole.format != part->format) { whole.format += ", " + part->format; }
+        if (part->weights.size() >= UINT32_MAX - whole.storages.size()) {
+            return detail::malformed(path, 0, "too many tensors");
+        }
+        const std::size_t before = whole.weights.size();
+        detail::append_model(whole, std::move(*part));
+        if (const auto twice = detail::find_duplicate(whole.weights); twice && twice->second >= before) {
+            return detail::malformed(
+                path, 0,
+                "tensor " + detail::shown(whole.weights[twice->second].name) +
+                    " is in an earlier file of the list too; leave that file out, or give the index "
+                    "that says which one holds it");
+        }
+    }
+    if (options.ties_from_metadata) { detail::tie_by_metadata(whole); }
+    return whole;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

@@ -20,6 +20,8 @@
 #include "residency/format/input.hpp"
 #include "residency/format/json_position.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/other_kinds.hpp"
+#include "residency/format/read_options.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/safetensors_dtype.hpp"
 #include "residency/format/shard_index.hpp"
@@ -233,10 +235,10 @@ private:
     std::size_t depth_ = 0;
 };
 
-/// Appends the tensors of one file, in the order of their data, as weights with a storage each.
-[[nodiscard]] inline Status append_safetensors(ModelFile& model, const Input& input,
-                                               const SafetensorsOptions& options) {
+/// Appends the tensors of one file, in the order of their data, as weights with a storage each, and its metadata.
+[[nodiscard]] inline Status append_safetensors(ModelFile& model, const Input& input) {
     const std::string& path = input.path();
+    if (Status known = refuse_other_kinds(input); !known) { return known; }
     std::array<std::byte, 8> prefix{};
     if (input.bytes() < prefix.size()) {
         return malformed(path, 0, "too short for the 8 bytes that hold the header's length",
@@ -324,64 +326,40 @@ private:
     const auto file = static_cast<std::uint32_t>(model.files.size());
     model.files.push_back(input.source());
     if (weights.size() >= UINT32_MAX - model.storages.size()) { return malformed(path, 0, "too many tensors"); }
-    const std::size_t first = model.weights.size();
     for (const std::size_t i : order) {
         weights[i].storage = static_cast<std::uint32_t>(model.storages.size());
         model.storages.push_back({file, data + tensors[i].begin, weights[i].bytes, false});
         model.weights.push_back(std::move(weights[i]));
     }
-    if (options.ties_from_metadata && !header.metadata.empty()) {
-        std::unordered_map<std::string, std::size_t> by_name;
-        by_name.reserve(order.size());
-        for (std::size_t i = first; i < model.weights.size(); ++i) { by_name.emplace(model.weights[i].name, i); }
-        for (const auto& [key, value] : header.metadata) {
-            const auto kept = by_name.find(value);
-            if (kept == by_name.end() || by_name.contains(key)) { continue; }
-            ModelFile::WeightEntry tied = model.weights[kept->second];
-            tied.name = key;
-            by_name.emplace(key, model.weights.size());
-            model.weights.push_back(std::move(tied));
-        }
-    }
-    // The files of one model mostly say the same.
-    std::unordered_multimap<std::string_view, std::size_t> known;
-    for (std::size_t i = 0; i < model.metadata.size() && !header.metadata.empty(); ++i) {
-        known.emplace(model.metadata[i].key, i);
-    }
-    std::vector<ModelFile::Metadata> fresh;
-    for (auto& entry : header.metadata) {
-        const auto [begin, end] = known.equal_range(entry.key);
-        const bool repeated = std::any_of(
-            begin, end, [&](const auto& other) { return model.metadata[other.second].value == entry.value; });
-        if (!repeated) { fresh.push_back(std::move(entry)); }
-    }
-    model.metadata.insert(model.metadata.end(), std::make_move_iterator(fresh.begin()),
-                          std::make_move_iterator(fresh.end()));
+    append_metadata(model, std::move(header.metadata));
     return {};
 }
 
 }  // namespace detail
 
-RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const Input& input, const SafetensorsOptions& options) {
+RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const Input& input, const ReadOptions& options) {
     ModelFile model;
     model.format = "safetensors";
-    if (Status appended = detail::append_safetensors(model, input, options); !appended) { return appended.error(); }
+    if (Status appended = detail::append_safetensors(model, input); !appended) { return appended.error(); }
+    if (options.ties_from_metadata) { detail::tie_by_metadata(model); }
     return model;
 }
 
-RESIDENCY_INLINE Result<ModelFile> try_read_safetensors_index(const Input& input, const SafetensorsOptions& options) {
+RESIDENCY_INLINE Result<ModelFile> try_read_safetensors_index(const Input& input, const ReadOptions& options) {
     ModelFile model;
     model.format = "safetensors";
-    const auto append = [&](const Input& shard) { return detail::append_safetensors(model, shard, options); };
-    if (Status appended = detail::append_shards(model, input, append); !appended) { return appended.error(); }
+    const auto append = [&](const Input& shard) { return detail::append_safetensors(model, shard); };
+    if (Status appended = detail::append_shards(model, input, options, append); !appended) { return appended.error(); }
     return model;
 }
 
-RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const std::string& path, const SafetensorsOptions& options) {
+RESIDENCY_INLINE Result<ModelFile> try_read_safetensors(const std::string& path, const ReadOptions& options) {
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
-    return path.ends_with(".json") ? try_read_safetensors_index(*input, options)
-                                   : try_read_safetensors(*input, options);
+    if (path.ends_with(".json")) { return try_read_safetensors_index(*input, options); }
+    auto model = try_read_safetensors(*input, options);
+    if (model) { detail::note_index_beside(*model, path); }
+    return model;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

@@ -2,21 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/format/folder.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/json_position.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/other_kinds.hpp"
+#include "residency/format/read_options.hpp"
 #include "residency/format/shard_index.hpp"
 #include "residency/format/text.hpp"
 
@@ -93,70 +100,168 @@ private:
     std::unordered_map<std::string, std::uint32_t> numbers_;
 };
 
-RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input,
-                                      const std::function<Status(const Input&)>& append) {
+/// The index in `input`. Error malformed.
+[[nodiscard]] inline Result<ShardIndex> read_shard_index(const Input& input) {
     constexpr std::uint64_t most_bytes = 100'000'000;
     if (input.bytes() > most_bytes) {
         return malformed(input.path(), 0, "the index is too large", std::to_string(input.bytes()) + " bytes",
                          "at most " + std::to_string(most_bytes));
     }
+    if (Status known = refuse_other_kinds(input, true); !known) { return known.error(); }
     const auto text = input.try_text(0, input.bytes());
     if (!text) { return text.error(); }
     ShardIndex index{input.path(), 0};
     if (Status parsed = JsonHandler::try_parse(index, *text); !parsed) { return parsed.error(); }
     if (!index.has_map) { return malformed(input.path(), 0, "the index has no \"weight_map\""); }
+    return index;
+}
 
+/// Drops the weights from the one numbered `first` on for which `keep` is false, and the storages that no weight needs then.
+inline void keep_weights(ModelFile& model, std::size_t first, std::size_t first_storage,
+                         const std::vector<bool>& keep) {
+    std::vector<bool> needed(model.storages.size() - first_storage, false);
+    std::size_t next = first;
+    for (std::size_t i = first; i < model.weights.size(); ++i) {
+        if (!keep[i - first]) { continue; }
+        needed[model.weights[i].storage - first_storage] = true;
+        if (next != i) { model.weights[next] = std::move(model.weights[i]); }
+        ++next;
+    }
+    model.weights.resize(next);
+    std::vector<std::uint32_t> numbers(needed.size(), 0);
+    std::size_t storage = first_storage;
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+        if (!needed[i]) { continue; }
+        numbers[i] = static_cast<std::uint32_t>(storage);
+        model.storages[storage++] = model.storages[first_storage + i];
+    }
+    model.storages.resize(storage);
+    for (std::size_t i = first; i < next; ++i) {
+        model.weights[i].storage = numbers[model.weights[i].storage - first_storage];
+    }
+}
+
+RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input, const ReadOptions& options,
+                                      const std::function<Status(const Input&)>& append) {
+    const auto index = read_shard_index(input);
+    if (!index) { return index.error(); }
+    if (index->entries.empty()) {
+        return malformed(input.path(), 0, "the index lists no tensor; give a file of tensors, or save the model again",
+                         {}, "\"weight_map\" with an entry for each tensor");
+    }
     std::unordered_map<std::string_view, std::size_t> listed;
-    listed.reserve(index.entries.size());
-    for (std::size_t i = 0; i < index.entries.size(); ++i) {
-        if (!listed.try_emplace(index.entries[i].tensor, i).second) {
-            return malformed(input.path(), index.entries[i].place,
-                             "tensor " + shown(index.entries[i].tensor) + " is given twice");
+    listed.reserve(index->entries.size());
+    for (std::size_t i = 0; i < index->entries.size(); ++i) {
+        if (!listed.try_emplace(index->entries[i].tensor, i).second) {
+            return malformed(input.path(), index->entries[i].place,
+                             "tensor " + shown(index->entries[i].tensor) + " is given twice");
         }
     }
-    std::vector<bool> seen(index.entries.size(), false);
+    std::unordered_map<std::string, std::uint32_t> elsewhere;  // the file that holds what the index gives to another
     const std::string folder = folder_of(input.path());
-    for (std::uint32_t file = 0; file < index.files.size(); ++file) {
-        const auto shard = Input::try_open(folder + index.files[file]);
+    for (std::uint32_t file = 0; file < index->files.size(); ++file) {
+        const auto shard = Input::try_open(folder + index->files[file]);
         if (!shard) { return shard.error().in(shown(input.path())); }
         const std::size_t first = model.weights.size();
-        if (Status appended = append(*shard); !appended) { return appended.error(); }
-        std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t> owners;  // the first weight in a place
-        const auto is_tie = [&](std::size_t i) {
-            if (owners.empty()) {
-                for (std::size_t k = first; k < model.weights.size(); ++k) {
-                    owners.try_emplace({model.weights[k].storage, model.weights[k].offset_bytes}, k);
-                }
-            }
+        const std::size_t first_storage = model.storages.size();
+        if (Status appended = append(*shard); !appended) { return appended.error().in(shown(input.path())); }
+        const auto view_of = [&](std::size_t i) {
             const auto& weight = model.weights[i];
-            const std::size_t owner = owners.at({weight.storage, weight.offset_bytes});
-            return owner < i && weight.shape == model.weights[owner].shape &&
-                   weight.strides == model.weights[owner].strides;
+            return std::tuple{weight.storage, weight.offset_bytes, weight.shape, weight.strides};
         };
+        std::vector<bool> keep(model.weights.size() - first, false);
+        std::set<decltype(view_of(0))> views;  // of what the index gives to this file
+        bool all = true;
         for (std::size_t i = first; i < model.weights.size(); ++i) {
             const auto entry = listed.find(model.weights[i].name);
-            if (entry == listed.end()) {
-                if (is_tie(i)) { continue; }
-                return malformed(
-                    shard->path(), 0,
-                    "tensor " + shown(model.weights[i].name) + " is not in the index " + shown(input.path()));
-            }
-            if (index.entries[entry->second].file != file) {
-                return malformed(input.path(), index.entries[entry->second].place,
-                                 "tensor " + shown(model.weights[i].name) + " is in another file",
-                                 shown(index.files[file]), shown(index.files[index.entries[entry->second].file]));
-            }
-            seen[entry->second] = true;
+            keep[i - first] = entry != listed.end() && index->entries[entry->second].file == file;
+            all = all && keep[i - first];
         }
-    }
-    for (std::size_t i = 0; i < seen.size(); ++i) {
-        if (!seen[i]) {
-            return malformed(input.path(), index.entries[i].place,
-                             "tensor " + shown(index.entries[i].tensor) + " is not in its file", {},
-                             "it in " + shown(index.files[index.entries[i].file]));
+        if (all) { continue; }
+        for (std::size_t i = first; i < model.weights.size(); ++i) {
+            if (keep[i - first]) { views.insert(view_of(i)); }
         }
+        for (std::size_t i = first; i < model.weights.size(); ++i) {
+            if (keep[i - first]) { continue; }
+            const std::string& name = model.weights[i].name;
+            const auto entry = listed.find(name);
+            if (entry == listed.end() && views.contains(view_of(i))) {
+                keep[i - first] = true;
+                continue;
+            }
+            if (options.strict && entry == listed.end()) {
+                return malformed(shard->path(), 0,
+                                 "tensor " + shown(name) + " is not in the index " + shown(input.path()));
+            }
+            if (options.strict) {
+                return malformed(input.path(), index->entries[entry->second].place,
+                                 "tensor " + shown(name) + " is in another file", shown(index->files[file]),
+                                 shown(index->files[index->entries[entry->second].file]));
+            }
+            if (entry != listed.end()) { elsewhere.try_emplace(name, file); }
+            model.passed_over.push_back(
+                {name, entry == listed.end() ? "the index does not list it" : "the index gives it to another file"});
+        }
+        keep_weights(model, first, first_storage, keep);
     }
-    return refuse_duplicates(model, input.path());
+    if (Status unique = refuse_duplicates(model, input.path()); !unique) { return unique; }
+    if (options.ties_from_metadata) { tie_by_metadata(model); }
+    std::unordered_set<std::string_view> have;
+    have.reserve(model.weights.size());
+    for (const auto& weight : model.weights) { have.insert(weight.name); }
+    for (const auto& entry : index->entries) {
+        if (have.contains(entry.tensor)) { continue; }
+        const auto other = elsewhere.find(entry.tensor);
+        return malformed(input.path(), entry.place, "tensor " + shown(entry.tensor) + " is not in its file",
+                         other == elsewhere.end() ? std::string{} : "it in " + shown(index->files[other->second]),
+                         "it in " + shown(index->files[entry.file]));
+    }
+    return {};
+}
+
+RESIDENCY_INLINE void tie_by_metadata(ModelFile& model) {
+    // Keys that metadata have by convention: of transformers, of image models, of their training.
+    constexpr std::array<std::string_view, 2> names{"format", "total_size"};
+    constexpr std::array<std::string_view, 4> beginnings{"modelspec.", "ss_", "sshs_", "general."};
+    if (model.metadata.empty()) { return; }
+    std::unordered_map<std::string, std::size_t> by_name;
+    by_name.reserve(model.weights.size());
+    for (std::size_t i = 0; i < model.weights.size(); ++i) { by_name.emplace(model.weights[i].name, i); }
+    for (const auto& [key, value] : model.metadata) {
+        const auto kept = by_name.find(value);
+        if (kept == by_name.end() || by_name.contains(key)) { continue; }
+        if (std::find(names.begin(), names.end(), key) != names.end() ||
+            std::any_of(beginnings.begin(), beginnings.end(), [&](auto text) { return key.starts_with(text); })) {
+            continue;
+        }
+        ModelFile::WeightEntry tied = model.weights[kept->second];
+        tied.name = key;
+        by_name.emplace(key, model.weights.size());
+        model.weights.push_back(std::move(tied));
+    }
+}
+
+RESIDENCY_INLINE void note_index_beside(ModelFile& model, const std::string& path) {
+    constexpr std::size_t most_indices = 16;
+    const std::string folder = folder_of(path);
+    const std::string name = path.substr(folder.size());
+    const auto names = try_list_folder(folder.empty() ? "." : folder);
+    if (!names) { return; }
+    std::size_t tried = 0;
+    for (const std::string& beside : *names) {
+        if (!beside.ends_with(".json") || beside.find(".index.") == std::string::npos) { continue; }
+        if (++tried > most_indices) { return; }
+        const auto input = Input::try_open(folder + beside);
+        if (!input) { continue; }
+        const auto index = read_shard_index(*input);
+        if (!index || index->files.size() < 2 ||
+            std::find(index->files.begin(), index->files.end(), name) == index->files.end()) {
+            continue;
+        }
+        model.notes.push_back("one of the " + std::to_string(index->files.size()) + " files of a model: " +
+                              shown(folder + beside) + " lists it; give that index to open the whole model");
+        return;
+    }
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail

@@ -13,6 +13,8 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
+#include "residency/format/other_kinds.hpp"
+#include "residency/format/read_options.hpp"
 #include "residency/format/shard_index.hpp"
 #include "residency/format/text.hpp"
 #include "residency/format/torch.hpp"
@@ -27,18 +29,25 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 namespace detail {
 
 /// Appends the tensors of one archive.
-[[nodiscard]] inline Status append_torch(ModelFile& model, const Input& input, const ZipDirectory& zip) {
+[[nodiscard]] inline Status append_torch(ModelFile& model, const Input& input, const ZipDirectory& zip,
+                                         const ReadOptions& options) {
     constexpr std::uint64_t longest_pickle = 100'000'000;
     const auto archive = TorchArchive::try_read(input, zip, 0, longest_pickle);
     if (!archive) { return archive.error(); }
     const std::uint64_t place = archive->pickle_offset();
-    auto tensors = TorchPickle::try_read_tensors(archive->pickle(), input.path(), place);
+    auto tensors = TorchPickle::try_read_tensors(archive->pickle(), input.path(), place, options.key);
     if (!tensors) { return tensors.error(); }
+    for (std::string& name : tensors->passed_over) {
+        if (options.strict) {
+            return unsupported(input.path(), place, "what is saved as " + shown(name) + " is not a tensor");
+        }
+        model.passed_over.push_back({std::move(name), "it is no tensor"});
+    }
     const auto file = static_cast<std::uint32_t>(model.files.size());
     model.files.push_back(input.source());
-    model.weights.reserve(model.weights.size() + tensors->size());
+    model.weights.reserve(model.weights.size() + tensors->tensors.size());
     std::unordered_map<std::string_view, std::uint32_t> storages;  // by key
-    for (auto& [name, tensor] : *tensors) {
+    for (auto& [name, tensor] : tensors->tensors) {
         const std::string what = "tensor " + shown(name);
         const auto [known, fresh] =
             storages.try_emplace(tensor.storage_key, static_cast<std::uint32_t>(model.storages.size()));
@@ -70,36 +79,40 @@ namespace detail {
         return unsupported(input.path(), 0,
                            "saved by a PyTorch before 1.6, or as it did; load it with PyTorch and save it again");
     }
+    if (Status known = refuse_other_kinds(input); !known) { return known.error(); }
     return ZipDirectory::try_read(input, 0, input.bytes());
 }
 
 }  // namespace detail
 
-RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input) {
+RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input, const ReadOptions& options) {
     const auto zip = detail::torch_directory(input);
     if (!zip) { return zip.error(); }
     ModelFile model;
     model.format = "torch";
-    if (Status appended = detail::append_torch(model, input, *zip); !appended) { return appended.error(); }
+    if (Status appended = detail::append_torch(model, input, *zip, options); !appended) { return appended.error(); }
     return model;
 }
 
-RESIDENCY_INLINE Result<ModelFile> try_read_torch_index(const Input& input) {
+RESIDENCY_INLINE Result<ModelFile> try_read_torch_index(const Input& input, const ReadOptions& options) {
     ModelFile model;
     model.format = "torch";
     const auto append = [&](const Input& shard) -> Status {
         const auto zip = detail::torch_directory(shard);
         if (!zip) { return zip.error(); }
-        return detail::append_torch(model, shard, *zip);
+        return detail::append_torch(model, shard, *zip, options);
     };
-    if (Status appended = detail::append_shards(model, input, append); !appended) { return appended.error(); }
+    if (Status appended = detail::append_shards(model, input, options, append); !appended) { return appended.error(); }
     return model;
 }
 
-RESIDENCY_INLINE Result<ModelFile> try_read_torch(const std::string& path) {
+RESIDENCY_INLINE Result<ModelFile> try_read_torch(const std::string& path, const ReadOptions& options) {
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
-    return path.ends_with(".json") ? try_read_torch_index(*input) : try_read_torch(*input);
+    if (path.ends_with(".json")) { return try_read_torch_index(*input, options); }
+    auto model = try_read_torch(*input, options);
+    if (model) { detail::note_index_beside(*model, path); }
+    return model;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -29,14 +31,13 @@ RESIDENCY_INLINE Result<PickledTensor> TorchPickle::try_read_tensor(std::string_
     return reader.tensor(*top);
 }
 
-RESIDENCY_INLINE Result<std::vector<NamedPickledTensor>> TorchPickle::try_read_tensors(std::string_view text,
-                                                                                       const std::string& source,
-                                                                                       std::uint64_t base) {
+RESIDENCY_INLINE Result<PickledTensors> TorchPickle::try_read_tensors(std::string_view text, const std::string& source,
+                                                                      std::uint64_t base, const std::string& key) {
     TorchPickle reader{text, source, base};
     constexpr std::size_t most_operations = 10'000'000;  // some 40 a tensor
     const auto top = reader.run(most_operations);
     if (!top) { return top.error(); }
-    return reader.tensors(*top);
+    return reader.tensors(*top, key);
 }
 
 RESIDENCY_INLINE bool TorchPickle::take(std::size_t count, std::string_view& out) noexcept {
@@ -88,6 +89,12 @@ RESIDENCY_INLINE bool TorchPickle::pop_to_mark(std::vector<Id>& items) {
     return true;
 }
 
+RESIDENCY_INLINE bool TorchPickle::duplicate() {
+    if (stack_.empty() || std::holds_alternative<Mark>(values_[stack_.back()])) { return false; }
+    stack_.push_back(stack_.back());
+    return true;
+}
+
 RESIDENCY_INLINE bool TorchPickle::set_items(const std::vector<Id>& items) {
     if (stack_.empty() || items.size() % 2 != 0) { return false; }
     if (auto* dictionary = std::get_if<Dictionary>(&values_[stack_.back()])) {
@@ -102,7 +109,10 @@ RESIDENCY_INLINE bool TorchPickle::call() {
     if (!pop(arguments) || !pop(callable)) { return false; }
     const auto* name = get<Global>(callable);
     const auto* tuple = get<Tuple>(arguments);
-    if (name != nullptr && name->name == "collections OrderedDict" && tuple != nullptr && tuple->items.empty()) {
+    const bool is_dictionary =
+        name != nullptr && tuple != nullptr &&
+        ((name->name == "collections OrderedDict" && tuple->items.empty()) || name->name == "collections defaultdict");
+    if (is_dictionary) {
         push(Dictionary{});
     } else {
         push(Call{callable, arguments});
@@ -156,17 +166,26 @@ RESIDENCY_INLINE bool TorchPickle::step(unsigned char op) {
         case 'a': return pop(first) && !stack_.empty();                            // APPEND: lists are not needed
         case 'e': return pop_to_mark(items) && !stack_.empty();                    // APPENDS
         case '0': return pop(first);                                               // POP
-        case 'G': return skip(8);                                                  // BINFLOAT
-        case 'C': return take_number(1, number) && skip(number);                   // SHORT_BINBYTES
-        case 'B': return take_number(4, number) && skip(number);                   // BINBYTES
-        case 0x8e:                                                                 // BINBYTES8
-        case 0x96: return take_number(8, number) && skip(number);                  // BYTEARRAY8
-        case 0x8f: push(Other{}); return true;                                     // EMPTY_SET
-        case 0x90: return pop_to_mark(items) && !stack_.empty();                   // ADDITEMS
-        case 0x91: return pop_to_mark(items) && skip(0);                           // FROZENSET
-        case 'K': return take_number(1, number) && integer(number);                // BININT1
-        case 'M': return take_number(2, number) && integer(number);                // BININT2
-        case 'J':                                                                  // BININT
+        case '1': return pop_to_mark(items);                                       // POP_MARK
+        case '2': return duplicate();                                              // DUP
+        case 'l': return pop_to_mark(items) && skip(0);                            // LIST
+        case 'd':                                                                  // DICT
+            if (!pop_to_mark(items)) { return false; }
+            push(Dictionary{});
+            return set_items(items);
+        case 'U': return take_number(1, number) && skip(number);     // SHORT_BINSTRING
+        case 'T': return take_number(4, number) && skip(number);     // BINSTRING
+        case 'G': return skip(8);                                    // BINFLOAT
+        case 'C': return take_number(1, number) && skip(number);     // SHORT_BINBYTES
+        case 'B': return take_number(4, number) && skip(number);     // BINBYTES
+        case 0x8e:                                                   // BINBYTES8
+        case 0x96: return take_number(8, number) && skip(number);    // BYTEARRAY8
+        case 0x8f: push(Other{}); return true;                       // EMPTY_SET
+        case 0x90: return pop_to_mark(items) && !stack_.empty();     // ADDITEMS
+        case 0x91: return pop_to_mark(items) && skip(0);             // FROZENSET
+        case 'K': return take_number(1, number) && integer(number);  // BININT1
+        case 'M': return take_number(2, number) && integer(number);  // BININT2
+        case 'J':                                                    // BININT
             if (!take_number(4, number)) { return false; }
             push(std::int64_t{static_cast<std::int32_t>(static_cast<std::uint32_t>(number))});
             return true;
@@ -199,9 +218,10 @@ RESIDENCY_INLINE bool TorchPickle::step(unsigned char op) {
             if (!pop(first)) { return false; }
             push(Persistent{first});
             return true;
-        case 'R':                                                     // REDUCE
-        case 0x81: return call();                                     // NEWOBJ
-        case 'b': return pop(first) && !stack_.empty();               // BUILD: attributes, which are not needed
+        case 'R':                                        // REDUCE
+        case 0x81: return call();                        // NEWOBJ
+        case 0x92: return pop(first) && call();          // NEWOBJ_EX: arguments by name, which are not needed
+        case 'b': return pop(first) && !stack_.empty();  // BUILD: attributes, which are not needed
         case 'q': return take_number(1, number) && remember(number);  // BINPUT
         case 'r': return take_number(4, number) && remember(number);  // LONG_BINPUT
         case 0x94: return remember(memo_.size());                     // MEMOIZE
@@ -263,30 +283,157 @@ RESIDENCY_INLINE std::string_view TorchPickle::callable(Id id) const noexcept {
     return global != nullptr ? std::string_view{global->name} : std::string_view{};
 }
 
-RESIDENCY_INLINE Result<std::vector<NamedPickledTensor>> TorchPickle::tensors(Id top) const {
-    const auto* dictionary = get<Dictionary>(top);
-    if (dictionary == nullptr) { return refuse("not a dictionary of tensors", top); }
-    std::vector<NamedPickledTensor> out;
-    std::unordered_set<std::string_view> names;
-    std::size_t axes = 0;  // with a shape by name they cost no bytes
-    out.reserve(dictionary->items.size());
-    names.reserve(dictionary->items.size());
-    for (const auto& [key, value] : dictionary->items) {
+RESIDENCY_INLINE auto TorchPickle::candidates(const Dictionary& top) const -> std::vector<Candidate> {
+    constexpr std::size_t deepest = 4;
+    constexpr std::size_t most_candidates = 64;
+    const auto tensors_in = [&](const Dictionary& dictionary) {
+        return static_cast<std::size_t>(std::count_if(dictionary.items.begin(), dictionary.items.end(),
+                                                      [&](const auto& item) { return is_tensor(item.second); }));
+    };
+    std::vector<Candidate> found;
+    if (const std::size_t count = tensors_in(top); count != 0) { found.push_back({".", &top, count}); }
+    // A file may mention one dictionary many times: each is looked into once.
+    std::unordered_set<const Dictionary*> seen{&top};
+    std::vector<Candidate> level{{std::string{}, &top, 0}};
+    for (std::size_t depth = 0; depth < deepest && !level.empty(); ++depth) {
+        std::vector<Candidate> next;
+        std::vector<Candidate> here;
+        for (const Candidate& outer : level) {
+            for (const auto& [key, value] : outer.dictionary->items) {
+                const auto* name = get<std::string>(key);
+                const auto* dictionary = get<Dictionary>(value);
+                if (name == nullptr || dictionary == nullptr || name->ends_with("_extra_state") ||
+                    !seen.insert(dictionary).second) {
+                    continue;
+                }
+                constexpr std::size_t longest_key = 255;
+                const std::size_t tensors = tensors_in(*dictionary);
+                std::vector<Candidate>& list = tensors != 0 ? here : next;
+                if (list.size() == most_candidates || name->size() > longest_key || !is_utf8(*name)) { continue; }
+                list.push_back({outer.path.empty() ? *name : outer.path + '.' + *name, dictionary, tensors});
+            }
+        }
+        if (!here.empty()) {
+            found.insert(found.end(), here.begin(), here.end());
+            break;
+        }
+        level = std::move(next);
+    }
+    return found;
+}
+
+RESIDENCY_INLINE auto TorchPickle::choose(Id top, const std::string& key) const -> Result<Candidate> {
+    const auto* outermost = get<Dictionary>(top);
+    if (outermost == nullptr) {
+        if (is_tensor(top)) {
+            return refuse("a tensor and not a dictionary of tensors by name", top, "save {\"name\": tensor}");
+        }
+        const bool is_object = get<Call>(top) != nullptr;
+        return refuse(
+            "not a dictionary of tensors", top,
+            is_object ? "load it where its class is and save its state_dict()" : "save the model's state_dict()");
+    }
+    const auto found = candidates(*outermost);
+    const auto named = [&] {
+        constexpr std::size_t most = 8;
+        std::string text;
+        for (std::size_t i = 0; i < (std::min)(found.size(), most); ++i) {
+            text += (i == 0 ? "" : ", ") + shown(found[i].path) + " (" + std::to_string(found[i].tensors) +
+                    (found[i].tensors == 1 ? " tensor)" : " tensors)");
+        }
+        return found.size() > most ? text + " and " + std::to_string(found.size() - most) + " more" : text;
+    };
+    if (!key.empty()) {
+        for (const Candidate& each : found) {
+            if (each.path == key) { return each; }
+        }
+        // A key may lead to any other dictionary, through keys that have dots in them or not.
+        std::vector<std::pair<const Dictionary*, std::string_view>> open{{outermost, key}};
+        std::set<std::pair<const Dictionary*, std::size_t>> seen;  // and the length of what is left of the key
+        for (std::size_t i = 0; i < open.size(); ++i) {
+            const auto [dictionary, rest] = open[i];
+            for (const auto& [name, value] : dictionary->items) {
+                const auto* text = get<std::string>(name);
+                const auto* inner = get<Dictionary>(value);
+                if (text == nullptr || inner == nullptr || !rest.starts_with(*text)) { continue; }
+                if (rest.size() == text->size()) {
+                    const bool holds = std::any_of(inner->items.begin(), inner->items.end(),
+                                                   [&](const auto& item) { return is_tensor(item.second); });
+                    if (holds) { return Candidate{key, inner, 0}; }
+                } else if (rest[text->size()] == '.' && seen.emplace(inner, rest.size() - text->size()).second) {
+                    open.emplace_back(inner, rest.substr(text->size() + 1));
+                }
+            }
+        }
+        return found.empty() ? refuse("no dictionary of it holds tensors by name")
+                             : refuse("the key " + shown(key) + " leads to no dictionary of tensors", none,
+                                      "give one of the keys " + named());
+    }
+    if (found.size() == 1) { return found.front(); }
+    if (found.size() > 1) {
+        return refuse("several dictionaries hold tensors: " + named(), none,
+                      "choose one by its key (--key, or ReadOptions::key)");
+    }
+    if (outermost->items.empty()) { return Candidate{".", outermost, 0}; }
+    std::string names;
+    constexpr std::size_t most_names = 6;
+    std::size_t count = 0;
+    for (const auto& [name, value] : outermost->items) {
+        const auto* text = get<std::string>(name);
+        if (text == nullptr || count == most_names) { continue; }
+        names += (count++ == 0 ? "" : ", ") + shown(std::string_view{*text}.substr(0, 40));
+    }
+    return refuse("a dictionary without tensors" + (names.empty() ? std::string{} : ", of " + names), none,
+                  "give the file that holds the model's state_dict()");
+}
+
+RESIDENCY_INLINE Result<PickledTensors> TorchPickle::tensors(Id top, const std::string& wanted) const {
+    const auto chosen = choose(top, wanted);
+    if (!chosen) { return chosen.error(); }
+    const auto& items = chosen->dictionary->items;
+    PickledTensors out;
+    const auto pass_over = [&](Id key) {
         const auto* name = get<std::string>(key);
-        if (name == nullptr || !is_utf8(*name)) { return refuse("not a dictionary of tensors by name", key); }
+        const auto number = count(key);
+        out.passed_over.push_back(name != nullptr ? (is_utf8(*name) ? *name : shown(*name))
+                                  : number        ? std::to_string(*number)
+                                                  : std::string{"an entry without a name"});
+    };
+    std::unordered_set<std::string_view> names;
+    const auto& outermost = *get<Dictionary>(top);
+    if (chosen->dictionary != &outermost) {
+        for (const auto& [key, value] : outermost.items) {
+            const auto* name = get<std::string>(key);
+            const bool leads = name != nullptr && chosen->path.starts_with(*name) &&
+                               (chosen->path.size() == name->size() || chosen->path[name->size()] == '.');
+            if (!leads && (name == nullptr || names.insert(*name).second)) { pass_over(key); }
+        }
+        names.clear();
+    }
+    std::size_t axes = 0;  // with a shape by name they cost no bytes
+    out.tensors.reserve(items.size());
+    names.reserve(items.size());
+    for (const auto& [key, value] : items) {
+        const auto* name = get<std::string>(key);
+        if (name != nullptr && !names.insert(*name).second) {
+            return broken((is_tensor(value) ? "tensor " : "entry ") + shown(*name) + " is given twice");
+        }
+        if (!is_tensor(value)) {
+            pass_over(key);
+            continue;
+        }
+        if (name == nullptr || !is_utf8(*name)) {
+            return refuse("a tensor whose key is no text", none, "save a dictionary of tensors by name");
+        }
         if (callable(value).starts_with("torch._tensor ")) {
             return refuse("what is saved as " + shown(*name) + " is a tensor with attributes", value,
                           "save its detach().clone()");
         }
-        if (!callable(value).starts_with("torch._utils _rebuild_")) {
-            return refuse("what is saved as " + shown(*name) + " is not a tensor", value);
-        }
-        if (!names.insert(*name).second) { return broken("tensor " + shown(*name) + " is given twice"); }
         auto each = tensor(value);
         axes += each ? each->shape.size() : 0;
         if (axes > text_.size()) { return broken("more axes than the pickle has bytes"); }
         if (!each) { return each.error().in("tensor " + shown(*name)); }
-        out.push_back({*name, std::move(*each)});
+        out.tensors.push_back({*name, std::move(*each)});
     }
     return out;
 }

@@ -25,6 +25,7 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
 RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open(const SourceFile& source, FileAccess access) {
+    if (!source.pieces.empty()) { return try_open_pieces(source, access); }
     int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
     WeightFile file;
     file.path_ = source.path;
@@ -38,13 +39,7 @@ RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open(const SourceFile& sourc
     const auto identity = file.identify();
     if (!identity) { return identity.error(); }
     file.identity_ = *identity;
-    if (file.identity_.bytes != source.bytes) {
-        return Error{ErrorKind::mismatch,
-                     residency::detail::quoted(source.path) + ": it has " + std::to_string(file.identity_.bytes) +
-                         " bytes now, and had " + std::to_string(source.bytes) + " when the catalog was made",
-                     FileLocation{source.path, 0, std::to_string(file.identity_.bytes) + " bytes",
-                                  std::to_string(source.bytes)}};
-    }
+    if (file.identity_.bytes != source.bytes) { return other_size(source, file.identity_.bytes); }
     if (source.identity && *source.identity != file.identity_) {
         const std::string how = residency::detail::difference(*source.identity, file.identity_);
         return Error{
@@ -55,7 +50,44 @@ RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open(const SourceFile& sourc
     return file;
 }
 
+RESIDENCY_INLINE Error WeightFile::other_size(const SourceFile& source, std::uint64_t bytes) {
+    return {ErrorKind::mismatch,
+            residency::detail::quoted(source.path) + ": it has " + std::to_string(bytes) + " bytes now, and had " +
+                std::to_string(source.bytes) + " when the catalog was made",
+            FileLocation{source.path, 0, std::to_string(bytes) + " bytes", std::to_string(source.bytes)}};
+}
+
+RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open_pieces(const SourceFile& source, FileAccess access) {
+    WeightFile file;
+    file.path_ = source.path;
+    file.identity_ = {};
+    for (const SourceFile& each : source.pieces) {
+        auto piece = try_open(each, FileAccess::cached);  // pieces end anywhere: no read of two of them is aligned
+        if (!piece) { return piece.error(); }
+        piece->drops_cache_ = access == FileAccess::direct;
+        file.identity_.bytes += piece->bytes();
+        file.pieces_.push_back(std::move(*piece));
+    }
+    if (file.identity_.bytes != source.bytes) { return other_size(source, file.identity_.bytes); }
+    return file;
+}
+
 RESIDENCY_INLINE Status WeightFile::try_read(std::uint64_t offset, std::span<std::byte> out, std::size_t needed) const {
+    if (!pieces_.empty()) {
+        out = out.first(needed);
+        for (const WeightFile& piece : pieces_) {
+            if (out.empty()) { return {}; }
+            if (offset >= piece.bytes()) {
+                offset -= piece.bytes();
+                continue;
+            }
+            const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), piece.bytes() - offset));
+            if (Status read = piece.try_read(offset, out.first(here)); !read) { return read; }
+            out = out.subspan(here);
+            offset = 0;
+        }
+        return out.empty() ? Status{} : Status{changed(offset, "it ends here")};
+    }
     std::size_t have = 0;
     while (have < needed) {
         const ssize_t got = ::pread(fd_, out.data() + have, out.size() - have, static_cast<off_t>(offset + have));
@@ -75,6 +107,10 @@ RESIDENCY_INLINE Status WeightFile::try_read(std::uint64_t offset, std::span<std
 }
 
 RESIDENCY_INLINE Status WeightFile::check() const {
+    for (const WeightFile& piece : pieces_) {
+        if (Status same = piece.check(); !same) { return same; }
+    }
+    if (!pieces_.empty()) { return {}; }
     const auto now = identify();
     if (!now) { return now.error(); }
     if (*now == identity_) { return {}; }

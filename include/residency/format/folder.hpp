@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
+
+/// Blocks. Whether there is a folder of that name.
+[[nodiscard]] RESIDENCY_INLINE bool is_folder(const std::string& path) noexcept;
+
+/// Blocks. The names in a folder, in natural order, without those that begin with a dot. Error io: it cannot be read, or has more
+/// than 100,000 entries.
+[[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::string>> try_list_folder(const std::string& path);
+
+/// Blocks. The files of the one model in a folder: model.safetensors.index.json, model.safetensors, *.gguf, pytorch_model*.bin;
+/// where there is none of these the only other index or file of tensors. The first of these kinds that is there decides. Error
+/// unsupported, which names the candidates: there is none, or several for which `are_parts`, given their paths, does not say that
+/// they are all the parts of one model.
+[[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
+    const std::string& folder, const std::function<bool(const std::vector<std::string>&)>& are_parts);
+
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/format/impl/folder.ipp"
+#endif
