@@ -5,9 +5,13 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -43,7 +47,7 @@ TEST_CASE("open: the format is told by the first bytes and the name") {
     CHECK(format_of(folder.write("b", support::read_all(fixture("gguf/metadata.gguf")))) == "gguf");
     CHECK(format_of(folder.write("c", support::read_all(fixture("aoti/blob.pt2")))) == "aotinductor");
     CHECK(format_of(folder.write("d.json", R"({"format":"f","storages":[],"weights":[]})")) == "f");
-    CHECK(format_of(folder.write("e.json", R"({"weight_map":{}})")) == "safetensors");
+    CHECK(format_of(folder.write("e.json", R"({"weight_map":{}})")).find("lists no tensor") != std::string::npos);
     CHECK(format_of(folder.write("f.json", "{}")) == "aotinductor");
     for (const std::string bytes : {"", "x", "hello world, this is no model"}) {
         const std::string path = folder.write("g", bytes);
@@ -58,7 +62,7 @@ TEST_CASE("C7: open: what is no regular file is an error, and does not hang") {
     const support::TemporaryFolder folder;
     const auto kind_of = [](const std::string& path) { return format::try_read_model(path).error().kind(); };
     CHECK(kind_of(folder.file("none")) == ErrorKind::io);
-    CHECK(kind_of(folder.file("")) == ErrorKind::io);
+    CHECK(format::Input::try_open(folder.file("")).error().kind() == ErrorKind::io);
     CHECK(kind_of("") == ErrorKind::io);
     CHECK(kind_of(std::string{"a\0b", 3}) == ErrorKind::io);
     CHECK(kind_of("/dev/zero") == ErrorKind::io);
@@ -120,4 +124,218 @@ TEST_CASE("open: a catalog knows the file it was read from, and who reads the we
     REQUIRE_FALSE(equal);
     CHECK(equal.error().kind() == ErrorKind::mismatch);
     CHECK(equal.error().message().find("changed since its header was read") != std::string::npos);
+}
+
+namespace {
+
+/// Whether it is refused as unsupported in one line that has both texts.
+bool named(const Result<format::ModelFile>& result, const std::string& what, const std::string& advice) {
+    if (result) { return false; }
+    const std::string& text = result.error().message();
+    const bool fits = text.find(what) != std::string::npos && text.find(advice) != std::string::npos &&
+                      text.find('\n') == std::string::npos && result.error().kind() == ErrorKind::unsupported;
+    if (!fits) { MESSAGE(text); }
+    return fits;
+}
+std::string one_tensor(const std::string& name, const std::string& data = "data") {
+    const std::string header = "{\"" + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(data.size()) +
+                               R"(],"data_offsets":[0,)" + std::to_string(data.size()) + "]}}";
+    return std::string{static_cast<char>(header.size())} + std::string(7, '\0') + header + data;
+}
+
+}  // namespace
+
+TEST_CASE("open: what a file is instead of a model is named, with what to give instead") {
+    using namespace std::string_literals;
+    const support::TemporaryFolder folder;
+    struct Case {
+        std::string bytes;
+        const char* what;
+        const char* advice;
+    };
+    for (const auto& [bytes, what, advice] : std::vector<Case>{
+             {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "a Git LFS pointer",
+              "git lfs pull"},
+             {"/annex/objects/SHA256E-s3--x\n", "a git-annex pointer", "git annex get"},
+             {"# xet version 0\nfilesize = 3\n", "a Xet pointer", "download"},
+             {"<!DOCTYPE html><html><head><title>Sign in</title></head></html>", "an HTML page", "log in"},
+             {"\xef\xbb\xbf \n<HTML lang=en>", "an HTML page", "download"},
+             {"<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>", "an XML document", "download"},
+             {"{\"error\": \"Repository not found\"}", "JSON", "the file of weights"},
+             {" [1, 2]", "JSON", "the file of weights"},
+             {"Entry not found", "text", "the file of weights"},
+             {"", "an empty file", "download"},
+             {std::string(4096, '\0'), "zeros where a file begins", "download"},
+             {"\x1f\x8b\x08\x00"s + std::string(20, 'x'), "a gzip archive", "unpack"},
+             {"\x28\xb5\x2f\xfd"s + std::string(20, '\0'), "a zstd archive", "unpack"},
+             {"model/"s + std::string(251, '\0') + "ustar", "a tar archive", "unpack"},
+             {"\x89HDF\r\n\x1a\n"s + std::string(20, '\0'), "an HDF5 file", "convert"},
+             {"\x93NUMPY\1\0"s, "a NumPy array", "convert"},
+             {"tjgg\3\0\0\0"s, "a ggml file from before GGUF", "llama.cpp"}}) {
+        CAPTURE(what);
+        for (const char* name : {"model", "model.safetensors", "model.gguf", "model.bin", "model.pt"}) {
+            CHECK(named(format::try_read_model(folder.write(name, bytes)), what, advice));
+            CHECK(named(format::try_read_model_or_aoti(folder.file(name)), what, advice));
+        }
+        CHECK(named(format::try_read_safetensors(folder.file("model.safetensors")), what, advice));
+        CHECK(named(format::try_read_torch(folder.file("model.bin")), what, advice));
+        // In the place of one of several files.
+        folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"model.safetensors"}})");
+        CHECK(named(format::try_read_model(folder.file("model.safetensors.index.json")), what, advice));
+        CHECK(named(format::try_read_model_parts({fixture("safetensors/small.safetensors"),
+                                                  fixture("safetensors/unaligned.safetensors"), folder.file("model")}),
+                    what, advice));
+    }
+    const auto json = [&](const std::string& text) {
+        return format::try_read_model(folder.write("config.json", text));
+    };
+    CHECK(named(json("version https://git-lfs.github.com/spec/v1\n"), "a Git LFS pointer", "git lfs pull"));
+    CHECK(named(json("<html></html>"), "an HTML page", "download"));
+    CHECK(named(json(R"({"model_type":"llama"})"), "a model's configuration", "the file of weights"));
+    CHECK(named(json(R"({"version":"1.0","added_tokens":[]})"), "JSON that describes no weights",
+                "give a file of weights"));
+}
+
+TEST_CASE("open: a folder with one model in it is opened") {
+    const support::TemporaryFolder folder;
+    const auto opened = [&](const std::string& path) { return format::try_read_model(path); };
+    const std::string all = folder.file("");
+    CHECK(named(opened(all), "an empty folder", "give a model file"));
+    folder.write("config.json", "{}");
+    CHECK(named(opened(all), "a folder without a model file", "\"config.json\""));
+    CHECK(opened(folder.file("none")).error().kind() == ErrorKind::io);
+    // From the last of the kinds to the first; each goes before those that are there already.
+    folder.write("weights.bin", support::read_all(fixture("torch/state.bin")));
+    CHECK(opened(all)->files[0].path.ends_with("/weights.bin"));
+    folder.write("other.safetensors", one_tensor("other"));
+    CHECK(opened(all)->weights[0].name == "other");
+    folder.write("pytorch_model.bin", support::read_all(fixture("torch/nested.bin")));
+    CHECK(opened(all)->files[0].path.ends_with("/pytorch_model.bin"));
+    folder.write("any.gguf", support::read_all(fixture("gguf/metadata.gguf")));
+    CHECK(opened(all)->format == "gguf");
+    folder.write("model.safetensors", one_tensor("single"));
+    CHECK(opened(all)->weights[0].name == "single");
+    folder.write("part.safetensors", one_tensor("part"));
+    folder.write("model.safetensors.index.json", R"({"weight_map":{"part":"part.safetensors"}})");
+    CHECK(opened(all)->weights[0].name == "part");
+    CHECK(opened(all + "/")->weights[0].name == "part");
+    CHECK(format::try_read_model_or_aoti(all)->weights[0].name == "part");
+
+    const support::TemporaryFolder several;
+    several.write("a.gguf", support::read_all(fixture("gguf/metadata.gguf")));
+    several.write("b.gguf", support::read_all(fixture("gguf/every_type.gguf")));
+    CHECK(named(opened(several.file("")), "several models", "\"a.gguf\", \"b.gguf\""));
+    const support::TemporaryFolder split;
+    for (const std::string number : {"1", "2", "3"}) {
+        split.write("m-0000" + number + "-of-00003.gguf",
+                    support::read_all(fixture("gguf/split-0000" + number + "-of-00003.gguf")));
+    }
+    CHECK(opened(split.file(""))->weights.size() == 5);
+    const support::TemporaryFolder shards;  // without an index
+    for (const std::string number : {"1", "2"}) {
+        shards.write("pytorch_model-0000" + number + "-of-00002.bin",
+                     support::read_all(fixture("torch/shard-0000" + number + "-of-00002.bin")));
+    }
+    CHECK(opened(shards.file(""))->files.size() == 2);
+}
+
+TEST_CASE("open: parts under any names are one model") {
+    const support::TemporaryFolder folder;
+    const auto a = folder.write("first", one_tensor("a", "1111"));
+    const auto b = folder.write("second", one_tensor("b", "22"));
+    const auto model = format::try_read_model_parts({b, a});
+    REQUIRE(model);
+    REQUIRE(model->weights.size() == 2);
+    CHECK(model->weights[0].name == "b");
+    CHECK(support::bytes_of(*model, model->weights[0]) == "22");
+    CHECK(support::bytes_of(*model, model->weights[1]) == "1111");
+    CHECK(model->try_catalog());
+    CHECK(format::try_read_model_parts({a})->weights.size() == 1);
+    CHECK(format::try_read_model_parts({}).error().kind() == ErrorKind::invalid_argument);
+    CHECK(format::try_read_model_parts({a, folder.file("none")}).error().kind() == ErrorKind::io);
+    CHECK(support::refused(format::try_read_model_parts({a, b, a}), "\"a\" is in an earlier file of the list"));
+    // Also files of several formats, and an index or a folder among them.
+    const auto mixed = format::try_read_model_parts({a, fixture("gguf/metadata.gguf"), fixture("torch/state.bin"),
+                                                     fixture("safetensors/sharded.safetensors.index.json")});
+    REQUIRE(mixed);
+    CHECK(mixed->format == "safetensors, gguf, torch");
+    CHECK(mixed->try_catalog());
+    const auto torch = format::try_read_model_parts(
+        {fixture("torch/shard-00001-of-00002.bin"), fixture("torch/shard-00002-of-00002.bin")});
+    REQUIRE(torch);
+    support::check_against_reference(*torch, "torch/shard.expected.json");
+}
+
+TEST_CASE("open: the pieces of a file that was cut are one model") {
+    const support::TemporaryFolder folder;
+    for (const std::string name : {"gguf/every_type.gguf", "safetensors/every_dtype.safetensors", "torch/state.bin"}) {
+        CAPTURE(name);
+        const std::string whole = support::read_all(fixture(name));
+        const auto expected = format::try_read_model(fixture(name));
+        REQUIRE(expected);
+        for (const std::size_t bytes : {std::size_t{5}, std::size_t{100}, whole.size() / 2 + 1, whole.size() - 1}) {
+            if (whole.size() / bytes > 200) { continue; }
+            std::vector<std::string> pieces;
+            for (std::size_t at = 0; at < whole.size(); at += bytes) {
+                pieces.push_back(folder.write("x" + std::to_string(pieces.size()), whole.substr(at, bytes)));
+            }
+            const auto model = format::try_read_model_parts(pieces);
+            REQUIRE(model);
+            REQUIRE(model->files.size() == 1);
+            CHECK(model->files[0].pieces.size() == pieces.size());
+            CHECK(model->total_bytes() == expected->total_bytes());
+            CHECK(format::try_find_equal_storages(*model));
+            // The bytes, as every loader reads them.
+            const auto file = host::WeightFile::try_open(model->files[0], host::FileAccess::direct);
+            REQUIRE(file);
+            CHECK_FALSE(file->is_direct());
+            CHECK(file->bytes() == whole.size());
+            for (std::size_t i = 0; i < model->storages.size(); ++i) {
+                const auto& storage = model->storages[i];
+                std::string read(storage.bytes, '?');
+                REQUIRE(file->try_read(storage.offset_bytes, std::as_writable_bytes(std::span{read})));
+                CHECK(read == whole.substr(expected->storages[i].offset_bytes, expected->storages[i].bytes));
+            }
+            std::string beyond(2, '?');
+            CHECK_FALSE(file->try_read(whole.size() - 1, std::as_writable_bytes(std::span{beyond})));
+            std::swap(pieces[0], pieces[1]);
+            CHECK_FALSE(format::try_read_model_parts(pieces));
+        }
+    }
+    const std::string whole = one_tensor("a", std::string(300, '\1'));
+    const auto first = folder.write("a", whole.substr(0, 100));
+    const auto second = folder.write("b", whole.substr(100));
+    REQUIRE(format::try_read_model_parts({first, second}));
+    CHECK(
+        support::refused(format::try_read_model_parts({second, first}), "the first of several pieces does not begin"));
+    const auto other = folder.write("c", one_tensor("b"));
+    CHECK(support::refused(format::try_read_model_parts({first, other, second}), "neither a part"));
+    // A piece that changes afterwards is noticed.
+    const auto model = format::try_read_model_parts({first, second});
+    const auto open = host::WeightFile::try_open(model->files[0], host::FileAccess::cached);
+    REQUIRE(open);
+    support::write_all(second, whole.substr(101));
+    CHECK_FALSE(open->check());
+    std::string bytes(50, '?');
+    CHECK_FALSE(open->try_read(90, std::as_writable_bytes(std::span{bytes})));
+    CHECK(host::WeightFile::try_open(model->files[0], host::FileAccess::cached).error().kind() == ErrorKind::mismatch);
+    CHECK(format::try_find_equal_storages(*model).error().kind() == ErrorKind::mismatch);
+}
+
+TEST_CASE("manifest: a file in pieces") {
+    const support::TemporaryFolder folder;
+    folder.write("1", "abc");
+    folder.write("2", "defgh");
+    const auto manifest = [&](const std::string& file) {
+        return format::try_read_model(
+            folder.write("m.json", R"({"storages":[{"bytes":4,"offset":2,"file":)" + file +
+                                       R"(}],"weights":[{"name":"w","dtype":"U8","shape":[4],"storage":0}]})"));
+    };
+    const auto model = manifest(R"(["1","2"])");
+    REQUIRE(model);
+    CHECK(model->files.at(0).pieces.size() == 2);
+    CHECK(model->files[0].bytes == 8);
+    CHECK(support::refused(manifest("[]"), "lacks"));
+    CHECK(support::refused(manifest("[1]"), "lacks"));
+    CHECK(support::refused(manifest(R"(["1"])"), "do not lie inside"));
 }

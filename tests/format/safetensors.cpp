@@ -2,13 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/format/safetensors.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "expected.hpp"
+#include "residency/format/open.hpp"
 #include "residency/format/safetensors_dtype.hpp"
 
 using namespace residency;
@@ -110,7 +115,7 @@ TEST_CASE("safetensors: what the specification allows is read") {
 
 TEST_CASE("C7: safetensors: headers that break the specification are refused with the place") {
     const auto tensor = [](const std::string& fields) { return "{\"a\":{" + fields + "}}"; };
-    CHECK(refused(read("short"), "8 bytes"));
+    CHECK(refused(read("\1\2\3"), "8 bytes"));
     CHECK(refused(read(little(100'000'001) + "{}"), "too large"));
     CHECK(refused(read(little(UINT64_MAX) + "{}"), "too large"));
     CHECK(refused(read(little(3) + "{}"), "longer than the file"));
@@ -198,12 +203,12 @@ TEST_CASE("C7: safetensors: an index and its files must agree") {
     };
     REQUIRE(index(R"({"a":"1.safetensors","b":"2.safetensors"})"));
     CHECK(index(R"({"a":"1.safetensors","b":"2.safetensors"})")->weights.size() == 2);
-    CHECK(index("{}")->weights.empty());
+    CHECK(refused(index("{}"), "lists no tensor"));
     CHECK(refused(index(R"({"a":"1.safetensors","b":"1.safetensors"})"), "not in its file"));
     CHECK(refused(index(R"({"a":"2.safetensors","b":"2.safetensors"})"), "not in its file"));
     CHECK(refused(index(R"({"a":1})"), "not an object of strings"));
-    CHECK(refused(index(R"({"c":"1.safetensors","a":"2.safetensors"})"), "in another file"));
-    CHECK(refused(index(R"({"b":"2.safetensors","c":"1.safetensors"})"), "not in the index"));
+    CHECK(refused(index(R"({"c":"1.safetensors","a":"2.safetensors"})"), "tensor \"c\" is not in its file"));
+    CHECK(refused(index(R"({"a":"2.safetensors","b":"1.safetensors"})"), "found it in \"1.safetensors\""));
     CHECK(refused(index(R"({"a":"1.safetensors","a":"1.safetensors"})"), "given twice"));
     CHECK(refused(index(R"({"a":"../1.safetensors"})"), "leaves the index's folder"));
     CHECK(refused(index(R"({"a":"/etc/passwd"})"), "leaves the index's folder"));
@@ -217,4 +222,98 @@ TEST_CASE("C7: safetensors: an index and its files must agree") {
     REQUIRE_FALSE(missing);
     CHECK(missing.error().kind() == ErrorKind::io);
     CHECK(missing.error().message().find("3.safetensors") != std::string::npos);
+}
+
+namespace {
+
+std::string tensors_of(const std::vector<std::string>& names, const std::string& metadata = {}) {
+    std::string header = "{" + (metadata.empty() ? std::string{} : "\"__metadata__\":" + metadata);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        header += (header.size() == 1 ? "\"" : ",\"") + names[i] + R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" +
+                  std::to_string(i) + "," + std::to_string(i + 1) + "]}";
+    }
+    return file_of(header + "}", names.size());
+}
+std::vector<std::string> names_of(const format::ModelFile& model) {
+    std::vector<std::string> names;
+    for (const auto& weight : model.weights) { names.push_back(weight.name); }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+}  // namespace
+
+TEST_CASE("safetensors: the index decides which file a tensor comes from") {
+    const support::TemporaryFolder folder;
+    folder.write("base.safetensors", tensors_of({"a", "b", "extra", "c"}));
+    folder.write("overlay.safetensors", tensors_of({"unused", "b"}));
+    const std::string index =
+        folder.write("m.safetensors.index.json",
+                     R"({"weight_map":{"a":"base.safetensors","b":"overlay.safetensors","c":"base.safetensors"}})");
+    const auto model = format::try_read_safetensors(index);
+    REQUIRE(model);
+    CHECK(names_of(*model) == std::vector<std::string>{"a", "b", "c"});
+    CHECK(model->storages.size() == 3);
+    for (const auto& weight : model->weights) {
+        const auto& storage = model->storages.at(weight.storage);
+        CHECK((model->files.at(storage.file).path.find("overlay") != std::string::npos) == (weight.name == "b"));
+        CHECK(model->files[storage.file].bytes - storage.offset_bytes == (weight.name == "a" ? 4 : 1));
+    }
+    REQUIRE(model->passed_over.size() == 3);
+    CHECK(model->passed_over[0].name == "b");
+    CHECK(std::string_view{model->passed_over[0].why} == "the index gives it to another file");
+    CHECK(model->passed_over[1].name == "extra");
+    CHECK(std::string_view{model->passed_over[1].why} == "the index does not list it");
+    REQUIRE(model->try_catalog());
+    CHECK(model->try_catalog()->total_bytes() == 3);
+    CHECK(refused(format::try_read_safetensors(index, {.strict = true}), "\"b\" is in another file"));
+    folder.write("base.safetensors", tensors_of({"a", "extra", "c"}));
+    CHECK(refused(format::try_read_safetensors(index, {.strict = true}), "\"extra\" is not in the index"));
+}
+
+TEST_CASE("safetensors: a part of a sharded model opened alone says which index lists it") {
+    const support::TemporaryFolder folder;
+    const std::string part = folder.write("1.safetensors", tensors_of({"a"}));
+    folder.write("2.safetensors", tensors_of({"b"}));
+    CHECK(format::try_read_model(part)->notes.empty());
+    folder.write("broken.index.json", "{");
+    folder.write("m.safetensors.index.json", R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})");
+    for (const auto& model : {format::try_read_model(part), format::try_read_safetensors(part)}) {
+        REQUIRE(model);
+        REQUIRE(model->notes.size() == 1);
+        CHECK(model->notes[0].find("m.safetensors.index.json\" lists it; give that index") != std::string::npos);
+    }
+    CHECK(format::try_read_model(folder.file("m.safetensors.index.json"))->notes.empty());
+    folder.write("m.safetensors.index.json", R"({"weight_map":{"a":"1.safetensors"}})");
+    CHECK(format::try_read_model(part)->notes.empty());  // the index of one file says no more than the file
+}
+
+TEST_CASE("safetensors: a weight of the name of a metadata key is not tied") {
+    // In the same file, in another file of an index or of a list; and a value that only looks like a name.
+    const auto alone = read(tensors_of({"embed", "head"}, R"({"head":"embed"})"));
+    REQUIRE(alone);
+    CHECK(alone->weights.size() == 2);
+    CHECK(alone->weights[0].storage != alone->weights[1].storage);
+    const auto convention = read(tensors_of({"pt", "x"}, R"({"format":"pt","modelspec.title":"x","ss_network":"x"})"));
+    REQUIRE(convention);
+    CHECK(names_of(*convention) == std::vector<std::string>{"pt", "x"});
+
+    const support::TemporaryFolder folder;
+    const auto first = folder.write("1.safetensors", tensors_of({"embed"}, R"({"head":"embed","norm":"embed"})"));
+    const auto second = folder.write("2.safetensors", tensors_of({"head"}));
+    const auto index =
+        folder.write("m.safetensors.index.json", R"({"weight_map":{"embed":"1.safetensors","head":"2.safetensors"}})");
+    for (const auto& model : {format::try_read_model(index), format::try_read_model_parts({first, second}),
+                              format::try_read_model_parts({second, first})}) {
+        REQUIRE(model);
+        REQUIRE(names_of(*model) == std::vector<std::string>{"embed", "head", "norm"});
+        CHECK(model->storages.size() == 2);
+        std::map<std::string, std::uint32_t> storage;
+        for (const auto& weight : model->weights) { storage[weight.name] = weight.storage; }
+        CHECK(storage["embed"] != storage["head"]);
+        CHECK(storage["embed"] == storage["norm"]);
+    }
+    // A tie that the index lists too.
+    folder.write("m.safetensors.index.json", R"({"weight_map":{"embed":"1.safetensors","norm":"1.safetensors"}})");
+    CHECK(format::try_read_model(index)->weights.size() == 3);
 }

@@ -118,7 +118,10 @@ TEST_CASE("torch: a model in several files is read by its index") {
         return format::try_read_torch(folder.write("i.json", "{\"weight_map\":{" + map + "}}"));
     };
     CHECK(index(R"("a":"shard-00001-of-00002.bin","b":"shard-00001-of-00002.bin")"));
-    CHECK(refused(index(R"("a":"shard-00001-of-00002.bin")"), "is not in the index"));
+    const auto less = index(R"("a":"shard-00001-of-00002.bin")");
+    REQUIRE(less);
+    CHECK(less->weights.size() == 1);
+    CHECK(less->passed_over.size() == 1);
     CHECK(refused(
         index(R"("a":"shard-00001-of-00002.bin","b":"shard-00001-of-00002.bin","c":"shard-00001-of-00002.bin")"),
         "is not in its file"));
@@ -140,7 +143,12 @@ TEST_CASE("torch: a model in several files is read by its index") {
     REQUIRE(tied);
     CHECK(tied->weights.size() == 4);
     const std::string other = tensor_of(storage_of("FloatStorage", "0", 4), 2, 2);
-    CHECK(refused(write(named("a", a) + named("b", b) + named("c", other)), "is not in the index"));
+    const auto unlisted = write(named("c", a) + named("a", a) + named("b", b) + named("d", other));
+    REQUIRE(unlisted);
+    CHECK(unlisted->weights.size() == 3);
+    CHECK(unlisted->storages.size() == 2);
+    REQUIRE(unlisted->passed_over.size() == 1);
+    CHECK(unlisted->passed_over[0].name == "d");
 }
 
 TEST_CASE("torch: the format is told by what is in the archive") {
@@ -153,10 +161,9 @@ TEST_CASE("torch: the format is told by what is in the archive") {
 
 TEST_CASE("C7: torch: what is whole, but no dictionary of dense tensors, is refused with advice") {
     const auto of = [](const std::string& name) { return format::try_read_torch(fixture("torch/" + name + ".bin")); };
-    const std::string alone = "save a dictionary of tensors alone";
+    const std::string alone = "save the model's state_dict()";
     CHECK(unsupported(of("legacy"), "before 1.6", "save it again"));
-    CHECK(unsupported(of("module"), "torch.nn.modules.linear Linear", alone));
-    CHECK(unsupported(of("nested"), "\"epoch\" is not a tensor", alone));
+    CHECK(unsupported(of("module"), "torch.nn.modules.linear Linear", "save its state_dict()"));
     CHECK(unsupported(of("conjugate"), "not what is stored", "resolve_conj()"));
     CHECK(unsupported(of("sparse"), "_rebuild_sparse_tensor", "to_dense()"));
     CHECK(unsupported(read(archive_of({{"m/data/0", "x"}})), "no data.pkl", "torch.save did not write"));
@@ -172,9 +179,13 @@ TEST_CASE("C7: torch: what is whole, but no dictionary of dense tensors, is refu
                       "a plain, dense one"));
     CHECK(unsupported(read(saved("I1\n")), "operation 73 of the pickle is none that tensors need", alone));
     CHECK(unsupported(read(saved("K\1")), "not a dictionary of tensors", alone));
-    CHECK(unsupported(read(saved("}K\1K\1s")), "not a dictionary of tensors by name", alone));
-    CHECK(unsupported(read(saved("}" + text_of("\xff") + "K\1s")), "not a dictionary of tensors by name", alone));
-    CHECK(unsupported(read(saved("}" + text_of("a") + "}s")), "\"a\" is not a tensor", alone));
+    const std::string whose = "give the file that holds the model's state_dict()";
+    CHECK(unsupported(read(saved("}K\1K\1s")), "a dictionary without tensors", whose));
+    CHECK(unsupported(read(saved("}" + text_of("a") + "}s")), "a dictionary without tensors, of \"a\"", whose));
+    const std::string tensor = tensor_of(storage_of("FloatStorage", "0", 4), 0, 4);
+    CHECK(unsupported(read(saved("}K\1" + tensor + "s")), "a tensor whose key is no text", "by name"));
+    CHECK(unsupported(read(saved("}" + text_of("\xff") + tensor + "s")), "a tensor whose key is no text", "by name"));
+    CHECK(unsupported(read(saved(tensor)), "a tensor and not a dictionary", "save {\"name\": tensor}"));
     CHECK(unsupported(read(archive_of({{"m/data.pkl", ""}, {"m/byteorder", "big"}})), "another byte order", "little"));
 }
 
@@ -264,4 +275,121 @@ TEST_CASE("C7: torch: what is damaged is refused") {
     const std::string whole = support::read_all(fixture("torch/state.bin"));
     REQUIRE(read(whole));
     for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) { CHECK_FALSE(read(whole.substr(0, bytes))); }
+}
+
+namespace {
+
+std::string entry_of(std::string_view key, const std::string& value) { return text_of(key) + value + "s"; }
+const std::string& some_tensor() {
+    static const std::string tensor = tensor_of(storage_of("FloatStorage", "0", 4), 0, 4);
+    return tensor;
+}
+Result<format::ModelFile> read_with(const std::string& pickle, const format::ReadOptions& options) {
+    return support::over(saved(pickle),
+                         [&](const format::Input& input) { return format::try_read_torch(input, options); });
+}
+std::vector<std::string> passed_over(const format::ModelFile& model) {
+    std::vector<std::string> names;
+    for (const auto& entry : model.passed_over) { names.push_back(entry.name); }
+    return names;
+}
+
+}  // namespace
+
+TEST_CASE("torch: entries that are no tensor are passed over and counted") {
+    // As pickles spell them: a BytesIO with a state, bytes, None, counters, text, nested dictionaries and lists, objects made with
+    // arguments by name.
+    const std::string bytes_io =
+        "c_io\nBytesIO\n)\x81(c_codecs\nencode\n(" + text_of("abc") + text_of("latin1") + "tRK\1Ntb";
+    const std::vector<std::string> others{bytes_io,
+                                          "N",
+                                          "K\1",
+                                          "\x88",
+                                          "G" + std::string(8, '\1'),
+                                          "C\3abc",
+                                          text_of("2.0.2"),
+                                          "}" + entry_of("lr", "K\1"),
+                                          "](K\1K\2e",
+                                          "(K\1K\2t",
+                                          "(" + text_of("a") + "K\1d",
+                                          "(K\1l",
+                                          "cargparse\nNamespace\n)}\x92",
+                                          "K\1"
+                                          "2\x86",
+                                          "(K\1"
+                                          "1N",
+                                          "U\2xy",
+                                          "T" + little(2, 4) + "xy"};
+    for (const std::string& other : others) {
+        CAPTURE(other);
+        const std::string pickle = "}" + entry_of("a", some_tensor()) + entry_of("layers.0._extra_state", other) +
+                                   entry_of("b", some_tensor());
+        const auto model = read(saved(pickle));
+        REQUIRE(model);
+        CHECK(model->weights.size() == 2);
+        CHECK(passed_over(*model) == std::vector<std::string>{"layers.0._extra_state"});
+        CHECK(unsupported(read_with(pickle, {.strict = true}), "\"layers.0._extra_state\" is not a tensor", ""));
+    }
+    const auto odd = read(saved("}" + entry_of("a", some_tensor()) + entry_of("\xff", "N") + "K\7Ns" + "NNs"));
+    REQUIRE(odd);
+    CHECK(passed_over(*odd) == std::vector<std::string>{"bytes ff", "7", "an entry without a name"});
+    CHECK(refused(read(saved("}" + entry_of("a", "N") + entry_of("a", some_tensor()))), "tensor \"a\" is given twice"));
+}
+
+TEST_CASE("torch: tensors that lie in a dictionary inside the saved one") {
+    const std::string weights = "}" + entry_of("w", some_tensor());
+    for (const char* name : {"state_dict", "model", "model_state_dict", "module", "net"}) {
+        const auto model = read(
+            saved("}" + entry_of("epoch", "K\3") + entry_of(name, weights) +
+                  entry_of("optimizer", "}" + entry_of("state", "}K\1}" + entry_of("step", some_tensor()) + "s"))));
+        REQUIRE(model);
+        REQUIRE(model->weights.size() == 1);
+        CHECK(model->weights[0].name == "w");
+        CHECK(passed_over(*model) == std::vector<std::string>{"epoch", "optimizer"});
+    }
+    CHECK(format::try_read_torch(fixture("torch/nested.bin"))->weights.size() == 1);
+    // Further inside, and through a collections.defaultdict.
+    const auto deep = read(saved(
+        "}" + entry_of("checkpoint", "ccollections\ndefaultdict\n(cbuiltins\nlist\ntR" + entry_of("model", weights))));
+    REQUIRE(deep);
+    CHECK(deep->weights[0].name == "w");
+    // A state of a layer that holds tensors is none of the candidates.
+    CHECK(read(saved("}" + entry_of("a", some_tensor()) + entry_of("b._extra_state", weights)))->weights.size() == 1);
+
+    const std::string two = "}" + entry_of("model", weights) +
+                            entry_of("ema", "}" + entry_of("v", some_tensor()) + entry_of("u", some_tensor()));
+    CHECK(unsupported(read(saved(two)), "\"model\" (1 tensor), \"ema\" (2 tensors)", "--key"));
+    CHECK(read_with(two, {.key = "ema"})->weights.size() == 2);
+    CHECK(read_with(two, {.key = "model"})->weights.size() == 1);
+    CHECK(unsupported(read_with(two, {.key = "mode"}), "\"mode\" leads to no dictionary of tensors",
+                      "\"model\" (1 tensor)"));
+    CHECK(unsupported(read_with(two, {.key = "model.w"}), "leads to no", "\"ema\""));
+    const std::string mixed = "}" + entry_of("rng", some_tensor()) + entry_of("model", weights);
+    CHECK(unsupported(read(saved(mixed)), "\".\" (1 tensor), \"model\" (1 tensor)", "--key"));
+    CHECK(read_with(mixed, {.key = "."})->weights[0].name == "rng");
+    CHECK(read_with(mixed, {.key = "model"})->weights[0].name == "w");
+    // Keys with dots, and deeper than the nearest candidates.
+    const std::string dotted = "}" + entry_of("a.b", "}" + entry_of("c", weights)) + entry_of("near", weights);
+    CHECK(read(saved(dotted))->weights.size() == 1);
+    CHECK(read_with(dotted, {.key = "a.b.c"})->weights[0].name == "w");
+    CHECK(unsupported(read_with("}" + entry_of("a", "K\1"), {.key = "a"}), "no dictionary of it holds tensors",
+                      "state_dict()"));
+}
+
+TEST_CASE("torch: dictionaries that mention each other without end are looked into once") {
+    // d = {}; d["a"] = d, and many mentions of it.
+    std::string pickle{"}q\0", 3};
+    for (char c = 'a'; c <= 'z'; ++c) { pickle += text_of(std::string(1, c)) + std::string{"h\0s", 3}; }
+    CHECK(unsupported(read(saved(pickle)), "a dictionary without tensors", "state_dict()"));
+    CHECK(unsupported(read_with(pickle, {.key = "a.b.c.d.e.f.g.h"}), "no dictionary of it holds tensors", ""));
+    pickle += entry_of("weight", some_tensor());
+    CHECK(read(saved(pickle))->weights.size() == 1);
+    CHECK(read_with(pickle, {.key = "z.z.z"})->weights.size() == 1);
+    std::string deep = "}";
+    std::string ends;
+    for (int depth = 0; depth < 5000; ++depth) {
+        deep += text_of("d") + "}";
+        ends += "s";
+    }
+    CHECK(unsupported(read(saved(deep + ends)), "a dictionary without tensors", ""));
 }

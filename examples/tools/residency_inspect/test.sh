@@ -43,6 +43,31 @@ shows "$fixtures/aoti/exported.pt2" '"format":"aotinductor"' '"name":"embed.weig
 shows "$fixtures/torch/state.bin" '"format":"torch"' '"name":"tied.weight","dtype":"float32","shape":[2,3]'
 "$program" "$fixtures/safetensors/tied.safetensors" | grep -q 'head.weight .*shares with embed.weight' || fail "the tie is not shown"
 
+# Parts and pieces of one model, a folder, a checkpoint of a training; what is left out is said.
+shows "$fixtures/torch/nested.bin" '"name":"a"' '"passed_over":[{"name":"epoch"'
+"$program" "$fixtures/torch/nested.bin" | grep -q '^left out  .* such as epoch: it is no tensor' || fail "what is left out is not shown"
+"$program" --strict "$fixtures/torch/nested.bin" 2>"$folder/err" && fail "strict, and something is left out"
+grep -q 'is not a tensor' "$folder/err" || fail "strict: $(cat "$folder/err")"
+"$program" --key weights "$fixtures/torch/nested.bin" 2>"$folder/err" && fail "a key that leads nowhere"
+grep -q 'give one of the keys' "$folder/err" || fail "no candidates: $(cat "$folder/err")"
+mkdir "$folder/model"
+for part in 1 2 3; do cp "$fixtures/gguf/split-0000$part-of-00003.gguf" "$folder/model/part$part.gguf"; done
+shows "$folder/model" '"name":"layer.4.weight","dtype":"Q8_0"'
+"$program" "$folder/model/part3.gguf" "$folder/model/part1.gguf" "$folder/model/part2.gguf" | grep -q 'weights   5 on' || fail "three parts"
+"$program" "$folder/model/part1.gguf" "$folder/model/part2.gguf" 2>"$folder/err" && fail "two of three parts"
+grep -q 'found 2 files, expected 3' "$folder/err" || fail "two of three parts: $(cat "$folder/err")"
+(cd "$folder" && split -b 1000 "$fixtures/gguf/every_type.gguf" piece.)
+"$program" "$folder"/piece.* --json >"$folder/pieces.json"
+"$program" "$folder/pieces.json" | grep -q "piece   $folder/piece.ab" || fail "the pieces are not shown"
+[ "$("$program" "$folder/pieces.json" --json)" = "$(cat "$folder/pieces.json")" ] || fail "the manifest of pieces does not read back"
+"$program" --ggml-type 36:I2_S:4 "$folder/model" 2>"$folder/err" && fail "a type of three fields"
+grep -q 'not four fields' "$folder/err" || fail "a type of three fields: $(cat "$folder/err")"
+mkdir "$folder/two"
+cp "$fixtures/gguf/metadata.gguf" "$fixtures/gguf/every_type.gguf" "$folder/two"
+refuses "$folder/two" '"every_type.gguf", "metadata.gguf"'
+printf 'version https://git-lfs.github.com/spec/v1\n' >"$folder/pointer.safetensors"
+refuses "$folder/pointer.safetensors" 'git lfs pull'
+
 # What it prints can be read again.
 "$program" "$fixtures/aoti/exported.pt2" --json >"$folder/manifest.json"
 [ "$("$program" "$folder/manifest.json" --json)" = "$(cat "$folder/manifest.json")" ] || fail "the manifest does not read back"

@@ -210,7 +210,9 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
         }
         if (!part) { return part.error(); }
         if (whole.format.empty()) { whole.format = part->format; }
-        if (whole.format != part->format) { whole.format += ", " + part->format; }
+        if ((", " + whole.format + ", ").find(", " + part->format + ", ") == std::string::npos) {
+            whole.format += ", " + part->format;
+        }
         if (part->weights.size() >= UINT32_MAX - whole.storages.size()) {
             return detail::malformed(path, 0, "too many tensors");
         }
