@@ -271,6 +271,15 @@ TEST_CASE("C7: torch: what is damaged is refused") {
         archive_of({{"m/data/0", std::string(16, 'x')}, {"m/data.pkl", "\x80\2}" + text_of("a") + five + "s."}});
     const std::size_t sizes = long_one.find("m/data/0", long_one.find("PK\1\2")) - 26;
     CHECK(refused(read(long_one.replace(sizes, 8, little(20, 4) + little(20, 4))), "reaches beyond the next one"));
+    // The next record is said to begin behind the archive: it is no end for the one before it.
+    std::string past = archive_of(
+        {{"m/data.pkl", "\x80\2}" + text_of("a") + five + "s."}, {"m/data/0", std::string(20, 'x')}, {"m/data/1", ""}});
+    const std::size_t places = past.find("PK\1\2");
+    const std::size_t last = past.find("m/data/1", places) - 4;
+    past.replace(last, 4, little(1'000'000, 4));
+    const std::size_t grown = past.find("m/data/0", places) - 26;
+    past.replace(grown, 8, little(2'000, 4) + little(2'000, 4));
+    CHECK(refused(read(past), "reaches beyond the next one, or the archive's data"));
     CHECK(refused(one(tensor_of(storage_of("FloatStorage", std::string(256, '0'), 4), 0, 4)), "lacks a valid"));
     const std::string whole = support::read_all(fixture("torch/state.bin"));
     REQUIRE(read(whole));

@@ -114,6 +114,36 @@ TEST_CASE("loading: the memory taken is that of the weights") {
     CHECK(loaded->catalog.host_bytes(StorageId{999}) == loaded->catalog.host_bytes(StorageId{0}) + 999 * 3000);
 }
 
+TEST_CASE("loading: a file in pieces is loaded as if it were whole") {
+    std::mt19937 random{2};
+    const support::TemporaryFolder folder;
+    const std::string bytes = random_bytes(random, 1'000'000);
+    SourceFile whole{folder.file("0"), bytes.size()};
+    constexpr std::size_t piece_bytes = 77'777;
+    for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
+        const std::string piece = bytes.substr(at, piece_bytes);
+        whole.pieces.push_back({folder.write(std::to_string(whole.pieces.size()), piece), piece.size()});
+    }
+    const auto file = std::make_shared<const SourceFile>(whole);
+    CatalogBuilder builder;
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        builder.add("w" + std::to_string(i), dtype::u8, {100'000}, FileSource{file, 100'000 * i});
+    }
+    const Catalog catalog = builder.try_build().value();
+    SimulatedDevice device{};
+    const auto loaded = host::try_load(device, catalog);
+    REQUIRE(loaded);
+    for (std::uint32_t i = 0; i < 10; ++i) {
+        CHECK(std::memcmp(loaded->catalog.host_bytes(StorageId{i}), bytes.data() + std::size_t{100'000} * i, 100'000) ==
+              0);
+    }
+    folder.write("3", "shorter");
+    const auto changed = host::try_load(device, catalog);
+    REQUIRE_FALSE(changed);
+    CHECK(changed.error().kind() == ErrorKind::mismatch);
+    CHECK(changed.error().message().find(folder.file("3")) != std::string::npos);
+}
+
 namespace {
 
 /// Notes which threads pin.

@@ -59,6 +59,15 @@ inline void check_model(const residency::Result<residency::format::ModelFile>& m
         }
         if (!residency::format::detail::is_utf8(weight.name)) { fuzz_failed("a name that is not UTF-8", weight.name); }
     }
+    const auto check_text = [](const std::string& text) {
+        if (!residency::format::detail::is_utf8(text)) { fuzz_failed("text that is not UTF-8", text); }
+    };
+    for (const auto& [key, value] : model->metadata) {
+        check_text(key);
+        check_text(value);
+    }
+    for (const auto& entry : model->passed_over) { check_text(entry.name); }
+    for (const std::string& note : model->notes) { check_text(note); }
     // The catalog has limits of its own, such as names that are not empty: it may refuse, but not fail.
     const auto catalog = model->try_catalog();
     if (catalog && catalog->total_bytes() != model->total_bytes()) {

@@ -129,7 +129,7 @@ printf "\\x$(printf %02x "${#header}")\0\0\0\0\0\0\0%sabcd" "$header" >"$folder/
 refuses "$folder/place.safetensors" 'place.safetensors": byte '
 refuses "$folder/place.safetensors" ': tensor "b": an unknown dtype'
 refuses "$folder/nothing there" 'cannot be opened'
-refuses "$folder" 'not a regular file'
+refuses "$folder" 'a folder with several models'
 
 # Results that cannot be written.
 if [ -e /dev/full ]; then

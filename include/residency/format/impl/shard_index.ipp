@@ -231,7 +231,8 @@ RESIDENCY_INLINE void tie_by_metadata(ModelFile& model) {
         const auto kept = by_name.find(value);
         if (kept == by_name.end() || by_name.contains(key)) { continue; }
         if (std::find(names.begin(), names.end(), key) != names.end() ||
-            std::any_of(beginnings.begin(), beginnings.end(), [&](auto text) { return key.starts_with(text); })) {
+            std::any_of(beginnings.begin(), beginnings.end(),
+                        [&name = key](auto text) { return name.starts_with(text); })) {
             continue;
         }
         ModelFile::WeightEntry tied = model.weights[kept->second];

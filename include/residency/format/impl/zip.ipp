@@ -140,7 +140,8 @@ RESIDENCY_INLINE auto ZipDirectory::try_locate(const Input& input, const Entry& 
     }
     const std::uint64_t data = entry.header + header_bytes + little(*header, 26, 2) + little(*header, 28, 2);
     const auto next = std::upper_bound(headers_.begin(), headers_.end(), entry.header);
-    if (!residency::detail::lies_inside(data, entry.bytes, next == headers_.end() ? data_end_ : *next)) {
+    const std::uint64_t end = next == headers_.end() ? data_end_ : (std::min)(*next, data_end_);
+    if (!residency::detail::lies_inside(data, entry.bytes, end)) {
         return malformed(input.path(), where, what + " reaches beyond the next one, or the archive's data",
                          std::to_string(entry.bytes) + " bytes");
     }
