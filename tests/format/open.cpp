@@ -18,7 +18,9 @@
 #include "expected.hpp"
 #include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
+#include "residency/format/safetensors.hpp"
 #include "residency/format/text.hpp"
+#include "residency/format/torch.hpp"
 #include "residency/host/weight_file.hpp"
 
 using namespace residency;
