@@ -143,3 +143,26 @@ TEST_CASE("another schedule begins at a moment of its own; without any, moments 
     CHECK(scene.look({2}).place.access.step == AccessPoint::nowhere);
     CHECK_FALSE(scene.schedule_cursor.find(std::uint32_t{0}));
 }
+
+TEST_CASE(
+    "storages that a later step reads together belong to that step, although the current one reads the first of them") {
+    Scene scene;  // step 0 reads weight 0, step 4 reads weights 0 and 4
+    scene.go(0);
+    const auto both = scene.look({0, 4});
+    CHECK(both.place.access.step == 4);
+    CHECK(both.place.access.is_announced);
+    CHECK(both.place.access.is_whole);
+    CHECK_FALSE(both.place.access.is_by_step);
+    const auto one = scene.look({0});
+    CHECK(one.place.access.step == 0);
+    CHECK(one.place.access.is_whole);
+    scene.go(4);
+    const auto part = scene.look({4});
+    CHECK(part.place.access.step == 4);
+    CHECK(part.place.access.is_announced);
+    CHECK_FALSE(part.place.access.is_whole);
+    const auto neither = scene.look({4, 1});
+    CHECK_FALSE(neither.place.access.is_announced);
+    CHECK_FALSE(neither.place.access.is_whole);
+    CHECK(neither.has_diverged);
+}

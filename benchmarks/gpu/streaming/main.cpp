@@ -118,7 +118,7 @@ struct Streaming {
 template <class Weights>
 Streaming measure(Weights& weights, std::uint64_t* sum, cudaStream_t stream, int passes) {
     bench::StreamTimer timer{stream};
-    // The plan is made anew once the steps of the second and the third pass have been measured.
+    // The plan is made anew once the steps of three passes have been timed.
     for (int i = 0; i < 4; ++i) {
         run_pass(weights, sum, stream);
         BENCH_CUDA(cudaStreamSynchronize(stream));

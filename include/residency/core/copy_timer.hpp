@@ -31,7 +31,7 @@ public:
 
     /// Blocks. The copies go to the device from pinned host memory, or from the device (`within_device`: twice the bytes there).
     [[nodiscard]] Status open(std::uint64_t bytes, bool within_device);
-    /// Blocks. The line through the median times of calls of two sizes; of one size, a line without latency where they are equal.
+    /// Blocks. The line through the median times of calls of two sizes; of one size where they are equal, without a latency.
     /// Precondition: short_bytes <= long_bytes <= the bytes that it was opened with.
     [[nodiscard]] Result<CopyCost> measure(std::uint64_t short_bytes, std::uint64_t long_bytes);
 
@@ -97,7 +97,7 @@ Result<CopyCost> CopyTimer<D>::measure(std::uint64_t short_bytes, std::uint64_t 
 template <Device D>
 Result<double> CopyTimer<D>::seconds_per_call(std::uint64_t bytes) {
     // Several calls between two events, so that the events' own cost vanishes.
-    const int calls = host_ != nullptr ? 8 : 2;
+    const int calls = host_ != nullptr ? 8 : 4;
     const Copy copy{to_, host_ != nullptr ? host_ : from_, bytes};
     std::vector<double> seconds;
     for (int repeat = 0; repeat < 5; ++repeat) {

@@ -49,7 +49,7 @@ template <Device D>
     if (bytes == 0) { return plan::default_memory_bytes_per_second; }
     core::CopyTimer<D> timer{device};
     if (auto opened = timer.open(bytes, true); !opened) { return opened.error(); }
-    const auto cost = timer.measure(bytes, bytes);
+    const auto cost = timer.measure(bytes / 2, bytes);
     if (!cost) { return cost.error(); }
     return cost->seconds_per_byte > 0 ? 2 / cost->seconds_per_byte : plan::default_memory_bytes_per_second;
 }

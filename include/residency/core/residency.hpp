@@ -89,8 +89,8 @@ public:
     Residency(Residency&&) noexcept = default;
     Residency& operator=(Residency&&) noexcept = default;
 
-    /// Begins a pass on a stream. Errors: wrong_state (a pass is open), unsupported (the caller captures the stream, and weights are
-    /// streamed). With everything resident such a capture is accepted: the caller's graph then holds the addresses of today and must not be
+    /// Begins a pass on a stream. Blocks where something was learned and the pass is planned again (Options::learn). Errors: wrong_state (a
+    /// pass is open), unsupported (the caller captures the stream, and weights are streamed). With everything resident such a capture is accepted: the caller's graph then holds the addresses of today and must not be
     /// launched after a change of the budget, which nothing checks. A CapturedPass is checked.
     [[nodiscard]] Result<Pass> try_begin(Stream stream) {
         if (auto begun = session_->begin_pass(stream); !begun) { return begun.error(); }
@@ -100,9 +100,9 @@ public:
     [[nodiscard]] Pass begin(Stream stream) { return unwrap(try_begin(stream)); }
 #endif
 
-    /// Blocks until earlier work is complete, then records one pass as a graph, copies included. `body(pass)` acquires every step in the
-    /// order of the schedule, launches its kernels on `stream` (or on streams named by use_on), and returns void or a Status. Nothing of it
-    /// runs. Errors: unsupported, divergence, wrong_state, budget, or the device's own.
+    /// Blocks until earlier work is complete, then records one pass as a graph, copies included, and ends the learning (Options::learn).
+    /// `body(pass)` acquires every step in the order of the schedule, launches its kernels on `stream` (or on streams named by use_on), and
+    /// returns void or a Status. Nothing of it runs. Errors: unsupported, divergence, wrong_state, budget, or the device's own.
     template <class Body, CapturingDevice D = Device>
     [[nodiscard]] Result<CapturedPass<D>> try_capture(Stream stream, Body&& body)
         requires Composition::is_planned
