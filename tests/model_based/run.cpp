@@ -256,8 +256,8 @@ private:
             if (slot % 4096 != 0) { return together.size() <= std::min(streamed, cap / slot); }
             return together.size() <= std::min(streamed, (budget_ - (resident + 255) / 256 * 256) / slot);
         }
-        if (composition_.is_planned) { return leases_.empty() && tickets_.empty() && declared; }
-        return leases_.empty() && tickets_.empty() && wanted <= 1;
+        const bool is_alone = leases_.empty() && tickets_.empty();
+        return is_alone && (declared || (!composition_.is_planned && wanted <= 1));
     }
 
     /// After a lease or a ticket, or a refusal.

@@ -22,7 +22,8 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The online decider's demand misses: brings the storages that an access needs and that are absent, all of them in one transfer or
-/// none. Neither leased storages nor those of the access are evicted for it. Not thread safe.
+/// none. Leased storages are never evicted for it. Those of the access are only where the pool is so fragmented that nothing else helps:
+/// then all of them leave, and come back into an empty pool. Not thread safe.
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 class StorageMissHandler {
 public:
@@ -40,15 +41,40 @@ public:
     void set_captured_outside(bool is_captured) noexcept { is_captured_outside_ = is_captured; }
 
     /// Blocks only where nothing that may leave is left, or where storages have to leave for the first time; `start_over()` then tells the
-    /// policies to begin anew. Sorts `missing`, a part of `wanted`. Errors: budget, with the numbers; out_of_memory; or the device's own.
+    /// policies to begin anew. `missing` is a part of `wanted`: it is sorted, and storages of `wanted` that have to leave and come back are
+    /// added. Errors: budget, with the numbers; out_of_memory; or the device's own.
     template <class StartOver>
     [[nodiscard]] Status fetch(std::vector<StorageId>& missing, std::span<const StorageId> wanted,
                                const BudgetLimits& limits, StepIndex now, const StartOver& start_over);
 
 private:
+    /// Gives memory to everything in `missing`. False: the pool has no room.
     template <class StartOver>
-    [[nodiscard]] Status place_all(std::span<const StorageId> missing, const BudgetLimits& limits, StepIndex now,
-                                   const StartOver& start_over);
+    [[nodiscard]] Result<bool> place_all(std::span<const StorageId> missing, StepIndex now,
+                                         const StartOver& start_over);
+    /// Blocks. Empties the pool of everything but leased storages, and places all of `wanted` anew: a step fits into an empty pool
+    /// (MemoryPool, call 4). False: the pool has no room beside what is leased.
+    template <class StartOver>
+    [[nodiscard]] Result<bool> place_all_anew(std::vector<StorageId>& missing, std::span<const StorageId> wanted,
+                                              StepIndex now, const StartOver& start_over);
+    /// Whether the cap holds all of `wanted` beside what is leased, if nothing fragments.
+    [[nodiscard]] bool fits_beside_leases(std::span<const StorageId> wanted) const {
+        std::uint64_t sum = allocations().leased_bytes();
+        for (const StorageId id : wanted) {
+            const StorageState& state = allocations().state(id);
+            const bool counts = state.placement == Placement::streamed && state.leases == 0;
+            sum += counts ? allocations().occupied_bytes(id) : 0;
+        }
+        return sum <= cache_->cap_bytes();
+    }
+    /// The largest first.
+    void sort_by_size(std::vector<StorageId>& storages) const {
+        residency::detail::sort(storages, [&](StorageId a, StorageId b) {
+            const std::uint64_t left = allocations().bytes(a);
+            const std::uint64_t right = allocations().bytes(b);
+            return left != right ? left > right : index(a) < index(b);
+        });
+    }
     [[nodiscard]] Result<bool> place(StorageId id, StepIndex now) {
         const auto may_leave = [&](StorageId victim) {
             return allocations().state(victim).leases == 0 && wanted_in_[victim] != misses_;
@@ -59,7 +85,7 @@ private:
     [[nodiscard]] Status start_streaming(StorageId id);
     /// Blocks until the memory of what has left is free. Called when nothing that may leave is left.
     [[nodiscard]] Status recover();
-    [[nodiscard]] Error no_room(StorageId id, std::span<const StorageId> missing, const BudgetLimits& limits) const;
+    [[nodiscard]] Error no_room(std::span<const StorageId> missing, const BudgetLimits& limits) const;
 
     [[nodiscard]] StorageAllocations<Pool>& allocations() const noexcept { return cache_->allocations(); }
     [[nodiscard]] const DeciderContext<Device>& context() const noexcept { return cache_->context(); }
@@ -82,14 +108,16 @@ Status StorageMissHandler<Evictor, Pool>::fetch(std::vector<StorageId>& missing,
     }
     ++misses_;
     for (const StorageId id : wanted) { wanted_in_[id] = misses_; }
-    residency::detail::sort(missing, [&](StorageId a, StorageId b) {
-        const std::uint64_t left = allocations().bytes(a);
-        const std::uint64_t right = allocations().bytes(b);
-        return left != right ? left > right : index(a) < index(b);
-    });
+    sort_by_size(missing);
     copies_.clear();
     cache_->commit_placements();
-    auto done = place_all(missing, limits, now, start_over);
+    auto placed = place_all(missing, now, start_over);
+    if constexpr (pool::RecoverablePool<Pool>) {
+        if (placed && !*placed && fits_beside_leases(wanted)) {
+            placed = place_all_anew(missing, wanted, now, start_over);
+        }
+    }
+    Status done = !placed ? Status{placed.error()} : *placed ? Status{} : Status{no_room(missing, limits)};
     if (done) {
         const auto arrival = send_copies(context(), copies_);
         if (!arrival) { done = arrival.error(); }
@@ -104,8 +132,8 @@ Status StorageMissHandler<Evictor, Pool>::fetch(std::vector<StorageId>& missing,
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 template <class StartOver>
-Status StorageMissHandler<Evictor, Pool>::place_all(std::span<const StorageId> missing, const BudgetLimits& limits,
-                                                    StepIndex now, const StartOver& start_over) {
+Result<bool> StorageMissHandler<Evictor, Pool>::place_all(std::span<const StorageId> missing, StepIndex now,
+                                                          const StartOver& start_over) {
     for (const StorageId id : missing) {
         if (allocations().state(id).address != nullptr) {
             copies_.push_back(allocations().copy_of(id, speculation_->sent_bytes(id)));
@@ -115,18 +143,36 @@ Status StorageMissHandler<Evictor, Pool>::place_all(std::span<const StorageId> m
         if (placed && !*placed && cache_->everything_fits()) {
             auto started = start_streaming(id);
             if (started) { started = start_over(); }
-            if (!started) { return started; }
+            if (!started) { return started.error(); }
             placed = place(id, now);
         }
         if (placed && !*placed) {
-            if (auto recovered = recover(); !recovered) { return recovered; }
+            if (auto recovered = recover(); !recovered) { return recovered.error(); }
             placed = place(id, now);
         }
-        if (!placed) { return placed.error(); }
-        if (!*placed) { return no_room(id, missing, limits); }
+        if (!placed || !*placed) { return placed; }
         copies_.push_back(allocations().copy_of(id));
     }
-    return {};
+    return true;
+}
+
+template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
+template <class StartOver>
+Result<bool> StorageMissHandler<Evictor, Pool>::place_all_anew(std::vector<StorageId>& missing,
+                                                               std::span<const StorageId> wanted, StepIndex now,
+                                                               const StartOver& start_over) {
+    copies_.clear();
+    cache_->roll_back_placements();
+    for (const StorageId id : wanted) {
+        StorageState& state = allocations().state(id);
+        if (!allocations().is_allocated(id) || state.leases > 0) { continue; }
+        if (auto gone = cache_->evict(id); !gone) { return gone.error(); }
+        if (!state.demand_missed) { missing.push_back(id); }
+        state.demand_missed = true;
+    }
+    sort_by_size(missing);
+    if (auto recovered = recover(); !recovered) { return recovered.error(); }
+    return place_all(missing, now, start_over);
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
@@ -152,14 +198,17 @@ Status StorageMissHandler<Evictor, Pool>::recover() {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Error StorageMissHandler<Evictor, Pool>::no_room(StorageId id, std::span<const StorageId> missing,
-                                                 const BudgetLimits& limits) const {
+Error StorageMissHandler<Evictor, Pool>::no_room(std::span<const StorageId> missing, const BudgetLimits& limits) const {
     std::uint64_t asked = 0;
-    for (const StorageId each : missing) { asked += allocations().occupied_bytes(each); }
+    StorageId refused = no_storage;  // the first that found no room
+    for (const StorageId each : missing) {
+        asked += allocations().occupied_bytes(each);
+        if (refused == no_storage && allocations().is_absent(each)) { refused = each; }
+    }
     const std::uint64_t cap = cache_->cap_bytes();
     const std::uint64_t leased = allocations().leased_bytes();
     return Error{ErrorKind::budget,
-                 "no room for " + context().catalog.describe(id) + ": " + std::to_string(asked) +
+                 "no room for " + context().catalog.describe(refused) + ": " + std::to_string(asked) +
                      " bytes are asked for together, " + std::to_string(leased) +
                      " are leased, the streamed share of the budget is " + std::to_string(cap) +
                      "; end leases before, or give the budget the sum of what is leased at once",
