@@ -161,6 +161,26 @@ TEST_CASE("D10: every call can fail, changes nothing, and works afterwards") {
     CHECK(names.size() == residency::simulation::call_kinds);
 }
 
+TEST_CASE("D10: a copy of several pieces that is made to fail enqueues the first half of them, in order") {
+    SimulatedDevice device{support::small_device()};
+    const auto stream = must(device.create_stream());
+    auto* const host = static_cast<std::byte*>(must(device.allocate_host(1)));
+    auto* const at = static_cast<std::byte*>(must(device.allocate(5)));
+    host[0] = std::byte{7};
+    must(device.fill(at, std::byte{1}, 5, stream));
+    std::vector<Copy> copies;
+    for (std::size_t i = 0; i < 5; ++i) { copies.push_back({at + i, host, 1}); }
+    device.fail(CallKind::copy, 1);
+    CHECK_FALSE(device.copy(copies, stream));
+    must(device.synchronize(stream));
+    CHECK(std::vector<std::byte>(at, at + 5) ==
+          std::vector{std::byte{7}, std::byte{7}, std::byte{1}, std::byte{1}, std::byte{1}});
+    must(device.copy(copies, stream));
+    must(device.synchronize(stream));
+    CHECK(std::vector<std::byte>(at, at + 5) == std::vector<std::byte>(5, std::byte{7}));
+    CHECK(device.report_count() == 0);
+}
+
 TEST_CASE("the nth use of a kind, or the nth call of any") {
     SimulatedDevice device{support::small_device()};
     device.fail(CallKind::memory, 3);

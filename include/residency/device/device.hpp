@@ -76,7 +76,8 @@ enum class Timing : bool { off, on };
 ///      cap that is not a multiple of it. In a capture, an allocation from a pool is refused.
 ///  D8  Translation units with per-thread default streams are another program: the inline namespace carries the mode.
 ///  D9  Every call is thread safe. Streams, events and pools may be used from any thread.
-///  D10 A failed call changes nothing and leaves the device usable, unless the device itself is lost.
+///  D10 A failed call changes nothing and leaves the device usable, unless the device itself is lost. The one exception is copy() with
+///      several pieces: some of them may have been enqueued before it failed. Their targets then hold anything, in the order of s.
 ///  D11 On each side, a piece of a copy lies in one allocation, in what one pin() took, in pageable memory, or in mapped addresses,
 ///      where it may cross chunks. Neighbours that were allocated or pinned apart need a piece each: a driver refuses one.
 template <class D>

@@ -204,7 +204,8 @@ public:
     /// From now on calls `observer` with each operation that ends, in that order.
     void observe(std::function<void(const ExecutedOperation&)> observer);
 
-    /// The nth call of that kind from now on (1: the next one) fails and changes nothing.
+    /// The nth call of that kind from now on (1: the next one) fails and changes nothing. A copy enqueues the first half of its pieces
+    /// (D10).
     void fail(CallKind kind, std::uint64_t nth, ErrorKind error = ErrorKind::device);
     void clear_failures();
     /// From now on every call fails.

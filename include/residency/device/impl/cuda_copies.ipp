@@ -22,8 +22,12 @@ RESIDENCY_INLINE Status CudaDevice::copy(std::span<const Copy> copies, Stream st
     void* to[block];
     const void* from[block];
     std::size_t bytes[block];
-    bool asked = false;
-    bool batches = state_->has_batches && !stream.is_default();
+    bool batches = copies.size() > 1 && state_->has_batches && !stream.is_default();
+    if (batches) {
+        const Result<bool> capturing = is_capturing(stream);
+        if (!capturing) { return capturing.error(); }
+        batches = !*capturing;
+    }
     std::size_t next = 0;
     while (next < copies.size()) {
         std::size_t count = 0;
@@ -35,12 +39,6 @@ RESIDENCY_INLINE Status CudaDevice::copy(std::span<const Copy> copies, Stream st
             bytes[count++] = piece.bytes;
         }
         if (count == 0) { break; }
-        if (count > 1 && batches && !asked) {
-            const Result<bool> capturing = is_capturing(stream);
-            if (!capturing) { return capturing.error(); }
-            batches = !*capturing;
-            asked = true;
-        }
 #if CUDART_VERSION >= 12080
         if (count > 1 && batches) {
             cudaMemcpyAttributes attributes{};

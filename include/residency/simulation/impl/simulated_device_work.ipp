@@ -86,10 +86,12 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_kernel(Operation* operation) {
 
 RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream) {
     Lock lock = guard();
-    if (Status entered = enter(CallKind::copy,
-                               config_.copy_cost + config_.copy_piece_cost * static_cast<std::int64_t>(copies.size()));
-        !entered) {
-        return entered;
+    Status entered =
+        enter(CallKind::copy, config_.copy_cost + config_.copy_piece_cost * static_cast<std::int64_t>(copies.size()));
+    if (!entered) {
+        // As on CUDA, a call that fails may have enqueued some of its pieces.
+        copies = copies.first(lost_ ? 0 : copies.size() / 2);
+        if (copies.empty()) { return entered; }
     }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::copy, stream); }
@@ -138,11 +140,11 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
         enqueue_copies(number, group.kind, copy_duration(group.kind, group.pageable, group.bytes, false), group.copies);
         blocks = blocks || group.pageable;
     }
-    if (!blocks) { return {}; }
+    if (!blocks) { return entered; }
     Marker* marker = mark(number);
     Status status = block_until(lock, marker, CallKind::copy);
     simulator_.release(marker);
-    return status;
+    return entered ? std::move(status) : std::move(entered);
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::fill(void* at, std::byte value, std::uint64_t bytes, Stream stream) {
