@@ -67,6 +67,7 @@ public:
         return sent;
     }
     [[nodiscard]] residency::Status status() const override { return {}; }
+    void take_failure(std::vector<residency::StorageId>&) override {}
     [[nodiscard]] bool is_capturable() const noexcept override { return true; }
     bool read_ahead(std::span<const Fetch> fetches) override {
         if (!log_->takes_announcements || log_->announced.size() >= 3) { return false; }

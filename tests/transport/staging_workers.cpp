@@ -33,7 +33,7 @@ struct Fixture {
     SimulatedDevice& device;
     const Model& model;
     transport::WeightSources sources;
-    transport::FirstError error;
+    transport::ReadFailures error;
     Ring ring;
     Workers workers;
     SimulatedDevice::Stream stream = device.create_stream().value();
@@ -160,7 +160,7 @@ TEST_CASE("StagingWorkers: what is withdrawn in time is not read, and its flag r
     for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
 }
 
-TEST_CASE("StagingWorkers: after a failed read every byte is all ones, and the first error stays") {
+TEST_CASE("StagingWorkers: what cannot be read is all ones, and the first error stays until it is taken") {
     std::mt19937 random{4};
     SimulatedDevice device;
     {
@@ -169,21 +169,53 @@ TEST_CASE("StagingWorkers: after a failed read every byte is all ones, and the f
         transport::StagedConfig config;
         config.before_read = [&reads](StorageId, std::uint64_t, std::uint64_t) -> Status {
             const int nth = ++reads;
-            return nth == 2 ? Status{Error{ErrorKind::io, "a bad sector"}} : Status{};
+            if (nth == 2) { return Error{ErrorKind::io, "a bad sector"}; }
+            if (nth == 3) { return Error{ErrorKind::io, "another"}; }
+            return {};
         };
         Fixture fixture{device, model, config, 1};
-        for (std::uint32_t i = 0; i < 3; ++i) {
+        for (std::uint32_t i = 0; i < 4; ++i) {
             const auto queued = fixture.queue(StorageId{i});
             fixture.wait(queued);
             const auto* const at = fixture.ring.memory(queued.first);
             const std::uint64_t bytes = model.ranges[i].second;
-            CHECK(fixture.holds(queued.first, StorageId{i}) == (i == 0));
-            if (i > 0) {
-                CHECK(std::all_of(at, at + bytes, [](std::byte byte) { return byte == std::byte{0xff}; }));
-            }
+            const bool is_read = i == 0 || i == 3;
+            CHECK(fixture.holds(queued.first, StorageId{i}) == is_read);
+            const bool is_ones = std::all_of(at, at + bytes, [](std::byte byte) { return byte == std::byte{0xff}; });
+            CHECK(is_ones == !is_read);
+            fixture.ring.give_back(queued.first);
         }
-        CHECK(reads == 2);
+        CHECK(reads == 4);
         CHECK(fixture.error.status().error().message() == "a bad sector");
+        std::vector<StorageId> lacking;
+        fixture.error.take(lacking);
+        CHECK(lacking == std::vector{StorageId{1}, StorageId{2}});
+        CHECK(fixture.error.status());
+    }
+    for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
+}
+
+TEST_CASE(
+    "StagingWorkers: a wait for the last copy and a flag that fail are tried again, and nothing is written before") {
+    using residency::simulation::CallKind;
+    std::mt19937 random{5};
+    SimulatedDevice device;
+    {
+        const Model model{random, device, {Model::Source::file}, 10000};
+        Fixture fixture{device, model, {}, 1};
+        for (std::uint32_t i = 0; i < 3; ++i) { fixture.wait(fixture.queue(StorageId{i})); }
+        const auto event = fixture.ring.take_event().value();
+        REQUIRE(device.record(event, fixture.stream));
+        fixture.ring.give_back(0, event);
+        for (int nth = 1; nth <= 100; ++nth) {
+            device.fail(CallKind::synchronize_event, 1);
+            device.fail(CallKind::raise_flag, 1);
+        }
+        const auto queued = fixture.queue(StorageId{4});
+        REQUIRE(device.wait_flag(fixture.stream, fixture.ring.flag(queued.first), queued.second));
+        REQUIRE(device.synchronize(fixture.stream));
+        CHECK(fixture.holds(queued.first, StorageId{4}));
+        CHECK(fixture.error.status());
     }
     for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
 }

@@ -156,7 +156,9 @@ public:
     /// Blocks until the whole device is idle: work without a record is complete, too.
     [[nodiscard]] Status drain_device();
     [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
-    [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+    /// Copies may be under way that nobody can wait for, since calls failed: blocks until the device is idle. Without such copies nothing
+    /// happens.
+    [[nodiscard]] Status await_unrecorded_copies() { return has_unrecorded_copy_ ? drain_device() : Status{}; }
     [[nodiscard]] TransportInterface<D>& transport() noexcept { return *transport_; }
 
 private:
@@ -193,7 +195,7 @@ private:
     std::uint64_t* host_waits_ = nullptr;
     typename D::Stream copy_stream_{};
     bool has_stream_ = false;
-    bool broken_ = false;
+    bool has_unrecorded_copy_ = false;  // neither its arrival could be recorded nor its stream be drained
     bool is_in_foreign_graph_ = false;
     bool has_orphaned_use_ = false;  // unrecorded, on a stream that no consumer stands for any more
     EventSequence<D> copies_;
@@ -345,7 +347,7 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
         // nothing has run.
         if (!in_capture_) {
             ++*host_waits_;
-            if (!device_->synchronize(copy_stream_)) { broken_ = true; }
+            if (!device_->synchronize(copy_stream_)) { has_unrecorded_copy_ = true; }
         }
     }
     return arrival;
@@ -399,7 +401,9 @@ Status CopyScheduler<D>::begin_capture(typename D::Stream stream)
     consumers_.swap(outside_consumers_);
     auto forked = device_->record(fork_, stream);
     if (forked) { forked = device_->wait(copy_stream_, fork_); }
-    if (!forked) { static_cast<void>(end_capture().has_value()); }
+    if (!forked) {
+        if (const auto graph = end_capture()) { static_cast<void>(device_->destroy_graph(*graph).has_value()); }
+    }
     return forked;
 }
 
@@ -426,6 +430,7 @@ Status CopyScheduler<D>::drain() {
     }
     if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
     copies_.assume_complete();
+    has_unrecorded_copy_ = false;
     return {};
 }
 
@@ -440,7 +445,7 @@ Status CopyScheduler<D>::drain_device() {
             if (use == lost) { use = 0; }
         }
     }
-    has_orphaned_use_ = false;
+    has_orphaned_use_ = has_unrecorded_copy_ = false;
     copies_.assume_complete();
     return {};
 }

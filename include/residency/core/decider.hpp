@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "residency/core/access_point.hpp"
 #include "residency/core/copy_scheduler.hpp"
@@ -16,6 +17,7 @@
 #include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/pool/needs.hpp"
+#include "residency/transport/transport_policy.hpp"
 
 // The seam between a session and what decides for it. A session owns passes, leases and the order of streams; it knows no policy. A
 // decider owns the device memory of the weights and says which bytes come and leave; it knows no lease beyond a count.
@@ -151,6 +153,9 @@ public:
     virtual void forget(const LeaseToken& token) noexcept = 0;
     /// Whether the end of a lease on these storages has to be recorded. May change while the lease is open.
     [[nodiscard]] virtual bool needs_record(std::span<const StorageId> storages) const noexcept = 0;
+
+    /// Appends what of a storage lies on the device, so that it can be copied again. Precondition: the streams are drained.
+    [[nodiscard]] virtual Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) = 0;
 
     /// Whether speculative copies are sent in pieces while the host waits.
     [[nodiscard]] virtual bool is_speculative() const noexcept { return false; }

@@ -72,7 +72,11 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         return Error{ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"};
     }
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
-    if (copy_scheduler.is_broken()) { return shared_->broken(); }
+    if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle.error(); }
+    if (!shared_->unread.empty()) {
+        return Error{ErrorKind::io, "bytes of " + shared_->catalog.describe(shared_->unread.front()) +
+                                        " could not be read: the next pass brings them again"};
+    }
     std::optional<ConsumerId> consumer;
     if (stream) {
         auto known = copy_scheduler.consumer(*stream);

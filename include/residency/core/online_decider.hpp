@@ -84,6 +84,13 @@ public:
         }
         return false;
     }
+    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
+        if (!allocations().is_allocated(id)) { return {}; }
+        transport::Fetch whole = allocations().copy_of(id);
+        if (allocations().state(id).partially_resident) { whole.bytes = speculation_.sent_bytes(id); }
+        if (whole.bytes > 0) { fetches.push_back(whole); }
+        return {};
+    }
     [[nodiscard]] bool is_speculative() const noexcept override { return Prefetcher::interruptible; }
     [[nodiscard]] bool send_speculative(StepIndex now) noexcept override {
         if (!Prefetcher::interruptible) { return false; }

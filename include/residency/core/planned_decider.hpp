@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -100,6 +101,18 @@ public:
         return false;
     }
 
+    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
+        if (auto repaired = repair(); !repaired) { return repaired; }
+        const std::uint64_t bytes = plan().storage_bytes(index(id));
+        if (bytes == 0) { return {}; }
+        const std::uint64_t begin = plan().storage_offset(index(id)), chunk_bytes = plan().chunk_bytes();
+        for (const std::uint32_t chunk : store_.contents().chunks(id)) {
+            if (!store_.table().is_there(chunk)) { continue; }
+            store_.contents().append_pieces(plan(), (std::max)(begin, chunk * chunk_bytes),
+                                            (std::min)(begin + bytes, (chunk + 1) * chunk_bytes), fetches);
+        }
+        return {};
+    }
     [[nodiscard]] bool is_streaming() const noexcept override { return player_.calls_per_pass() > 0; }
     [[nodiscard]] MemoryUse memory_use() const override {
         const std::uint64_t held = store_.held_bytes();

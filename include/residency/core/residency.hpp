@@ -141,10 +141,12 @@ public:
     [[nodiscard]] Result<Schedule> try_recorded_schedule(Cycle cycle = Cycle::cyclic) const {
         return session_->recorded_schedule(cycle);
     }
-    /// Blocks until all uses and copies so far are complete; then returns try_transport_status().
+    /// Blocks until all uses and copies so far are complete; then returns try_transport_status(), and brings again what could not be read.
     [[nodiscard]] Status try_drain() { return session_->drain(); }
     /// The first failure of the transport's threads; success for a transport without threads. Does not block. Success after the stream of a
-    /// pass was synchronized says that every byte that the pass read is the source's.
+    /// pass was synchronized, before the next one begins, says that every byte that the pass read is the source's. A failure stays until
+    /// try_begin, try_drain, try_set_budget or try_set_schedule has returned it: that call waits for the device, and brings the bytes again.
+    /// While a lease covers them, it returns wrong_state instead.
     [[nodiscard]] Status try_transport_status() const { return session_->transport_status(); }
 #if RESIDENCY_EXCEPTIONS
     template <class Body, CapturingDevice D = Device>

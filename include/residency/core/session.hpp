@@ -224,7 +224,6 @@ Status Session<D>::begin_pass(Stream stream) {
     }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     Decider<D>& decider = *shared_.decider;
-    if (copy_scheduler.is_broken()) { return shared_.broken(); }
     const auto is_captured = shared_.device->is_capturing(stream);
     if (!is_captured) { return is_captured.error(); }
     if (*is_captured && decider.is_streaming()) {
@@ -236,6 +235,7 @@ Status Session<D>::begin_pass(Stream stream) {
         copy_scheduler.note_foreign_graph();
         if (auto polled = copy_scheduler.poll_arrivals(); !polled) { return polled; }
     } else {
+        if (auto mended = shared_.mend(); !mended) { return mended; }
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
         if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
         if (auto learned = learn(false); !learned) { return learned; }
@@ -399,7 +399,6 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
     }
-    if (shared_.copy_scheduler.is_broken()) { return shared_.broken(); }
     const auto is_captured = shared_.device->is_capturing(stream);
     if (!is_captured) { return is_captured.error(); }
     if (*is_captured) {
@@ -407,6 +406,7 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
                      "the stream is being captured: a captured pass is launched by itself, not as part of another "
                      "graph"};
     }
+    if (auto mended = shared_.mend(); !mended) { return mended; }
     return graphs_.launch(captured, stream, timer_);
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,7 +14,12 @@
 #include "residency/core/schedule_cursor.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_state.hpp"
+#include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/sort.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -43,8 +50,11 @@ struct SessionState {
     Catalog catalog;
     ScheduleCursor cursor;
     std::vector<StorageState> states;  ///< by storage
-    Counters counters;                 ///< since construction
-    Counters last_pass;                ///< of the last pass that ended
+    /// Storages of which the device may hold bytes that are not the source's, because a read failed: ascending. No lease begins before they
+    /// were brought again.
+    std::vector<StorageId> unread;
+    Counters counters;   ///< since construction
+    Counters last_pass;  ///< of the last pass that ended
     CopyScheduler<D> copy_scheduler;
     std::unique_ptr<Decider<D>> decider;
     bool is_schedule_given = false;  ///< by the caller; otherwise steps mean nothing to the caller
@@ -61,15 +71,56 @@ struct SessionState {
     void keep_failure(const Status& status) {
         if (!status) { keep_failure(status.error()); }
     }
-    /// The error of every call once the device could not be drained.
-    [[nodiscard]] Error broken() const {
-        if (failure) { return *failure; }
-        return Error{ErrorKind::device, "the device could not be drained after a failed call; it is left alone"};
-    }
-    /// Blocks until every recorded use and every copy is complete; then reports what the transport failed at.
+    /// Blocks until every recorded use and every copy is complete; then says, once, what the transport failed at, and brings what it could
+    /// not read again.
     [[nodiscard]] Status drain() {
-        auto drained = copy_scheduler.drain_all();
-        return drained ? copy_scheduler.transport_status() : std::move(drained);
+        if (auto drained = copy_scheduler.drain_all(); !drained) { return drained; }
+        auto healthy = copy_scheduler.transport_status();
+        if (!healthy) {
+            copy_scheduler.transport().take_failure(unread);
+            residency::detail::sort(unread);
+            unread.erase(std::unique(unread.begin(), unread.end()), unread.end());
+        }
+        auto brought = bring_unread();
+        return healthy ? std::move(brought) : std::move(healthy);
+    }
+    /// Sets right what failed calls left behind, between passes. Where nothing did, it does nothing; otherwise it blocks, and says once
+    /// what the transport failed at.
+    [[nodiscard]] Status mend() {
+        if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle; }
+        return unread.empty() && copy_scheduler.transport_status() ? Status{} : drain();
+    }
+
+private:
+    /// Enqueues the copies of what is unread where it lies. Precondition: drained.
+    [[nodiscard]] Status bring_unread() {
+        if (unread.empty()) { return {}; }
+        std::vector<transport::Fetch> fetches;
+        for (const StorageId id : unread) {
+            const StorageState& state = states[index(id)];
+            if (state.leases > 0) {
+                return Error{ErrorKind::wrong_state, "bytes of " + catalog.describe(id) +
+                                                         " could not be read, and a lease covers it: end the lease, so "
+                                                         "that they can be brought again"};
+            }
+            if (state.placement == Placement::resident && !decider->holds_residents()) {
+                const std::uint64_t bytes = catalog.storage(id).bytes;
+                if (state.address != nullptr) { fetches.push_back({id, 0, bytes, state.address, true}); }
+            } else if (auto appended = decider->append_present(id, fetches); !appended) {
+                return appended;
+            }
+        }
+        if (!fetches.empty()) {
+            auto arrival = copy_scheduler.transfer(fetches);
+            if (!arrival) { return arrival.error(); }
+            for (const transport::Fetch& fetch : fetches) {
+                states[index(fetch.storage)].arrival = *arrival;
+                counters.fetched_bytes += fetch.bytes;
+            }
+            ++counters.calls;
+        }
+        unread.clear();
+        return {};
     }
 };
 

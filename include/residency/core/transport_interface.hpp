@@ -5,9 +5,11 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -25,6 +27,8 @@ public:
     [[nodiscard]] virtual Status enqueue(std::span<const transport::Fetch> fetches, typename D::Stream stream) = 0;
     /// What the transport's own threads failed at; success where it has none.
     [[nodiscard]] virtual Status status() const = 0;
+    /// Forgets that failure, and appends the storages of which bytes did not arrive. Precondition: the copy stream is drained.
+    virtual void take_failure(std::vector<StorageId>& storages) = 0;
     [[nodiscard]] virtual bool is_capturable() const noexcept = 0;
     /// Announces what the next call of enqueue brings. False: not now, or never.
     [[nodiscard]] virtual bool read_ahead(std::span<const transport::Fetch> fetches) = 0;
@@ -49,6 +53,9 @@ public:
         } else {
             return {};
         }
+    }
+    void take_failure([[maybe_unused]] std::vector<StorageId>& storages) override {
+        if constexpr (requires { transport_.take_failure(storages); }) { transport_.take_failure(storages); }
     }
     [[nodiscard]] bool is_capturable() const noexcept override { return T::capturable; }
     [[nodiscard]] bool read_ahead([[maybe_unused]] std::span<const transport::Fetch> fetches) override {

@@ -15,9 +15,9 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/transport/first_error.hpp"
 #include "residency/transport/joined_copies.hpp"
 #include "residency/transport/read_coalescer.hpp"
+#include "residency/transport/read_failures.hpp"
 #include "residency/transport/staged_config.hpp"
 #include "residency/transport/staging_ring.hpp"
 #include "residency/transport/staging_workers.hpp"
@@ -33,12 +33,11 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 /// Reads run ahead of the copies. What read_ahead() announces is read into free slots at once, so that the copy finds its bytes
 /// there when it is enqueued. A decider that knows its calls beforehand announces them.
 ///
-/// A worker's failure (a file that was changed or truncated, a read error, a load that was cancelled) cannot be told to the
-/// stream. Before the flag rises, the error is kept and the bytes of the read become all ones, which are not numbers in any
-/// floating type; so do all bytes that are filled later. From then on status(), every enqueue, the beginning and the end of
-/// every pass return the error. A pass can end, on the host, before its bytes are read. Who must not use results of such bytes
-/// asks Residency::try_transport_status() (or try_drain()) after the pass's stream was synchronized, and before the
-/// results are used: success then says that every byte that the pass read arrived as its source has it.
+/// A read that fails (a file that was changed or truncated, a read error, a load that was cancelled) cannot be told to the stream. Before
+/// the flag rises, the error is noted and the bytes of the read become all ones, which are not numbers in any floating type. From
+/// then on status() and every enqueue return the error, until take_failure(). A pass can end, on the host, before its bytes are read.
+/// Who must not use results of such bytes asks Residency::try_transport_status() (or try_drain()) after the pass's stream was
+/// synchronized, and before the next pass begins: success then says that every byte that the pass read arrived as its source has it.
 template <FlagDevice D>
 class Staged {
 public:
@@ -71,7 +70,12 @@ public:
         if (core_) { core_->abandon(); }
     }
 
-    /// The first failure of a worker. Any thread.
+    /// Forgets the failure, and appends every storage of which bytes did not arrive. What was announced is withdrawn. The caller has
+    /// drained the streams.
+    void take_failure(std::vector<StorageId>& storages) {
+        if (core_) { core_->take_failure(storages); }
+    }
+    /// The first failure of a worker since take_failure(). Any thread.
     [[nodiscard]] Status status() const { return core_ ? core_->status() : Status{}; }
     /// Any thread.
     [[nodiscard]] Statistics statistics() const { return core_ ? core_->statistics() : Statistics{}; }
@@ -80,7 +84,7 @@ private:
     /// An open transport: it does not move, since threads use it.
     class Core {
     public:
-        explicit Core(D& device) : device_{device}, ring_{device}, workers_{device, ring_, sources_, error_} {}
+        explicit Core(D& device) : device_{device}, ring_{device}, workers_{device, ring_, sources_, failures_} {}
         Core(const Core&) = delete;
         Core& operator=(const Core&) = delete;
         ~Core() { stop(); }
@@ -95,7 +99,8 @@ private:
         [[nodiscard]] bool read_ahead(std::span<const Fetch> fetches);
         void forget_ahead();
 
-        [[nodiscard]] Status status() const { return error_.status(); }
+        void take_failure(std::vector<StorageId>& storages);
+        [[nodiscard]] Status status() const { return failures_.status(); }
         [[nodiscard]] Statistics statistics() const;
 
     private:
@@ -151,7 +156,7 @@ private:
 
         D& device_;
         WeightSources sources_;
-        FirstError error_;
+        ReadFailures failures_;
         StagingRing<D> ring_;
 
         // Used by the thread that enqueues.
@@ -159,6 +164,7 @@ private:
         Transfer* last_ahead_ = nullptr;   // of a list that is not empty
         std::unique_ptr<Transfer> free_transfers_;
         JoinedCopies straight_;
+        std::vector<std::uint32_t> unknown_slots_;  // may be copied from until the streams are drained
 
         std::atomic<std::uint64_t> straight_bytes_ = 0;
         std::atomic<std::uint64_t> ahead_bytes_ = 0;
@@ -204,7 +210,7 @@ Status Staged<D>::Core::enqueue(std::span<const Fetch> fetches, typename D::Stre
 
 template <FlagDevice D>
 bool Staged<D>::Core::read_ahead(std::span<const Fetch> fetches) {
-    if (error_.is_set()) { return false; }
+    if (failures_.is_set()) { return false; }
     if (last_ahead_ != nullptr && !prepare_ahead(*last_ahead_)) { return false; }
     if (ring_.free_count() <= reserved_slots()) { return false; }
     std::unique_ptr<Transfer> transfer = make_transfer(fetches);
@@ -222,6 +228,14 @@ void Staged<D>::Core::forget_ahead() {
         withdraw(*transfer);
         give_back(std::move(transfer));
     }
+}
+
+template <FlagDevice D>
+void Staged<D>::Core::take_failure(std::vector<StorageId>& storages) {
+    forget_ahead();
+    failures_.take(storages);
+    for (const std::uint32_t slot : unknown_slots_) { ring_.give_back(slot); }
+    unknown_slots_.clear();
 }
 
 template <FlagDevice D>
@@ -376,8 +390,12 @@ Status Staged<D>::Core::send(Transfer& transfer, typename D::Stream stream) {
     // Recorded even if there is no copy: the slot's next job has to follow the flag's wait, so that it follows this one.
     if (Status recorded = device_.record(*event, stream); !recorded) {
         ring_.give_back_event(*event);
-        if (Status drained = device_.synchronize(stream); !drained) { error_.set(drained.error()); }
-        ring_.give_back(prepared.slot);
+        if (Status drained = device_.synchronize(stream); drained) {
+            ring_.give_back(prepared.slot);
+        } else {
+            unknown_slots_.push_back(prepared.slot);
+            failures_.add(drained.error(), {});  // nothing more is enqueued before the streams are drained
+        }
         return copied ? std::move(recorded) : std::move(copied);
     }
     ring_.give_back(prepared.slot, *event);

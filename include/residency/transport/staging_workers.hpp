@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -12,22 +13,23 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/host/thread_group.hpp"
-#include "residency/transport/first_error.hpp"
 #include "residency/transport/read_coalescer.hpp"
+#include "residency/transport/read_failures.hpp"
 #include "residency/transport/staging_ring.hpp"
 #include "residency/transport/weight_sources.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
-/// Threads that fill the slots of a ring. For every job, sooner or later, the flag of its slot rises to the job's generation, and
-/// those of one slot in their order: whether its bytes arrived, could not be read, or were withdrawn. Once one read has failed,
-/// the error stays in `error`, and every byte that is filled from then on is all ones.
+/// Threads that fill the slots of a ring. The flag of a slot rises to a job's generation only after the job has filled it or was withdrawn,
+/// and for the jobs of one slot in their order. Bytes that cannot be read are filled with ones, and noted in `failures` before the flag
+/// rises. A call of the device that fails is tried again, until it works or the threads are stopped.
 template <FlagDevice D>
 class StagingWorkers {
 public:
@@ -42,8 +44,8 @@ public:
         std::unique_ptr<Job> next;                     ///< in a list
     };
 
-    StagingWorkers(D& device, StagingRing<D>& ring, WeightSources& sources, FirstError& error) noexcept
-        : device_{device}, ring_{ring}, sources_{sources}, error_{error} {}
+    StagingWorkers(D& device, StagingRing<D>& ring, WeightSources& sources, ReadFailures& failures) noexcept
+        : device_{device}, ring_{ring}, sources_{sources}, failures_{failures} {}
     StagingWorkers(const StagingWorkers&) = delete;
     StagingWorkers& operator=(const StagingWorkers&) = delete;
     ~StagingWorkers() { stop(); }
@@ -54,7 +56,8 @@ public:
         progress_.resize(ring_.size());
         return threads_.try_start_some(threads, [this] { work(); });
     }
-    /// Blocks until every job is done, then ends the threads.
+    /// Blocks until every job is done, then ends the threads. A job that the device refuses again and again is left undone, with its flag
+    /// down.
     void stop() noexcept {
         {
             const std::lock_guard lock{mutex_};
@@ -82,14 +85,29 @@ private:
         std::vector<std::uint32_t> withdrawn;  // generations whose jobs have not ended
     };
 
+    /// Failed calls of the device that are tried again at once. After more of them, a thread sleeps between two tries.
+    static constexpr int tries_at_once = 64;
+
     void work();
-    /// Blocks until the slot may be written. False: it may still be read, and must be left as it is.
+    /// Blocks until the slot may be written. False: the threads are stopping, and the slot may still be read.
     [[nodiscard]] bool wait_until_free(const Job& job);
+    /// Calls the device until it works. False: it fails again and again, and the threads are stopping.
+    template <class Call>
+    [[nodiscard]] bool insist(const Call& call);
     /// A later generation of the slot may be withdrawn while an earlier one is still wanted.
     [[nodiscard]] bool is_wanted(const Job& job) {
         const std::lock_guard lock{mutex_};
+        return !is_withdrawn(job);
+    }
+    /// The same, under mutex_.
+    [[nodiscard]] bool is_withdrawn(const Job& job) const {
         const std::vector<std::uint32_t>& withdrawn = progress_[job.slot].withdrawn;
-        return std::ranges::find(withdrawn, job.generation) == withdrawn.end();
+        return std::ranges::find(withdrawn, job.generation) != withdrawn.end();
+    }
+    /// Nobody is told of bytes that nobody wants.
+    void note_failure(const Job& job, const Error& error, std::span<const StoragePart> parts) {
+        const std::lock_guard lock{mutex_};
+        if (!is_withdrawn(job)) { failures_.add(error, parts); }
     }
     /// Blocks. Fills the slot with what the reads bring, or with all ones.
     void fill(const Job& job);
@@ -98,7 +116,7 @@ private:
     D& device_;
     StagingRing<D>& ring_;
     WeightSources& sources_;
-    FirstError& error_;
+    ReadFailures& failures_;
     std::uint64_t slot_bytes_ = 0;
 
     std::atomic<std::uint64_t> filled_bytes_ = 0, filled_slots_ = 0;
@@ -173,8 +191,8 @@ void StagingWorkers<D>::work() {
             is_free = wait_until_free(*job);
         }
         if (is_free && is_wanted(*job)) { fill(*job); }
-        if (Status raised = device_.raise_flag(ring_.flag(job->slot), job->generation); !raised) {
-            error_.set(raised.error());
+        if (is_free) {
+            static_cast<void>(insist([&] { return device_.raise_flag(ring_.flag(job->slot), job->generation); }));
         }
         {
             const std::lock_guard lock{mutex_};
@@ -194,10 +212,21 @@ bool StagingWorkers<D>::wait_until_free(const Job& job) {
         std::unique_lock lock{mutex_};
         done_.wait(lock, [&] { return progress_[job.slot].done + 1 == job.generation; });
     }
-    if (!job.last_copy) { return true; }
-    Status is_over = device_.synchronize(*job.last_copy);
-    if (!is_over) { error_.set(is_over.error()); }
-    return is_over.has_value();
+    return !job.last_copy || insist([&] { return device_.synchronize(*job.last_copy); });
+}
+
+template <FlagDevice D>
+template <class Call>
+bool StagingWorkers<D>::insist(const Call& call) {
+    for (int tries = 1; !call(); ++tries) {
+        if (tries < tries_at_once) { continue; }
+        {
+            const std::lock_guard lock{mutex_};
+            if (is_stopping_) { return false; }
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
 }
 
 template <FlagDevice D>
@@ -209,10 +238,9 @@ void StagingWorkers<D>::fill(const Job& job) {
         if constexpr (requires { device_.host_write(to, read.window_bytes); }) {
             static_cast<void>(device_.host_write(to, read.window_bytes).has_value());
         }
-        Status filled = error_.is_set() ? error_.status() : sources_.try_read(read, parts.first(read.parts), to);
-        if (!filled) {
+        if (Status filled = sources_.try_read(read, parts.first(read.parts), to); !filled) {
             std::memset(to, 0xff, static_cast<std::size_t>(read.window_bytes));
-            error_.set(filled.error());
+            note_failure(job, filled.error(), parts.first(read.parts));
         }
         for (const StoragePart& part : parts.first(read.parts)) {
             filled_bytes_.fetch_add(part.bytes, std::memory_order_relaxed);

@@ -36,8 +36,9 @@ struct Fetch {
 ///  5. `t.close()`                    noexcept; the caller has drained s; may block
 ///  6. `t.read_ahead(fetches)`        optional: announces what a later call of enqueue will bring, in the order of those calls;
 ///     `t.forget_ahead()`             false: not now. The second withdraws all that was announced. Neither blocks
-///  7. `t.status()`                   optional, const: the first failure of the transport's threads; after it, no pass begins or ends
-///                                    without that error
+///  7. `t.status()`                   optional, const: the first failure of the transport's threads. No pass begins or ends without it
+///     `t.take_failure(storages)`     optional, goes with status(): forgets the failure, and appends the storages of which bytes did not
+///                                    arrive, which are then brought again; the caller has drained s. Without it, a failure is for good
 ///  8. `t.abandon()`                  optional, noexcept; called before close() if s could not be drained: what the device may still
 ///                                    use is never given back
 ///

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What is left after calls that failed: the old budget, the old memory, an object that goes on.
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tests/core/compositions.hpp"
+
+using namespace streaming;
+using residency::Budget;
+using CallKind = Device::CallKind;
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+template <class Weights>
+residency::Status acquire(Weights& weights, const Model& model, Stream stream, std::uint32_t first,
+                          std::uint32_t last) {
+    auto pass = must(weights.try_begin(stream));
+    std::vector<residency::WeightId> ids;
+    for (std::uint32_t i = first; i < last; ++i) { ids.push_back(weight(i)); }
+    auto lease = pass.try_acquire(std::span<const residency::WeightId>{ids});
+    if (!lease) { return lease.error(); }
+    for (const auto id : ids) { verify(weights.device(), model, *lease, id, stream); }
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("C19: after a transfer that failed, the memory that it was to fill is given back", Weights, OnDemand,
+                   compositions::OnSlab) {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, page);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<Weights>(device, model, 4 * page);
+        must(acquire(weights, model, stream, 0, 1));
+        for (const CallKind kind : {CallKind::copy, CallKind::record}) {
+            const auto before = weights.statistics().requested_bytes;
+            device.fail(kind, 1);
+            CHECK_FALSE(acquire(weights, model, stream, 2, 5));
+            CHECK(weights.statistics().requested_bytes == before);
+        }
+        must(acquire(weights, model, stream, 2, 5));
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("C19: after a transfer ahead of its use that failed, the memory that it was to fill is given back") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 6, page);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<Ahead>(device, model, 4 * page, in_order(model));
+        auto pass = must(weights.try_begin(stream));
+        device.fail(CallKind::copy, 2);  // the second is the one ahead
+        auto lease = must(pass.try_acquire(weights.schedule()[0]));
+        CHECK(weights.statistics().requested_bytes == page);
+        verify(device, model, lease, weight(0), stream);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE_TEMPLATE(
+    "C19: after a change of the budget that failed at any call, the old one is in force, with all its memory", Weights,
+    OnDemand, compositions::OnSlab) {
+    bool was_reached = true;
+    for (std::uint64_t nth = 1; was_reached; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 8, page);
+        const Stream stream = must(device.create_stream());
+        {
+            auto weights = make<Weights>(device, model, 6 * page);
+            must(acquire(weights, model, stream, 0, 6));
+            device.fail(CallKind::any, nth);
+            const auto changed = weights.try_set_budget(Budget::bytes(3 * page));
+            was_reached = !changed;
+            device.clear_failures();
+            if (was_reached) {
+                CHECK(weights.budget().bytes == 6 * page);
+                must(acquire(weights, model, stream, 0, 6));
+                must(acquire(weights, model, stream, 2, 8));
+                CHECK(weights.statistics().requested_bytes == 6 * page);
+                CHECK(weights.statistics().held_bytes <= 6 * page);
+            }
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+}
+
+TEST_CASE_TEMPLATE("C8: what the weights hold already counts as free where a budget is a share of what is free",
+                   Weights, OnDemand, compositions::Planned) {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 64, page);
+    auto options = streaming::options<Weights>(40 * page, in_order(model));
+    if constexpr (requires { options.policies.pool.chunk_bytes; }) { options.policies.pool.chunk_bytes = page; }
+    options.reserve_bytes = 0;
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = must(Weights::try_create(device, model.catalog, std::move(options)));
+        run_pass(weights, model, stream);
+        // The rest of the device is taken: 8 pages are left.
+        const std::uint64_t held = weights.statistics().held_bytes;
+        CHECK(held == 40 * page);
+        void* const rest = must(device.allocate(must(device.memory()).free_bytes - 8 * page));
+        must(weights.try_set_budget(Budget::percent_of_free(100)));
+        CHECK(weights.budget().bytes == held + 8 * page);
+        must(device.deallocate(rest));
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE_TEMPLATE("C19: once the device works again, so does every object, and no old failure is told", Weights,
+                   OnDemand, Ahead, compositions::Hinted, compositions::Planned) {
+    for (std::uint64_t nth = 1; nth <= 40; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 8, page);
+        const Stream stream = must(device.create_stream());
+        {
+            auto chosen = options<Weights>(4 * page, in_order(model));
+            if constexpr (requires { chosen.policies.pool.chunk_bytes; }) { chosen.policies.pool.chunk_bytes = page; }
+            auto weights = must(Weights::try_create(device, model.catalog, std::move(chosen)));
+            run_pass(weights, model, stream);
+            // The record of an arrival fails, and so does what would make up for it.
+            for (std::uint64_t i = 0; i < 6; ++i) {
+                device.fail(CallKind::record, nth + i);
+                device.fail(CallKind::synchronize_stream, 1 + i);
+                device.fail(CallKind::synchronize_device, 1 + i);
+            }
+            if (auto pass = weights.try_begin(stream)) {
+                for (const residency::Schedule::Step& step : weights.schedule()) {
+                    if (auto lease = pass->try_acquire(step)) {
+                        for (const auto id : step.weights) { verify(device, model, *lease, id, stream); }
+                    }
+                }
+                static_cast<void>(pass->try_end().has_value());
+            }
+            device.clear_failures();
+            run_pass(weights, model, stream);
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+}

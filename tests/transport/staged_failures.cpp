@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Calls of the device that fail under a staged transport: no byte of another weight is ever copied, and the object goes on.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "residency/evict/lru.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/prefetch/none.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/transport/staged_streaming.hpp"
+
+using namespace residency;
+using simulation::CallKind;
+using streaming::must;
+using Staged = transport::Staged<streaming::Device>;
+using OnSlab = Residency<evict::Lru, prefetch::None, pool::Slab<streaming::Device>, Staged>;
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+/// A staged transport over a file of eight storages of one page, with a ring of two slots, and room on the device for each storage.
+struct Bench {
+    explicit Bench(Staged::Config config = {}) {
+        std::string bytes;
+        for (char letter = 'a'; letter < 'i'; ++letter) { bytes += std::string(page, letter); }
+        const auto file = std::make_shared<const SourceFile>(SourceFile{folder.write("weights", bytes), bytes.size()});
+        CatalogBuilder builder;
+        for (std::uint64_t i = 0; i < 8; ++i) {
+            builder.add("w" + std::to_string(i), dtype::u8, {page}, FileSource{file, i * page});
+        }
+        config.ring_bytes = 2 * page;
+        config.slot_bytes = page;
+        config.threads = 1;
+        staged = Staged{config};
+        must(staged.open(device, must(builder.try_build())));
+    }
+    Bench(const Bench&) = delete;
+    Bench& operator=(const Bench&) = delete;
+    ~Bench() {
+        must(device.synchronize());
+        staged.close();
+        must(device.deallocate(place));
+        must(device.destroy_stream(stream));
+    }
+    [[nodiscard]] transport::Fetch fetch(std::uint32_t i) const { return {StorageId{i}, 0, page, place + i * page}; }
+    Status bring(std::uint32_t i) {
+        const transport::Fetch one = fetch(i);
+        return staged.enqueue({&one, 1}, stream);
+    }
+    [[nodiscard]] bool holds(std::uint32_t i, std::byte byte) const {
+        return std::all_of(place + i * page, place + (i + 1) * page, [byte](std::byte b) { return b == byte; });
+    }
+    [[nodiscard]] bool is_there(std::uint32_t i) const { return holds(i, static_cast<std::byte>('a' + i)); }
+
+    support::TemporaryFolder folder;
+    streaming::CheckedDevice device;
+    Staged staged;
+    streaming::Stream stream = must(device.create_stream());
+    std::byte* place = static_cast<std::byte*>(must(device.allocate(8 * page)));
+};
+
+}  // namespace
+
+TEST_CASE("staged: whichever wait for a slot fails, kernels read no other weight's bytes, and nothing is lost") {
+    for (std::uint64_t nth = 1; nth <= 24; ++nth) {
+        CAPTURE(nth);
+        streaming::CheckedDevice device;
+        const auto model = streaming::uniform_model(device, 8, page);
+        const staged_streaming::InFile file{model};
+        const auto stream = must(device.create_stream());
+        {
+            auto settings = staged_streaming::options<OnSlab>(model, 2 * page);
+            settings.transport.slot_bytes = page;
+            settings.transport.ring_bytes = 2 * page;
+            settings.transport.threads = 1;
+            auto weights = must(OnSlab::try_create(device, file.catalog, std::move(settings)));
+            for (std::uint64_t i = 0; i < 3; ++i) { device.fail(CallKind::synchronize_event, nth + i); }
+            for (int pass = 0; pass < 3; ++pass) { streaming::run_pass(weights, model, stream); }
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+}
+
+TEST_CASE("staged: a copy does not begin before its slot is filled") {
+    std::atomic<bool> may_read = false;
+    Staged::Config config;
+    config.before_read = [&may_read](StorageId, std::uint64_t, std::uint64_t) -> Status {
+        while (!may_read) { std::this_thread::yield(); }
+        return {};
+    };
+    Bench bench{config};
+    must(bench.device.fill(bench.place, std::byte{1}, 8 * page, bench.stream));
+    must(bench.bring(3));
+    bench.device.spend(std::chrono::seconds{1});
+    CHECK(bench.holds(3, std::byte{1}));
+    may_read = true;
+    must(bench.device.synchronize(bench.stream));
+    CHECK(bench.is_there(3));
+}
+
+TEST_CASE("staged: a copy out of a slot whose end cannot be recorded has landed before the slot is filled again") {
+    Bench bench;
+    bench.device.fail(CallKind::record, 1);
+    CHECK_FALSE(bench.bring(0));
+    CHECK(bench.is_there(0));
+    for (std::uint32_t i = 1; i < 8; ++i) { must(bench.bring(i)); }
+    must(bench.device.synchronize(bench.stream));
+    for (std::uint32_t i = 0; i < 8; ++i) { CHECK(bench.is_there(i)); }
+    CHECK(bench.staged.status());
+}
+
+TEST_CASE("staged: a slot whose copy can neither be recorded nor awaited is not used before the streams are drained") {
+    Bench bench;
+    for (int times = 0; times < 3; ++times) {  // more often than there are slots
+        bench.device.fail(CallKind::record, 1);
+        bench.device.fail(CallKind::synchronize_stream, 1);
+        CHECK_FALSE(bench.bring(0));
+        CHECK_FALSE(bench.staged.status());
+        CHECK_FALSE(bench.bring(1));
+        must(bench.device.synchronize());
+        std::vector<StorageId> lacking;
+        bench.staged.take_failure(lacking);
+        CHECK(lacking.empty());
+        CHECK(bench.staged.status());
+    }
+    for (std::uint32_t i = 0; i < 8; ++i) { must(bench.bring(i)); }
+    must(bench.device.synchronize(bench.stream));
+    for (std::uint32_t i = 0; i < 8; ++i) { CHECK(bench.is_there(i)); }
+}
+
+TEST_CASE("staged: what is withdrawn gives its slots back, and is not copied") {
+    Bench bench;
+    must(bench.device.fill(bench.place, std::byte{1}, 8 * page, bench.stream));
+    for (int times = 0; times < 4; ++times) {
+        const transport::Fetch ahead = bench.fetch(0);
+        REQUIRE(bench.staged.read_ahead({&ahead, 1}));
+        if (times % 2 == 0) {
+            bench.staged.forget_ahead();
+        } else {  // left out: the call that comes was announced after it, or not at all
+            must(bench.bring(static_cast<std::uint32_t>(times)));
+            bench.staged.forget_ahead();
+        }
+        CHECK(bench.staged.statistics().withdrawn_bytes == page * (static_cast<std::uint64_t>(times) + 1));
+    }
+    for (std::uint32_t i = 4; i < 8; ++i) { must(bench.bring(i)); }
+    must(bench.device.synchronize(bench.stream));
+    CHECK(bench.holds(0, std::byte{1}));
+    for (const std::uint32_t i : {1U, 3U, 4U, 5U, 6U, 7U}) { CHECK(bench.is_there(i)); }
+}
+
+TEST_CASE("staged: what could not be read is said once, and brought again before the next pass") {
+    streaming::CheckedDevice device;
+    const auto model = streaming::uniform_model(device, 6, page);
+    const staged_streaming::InFile file{model};
+    const auto stream = must(device.create_stream());
+    {
+        std::atomic<bool> is_bad = true;
+        auto settings = staged_streaming::options<OnSlab>(model, 6 * page);  // everything stays
+        settings.transport.slot_bytes = page;
+        settings.transport.ring_bytes = 4 * page;
+        settings.transport.before_read = [&](StorageId id, std::uint64_t, std::uint64_t) -> Status {
+            if (id == StorageId{2} && is_bad.exchange(false)) { return Error{ErrorKind::io, "a bad sector"}; }
+            return {};
+        };
+        auto weights = must(OnSlab::try_create(device, file.catalog, std::move(settings)));
+        auto pass = must(weights.try_begin(stream));
+        std::optional<OnSlab::Lease> kept;
+        for (const Schedule::Step& step : weights.schedule()) {
+            auto lease = pass.try_acquire(step);
+            if (lease && step.position == 2) { kept = std::move(*lease); }
+        }
+        must(device.synchronize());
+        CHECK(weights.try_transport_status().error().message() == "a bad sector");
+        CHECK(pass.try_end().error().message() == "a bad sector");
+        CHECK(weights.try_begin(stream).error().message() == "a bad sector");
+        // A lease covers the bytes: they stay as they are, and no pass begins.
+        const auto refused = weights.try_begin(stream);
+        CHECK(refused.error().kind() == ErrorKind::wrong_state);
+        CHECK(refused.error().message().find("w2") != std::string::npos);
+        kept.reset();
+        for (int i = 0; i < 2; ++i) { streaming::run_pass(weights, model, stream); }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+        CHECK(weights.statistics().total.evictions == 0);
+    }
+    must(device.destroy_stream(stream));
+}
