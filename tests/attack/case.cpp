@@ -469,6 +469,7 @@ void Case::capture(Target& target) {
     } catch (const std::runtime_error& error) { captured = Error{ErrorKind::cancelled, error.what()}; }
     if (captured) {
         ++tally().captures;
+        for (std::uint64_t i = below(4); i > 0; --i) { launch(target); }
     } else if (how > 2 && captured.error().kind() != ErrorKind::unsupported) {
         refused(captured.error(), target, "a capture");
     } else {
@@ -486,7 +487,7 @@ void Case::launch(Target& target) {
     } else if (launched.error().kind() != ErrorKind::stale && launched.error().kind() != ErrorKind::wrong_state) {
         refused(launched.error(), target, "a launch of a graph");
     }
-    if (one_in(5)) { target.subject->drop_graph(graph); }
+    if (one_in(8) && target.subject->graphs() > 1) { target.subject->drop_graph(graph); }
 }
 
 void Case::pass_end(Target& target) {

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,9 +21,10 @@ namespace {
 constexpr std::uint64_t page = 4096;
 
 template <class Weights>
-residency::Status acquire(Weights& weights, const Model& model, Stream stream, std::uint32_t first,
-                          std::uint32_t last) {
+residency::Status acquire(Weights& weights, const Model& model, Stream stream, std::uint32_t first, std::uint32_t last,
+                          std::optional<CallKind> fails = {}) {
     auto pass = must(weights.try_begin(stream));
+    if (fails) { weights.device().fail(*fails, 1); }
     std::vector<residency::WeightId> ids;
     for (std::uint32_t i = first; i < last; ++i) { ids.push_back(weight(i)); }
     auto lease = pass.try_acquire(std::span<const residency::WeightId>{ids});
@@ -43,8 +45,7 @@ TEST_CASE_TEMPLATE("C19: after a transfer that failed, the memory that it was to
         must(acquire(weights, model, stream, 0, 1));
         for (const CallKind kind : {CallKind::copy, CallKind::record}) {
             const auto before = weights.statistics().requested_bytes;
-            device.fail(kind, 1);
-            CHECK_FALSE(acquire(weights, model, stream, 2, 5));
+            CHECK_FALSE(acquire(weights, model, stream, 2, 5, kind));
             CHECK(weights.statistics().requested_bytes == before);
         }
         must(acquire(weights, model, stream, 2, 5));
