@@ -282,24 +282,26 @@ void device_conformance() {
         CHECK(Harness::checksum({bytes_at(bench.sum_back), 8}) == bench.pattern_sum(8, 8));
     }
     SUBCASE("D10: of a copy that fails, nothing but its targets changes, and later work comes after its pieces") {
-        constexpr std::uint64_t bytes = 4096;
+        constexpr std::uint64_t piece_bytes = 4096;
         constexpr std::size_t pieces = 600;  // more than one block of a device that batches
-        auto* const at = bytes_at(must(device.allocate((pieces + 1) * bytes)));
-        auto* const host = bytes_at(must(device.allocate_host(bytes)));
-        Harness::fill_pattern({host, bytes}, 1);
-        bench.harness.launch_pattern(at + pieces * bytes, bytes, 2, bench.a);
+        auto* const at = bytes_at(must(device.allocate((pieces + 1) * piece_bytes)));
+        auto* const host = bytes_at(must(device.allocate_host(piece_bytes)));
+        Harness::fill_pattern({host, piece_bytes}, 1);
+        bench.harness.launch_pattern(at + pieces * piece_bytes, piece_bytes, 2, bench.a);
         std::vector<Copy> copies;
-        for (std::size_t i = 0; i < pieces; ++i) { copies.push_back({at + i * bytes, host, bytes}); }
+        for (std::size_t i = 0; i < pieces; ++i) { copies.push_back({at + i * piece_bytes, host, piece_bytes}); }
         copies[pieces - 10].to = nullptr;
         bench.harness.expect_findings();
         CHECK_FALSE(device.copy(copies, bench.a));
-        for (std::size_t i = 0; i < pieces; ++i) { bench.harness.launch_pattern(at + i * bytes, bytes, 3, bench.a); }
-        for (const std::size_t i : {std::size_t{0}, std::size_t{511}, std::size_t{512}, pieces - 1}) {
-            CHECK(bench.sum_of(at + i * bytes, bytes, bench.a) == bench.pattern_sum(bytes, 3));
+        for (std::size_t i = 0; i < pieces; ++i) {
+            bench.harness.launch_pattern(at + i * piece_bytes, piece_bytes, 3, bench.a);
         }
-        CHECK(bench.sum_of(at + pieces * bytes, bytes, bench.a) == bench.pattern_sum(bytes, 2));
-        bench.copy(at, host, bytes, bench.a);
-        CHECK(bench.sum_of(at, bytes, bench.a) == bench.pattern_sum(bytes, 1));
+        for (const std::size_t i : {std::size_t{0}, std::size_t{511}, std::size_t{512}, pieces - 1}) {
+            CHECK(bench.sum_of(at + i * piece_bytes, piece_bytes, bench.a) == bench.pattern_sum(piece_bytes, 3));
+        }
+        CHECK(bench.sum_of(at + pieces * piece_bytes, piece_bytes, bench.a) == bench.pattern_sum(piece_bytes, 2));
+        bench.copy(at, host, piece_bytes, bench.a);
+        CHECK(bench.sum_of(at, piece_bytes, bench.a) == bench.pattern_sum(piece_bytes, 1));
         must(device.deallocate_host(host));
         must(device.deallocate(at));
     }
