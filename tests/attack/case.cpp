@@ -102,6 +102,8 @@ private:
     /// All kernels have run: what did they find?
     void collect(Target& target) const;
 
+    /// Any composition; more often than others one that plans, since it alone has graphs.
+    [[nodiscard]] Kind pick();
     [[nodiscard]] Choice choose(Target& target);
     void construct(Target& target);
     void destroy(Target& target);
@@ -241,6 +243,18 @@ void Case::collect(Target& target) const {
     if (ones != 0 && !is_told) { failed("a kernel read ones, and no call said that a read failed", target.kind.name); }
 }
 
+Kind Case::pick() {
+    std::vector<Kind> choice{kinds_.begin(), kinds_.end()};
+    if (mode_ == Mode::sources) {
+        std::erase_if(choice, [](const Kind& kind) { return !kind.is_staged; });
+    }
+    const bool has_planned = std::ranges::any_of(choice, &Kind::is_planned);
+    if (has_planned && one_in(4)) {
+        std::erase_if(choice, [](const Kind& kind) { return !kind.is_planned; });
+    }
+    return choice[below(choice.size())];
+}
+
 Choice Case::choose(Target& target) {
     Choice choice;
     choice.budget = Budget::bytes(0);
@@ -377,6 +391,7 @@ void Case::acquire(Target& target) {
 
 void Case::go_on(Target& target) {
     if (target.subject->is_open()) { return acquire(target); }
+    if (target.kind.is_planned && one_in(3)) { return target.subject->graphs() > 0 ? launch(target) : capture(target); }
     target.pass_stream = any_stream();
     target.next_step = 0;
     check_failed(target.subject->begin(target.pass_stream), target, "begin");
@@ -709,7 +724,7 @@ void Case::run() {
     }
     for (std::uint64_t i = 0; i < targets; ++i) {
         auto target = std::make_unique<Target>();
-        do { target->kind = kinds_[below(kinds_.size())]; } while (mode_ == Mode::sources && !target->kind.is_staged);
+        target->kind = pick();
         target->is_strict = one_in(10);
         target->model = make_model(device_, random_, target->kind.is_staged);
         targets_.push_back(std::move(target));

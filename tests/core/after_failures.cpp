@@ -100,6 +100,32 @@ TEST_CASE_TEMPLATE(
     }
 }
 
+TEST_CASE("C19: what the device refuses to take back when a move fails is given back later") {
+    for (std::uint64_t nth = 1; nth <= 6; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 8, page);
+        const Stream stream = must(device.create_stream());
+        {
+            auto weights = make<OnDemand>(device, model, 6 * page);
+            must(acquire(weights, model, stream, 0, 6));
+            // Three storages leave, others move to a smaller pool: a copy fails, and so does what takes its target back.
+            device.fail(CallKind::copy, 1);
+            device.fail(CallKind::pool_deallocate, nth);
+            static_cast<void>(weights.try_set_budget(Budget::bytes(3 * page)).has_value());
+            device.clear_failures();
+            must(acquire(weights, model, stream, 5, 8));
+            must(weights.try_set_budget(Budget::bytes(4 * page)));
+            must(acquire(weights, model, stream, 0, 4));
+            must(weights.try_drain());
+            CHECK(weights.pending_bytes() == 0);
+            CHECK(weights.statistics().requested_bytes == 4 * page);
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+}
+
 TEST_CASE_TEMPLATE("C8: what the weights hold already counts as free where a budget is a share of what is free",
                    Weights, OnDemand, compositions::Planned) {
     CheckedDevice device;

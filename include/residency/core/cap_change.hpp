@@ -96,7 +96,7 @@ Status CapChange<Evictor, Pool>::reclaim_pending() {
         if (!is_pending_ || !allocations().is_open()) { return {}; }
         if (auto polled = copy_scheduler().poll(); !polled) { return polled; }
         bool some_stay = false;
-        Status done;
+        Status done = allocations().give_back_again();
         allocations().for_each_allocated([&](StorageId id) {
             if (!done || !allocations().must_move(id)) { return; }
             if (is_leased(id) || !copy_scheduler().is_unused(id)) {
@@ -179,6 +179,7 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status CapChange<Evictor, Pool>::make_room(StepIndex now) {
     auto& pool = allocations().pool();
+    if (auto freed = allocations().give_back_again(); !freed) { return freed; }
     while (pool.is_over()) {
         const auto victim = cache_->victim(now, [&](StorageId id) { return !is_leased(id); });
         if (!victim) { break; }
@@ -195,7 +196,7 @@ Status CapChange<Evictor, Pool>::make_room(StepIndex now) {
     if (auto recorded = record_moves(); !recorded) { return recorded; }
     if (auto drained = copy_scheduler().drain(); !drained) { return drained; }
     if (auto committed = pool.commit_resize(); !committed) { return committed; }
-    is_pending_ = false;
+    is_pending_ = allocations().has_stuck_allocation();
     allocations().for_each_allocated([&](StorageId id) { is_pending_ = is_pending_ || allocations().must_move(id); });
     return {};
 }

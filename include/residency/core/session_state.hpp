@@ -81,8 +81,12 @@ struct SessionState {
             residency::detail::sort(unread);
             unread.erase(std::unique(unread.begin(), unread.end()), unread.end());
         }
+        const bool brings = !unread.empty();
         auto brought = bring_unread();
-        return healthy ? std::move(brought) : std::move(healthy);
+        if (!healthy) { return healthy; }
+        if (!brought || !brings) { return brought; }
+        auto drained = copy_scheduler.drain_all();
+        return drained ? copy_scheduler.transport_status() : std::move(drained);
     }
     /// Sets right what failed calls left behind, between passes. Where nothing did, it does nothing; otherwise it blocks, and says once
     /// what the transport failed at.

@@ -45,6 +45,7 @@ public:
     /// The device is broken: forgets the pool without a device call.
     void abandon() noexcept {
         if (is_open_) { pool_.abandon(); }
+        not_taken_back_.clear();
         is_open_ = false;
     }
 
@@ -71,11 +72,23 @@ public:
             if (is_allocated(StorageId{i})) { visit(StorageId{i}); }
         }
     }
-    /// Everything that is allocated; leased storages are pinned.
+    /// Everything that is allocated; leased storages are pinned, and so is what the device has refused to take back.
     [[nodiscard]] std::vector<pool::Place> places() const {
         std::vector<pool::Place> all;
         for_each_allocated([&](StorageId id) { all.push_back({state(id).address, bytes_[id], state(id).leases > 0}); });
+        all.insert(all.end(), not_taken_back_.begin(), not_taken_back_.end());
         return all;
+    }
+    /// Gives back, in the order of the copy stream, what the device refused to take back when copies within the device failed.
+    [[nodiscard]] Status give_back_again();
+    /// Whether there is such an allocation in memory that the pool has to give back.
+    [[nodiscard]] bool has_stuck_allocation() const noexcept {
+        if constexpr (pool::ResizablePool<Pool>) {
+            for (const pool::Place& place : not_taken_back_) {
+                if (pool_.must_move(place.at)) { return true; }
+            }
+        }
+        return false;
     }
     /// What open leases keep of the cap, in bytes.
     [[nodiscard]] std::uint64_t leased_bytes() const {
@@ -130,6 +143,7 @@ private:
     pool::Needs needs_;                                  // spans of the session's
     IdVector<StorageId, std::uint64_t> bytes_;           // by storage
     IdVector<StorageId, std::uint64_t> occupied_bytes_;  // by storage, as the pool rounds
+    std::vector<pool::Place> not_taken_back_;            // of no storage: the device refused to deallocate them
     std::uint64_t peak_requested_ = 0;                   // bytes
     std::uint64_t streamed_ = 0;                         // storages with bytes that are streamed
     std::uint64_t allocated_ = 0;                        // of these, those with an allocation
@@ -189,6 +203,8 @@ Status StorageAllocations<Pool>::open(std::uint64_t cap_bytes) {
 template <pool::MemoryPool Pool>
 void StorageAllocations<Pool>::close() noexcept {
     if (!is_open_) { return; }
+    static_cast<void>(give_back_again().has_value());
+    not_taken_back_.clear();
     for_each_allocated([&](StorageId id) {
         static_cast<void>(pool_.deallocate(state(id).address, bytes_[id], copy_stream()).has_value());
         left(id);
@@ -198,7 +214,19 @@ void StorageAllocations<Pool>::close() noexcept {
 }
 
 template <pool::MemoryPool Pool>
+Status StorageAllocations<Pool>::give_back_again() {
+    while (!not_taken_back_.empty()) {
+        const pool::Place& place = not_taken_back_.back();
+        has_departure_ = has_departure_ || has_stuck_allocation();
+        if (auto freed = pool_.deallocate(place.at, place.bytes, copy_stream()); !freed) { return freed; }
+        not_taken_back_.pop_back();
+    }
+    return {};
+}
+
+template <pool::MemoryPool Pool>
 Result<bool> StorageAllocations<Pool>::allocate(StorageId id) {
+    if (auto freed = give_back_again(); !freed) { return freed.error(); }
     auto at = pool_.allocate(bytes_[id], copy_stream());
     if (!at) { return at.error(); }
     if (*at == nullptr) { return false; }
@@ -252,7 +280,9 @@ Result<bool> StorageAllocations<Pool>::move_storage(StorageId id) {
     }
     if (done) { done = pool_.deallocate(state.address, bytes_[id], copy_stream()); }
     if (!done) {
-        static_cast<void>(pool_.deallocate(address, bytes_[id], copy_stream()).has_value());
+        if (!pool_.deallocate(address, bytes_[id], copy_stream())) {
+            not_taken_back_.push_back({address, bytes_[id], true});
+        }
         return done.error();
     }
     state.address = address;
