@@ -307,15 +307,12 @@ void Case::construct(Target& target) {
     auto made = target.kind.make(device_, target.model->catalog, choice);
     if (!made) {
         ++tally().not_constructed;
-        // Where one call failed, nothing is in the way of giving back; where several do, something may be.
-        if (!is_lost_ && armed <= 1) {
-            const auto left = device_.leaks();
-            if (left.size() != before) {
-                failed("a failed construction left something behind", made.error().message() + ": " + left.back().what);
-            }
-        } else {
-            is_leaky_ = true;
+        // Where one call failed, at most what it was to give back is left; where several do, things are in each other's way.
+        const auto left = is_lost_ ? std::vector<Device::Leak>{} : device_.leaks();
+        if (left.size() > before + (armed == 1 ? 1U : 0U) && armed <= 1) {
+            failed("a failed construction left something behind", made.error().message() + ": " + left.back().what);
         }
+        if (left.size() != before) { is_leaky_ = true; }
         const ErrorKind kind = made.error().kind();
         if (kind == ErrorKind::budget && wanted >= floor) {
             failed("refused at or above the floor", made.error().message());
