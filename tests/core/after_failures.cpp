@@ -126,6 +126,37 @@ TEST_CASE("C19: what the device refuses to take back when a move fails is given 
     }
 }
 
+TEST_CASE("C8: a larger budget that fails, and whose undoing fails too, is never used") {
+    bool was_reached = true;
+    for (std::uint64_t nth = 1; was_reached; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 8, page);
+        const Stream stream = must(device.create_stream());
+        {
+            auto weights = make<OnDemand>(device, model, 3 * page);
+            must(acquire(weights, model, stream, 0, 3));
+            device.fail(CallKind::any, nth);
+            device.fail(CallKind::create_pool, 2);  // the first is of the larger budget
+            was_reached = !weights.try_set_budget(Budget::bytes(7 * page));
+            device.clear_failures();
+            if (was_reached) {
+                CHECK(weights.budget().bytes == 3 * page);
+                for (const std::uint32_t first : {0U, 3U, 5U, 1U}) {
+                    must(acquire(weights, model, stream, first, first + 3));
+                    CHECK(weights.statistics().requested_bytes <= 3 * page);
+                }
+                must(weights.try_drain());
+                CHECK(weights.pending_bytes() == 0);
+                CHECK(weights.statistics().held_bytes <= 3 * page);
+            }
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+}
+
 TEST_CASE_TEMPLATE("C8: what the weights hold already counts as free where a budget is a share of what is free",
                    Weights, OnDemand, compositions::Planned) {
     CheckedDevice device;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -46,6 +47,13 @@ private:
     using Allocations = StorageAllocations<Pool>;
 
     [[nodiscard]] Status resize(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
+    /// Sets the pool back to the cap from before a change that failed, if that is still to be done.
+    [[nodiscard]] Status restore_cap() {
+        if (!cap_to_restore_) { return {}; }
+        auto restored = allocations().pool().resize(*cap_to_restore_, allocations().places());
+        if (restored) { cap_to_restore_.reset(); }
+        return restored;
+    }
     [[nodiscard]] Status reopen(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
     /// Blocks. Evicts what is too much for the new cap, moves what has to move, and gives the rest of the memory back.
     [[nodiscard]] Status make_room(StepIndex now);
@@ -70,9 +78,10 @@ private:
 
     StorageCache<Evictor, Pool>* cache_ = nullptr;  // the decider's
     bool is_pending_ = false;
-    EventPoint departure_ = 0;        // of the copy stream: what had to leave memory has left it
-    std::vector<StorageId> ranking_;  // during a change: the evictor's order, the first to leave first
-    std::vector<StorageId> moved_;    // since record_moves()
+    std::optional<std::uint64_t> cap_to_restore_;  // bytes
+    EventPoint departure_ = 0;                     // of the copy stream: what had to leave memory has left it
+    std::vector<StorageId> ranking_;               // during a change: the evictor's order, the first to leave first
+    std::vector<StorageId> moved_;                 // since record_moves()
 };
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
@@ -94,6 +103,7 @@ template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status CapChange<Evictor, Pool>::reclaim_pending() {
     if constexpr (pool::ResizablePool<Pool>) {
         if (!is_pending_ || !allocations().is_open()) { return {}; }
+        if (auto restored = restore_cap(); !restored) { return restored; }
         if (auto polled = copy_scheduler().poll(); !polled) { return polled; }
         bool some_stay = false;
         Status done = allocations().give_back_again();
@@ -144,12 +154,14 @@ Status CapChange<Evictor, Pool>::resize(std::uint64_t cap_bytes, const BudgetLim
         return resized;
     }
     is_pending_ = true;
+    cap_to_restore_.reset();
     auto made = make_room(now);
     if (made) {
         cache_->set_cap(cap_bytes, limits.ceiling_bytes);
     } else {
         static_cast<void>(record_moves().has_value());
-        static_cast<void>(pool.resize(cap_before, allocations().places()).has_value());
+        cap_to_restore_ = cap_before;
+        static_cast<void>(restore_cap().has_value());
     }
     return made;
 }

@@ -238,7 +238,8 @@ Status StreamOrdered<D>::resize(std::uint64_t cap_bytes, std::span<const Place> 
     const std::uint64_t stays = round_up(pinned, granule);
     const std::size_t before = pools_.size();
     if (cap >= stays + granule) {
-        if (auto added = add_pool(cap - stays); !added) { return added; }
+        // A smaller cap must come into force whatever the device says: then everything leaves, and commit_resize() tries again.
+        if (auto added = add_pool(cap - stays); !added && cap >= open) { return added; }
     }
     for (std::size_t i = 0; i < before; ++i) { pools_[i].is_closed = true; }
     limit_bytes_ = (std::max)(cap_bytes_, cap);
