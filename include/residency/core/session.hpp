@@ -663,10 +663,11 @@ Result<bool> Session<D>::adopt_learned(Schedule schedule) {
         ++replans_;
         return true;
     }
+    // What the device or the transport failed at is said: a transport's failure is said only once.
     const ErrorKind kind = changed.error().kind();
-    if (kind == ErrorKind::device || kind == ErrorKind::out_of_memory || shared_.copy_scheduler.is_broken()) {
-        return changed.error();
-    }
+    const bool is_refused = kind == ErrorKind::budget || kind == ErrorKind::invalid_argument ||
+                            kind == ErrorKind::mismatch || kind == ErrorKind::unsupported;
+    if (!is_refused) { return changed.error(); }
     return false;
 }
 
