@@ -9,7 +9,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The kinds of contents of the binary container in which schedules, plans and traces are saved. Integers are little-endian,
+/// The kinds of contents of the binary container in which schedules, plans, traces and programs are saved. Integers are little-endian,
 /// offsets count bytes from the start, and there is one way to write given contents:
 ///
 ///     0   8 bytes  magic: 89 52 53 44 59 0d 0a 1a
@@ -29,6 +29,7 @@ enum class ContainerKind : std::uint32_t {
     plan = 2,
     trace = 3,
     packed = 4,  ///< the index of a packed model file (format/packed.hpp)
+    program = 5,
 };
 
 /// The tag of a section: four printable characters.
@@ -55,6 +56,7 @@ inline constexpr std::uint64_t container_checksum_bytes = 8;
         case ContainerKind::plan: return "plan";
         case ContainerKind::trace: return "trace";
         case ContainerKind::packed: return "packed";
+        case ContainerKind::program: return "program";
     }
     return "kind " + std::to_string(kind);
 }

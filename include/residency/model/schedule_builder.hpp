@@ -46,6 +46,11 @@ public:
         return step(std::span<const std::string_view>{weights.begin(), weights.size()}, compute, name);
     }
 
+    /// Keeps a weight of the last step on the device until the end of step `last`, as a lease that is held that long does: each step
+    /// from here to `last` has it, whether it names it or not. Errors: mismatch where the catalog lacks the weight; invalid_argument
+    /// where the last step does not read it, or `last` lies before it or, in try_build(), behind the end.
+    ScheduleBuilder& live_until(WeightId weight, std::uint32_t last);
+
     /// Success so far, or the first error.
     [[nodiscard]] const Status& status() const noexcept { return status_; }
 
@@ -60,6 +65,12 @@ private:
     [[nodiscard]] std::uint32_t position() const noexcept {
         return static_cast<std::uint32_t>(content_.compute_ns.size());
     }
+    /// A weight that every step up to `last` has.
+    struct LiveRange {
+        WeightId weight;
+        std::uint32_t last;  // position of a step
+    };
+
     void fail(ErrorKind kind, const std::string& what);
     void begin(Compute compute, std::string_view name);
     void append(WeightId id);
@@ -67,6 +78,7 @@ private:
     ScheduleBuilder& end();
 
     Catalog catalog_;
+    std::vector<LiveRange> live_;         // of steps so far
     std::vector<std::uint32_t> seen_in_;  // by weight: position of the last step that named it
     Schedule::Content content_;           // of the steps so far
     std::string_view name_;               // of the step that is being added

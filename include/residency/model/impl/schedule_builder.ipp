@@ -33,9 +33,39 @@ RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::step(std::span<const std::str
     return end();
 }
 
+RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::live_until(WeightId weight, std::uint32_t last) {
+    if (!status_) { return *this; }
+    const auto refuse = [&](ErrorKind kind, const std::string& what) -> ScheduleBuilder& {
+        status_ = Error{kind, "live_until: " + what};
+        return *this;
+    };
+    if (!catalog_.contains(weight)) {
+        return refuse(ErrorKind::mismatch, "the catalog of " + std::to_string(catalog_.weights().size()) +
+                                               " weights has no weight " + std::to_string(index(weight)));
+    }
+    const std::string name = detail::quoted(catalog_.weight(weight).name);
+    if (position() == 0 || seen_in_[index(weight)] != position() - 1) {
+        return refuse(ErrorKind::invalid_argument, "the last step added does not read " + name);
+    }
+    if (last + 1 < position()) {
+        return refuse(ErrorKind::invalid_argument, name + " of step " + std::to_string(position() - 1) +
+                                                       " cannot be live until step " + std::to_string(last));
+    }
+    live_.push_back({weight, last});
+    return *this;
+}
+
 RESIDENCY_INLINE Result<Schedule> ScheduleBuilder::try_build(Cycle cycle) {
     if (status_ && content_.compute_ns.empty()) {
         status_ = Error{ErrorKind::invalid_argument, "a schedule takes at least one step"};
+    }
+    for (const LiveRange& range : std::exchange(live_, {})) {
+        if (status_ && range.last >= content_.compute_ns.size()) {
+            status_ = Error{ErrorKind::invalid_argument,
+                            "live_until: " + detail::quoted(catalog_.weight(range.weight).name) +
+                                " is live until step " + std::to_string(range.last) + " of a schedule of " +
+                                std::to_string(content_.compute_ns.size()) + " steps"};
+        }
     }
     Schedule::Content content = std::exchange(content_, {});
     const Status status = std::exchange(status_, {});
@@ -81,6 +111,9 @@ RESIDENCY_INLINE void ScheduleBuilder::append(std::string_view name) {
 
 RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::end() {
     if (!status_) { return *this; }
+    for (const LiveRange& range : live_) {
+        if (range.last >= position()) { append(range.weight); }
+    }
     content_.weight_offsets.push_back(content_.weights.size());
     content_.names.insert(content_.names.end(), name_.begin(), name_.end());
     content_.name_offsets.push_back(content_.names.size());

@@ -1,0 +1,246 @@
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles a PyTorch model so that its weights can be streamed."""
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+
+import torch
+
+from . import inductor, program as payload
+from .catalog import Catalog
+
+
+class ExportError(Exception):
+    """What cannot be exported, and what to do."""
+
+
+@dataclass
+class MethodReport:
+    name: str
+    steps: int = 0
+    kernels: int = 0  # markers in the generated code, those of kernels without weights included
+    weights: int = 0  # that steps read
+
+
+@dataclass
+class Report:
+    """What export() did. str(report) is a text of some lines."""
+
+    path: str = ""
+    methods: list = field(default_factory=list)
+    streamed_bytes: int = 0
+    resident: list = field(default_factory=list)  # (name, bytes, why)
+    unused: list = field(default_factory=list)  # names of tensors of the model that no method reads; not exported
+
+    def __str__(self):
+        lines = [f"{self.path}: {self.streamed_bytes:,} bytes of weights can be streamed"]
+        for method in self.methods:
+            lines.append(f"  {method.name}: {method.steps} steps read {method.weights} weights; {method.kernels} markers")
+        for name, size, why in self.resident:
+            lines.append(f"  resident: {name} ({size:,} bytes): {why}")
+        if self.unused:
+            lines.append(f"  not exported, since no method reads them: {', '.join(self.unused)}")
+        return "\n".join(lines)
+
+
+def _methods(model, args, methods):
+    """name -> (module, args). A method of `methods` is a tuple of arguments of the model, or (module, tuple of arguments)."""
+    if methods is None:
+        return {"forward": (model, tuple(args))}
+    if args is not None:
+        raise ExportError("give either `args`, for the one method forward, or `methods`")
+    found = {}
+    for name, given in methods.items():
+        if not name.isidentifier():
+            raise ExportError(f'a method named "{name}": take letters, digits and underscores, since files are named after it')
+        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], torch.nn.Module):
+            found[name] = (given[0], tuple(given[1]))
+        else:
+            found[name] = (model, tuple(given))
+    if not found:
+        raise ExportError("`methods` is empty: name at least one")
+    return found
+
+
+def _is_marked(module):
+    return isinstance(module, torch.fx.GraphModule) and any(
+        node.op == "call_function" and str(node.target).startswith("residency.residency_probe") for node in module.graph.nodes
+    )
+
+
+def _original_names(model, module):
+    """The model's own name of each tensor of `module`, by identity: a method's module may wrap the model or parts of it."""
+    names = {}
+    for name, tensor in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]:
+        names.setdefault(id(tensor), []).append(name)
+    result = {}
+    for name, tensor in [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]:
+        own = names.get(id(tensor), [])
+        result[name] = name if name in own or not own else own[0]
+    return result
+
+
+def _architecture(device):
+    if device.type != "cuda":
+        return device.type
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"cuda:sm_{major}{minor}"
+
+
+def _write_weights(path, catalog):
+    """One tensor a storage. A storage that is just one weight keeps its type and shape; others are bytes."""
+    from safetensors.torch import save_file
+
+    tensors = {}
+    for index, storage in enumerate(catalog.storages):
+        weights = catalog.weights_of(index)
+        first = weights[0].tensor
+        if len(weights) == 1 and first.is_contiguous() and first.untyped_storage().nbytes() == first.numel() * first.element_size():
+            tensors[storage.tensor_name] = first.detach().cpu()
+        else:
+            whole = torch.empty(0, dtype=torch.uint8, device=first.device)
+            whole.set_(first.untyped_storage())
+            tensors[storage.tensor_name] = whole.cpu()
+    save_file(tensors, path)
+
+
+def _export_method(name, module, args, model, catalog, folder, use_probes, settings, device):
+    original_names = _original_names(model, module)
+    exported = torch.export.export(module, args)
+    # Only after decompositions does the signature name every buffer that the graph mutates.
+    exported = exported.run_decompositions({})
+    mutated = set(exported.graph_signature.buffers_to_mutate.values())
+    package = f"{name}.pt2"
+    path = os.path.join(folder, package)
+    probed = None
+    if use_probes:
+        from . import probes
+
+        probed = probes.insert(exported, skip=mutated)
+        chosen = inductor.settings(torch.ops.residency.residency_probe.default, device.type)
+    else:
+        chosen = inductor.settings()
+    chosen.update(settings)
+    with inductor.recording(markers=not use_probes) as record:
+        torch._inductor.aoti_compile_and_package(exported, package_path=path, inductor_configs=chosen)
+    inductor.name_kernels(path, record.steps)
+    if record.folded:
+        raise ExportError(
+            f'{name}: the compiler folded {", ".join(record.folded)} at run time; leave aot_inductor.use_runtime_constant_folding off'
+        )
+
+    is_parameter = set(exported.graph_signature.parameters)
+    index_of = {}  # by the name in the generated code
+    constants = []
+    for constant, (original, tensor) in record.constants.items():
+        source = exported.state_dict.get(original, exported.constants.get(original, tensor))
+        if not torch.equal(torch.tensor(source.shape), torch.tensor(tensor.shape)) or source.dtype != tensor.dtype:
+            source = tensor
+        known = original_names.get(original, original)
+        index = index_of[constant] = catalog.add(known, source.detach(), original in is_parameter)
+        constants.append((constant, original, index))
+        if original in mutated:
+            catalog.storages[catalog.weights[index].storage].is_mutable = True
+    for alias, own in original_names.items():  # names of tied weights, of which the compiler keeps one
+        tensor = exported.state_dict.get(alias)
+        if tensor is not None and catalog._by_tensor.get(Catalog._identity(tensor)) is not None:
+            catalog.add(own, tensor.detach(), alias in is_parameter)
+
+    if use_probes:
+        order, until = probes.live_ranges(path)
+        if sorted(order) != list(range(len(probed))):
+            raise ExportError(f"{name}: of {len(probed)} probes, {len(order)} are in the generated code; report this, and use markers")
+        steps = [
+            ([catalog.find(original_names.get(probed[number], probed[number]))], last, -1, f"probe {number}", "")
+            for number, last in zip(order, until)
+        ]
+    else:
+        steps = [
+            ([index_of[constant] for constant in step.constants], payload.NO_STEP, step.compute_ns, " ".join(step.kernels), step.module)
+            for step in record.steps
+        ]
+    returned = {index_of[constant] for constant in record.returned}
+    report = MethodReport(name, len(steps), record.markers, len({index for step in steps for index in step[0]}))
+    return payload.Method(name, package, sorted(constants), steps), returned, report
+
+
+def export(model, args=None, path=None, *, budget="", pin=(), methods=None, probes=False, settings=None):
+    """Compiles `model` with AOTInductor and writes a folder `path`: a package (.pt2) a method, the weights (weights.safetensors) and
+    the program, which says what each step reads (program.residency). Returns a Report.
+
+    args     the example arguments of forward; or `methods`: name -> arguments, or name -> (module, arguments)
+    budget   stored in the program: the runtime's default ("60%", "8 GiB"; "": the runtime decides)
+    pin      names of weights that stay on the device
+    probes   True: operators instead of markers, for compositions without fixed addresses
+    settings further settings of Inductor
+
+    The model is left as it was. Everything that is mutated by kernels, returned, or pinned stays on the device."""
+    refused = inductor.version_refused()
+    if refused:
+        raise ExportError(refused)
+    if path is None:
+        raise ExportError("name the folder to write: export(model, args, path)")
+    chosen = _methods(model, args, methods)
+    for name, (module, _) in chosen.items():
+        if _is_marked(module):
+            raise ExportError(f"{name}: this graph has probes already; export the model that it was made from")
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path) and not os.path.exists(os.path.join(path, "program.residency"))):
+        raise ExportError(f'"{path}" exists and holds no program; name a new folder, or one that an export wrote')
+
+    catalog, returned, report = Catalog(), set(), Report(path)
+    devices = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}
+    if len(devices) > 1:
+        raise ExportError(f"the model lies on {', '.join(sorted(map(str, devices)))}: move it to one device, or make the others inputs")
+    device = devices.pop() if devices else torch.device("cpu")
+    parent = os.path.dirname(os.path.abspath(path))
+    os.makedirs(parent, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=".residency-", dir=parent)
+    try:
+        result = payload.Program(f"torch {torch.__version__}", _architecture(device), "weights.safetensors", budget)
+        with torch.no_grad():
+            for name, (module, arguments) in chosen.items():
+                method, its_returned, its_report = _export_method(
+                    name, module, arguments, model, catalog, folder, probes, settings or {}, device
+                )
+                result.methods.append(method)
+                returned |= its_returned
+                report.methods.append(its_report)
+
+        read = {index for method in result.methods for step in method.steps for index in step[0]}
+        pins = set()
+        for name in pin:
+            index = catalog.find(name)
+            if index is None:
+                raise ExportError(f'pin: no method reads a weight named "{name}"')
+            pins.add(index)
+        resident = {}
+        for index, weight in enumerate(catalog.weights):
+            if catalog.storages[weight.storage].is_mutable:
+                resident[index] = "kernels write it"
+            elif index in returned:
+                resident[index] = "the method returns it"
+                pins.add(index)
+            elif index in pins:
+                resident[index] = "pinned"
+            elif index not in read:
+                resident[index] = "no step reads it by itself"
+                pins.add(index)
+        result.pins = sorted(pins)
+        report.resident = [
+            (catalog.weights[index].name, catalog.storages[catalog.weights[index].storage].bytes, why) for index, why in resident.items()
+        ]
+        resident_storages = {catalog.weights[index].storage for index in resident}
+        report.streamed_bytes = sum(s.bytes for i, s in enumerate(catalog.storages) if i not in resident_storages)
+        report.unused = sorted(name for name in model.state_dict() if catalog.find(name) is None)
+        _write_weights(os.path.join(folder, result.weights_file), catalog)
+        with open(os.path.join(folder, "program.residency"), "wb") as file:
+            file.write(payload.save(result, catalog))
+        if os.path.exists(path):
+            shutil.rmtree(path)
+        os.replace(folder, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return report
