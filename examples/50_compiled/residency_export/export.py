@@ -107,6 +107,13 @@ def _write_weights(path, catalog):
     save_file(tensors, path)
 
 
+def _write_inputs(path, inputs):
+    """The example arguments, so that a program in another language has something to run."""
+    from safetensors.torch import save_file
+
+    save_file({f"input{i}": value.detach().cpu().contiguous() for i, value in enumerate(inputs)}, path)
+
+
 def _export_method(name, module, args, model, catalog, folder, use_probes, settings, device):
     original_names = _original_names(model, module)
     exported = torch.export.export(module, args)
@@ -163,13 +170,15 @@ def _export_method(name, module, args, model, catalog, folder, use_probes, setti
             for step in record.steps
         ]
     returned = {index_of[constant] for constant in record.returned}
+    inputs = [value for value in torch.utils._pytree.tree_leaves(args) if isinstance(value, torch.Tensor)]
+    _write_inputs(os.path.join(folder, f"{name}.inputs.safetensors"), inputs)
     report = MethodReport(name, len(steps), record.markers, len({index for step in steps for index in step[0]}))
-    return payload.Method(name, package, sorted(constants), steps), returned, report
+    return payload.Method(name, package, inputs, sorted(constants), steps), returned, report
 
 
 def export(model, args=None, path=None, *, budget="", pin=(), methods=None, probes=False, settings=None):
-    """Compiles `model` with AOTInductor and writes a folder `path`: a package (.pt2) a method, the weights (weights.safetensors) and
-    the program, which says what each step reads (program.residency). Returns a Report.
+    """Compiles `model` with AOTInductor and writes a folder `path`: a package (.pt2) a method, its example
+    arguments (METHOD.inputs.safetensors), the weights (weights.safetensors) and the program, which says what each step reads (program.residency). Returns a Report.
 
     args     the example arguments of forward; or `methods`: name -> arguments, or name -> (module, arguments)
     budget   stored in the program: the runtime's default ("60%", "8 GiB"; "": the runtime decides)

@@ -15,6 +15,7 @@ NO_STEP = 0xFFFFFFFF
 class Method:
     name: str
     package: str  # file name of the package, beside the program
+    inputs: list  # tensors, as exported
     constants: list  # (name in the generated code, original name, index of the weight), in order of the first
     steps: list  # (indices of the weights, live_until or NO_STEP, compute_ns or -1, kernels, module)
 
@@ -67,6 +68,10 @@ def save(program, catalog):
     for method in program.methods:
         methods.text(method.name)
         methods.text(method.package)
+        methods.u64(len(method.inputs))
+        for tensor in method.inputs:
+            methods.text(DTYPES[tensor.dtype][0])
+            methods.array("Q", tensor.shape)
         methods.u64(len(method.constants))
         for name, original, weight in method.constants:
             methods.text(name)

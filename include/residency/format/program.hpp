@@ -14,8 +14,10 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/dtype.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
@@ -44,10 +46,18 @@ struct ProgramStep {
     friend bool operator==(const ProgramStep&, const ProgramStep&) = default;
 };
 
+/// An argument of a method, as it was exported.
+struct ProgramInput {
+    DType dtype;
+    Shape shape;
+    friend bool operator==(const ProgramInput&, const ProgramInput&) = default;
+};
+
 /// A method of a compiled model, such as "prefill" or "decode".
 struct ProgramMethod {
     std::string name;
-    std::string package;  ///< name of the package's file, in the folder of the program
+    std::string package;               ///< name of the package's file, in the folder of the program
+    std::vector<ProgramInput> inputs;  ///< tensors only, in the order of the call
     std::vector<ProgramConstant> constants;
     std::vector<ProgramStep> steps;
     friend bool operator==(const ProgramMethod&, const ProgramMethod&) = default;
@@ -69,7 +79,7 @@ struct ProgramAlias {
 ///           u8 kind (0 parameter, 1 buffer)
 ///     ALIA  u64 count; for each text name, u32 weight
 ///     PINS  array u32 weights
-///     METH  u64 count; for each text name, text package, u64 constants (text name, text original, u32 weight), u64 steps
+///     METH  u64 count; for each text name, text package, u64 inputs (text dtype, array u64 shape), u64 constants (text name, text original, u32 weight), u64 steps
 ///           (array u32 weights, u32 live until or 2^32 − 1, i64 nanoseconds or −1, text kernels, text module)
 struct Program {
     std::string compiler;                  ///< such as "torch 2.11.0"

@@ -101,17 +101,14 @@ private:
         const std::uint64_t count = section.count(ProgramLimits::items, 8 + 8 + 8 + 8 + 4 + 8 + 1);
         for (std::uint64_t i = 0; i < count && section.ok(); ++i) {
             const std::string name = section.text(ProgramLimits::text_bytes);
-            const std::string type = section.text(DType::max_name_bytes);
+            const std::string type_name = section.text(DType::max_name_bytes);
             Shape shape = section.array<std::uint64_t>(ProgramLimits::extents);
             Strides strides = section.array<std::uint64_t>(ProgramLimits::extents);
             const std::uint32_t storage = section.u32();
             const std::uint64_t offset = section.u64();
             const std::uint8_t kind = section.u8();
             section.require(kind <= 1, "kind " + std::to_string(kind), "0 (parameter) or 1 (buffer)");
-            const auto known = std::find_if(dtype::all.begin(), dtype::all.end(),
-                                            [&](const DType& each) { return each.name() == type; });
-            section.require(known != dtype::all.end(), "type " + residency::detail::quoted(type),
-                            "a type of the library");
+            const DType type = dtype_named(section, type_name);
             section.require(storage < program_.tensors.size(), "storage " + std::to_string(storage),
                             "one of " + std::to_string(program_.tensors.size()));
             section.require(shape.size() == strides.size(), std::to_string(strides.size()) + " strides",
@@ -119,7 +116,7 @@ private:
             if (!section.ok()) { break; }
             program_.kinds.push_back(static_cast<ProgramWeightKind>(kind));
             static_cast<void>(
-                builder_.add_weight(name, *known, std::move(shape), StorageId{storage}, offset, std::move(strides)));
+                builder_.add_weight(name, type, std::move(shape), StorageId{storage}, offset, std::move(strides)));
             if (!builder_.status()) { section.require(false, builder_.status().error().message(), "a weight"); }
         }
         if (const Status read = section.finish(); !read) { return read.error(); }
@@ -129,6 +126,13 @@ private:
         return container_.expect(ContainerKind::program, program_file_version, program_.catalog.hash());
     }
 
+    [[nodiscard]] static DType dtype_named(SectionReader& section, const std::string& name) {
+        for (const DType& each : dtype::all) {
+            if (each.name() == name) { return each; }
+        }
+        section.require(false, "type " + residency::detail::quoted(name), "a type of the library");
+        return {};
+    }
     /// Reads the index of a weight.
     [[nodiscard]] WeightId weight(SectionReader& section) {
         const WeightId id{section.u32()};
@@ -196,6 +200,11 @@ private:
         section.require(!method.name.empty(), "a method without a name", "a name");
         section.require(is_file_beside(method.package), "the package " + residency::detail::quoted(method.package),
                         "the name of a file beside the program");
+        const std::uint64_t inputs = section.count(ProgramLimits::items, 8 + 8);
+        for (std::uint64_t i = 0; i < inputs && section.ok(); ++i) {
+            const DType type = dtype_named(section, section.text(DType::max_name_bytes));
+            method.inputs.push_back({type, section.array<std::uint64_t>(ProgramLimits::extents)});
+        }
         const std::uint64_t constants = section.count(ProgramLimits::items, 8 + 8 + 4);
         for (std::uint64_t i = 0; i < constants && section.ok(); ++i) {
             ProgramConstant constant;
@@ -324,6 +333,11 @@ RESIDENCY_INLINE std::vector<std::byte> save(const Program& program) {
     for (const ProgramMethod& method : program.methods) {
         methods.text(method.name);
         methods.text(method.package);
+        methods.u64(method.inputs.size());
+        for (const ProgramInput& input : method.inputs) {
+            methods.text(input.dtype.name());
+            methods.array(input.shape);
+        }
         methods.u64(method.constants.size());
         for (const ProgramConstant& constant : method.constants) {
             methods.text(constant.name);

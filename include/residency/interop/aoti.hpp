@@ -1,0 +1,391 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/residency.hpp"
+#include "residency/error.hpp"
+#include "residency/format/program.hpp"
+#include "residency/format/safetensors.hpp"
+#include "residency/host/loading.hpp"
+#include "residency/interop/aoti_package.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/quoted.hpp"
+#include "residency/model/schedule.hpp"
+
+// PyTorch models that AOTInductor compiled, with their weights streamed inside a budget. No header of PyTorch is needed.
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
+
+/// What the last run of a method did beside what its program says.
+struct RunReport {
+    std::vector<std::uint32_t> steps_not_called;  ///< positions in the method
+    std::vector<WeightId> weights_not_reached;    ///< that the method's program names
+};
+
+namespace detail {
+
+/// Follows the markers of one run, and says what is wrong with their order.
+class MarkerCheck {
+public:
+    void begin(std::uint32_t steps) noexcept {
+        steps_ = steps;
+        next_ = 0;
+    }
+    /// Success where `step` is the next one.
+    [[nodiscard]] Status advance(std::int64_t step) {
+        if (step == static_cast<std::int64_t>(next_) && next_ < steps_) {
+            ++next_;
+            return {};
+        }
+        return Error{ErrorKind::mismatch,
+                     "marker " + std::to_string(step) + " came where " +
+                         (next_ < steps_ ? "marker " + std::to_string(next_) : std::string{"the end"}) +
+                         " belongs: the package and its program are not of one export"};
+    }
+    [[nodiscard]] std::uint32_t reached() const noexcept { return next_; }
+    [[nodiscard]] std::uint32_t steps() const noexcept { return steps_; }
+
+private:
+    std::uint32_t steps_ = 0, next_ = 0;
+};
+
+/// Compares the constants of a package with what its program says of them, both ways. The message names the first difference.
+[[nodiscard]] inline Status check_constants(const Package& package, const format::Program& program,
+                                            const format::ProgramMethod& method) {
+    std::map<std::string_view, const format::ProgramConstant*> known;
+    for (const format::ProgramConstant& each : method.constants) { known.emplace(each.name, &each); }
+    const auto refuse = [&](const std::string& what) {
+        return Error{ErrorKind::mismatch, residency::detail::quoted(package.path()) + ": " + what +
+                                              "; package and program are not of one export"};
+    };
+    for (const PackageConstant& constant : package.constants()) {
+        const auto found = known.find(constant.name);
+        if (constant.is_folded) {
+            return Error{ErrorKind::unsupported, residency::detail::quoted(package.path()) + ": the constant " +
+                                                     residency::detail::quoted(constant.original) +
+                                                     " is computed by the package from others; export it with "
+                                                     "aot_inductor.use_runtime_constant_folding = False"};
+        }
+        if (found == known.end()) {
+            return refuse("the package has a constant " + residency::detail::quoted(constant.original) +
+                          " that the program lacks");
+        }
+        if (found->second->original != constant.original) {
+            return refuse("the constant " + residency::detail::quoted(constant.name) + " is " +
+                          residency::detail::quoted(constant.original) + " to the package and " +
+                          residency::detail::quoted(found->second->original) + " to the program");
+        }
+        const Weight& weight = program.catalog.weight(found->second->weight);
+        std::uint64_t elements = 1;
+        for (const std::uint64_t extent : weight.shape) { elements *= extent; }
+        const std::uint64_t bytes = elements * weight.dtype.block_bits() / 8;
+        if (constant.data_bytes < bytes && !weight.shape.empty()) {
+            return refuse("the constant " + residency::detail::quoted(constant.original) + " has " +
+                          std::to_string(constant.data_bytes) + " bytes in the package and " + std::to_string(bytes) +
+                          " in the program");
+        }
+        known.erase(found);
+    }
+    if (!known.empty()) {
+        return refuse("the program has a constant " + residency::detail::quoted(known.begin()->second->original) +
+                      " that the package lacks");
+    }
+    return {};
+}
+
+}  // namespace detail
+
+/// A model that residency_export wrote (a folder with program.residency), on one device, inside one budget. Its methods share the
+/// weights and the bytes on the device. `Weights`: a composition with fixed addresses, such as Planned<CudaDevice>. Movable; one call at
+/// a time, of one thread.
+///
+///     auto model = unwrap(aoti::CompiledModel<Planned<CudaDevice>>::try_open(device, "model", {.budget = Budget::parse("50%")}));
+///     auto outputs = unwrap(model.try_run("decode", {&tokens, 1}, stream));
+template <class Weights>
+class CompiledModel {
+public:
+    using Device = typename Weights::Device;
+    using Stream = typename Device::Stream;
+
+    struct Options {
+        std::optional<Budget>
+            budget{};  ///< takes precedence over the program's, which takes precedence over an automatic one
+        typename Weights::Options weights{};  ///< its budgets and its schedule are set by the model
+        host::LoadOptions load{};
+        PackageOptions package{};
+    };
+
+    /// Blocks. Reads the program, loads the weights into host memory, and makes the Residency with the schedule of the first method.
+    /// No package is loaded yet. Errors: those of the program, of host::load and of Residency; unsupported for a program of another
+    /// kind of device; mismatch where the weights are not the program's.
+    [[nodiscard]] static Result<CompiledModel> try_open(Device& device, const std::string& folder,
+                                                        Options options = {});
+
+    CompiledModel(CompiledModel&&) noexcept = default;
+    CompiledModel& operator=(CompiledModel&&) noexcept = default;
+    ~CompiledModel() = default;
+
+    /// Blocks. Loads a method's package, unless it is loaded, and binds its constants. Errors: those of Package; mismatch where package
+    /// and program differ.
+    [[nodiscard]] Status try_load(std::string_view method) {
+        const auto found = find(method);
+        return found ? load(**found) : Status{found.error()};
+    }
+    /// Unloads a method's package. Its weights stay for the others. Error invalid_argument: there is no such method.
+    [[nodiscard]] Status try_release(std::string_view method);
+
+    /// Runs a method: one pass of its schedule. Enqueues on the stream, and blocks only for what switches to another method. Inputs
+    /// stay valid until the stream has run. Errors: wrong_state (a run is under way), those of try_load and of passes; mismatch where
+    /// the package's markers are not the program's. After an error the next run works.
+    [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
+                                                      Stream stream);
+    /// What the last run left out; nothing where it did all that its program says.
+    [[nodiscard]] const RunReport& last_run() const noexcept { return state_->report; }
+
+    /// The memory of a weight that kernels write, such as a cache, on the device: to reset or to read it while nothing runs. Valid until
+    /// the budget changes. Error mismatch: there is no such weight, or kernels do not write it.
+    [[nodiscard]] Result<TensorView> try_mutable(std::string_view name) const;
+
+    [[nodiscard]] const format::Program& program() const noexcept { return state_->program; }
+    /// For budgets and statistics. Passes are begun by run() alone.
+    [[nodiscard]] Weights& weights() noexcept { return *state_->weights; }
+    [[nodiscard]] const Weights& weights() const noexcept { return *state_->weights; }
+
+private:
+    struct Method {
+        const format::ProgramMethod* program = nullptr;
+        Schedule schedule;
+        std::optional<Package> package;
+        std::optional<std::uint64_t> bound_generation;  // of the addresses that the package has
+    };
+    /// At a fixed address, since the hooks of packages point to it.
+    struct State {
+        format::Program program;
+        std::string folder;
+        PackageOptions package_options;
+        std::optional<Weights> weights;
+        std::vector<Method> methods;
+        Method* current = nullptr;  // whose schedule is in force
+
+        // Of the run that is under way.
+        bool is_running = false;
+        std::optional<typename Weights::Pass> pass;
+        std::optional<typename Weights::Lease> lease;
+        detail::MarkerCheck markers;
+        std::optional<Error> failure;
+        RunReport report;
+
+        [[nodiscard]] std::int32_t step(std::int64_t number);
+        static std::int32_t on_step(void* context, std::int64_t number) {
+            return static_cast<State*>(context)->step(number);
+        }
+    };
+
+    explicit CompiledModel(std::unique_ptr<State> state) noexcept : state_{std::move(state)} {}
+
+    [[nodiscard]] Result<Method*> find(std::string_view name) const;
+    [[nodiscard]] Status load(Method& method);
+    [[nodiscard]] Status bind(Method& method);
+    [[nodiscard]] Status run(Method& method, std::span<const TensorView> inputs, Stream stream,
+                             std::vector<Tensor>& outputs);
+    [[nodiscard]] TensorView view(WeightId id) const;
+    [[nodiscard]] static void* native(Stream stream) noexcept {
+        if constexpr (std::is_pointer_v<Stream>) {
+            return stream;
+        } else {
+            return nullptr;
+        }
+    }
+
+    std::unique_ptr<State> state_;
+};
+
+template <class Weights>
+auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder, Options options)
+    -> Result<CompiledModel> {
+    auto program = format::try_load_program_file(folder + "/program.residency");
+    if (!program) { return program.error(); }
+    const bool is_cuda = program->device.starts_with("cuda");
+    if (is_cuda != std::is_pointer_v<Stream>) {
+        return Error{ErrorKind::unsupported, residency::detail::quoted(folder) + " was compiled for " +
+                                                 program->device + "; export it for the device that it runs on"};
+    }
+    const auto file = format::try_read_safetensors(folder + "/" + program->weights_file);
+    if (!file) { return file.error(); }
+    const auto bound = program->try_bind(file->catalog());
+    if (!bound) { return bound.error().in(residency::detail::quoted(folder)); }
+    auto loaded = host::try_load(device, *bound, std::move(options.load));
+    if (!loaded) { return loaded.error(); }
+
+    auto state = std::make_unique<State>();
+    state->program = std::move(*program);
+    state->folder = folder;
+    state->package_options = std::move(options.package);
+    state->package_options.is_cuda = is_cuda;
+    for (const format::ProgramMethod& each : state->program.methods) {
+        auto schedule = state->program.try_schedule(each);
+        if (!schedule) { return schedule.error(); }
+        state->methods.push_back({&each, std::move(*schedule), std::nullopt, std::nullopt});
+    }
+    auto settings = std::move(options.weights);
+    settings.budget = options.budget;
+    if (!state->program.budget.empty()) {
+        auto stored = Budget::try_parse(state->program.budget);
+        if (!stored) { return stored.error().in("the budget stored in " + residency::detail::quoted(folder)); }
+        settings.stored_budget = *stored;
+    }
+    state->current = &state->methods.front();
+    settings.schedule = state->current->schedule;
+    auto weights = Weights::try_create(device, std::move(loaded->catalog), std::move(settings));
+    if (!weights) { return weights.error(); }
+    state->weights.emplace(std::move(*weights));
+    return CompiledModel{std::move(state)};
+}
+
+template <class Weights>
+auto CompiledModel<Weights>::find(std::string_view name) const -> Result<Method*> {
+    std::string known;
+    for (Method& each : state_->methods) {
+        if (each.program->name == name) { return &each; }
+        known += (known.empty() ? "" : ", ") + each.program->name;
+    }
+    return Error{ErrorKind::invalid_argument,
+                 "the model has no method " + residency::detail::quoted(name) + "; it has " + known};
+}
+
+template <class Weights>
+TensorView CompiledModel<Weights>::view(WeightId id) const {
+    const Weight& weight = state_->program.catalog.weight(id);
+    return {state_->weights->address(id), weight.dtype, weight.shape, weight.strides, 0};
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::bind(Method& method) {
+    const std::uint64_t generation = state_->weights->generation();
+    if (method.bound_generation == generation) { return {}; }
+    std::vector<ConstantBinding> bindings;
+    for (const format::ProgramConstant& constant : method.program->constants) {
+        bindings.push_back({constant.name, view(constant.weight)});
+    }
+    if (Status bound = method.package->try_bind(bindings); !bound) { return bound; }
+    method.bound_generation = generation;
+    return {};
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::load(Method& method) {
+    if (method.package) { return {}; }
+    auto package = Package::try_open(state_->folder + "/" + method.program->package, state_->package_options);
+    if (!package) { return package.error(); }
+    if (Status same = detail::check_constants(*package, state_->program, *method.program); !same) { return same; }
+    package->set_hooks({state_.get(), &State::on_step});
+    method.package.emplace(std::move(*package));
+    method.bound_generation.reset();
+    return {};
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::try_release(std::string_view name) {
+    const auto found = find(name);
+    if (!found) { return found.error(); }
+    if (state_->is_running) { return Error{ErrorKind::wrong_state, "a run is under way"}; }
+    if (Status drained = state_->weights->try_drain(); !drained) { return drained; }
+    (*found)->package.reset();
+    return {};
+}
+
+template <class Weights>
+std::int32_t CompiledModel<Weights>::State::step(std::int64_t number) {
+    lease.reset();
+    if (!pass) { return 0; }  // the package runs without this model
+    if (number < 0) { return 0; }
+    const auto fail = [&](const Error& error) {
+        if (!failure) { failure = error; }
+        return 1;
+    };
+    if (const Status expected = markers.advance(number); !expected) { return fail(expected.error()); }
+    auto acquired = pass->try_acquire(current->schedule[static_cast<std::uint32_t>(number)]);
+    if (!acquired) { return fail(acquired.error()); }
+    lease.emplace(std::move(*acquired));
+    if (!package_options.is_cuda) {  // the kernels of a CPU do not wait for a stream
+        if (const Status arrived = pass->try_wait(); !arrived) { return fail(arrived.error()); }
+    }
+    return 0;
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> inputs, Stream stream,
+                                   std::vector<Tensor>& outputs) {
+    State& state = *state_;
+    if (state.current != &method) {
+        if (Status changed = state.weights->try_set_schedule(method.schedule); !changed) { return changed; }
+        state.current = &method;
+    }
+    auto pass = state.weights->try_begin(stream);
+    if (!pass) { return pass.error(); }
+    state.pass.emplace(std::move(*pass));
+    state.markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
+    Status status = bind(method);
+    if (status) {
+        auto ran = method.package->try_run(inputs, native(stream));
+        if (ran) {
+            outputs = std::move(*ran);
+        } else {
+            status = ran.error();
+        }
+    }
+    state.lease.reset();
+    Status ended = state.pass->try_end();
+    state.pass.reset();
+    if (state.failure) { return *std::exchange(state.failure, std::nullopt); }
+    return status ? std::move(ended) : std::move(status);
+}
+
+template <class Weights>
+Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view name, std::span<const TensorView> inputs,
+                                                            Stream stream) {
+    State& state = *state_;
+    if (state.is_running) {
+        return Error{ErrorKind::wrong_state, "a run of this model is under way; runs follow each other"};
+    }
+    const auto found = find(name);
+    if (!found) { return found.error(); }
+    Method& method = **found;
+    if (Status loaded = load(method); !loaded) { return loaded.error(); }
+    state.is_running = true;
+    state.report = {};
+    std::vector<Tensor> outputs;
+    Status ran = run(method, inputs, stream, outputs);
+    state.is_running = false;
+    for (std::uint32_t i = state.markers.reached(); i < state.markers.steps(); ++i) {
+        state.report.steps_not_called.push_back(i);
+        for (const WeightId id : method.program->steps[i].weights) { state.report.weights_not_reached.push_back(id); }
+    }
+    if (!ran) { return ran.error().in("method " + residency::detail::quoted(name)); }
+    return outputs;
+}
+
+template <class Weights>
+Result<TensorView> CompiledModel<Weights>::try_mutable(std::string_view name) const {
+    const auto id = state_->program.find(name);
+    if (!id || !state_->program.catalog.storage(state_->program.catalog.storage_of(*id)).is_mutable) {
+        return Error{ErrorKind::mismatch, id ? residency::detail::quoted(name) + " is not written by kernels"
+                                             : "the program has no weight " + residency::detail::quoted(name)};
+    }
+    return view(*id);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::aoti

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/model/dtype.hpp"
+#include "residency/model/weight.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
+
+/// A tensor of memory that the caller owns.
+struct TensorView {
+    void* data = nullptr;
+    DType dtype;
+    Shape shape;
+    Strides strides{};                  ///< elements; empty: dense
+    std::uint64_t offset_elements = 0;  ///< from `data` to the first element
+};
+
+class Torch;
+
+/// A tensor that PyTorch owns. Movable; gives the memory back to PyTorch's allocator when destroyed.
+class Tensor {
+public:
+    Tensor() noexcept = default;
+    Tensor(Tensor&& other) noexcept;
+    Tensor& operator=(Tensor&& other) noexcept;
+    ~Tensor();
+
+    /// Address of the first element.
+    [[nodiscard]] void* data() const noexcept { return data_; }
+    [[nodiscard]] const DType& dtype() const noexcept { return dtype_; }
+    [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+    [[nodiscard]] const Strides& strides() const noexcept { return strides_; }
+    [[nodiscard]] std::uint64_t elements() const noexcept;
+
+private:
+    friend class Package;
+
+    const Torch* torch_ = nullptr;
+    void* handle_ = nullptr;  // AtenTensorHandle
+    void* data_ = nullptr;
+    DType dtype_;
+    Shape shape_;
+    Strides strides_;
+};
+
+/// A constant of a package, as its library describes it.
+struct PackageConstant {
+    std::string name;              ///< in the generated code
+    std::string original;          ///< in the module that was compiled
+    std::int32_t dtype_code = 0;   ///< PyTorch's number
+    std::uint64_t data_bytes = 0;  ///< may be padded
+    bool is_folded = false;        ///< made by the package itself, from others
+};
+
+/// A constant and the tensor that the package is to read in its place.
+struct ConstantBinding {
+    std::string name;  ///< PackageConstant::name
+    TensorView tensor;
+};
+
+struct PackageOptions {
+    bool is_cuda = true;            ///< false: compiled for the CPU
+    std::int32_t device_index = 0;  ///< of CUDA
+    /// Folder of PyTorch's libraries (libtorch.so, …), such as site-packages/torch/lib. Empty: where the dynamic linker looks. They are
+    /// loaded once a process; the first folder counts.
+    std::string torch_folder{};
+};
+
+/// What a package calls while it runs: 0 for success. Set by whoever streams its weights.
+struct PackageHooks {
+    void* context = nullptr;
+    /// Before the kernels of a step; −1: kernels that read no streamed weight. Null: none.
+    std::int32_t (*step)(void* context, std::int64_t step) = nullptr;
+};
+
+/// A library that AOTInductor made of one method (.pt2), loaded, with its constants outside: it runs once every constant is bound.
+/// Uses PyTorch's C interface only, looked up when the first package is opened. Movable; one call at a time.
+class Package {
+public:
+    /// Blocks. Unpacks the package into a temporary folder, which is removed with it, and loads its library. Errors: malformed or
+    /// unsupported for what is no such package; unsupported for one of another platform or device, one that needs PyTorch's dispatcher,
+    /// and one without hooks; io.
+    [[nodiscard]] static RESIDENCY_INLINE Result<Package> try_open(const std::string& path,
+                                                                   const PackageOptions& options = {});
+
+    Package(Package&&) noexcept;
+    Package& operator=(Package&&) noexcept;
+    ~Package();
+
+    [[nodiscard]] const std::string& path() const noexcept;
+    [[nodiscard]] std::span<const PackageConstant> constants() const noexcept;
+    [[nodiscard]] std::size_t inputs() const noexcept;
+    [[nodiscard]] std::size_t outputs() const noexcept;
+
+    /// Binds constants to memory that stays valid until the next call or the end of the package. `all`: refuse to leave one unbound.
+    /// Errors: unsupported where PyTorch lacks the type; mismatch where the package refuses them.
+    [[nodiscard]] RESIDENCY_INLINE Status try_bind(std::span<const ConstantBinding> bindings, bool all = true);
+
+    /// Hooks are called by run() from now on.
+    RESIDENCY_INLINE void set_hooks(const PackageHooks& hooks) noexcept;
+
+    /// Enqueues the method on a stream (cudaStream_t; null for the CPU, where it has run on return). Errors: invalid_argument for a
+    /// wrong number of inputs; device where the package failed, whose own words are on the standard error.
+    [[nodiscard]] RESIDENCY_INLINE Result<std::vector<Tensor>> try_run(std::span<const TensorView> inputs,
+                                                                       void* stream = nullptr);
+
+private:
+    struct State;
+    explicit Package(std::unique_ptr<State> state) noexcept;
+
+    std::unique_ptr<State> state_;
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::aoti
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/interop/impl/aoti_package.ipp"
+#endif

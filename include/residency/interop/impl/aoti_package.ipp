@@ -1,0 +1,583 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/json_tree.hpp"
+#include "residency/format/zip.hpp"
+#include "residency/interop/aoti_package.hpp"
+#include "residency/model/dtype.hpp"
+#include "residency/model/file.hpp"
+#include "residency/model/quoted.hpp"
+#include "residency/model/weight.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
+
+namespace detail {
+
+/// A library that was loaded at run time. Movable; unloads it, unless it is one that stays for the process.
+class DynamicLibrary {
+public:
+    DynamicLibrary() noexcept = default;
+    DynamicLibrary(DynamicLibrary&& other) noexcept : handle_{std::exchange(other.handle_, nullptr)} {}
+    DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~DynamicLibrary() {
+        if (handle_ != nullptr) { static_cast<void>(::dlclose(handle_)); }
+    }
+
+    /// Blocks. Error unsupported, with the linker's words.
+    [[nodiscard]] static Result<DynamicLibrary> try_open(const std::string& path, int flags) {
+        DynamicLibrary library;
+        library.handle_ = ::dlopen(path.c_str(), flags);
+        if (library.handle_ == nullptr) {
+            const char* why = ::dlerror();
+            return Error{ErrorKind::unsupported, residency::detail::quoted(path) +
+                                                     " cannot be loaded: " + (why != nullptr ? why : "unknown reason")};
+        }
+        return library;
+    }
+    /// Keeps it loaded until the end of the process.
+    void leak() noexcept { handle_ = nullptr; }
+
+    /// The address of a symbol, or null.
+    [[nodiscard]] void* find(const char* name) const noexcept { return ::dlsym(handle_, name); }
+    /// Sets `function` to the symbol, or `missing` to the name of the first that is not there.
+    template <class Function>
+    void find(const char* name, Function*& function, std::string& missing) const {
+        function = reinterpret_cast<Function*>(find(name));
+        if (function == nullptr && missing.empty()) { missing = name; }
+    }
+
+private:
+    void* handle_ = nullptr;
+};
+
+/// A temporary folder. Movable; removed with everything in it.
+class TemporaryFolder {
+public:
+    TemporaryFolder() noexcept = default;
+    TemporaryFolder(TemporaryFolder&& other) noexcept : path_{std::exchange(other.path_, {})} {}
+    TemporaryFolder& operator=(TemporaryFolder&& other) noexcept {
+        std::swap(path_, other.path_);
+        return *this;
+    }
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        if (!path_.empty()) { std::filesystem::remove_all(path_, ignored); }
+    }
+
+    /// Blocks. Makes one in $TMPDIR or /tmp. Error io.
+    [[nodiscard]] static Result<TemporaryFolder> try_make() {
+        const char* parent = std::getenv("TMPDIR");
+        TemporaryFolder folder;
+        std::string name = std::string{parent != nullptr && *parent != '\0' ? parent : "/tmp"} + "/residency-XXXXXX";
+        if (::mkdtemp(name.data()) == nullptr) {
+            return Error{ErrorKind::io, "no folder can be made at " + residency::detail::quoted(name)};
+        }
+        folder.path_ = std::move(name);
+        return folder;
+    }
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+private:
+    std::string path_;
+};
+
+using TensorHandle = void*;     // AtenTensorHandle
+using ContainerHandle = void*;  // AOTInductorModelContainerHandle
+
+}  // namespace detail
+
+/// PyTorch's C interface in this process, as far as packages need it.
+class Torch {
+public:
+    /// Blocks. Loads PyTorch's libraries when called first; they stay loaded. Error unsupported: they are not found, or too old.
+    [[nodiscard]] static RESIDENCY_INLINE Result<const Torch*> try_get(const PackageOptions& options);
+
+    /// PyTorch's number of a type. Error unsupported.
+    [[nodiscard]] RESIDENCY_INLINE Result<std::int32_t> try_code(const DType& dtype) const;
+    /// The library's type of PyTorch's number, or DType{}.
+    [[nodiscard]] RESIDENCY_INLINE DType dtype_of(std::int32_t code) const noexcept;
+    /// A tensor over memory of the caller.
+    [[nodiscard]] RESIDENCY_INLINE Result<detail::TensorHandle> try_wrap(const TensorView& view, bool is_cuda,
+                                                                         std::int32_t device_index) const;
+
+    std::int32_t (*create_tensor_from_blob)(void*, std::int64_t, const std::int64_t*, const std::int64_t*, std::int64_t,
+                                            std::int32_t, std::int32_t, std::int32_t, detail::TensorHandle*,
+                                            std::int32_t, const std::uint8_t*, std::int64_t) = nullptr;
+    std::int32_t (*delete_tensor)(detail::TensorHandle) = nullptr;
+    std::int32_t (*get_data_ptr)(detail::TensorHandle, void**) = nullptr;
+    std::int32_t (*get_dim)(detail::TensorHandle, std::int64_t*) = nullptr;
+    std::int32_t (*get_sizes)(detail::TensorHandle, std::int64_t**) = nullptr;
+    std::int32_t (*get_strides)(detail::TensorHandle, std::int64_t**) = nullptr;
+    std::int32_t (*get_dtype)(detail::TensorHandle, std::int32_t*) = nullptr;
+
+private:
+    struct Type {
+        DType dtype;
+        std::int32_t code;
+    };
+    [[nodiscard]] RESIDENCY_INLINE Status try_load(const PackageOptions& options);
+
+    std::vector<Type> types_;
+    std::int32_t cpu_ = 0, cuda_ = 0, strided_ = 0;
+};
+
+namespace detail {
+
+/// The dense strides of a shape, in elements.
+[[nodiscard]] inline std::vector<std::int64_t> strides_of(const TensorView& view) {
+    std::vector<std::int64_t> strides(view.shape.size());
+    std::int64_t next = 1;
+    for (std::size_t i = view.shape.size(); i-- > 0;) {
+        strides[i] = view.strides.empty() ? next : static_cast<std::int64_t>(view.strides[i]);
+        next *= static_cast<std::int64_t>(view.shape[i]);
+    }
+    return strides;
+}
+
+/// Blocks. Writes the entries of a package below data/aotinductor into a folder, without their path. Returns the library's path.
+/// Entries with names that leave the folder are refused, since names lose their path.
+[[nodiscard]] inline Result<std::string> unpack(const std::string& path, const std::string& folder) {
+    const auto input = format::Input::try_open(path);
+    if (!input) { return input.error(); }
+    const auto archive = format::detail::ZipDirectory::try_read(*input, 0, input->bytes());
+    if (!archive) { return archive.error().in(residency::detail::quoted(path)); }
+    std::string library;
+    for (const auto& entry : archive->entries()) {
+        const std::size_t below = entry.name.find("data/aotinductor/");
+        if (below == std::string::npos || entry.name.back() == '/' || entry.name.ends_with(".cpp")) { continue; }
+        const std::string name = entry.name.substr(entry.name.rfind('/') + 1);
+        const auto range = archive->try_locate(*input, entry);
+        if (!range) { return range.error(); }
+        const auto text = input->try_text(range->offset, range->bytes);
+        if (!text) { return text.error(); }
+        const std::string target = folder + "/" + name;
+        if (std::filesystem::exists(target)) {
+            return Error{ErrorKind::unsupported,
+                         residency::detail::quoted(path) + " holds several models; export one method a package"};
+        }
+        if (const Status written =
+                residency::detail::write_file(target, std::as_bytes(std::span{text->data(), text->size()}));
+            !written) {
+            return written.error();
+        }
+        if (name.ends_with(".so")) {
+            if (!library.empty()) {
+                return Error{ErrorKind::unsupported,
+                             residency::detail::quoted(path) + " holds several libraries; export one method a package"};
+            }
+            library = target;
+        }
+    }
+    if (library.empty()) {
+        return Error{ErrorKind::unsupported,
+                     residency::detail::quoted(path) + " holds no compiled library; it is no package of AOTInductor"};
+    }
+    return library;
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Status Torch::try_load(const PackageOptions& options) {
+    detail::DynamicLibrary library;
+    const auto open = [&](const char* name) -> Status {
+        const std::string path = options.torch_folder.empty() ? name : options.torch_folder + "/" + name;
+        auto opened = detail::DynamicLibrary::try_open(path, RTLD_NOW | RTLD_GLOBAL);
+        if (!opened) {
+            return opened.error().in(
+                "PyTorch's libraries (give their folder, torch/lib in site-packages, as torch_folder)");
+        }
+        library.leak();
+        library = std::move(*opened);
+        return {};
+    };
+    if (options.is_cuda) {
+        if (const Status loaded = open("libtorch_cuda.so"); !loaded) { return loaded.error(); }
+    }
+    if (const Status loaded = open("libtorch_cpu.so"); !loaded) { return loaded.error(); }
+    if (const Status loaded = open("libtorch.so"); !loaded) { return loaded.error(); }
+
+    std::int32_t (*device_cpu)() = nullptr;
+    std::int32_t (*device_cuda)() = nullptr;
+    std::int32_t (*layout_strided)() = nullptr;
+    const auto find = [&](const char* name, auto*& function, std::string& lacking) {
+        library.find(name, function, lacking);
+    };
+    std::string missing;
+    find("aoti_torch_create_tensor_from_blob_v2", create_tensor_from_blob, missing);
+    find("aoti_torch_delete_tensor_object", delete_tensor, missing);
+    find("aoti_torch_get_data_ptr", get_data_ptr, missing);
+    find("aoti_torch_get_dim", get_dim, missing);
+    find("aoti_torch_get_sizes", get_sizes, missing);
+    find("aoti_torch_get_strides", get_strides, missing);
+    find("aoti_torch_get_dtype", get_dtype, missing);
+    find("aoti_torch_device_type_cpu", device_cpu, missing);
+    find("aoti_torch_device_type_cuda", device_cuda, missing);
+    find("aoti_torch_layout_strided", layout_strided, missing);
+    if (!missing.empty()) {
+        return Error{ErrorKind::unsupported,
+                     "PyTorch's libraries are not those of 2.11 or later: "
+                     "the symbol " +
+                         missing + " is missing"};
+    }
+    cpu_ = device_cpu();
+    cuda_ = device_cuda();
+    strided_ = layout_strided();
+
+    struct Known {
+        DType dtype;
+        const char* symbol;
+    };
+    const std::array known{Known{dtype::f64, "float64"},
+                           Known{dtype::f32, "float32"},
+                           Known{dtype::f16, "float16"},
+                           Known{dtype::bf16, "bfloat16"},
+                           Known{dtype::f8_e4m3fn, "float8_e4m3fn"},
+                           Known{dtype::f8_e4m3fnuz, "float8_e4m3fnuz"},
+                           Known{dtype::f8_e5m2, "float8_e5m2"},
+                           Known{dtype::f8_e5m2fnuz, "float8_e5m2fnuz"},
+                           Known{dtype::i64, "int64"},
+                           Known{dtype::i32, "int32"},
+                           Known{dtype::i16, "int16"},
+                           Known{dtype::i8, "int8"},
+                           Known{dtype::u64, "uint64"},
+                           Known{dtype::u32, "uint32"},
+                           Known{dtype::u16, "uint16"},
+                           Known{dtype::u8, "uint8"},
+                           Known{dtype::boolean, "bool"},
+                           Known{dtype::complex64, "complex64"}};
+    for (const Known& each : known) {
+        std::int32_t (*code)() = nullptr;
+        std::string lacking;
+        library.find((std::string{"aoti_torch_dtype_"} + each.symbol).c_str(), code, lacking);
+        if (code != nullptr) { types_.push_back({each.dtype, code()}); }
+    }
+    library.leak();
+    return {};
+}
+
+RESIDENCY_INLINE Result<const Torch*> Torch::try_get(const PackageOptions& options) {
+    static Torch torch;
+    static const Status loaded = torch.try_load(options);
+    if (!loaded) { return loaded.error(); }
+    return static_cast<const Torch*>(&torch);
+}
+
+RESIDENCY_INLINE Result<std::int32_t> Torch::try_code(const DType& dtype) const {
+    for (const Type& type : types_) {
+        if (type.dtype == dtype) { return type.code; }
+    }
+    return Error{ErrorKind::unsupported, "PyTorch has no type " + std::string{dtype.name()}};
+}
+
+RESIDENCY_INLINE DType Torch::dtype_of(std::int32_t code) const noexcept {
+    for (const Type& type : types_) {
+        if (type.code == code) { return type.dtype; }
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Result<detail::TensorHandle> Torch::try_wrap(const TensorView& view, bool is_cuda,
+                                                              std::int32_t device_index) const {
+    const auto code = try_code(view.dtype);
+    if (!code) { return code.error(); }
+    if (!view.strides.empty() && view.strides.size() != view.shape.size()) {
+        return Error{ErrorKind::invalid_argument, "a tensor of " + std::to_string(view.shape.size()) +
+                                                      " extents with " + std::to_string(view.strides.size()) +
+                                                      " strides"};
+    }
+    const std::vector<std::int64_t> sizes{view.shape.begin(), view.shape.end()};
+    const std::vector<std::int64_t> strides = detail::strides_of(view);
+    detail::TensorHandle handle = nullptr;
+    if (create_tensor_from_blob(view.data, static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(),
+                                static_cast<std::int64_t>(view.offset_elements), *code, is_cuda ? cuda_ : cpu_,
+                                is_cuda ? device_index : -1, &handle, strided_, nullptr, 0) != 0) {
+        return Error{ErrorKind::invalid_argument,
+                     "PyTorch refuses this memory as a tensor; its words are on the standard error"};
+    }
+    return handle;
+}
+
+RESIDENCY_INLINE Tensor::Tensor(Tensor&& other) noexcept
+    : torch_{other.torch_},
+      handle_{std::exchange(other.handle_, nullptr)},
+      data_{std::exchange(other.data_, nullptr)},
+      dtype_{other.dtype_},
+      shape_{std::move(other.shape_)},
+      strides_{std::move(other.strides_)} {}
+
+RESIDENCY_INLINE Tensor& Tensor::operator=(Tensor&& other) noexcept {
+    std::swap(torch_, other.torch_);
+    std::swap(handle_, other.handle_);
+    std::swap(data_, other.data_);
+    std::swap(dtype_, other.dtype_);
+    std::swap(shape_, other.shape_);
+    std::swap(strides_, other.strides_);
+    return *this;
+}
+
+RESIDENCY_INLINE Tensor::~Tensor() {
+    if (handle_ != nullptr) { static_cast<void>(torch_->delete_tensor(handle_)); }
+}
+
+RESIDENCY_INLINE std::uint64_t Tensor::elements() const noexcept {
+    std::uint64_t count = 1;
+    for (const std::uint64_t extent : shape_) { count *= extent; }
+    return count;
+}
+
+/// What a package is made of, in the order in which it is taken down from the end.
+struct Package::State {
+    /// AOTInductorConstantMapEntry.
+    struct Entry {
+        const char* name;
+        detail::TensorHandle handle;
+    };
+
+    ~State() {
+        for (const detail::TensorHandle each : bound) { static_cast<void>(torch->delete_tensor(each)); }
+        if (container != nullptr) { static_cast<void>(delete_container(container)); }
+    }
+    [[nodiscard]] Status try_load(const std::string& library_path);
+    [[nodiscard]] Status try_read_constants();
+
+    std::string path;
+    PackageOptions options;
+    const Torch* torch = nullptr;
+    detail::TemporaryFolder folder;
+    detail::DynamicLibrary library;
+    detail::ContainerHandle container = nullptr;
+    std::vector<PackageConstant> constants;
+    std::vector<detail::TensorHandle> bound;  // what the container reads
+    std::size_t inputs = 0, outputs = 0;
+
+    std::int32_t (*delete_container)(detail::ContainerHandle) = nullptr;
+    std::int32_t (*update_constants)(detail::ContainerHandle, const Entry*, std::size_t, bool, bool) = nullptr;
+    std::int32_t (*run)(detail::ContainerHandle, detail::TensorHandle*, std::size_t, detail::TensorHandle*, std::size_t,
+                        void*, void*) = nullptr;
+    std::int32_t (**step_hook)(void*, std::int64_t) = nullptr;
+    void** hook_context = nullptr;
+};
+
+RESIDENCY_INLINE Status Package::State::try_load(const std::string& library_path) {
+    // Local: each package has hooks of its own.
+    auto opened = detail::DynamicLibrary::try_open(library_path, RTLD_NOW | RTLD_LOCAL);
+    if (!opened) {
+        return opened.error().in(
+            "the package was compiled for another PyTorch or another platform; export it again here");
+    }
+    library = std::move(*opened);
+    const auto* version = static_cast<const std::int32_t*>(library.find("residency_hook_version"));
+    if (version == nullptr || *version != 1) {
+        return Error{ErrorKind::unsupported,
+                     version == nullptr
+                         ? "it has no markers; export it with residency_export"
+                         : "its markers are of version " + std::to_string(*version) +
+                               ", this library knows 1; export it again with the export of this version"};
+    }
+    std::int32_t (*create)(detail::ContainerHandle*, std::size_t, const char*, const char*) = nullptr;
+    std::int32_t (*count_inputs)(detail::ContainerHandle, std::size_t*) = nullptr;
+    std::int32_t (*count_outputs)(detail::ContainerHandle, std::size_t*) = nullptr;
+    const auto find = [&](const char* name, auto*& function, std::string& lacking) {
+        library.find(name, function, lacking);
+    };
+    std::string missing;
+    find("residency_step_hook", step_hook, missing);
+    find("residency_hook_context", hook_context, missing);
+    find("AOTInductorModelContainerCreateWithDevice", create, missing);
+    find("AOTInductorModelContainerDelete", delete_container, missing);
+    find("AOTInductorModelContainerUpdateUserManagedConstantBufferPairs", update_constants, missing);
+    find("AOTInductorModelContainerRunSingleThreaded", run, missing);
+    find("AOTInductorModelContainerGetNumInputs", count_inputs, missing);
+    find("AOTInductorModelContainerGetNumOutputs", count_outputs, missing);
+    if (!missing.empty()) {
+        return Error{ErrorKind::unsupported,
+                     "the package was compiled by a PyTorch that is not known; export it with 2.11: "
+                     "the symbol " +
+                         missing + " is missing"};
+    }
+    const std::string device = options.is_cuda ? "cuda:" + std::to_string(options.device_index) : "cpu";
+    if (create(&container, 1, device.c_str(), folder.path().c_str()) != 0) {
+        container = nullptr;
+        return Error{ErrorKind::unsupported,
+                     "its model cannot be made on " + device +
+                         ": it was compiled for another device or architecture (PyTorch's words are on the "
+                         "standard error); export it again for this one"};
+    }
+    if (count_inputs(container, &inputs) != 0 || count_outputs(container, &outputs) != 0) {
+        return Error{ErrorKind::unsupported, "it does not tell its inputs and outputs"};
+    }
+    return try_read_constants();
+}
+
+RESIDENCY_INLINE Status Package::State::try_read_constants() {
+    std::int32_t (*count)(detail::ContainerHandle, std::size_t*) = nullptr;
+    std::int32_t (*name_of)(detail::ContainerHandle, std::size_t, const char**) = nullptr;
+    std::int32_t (*original_of)(detail::ContainerHandle, std::size_t, const char**) = nullptr;
+    std::int32_t (*folded_of)(detail::ContainerHandle, std::size_t, bool*) = nullptr;
+    std::int32_t (*dtype_of)(detail::ContainerHandle, std::size_t, std::int32_t*) = nullptr;
+    std::int32_t (*bytes_of)(detail::ContainerHandle, std::size_t, std::size_t*) = nullptr;
+    const auto find = [&](const char* name, auto*& function, std::string& lacking) {
+        library.find((std::string{"AOTInductorModelContainerGet"} + name).c_str(), function, lacking);
+    };
+    std::string missing;
+    find("NumConstants", count, missing);
+    find("ConstantName", name_of, missing);
+    find("ConstantOriginalFQN", original_of, missing);
+    find("ConstantFromFolded", folded_of, missing);
+    find("ConstantDtype", dtype_of, missing);
+    find("ConstantDataSize", bytes_of, missing);
+    if (!missing.empty()) {
+        return Error{ErrorKind::unsupported,
+                     "the package does not describe its constants: "
+                     "the symbol " +
+                         missing + " is missing"};
+    }
+    std::size_t constants_count = 0;
+    bool ok = count(container, &constants_count) == 0;
+    for (std::size_t i = 0; i < constants_count && ok; ++i) {
+        const char* name = nullptr;
+        const char* original = nullptr;
+        PackageConstant constant;
+        std::size_t bytes = 0;
+        ok = name_of(container, i, &name) == 0 && original_of(container, i, &original) == 0 &&
+             folded_of(container, i, &constant.is_folded) == 0 && dtype_of(container, i, &constant.dtype_code) == 0 &&
+             bytes_of(container, i, &bytes) == 0 && name != nullptr && original != nullptr;
+        if (!ok) { break; }
+        constant.name = name;
+        constant.original = original;
+        constant.data_bytes = bytes;
+        constants.push_back(std::move(constant));
+    }
+    if (!ok) { return Error{ErrorKind::unsupported, "it does not describe its constants"}; }
+    return {};
+}
+
+RESIDENCY_INLINE Package::Package(std::unique_ptr<State> state) noexcept : state_{std::move(state)} {}
+RESIDENCY_INLINE Package::Package(Package&&) noexcept = default;
+RESIDENCY_INLINE Package& Package::operator=(Package&&) noexcept = default;
+RESIDENCY_INLINE Package::~Package() = default;
+
+RESIDENCY_INLINE Result<Package> Package::try_open(const std::string& path, const PackageOptions& options) {
+    auto state = std::make_unique<State>();
+    state->path = path;
+    state->options = options;
+    auto folder = detail::TemporaryFolder::try_make();
+    if (!folder) { return folder.error(); }
+    state->folder = std::move(*folder);
+    const auto library = detail::unpack(path, state->folder.path());
+    if (!library) { return library.error(); }
+    const auto torch = Torch::try_get(options);
+    if (!torch) { return torch.error(); }
+    state->torch = *torch;
+    if (const Status loaded = state->try_load(*library); !loaded) {
+        return loaded.error().in(residency::detail::quoted(path));
+    }
+    return Package{std::move(state)};
+}
+
+RESIDENCY_INLINE const std::string& Package::path() const noexcept { return state_->path; }
+RESIDENCY_INLINE std::span<const PackageConstant> Package::constants() const noexcept { return state_->constants; }
+RESIDENCY_INLINE std::size_t Package::inputs() const noexcept { return state_->inputs; }
+RESIDENCY_INLINE std::size_t Package::outputs() const noexcept { return state_->outputs; }
+
+RESIDENCY_INLINE Status Package::try_bind(std::span<const ConstantBinding> bindings, bool all) {
+    std::vector<detail::TensorHandle> handles;
+    const auto drop = [&](std::vector<detail::TensorHandle>& of) {
+        for (const detail::TensorHandle each : of) { static_cast<void>(state_->torch->delete_tensor(each)); }
+        of.clear();
+    };
+    std::vector<State::Entry> entries;
+    for (const ConstantBinding& binding : bindings) {
+        const auto handle =
+            state_->torch->try_wrap(binding.tensor, state_->options.is_cuda, state_->options.device_index);
+        if (!handle) {
+            drop(handles);
+            return handle.error().in("the constant " + residency::detail::quoted(binding.name));
+        }
+        handles.push_back(*handle);
+        entries.push_back({binding.name.c_str(), *handle});
+    }
+    if (state_->update_constants(state_->container, entries.data(), entries.size(), false, all) != 0) {
+        drop(handles);
+        return Error{ErrorKind::mismatch, residency::detail::quoted(state_->path) +
+                                              " refuses its constants; its words are on the standard error"};
+    }
+    drop(state_->bound);
+    state_->bound = std::move(handles);
+    return {};
+}
+
+RESIDENCY_INLINE void Package::set_hooks(const PackageHooks& hooks) noexcept {
+    *state_->hook_context = hooks.context;
+    *state_->step_hook = hooks.step;
+}
+
+RESIDENCY_INLINE Result<std::vector<Tensor>> Package::try_run(std::span<const TensorView> inputs, void* stream) {
+    if (inputs.size() != state_->inputs) {
+        return Error{ErrorKind::invalid_argument, residency::detail::quoted(state_->path) + " takes " +
+                                                      std::to_string(state_->inputs) + " inputs, not " +
+                                                      std::to_string(inputs.size())};
+    }
+    std::vector<detail::TensorHandle> in;
+    for (const TensorView& each : inputs) {
+        const auto handle = state_->torch->try_wrap(each, state_->options.is_cuda, state_->options.device_index);
+        if (!handle) {
+            for (const detail::TensorHandle wrapped : in) { static_cast<void>(state_->torch->delete_tensor(wrapped)); }
+            return handle.error().in("input " + std::to_string(in.size()));
+        }
+        in.push_back(*handle);
+    }
+    std::vector<detail::TensorHandle> out(state_->outputs, nullptr);
+    // The package takes the inputs' handles, also where it fails.
+    if (state_->run(state_->container, in.data(), in.size(), out.data(), out.size(), stream, nullptr) != 0) {
+        return Error{ErrorKind::device,
+                     residency::detail::quoted(state_->path) + " failed; its words are on the standard error"};
+    }
+    std::vector<Tensor> results;
+    for (const detail::TensorHandle each : out) {
+        Tensor tensor;
+        tensor.torch_ = state_->torch;
+        tensor.handle_ = each;
+        std::int64_t dim = 0;
+        std::int64_t* sizes = nullptr;
+        std::int64_t* strides = nullptr;
+        std::int32_t code = 0;
+        if (state_->torch->get_data_ptr(each, &tensor.data_) != 0 || state_->torch->get_dim(each, &dim) != 0 ||
+            state_->torch->get_sizes(each, &sizes) != 0 || state_->torch->get_strides(each, &strides) != 0 ||
+            state_->torch->get_dtype(each, &code) != 0) {
+            return Error{ErrorKind::device,
+                         residency::detail::quoted(state_->path) + " gives an output that is no dense tensor"};
+        }
+        tensor.shape_.assign(sizes, sizes + dim);
+        tensor.strides_.assign(strides, strides + dim);
+        tensor.dtype_ = state_->torch->dtype_of(code);
+        results.push_back(std::move(tensor));
+    }
+    return results;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::aoti
