@@ -124,3 +124,39 @@ TEST_CASE("a step that failed leaves nothing behind") {
     CHECK(schedule->size() == 1);
     CHECK((*schedule)[0].weights.size() == 1);
 }
+
+TEST_CASE("a weight of a step is live until a later one") {
+    const Catalog catalog = model();
+    const WeightId a{0}, b{1}, c{3};
+    ScheduleBuilder builder{catalog};
+    builder.step({a}).live_until(a, 2).step({b}).step({a, c}).step({c});
+    const auto schedule = builder.try_build();
+    REQUIRE_MESSAGE(schedule.has_value(), schedule.error().message());
+    const auto weights = [&](std::uint32_t step) {
+        return std::vector<WeightId>{(*schedule)[step].weights.begin(), (*schedule)[step].weights.end()};
+    };
+    CHECK(weights(0) == std::vector{a});
+    CHECK(weights(1) == std::vector{b, a});
+    CHECK(weights(2) == std::vector{a, c});  // once
+    CHECK(weights(3) == std::vector{c});
+    // What is live together is there together.
+    CHECK(schedule->largest_step_bytes(catalog, [](std::uint64_t bytes) { return bytes; }).bytes == 40);
+
+    const auto refused = [&](auto&& change) {
+        ScheduleBuilder of{catalog};
+        of.step({a}).step({b});
+        change(of);
+        const auto built = of.try_build();
+        REQUIRE_FALSE(built);
+        return built.error().message();
+    };
+    CHECK(refused([&](ScheduleBuilder& of) { of.live_until(a, 1); }) ==
+          "live_until: the last step added does not read \"a\"");
+    CHECK(refused([&](ScheduleBuilder& of) { of.live_until(b, 0); }) ==
+          "live_until: \"b\" of step 1 cannot be live until step 0");
+    CHECK(refused([&](ScheduleBuilder& of) { of.live_until(b, 2); }) ==
+          "live_until: \"b\" is live until step 2 of a schedule of 2 steps");
+    CHECK(refused([&](ScheduleBuilder& of) { of.live_until(WeightId{9}, 2); }) ==
+          "live_until: the catalog of 4 weights has no weight 9");
+    CHECK(builder.step({b}).try_build()->size() == 1);  // nothing of an earlier schedule is live
+}

@@ -215,12 +215,20 @@ private:
                             "the constant " + residency::detail::quoted(constant.name), "names in ascending order");
             method.constants.push_back(std::move(constant));
         }
+        seen_in_.assign(program_.catalog.weights().size(), UINT64_MAX);
         const std::uint64_t steps = section.count(Schedule::max_steps, 8 + 4 + 8 + 8 + 8);
         section.require(steps != 0, "no steps", "at least one");
         for (std::uint64_t i = 0; i < steps && section.ok(); ++i) {
             ProgramStep step;
             step.weights = section.array<WeightId>(ProgramLimits::items);
-            for (const WeightId id : step.weights) { check(section, id); }
+            for (const WeightId id : step.weights) {
+                check(section, id);
+                if (section.ok() && std::exchange(seen_in_[index(id)], i) == i) {
+                    section.require(false,
+                                    "weight " + std::to_string(index(id)) + " twice in step " + std::to_string(i),
+                                    "each once");
+                }
+            }
             const std::uint32_t until = section.u32();
             section.require(until == program_no_step || (until >= i && until < steps),
                             "live until " + std::to_string(until),
@@ -238,6 +246,7 @@ private:
 
     const ContainerReader& container_;
     CatalogBuilder builder_;
+    std::vector<std::uint64_t> seen_in_;  // by weight: the last step of the method that names it
     Program program_;
 };
 

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "residency/core/statistics.hpp"
+
+namespace compiled {
+
+/// What is run, as the command line says.
+struct Job {
+    std::string model;                 ///< folder that residency_export wrote
+    std::vector<std::string> budgets;  ///< each in turn
+    std::vector<std::string> methods;  ///< in the order of a round; empty: all of the program
+    std::uint32_t rounds = 10;         ///< timed ones
+    std::string torch_folder;          ///< of PyTorch's libraries; empty: where the dynamic linker looks
+};
+
+/// One method at one budget.
+struct Row {
+    std::string budget, method;
+    residency::Statistics statistics;
+    double milliseconds = 0;         ///< of a run, the median
+    double bound_milliseconds = 0;   ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
+    bool is_right = false;           ///< each output has the bits of the package's own run, without the library
+    std::uint64_t driver_bytes = 0;  ///< device memory that the model took, as the driver counts; 0 where nobody counts
+};
+struct Results {
+    std::string device, compiler;
+    std::uint64_t weight_bytes = 0;
+    std::vector<Row> rows;             ///< the first of each method is the package without the library
+    std::vector<std::string> refused;  ///< budgets that the model cannot have, with the reason
+    std::vector<std::string> reports;  ///< of the simulated device's checker
+};
+
+/// The same on either device. Throws residency::Exception.
+[[nodiscard]] Results run_simulated(const Job& job);
+[[nodiscard]] Results run_cuda(const Job& job);
+
+}  // namespace compiled
