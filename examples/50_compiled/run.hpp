@@ -124,7 +124,7 @@ private:
                     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
                 }
             }
-            std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+            std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
             medians[method] = times[times.size() / 2];
         }
         return medians;

@@ -1,0 +1,328 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/interop/aoti.hpp"
+
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "residency/format/program.hpp"
+#include "residency/format/safetensors_writer.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/model/file.hpp"
+#include "residency/residency.hpp"
+#include "residency/simulation/simulated_device.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+using namespace residency;
+
+namespace {
+
+using Model = aoti::CompiledModel<Planned<SimulatedDevice>>;
+constexpr std::uint64_t elements = (3U << 20U) / sizeof(float);
+const std::string stub_folder = RESIDENCY_STUB_DIR;
+
+/// A zip archive of one stored entry.
+std::string zip_of(const std::string& name, const std::string& bytes) {
+    std::string out;
+    const auto little = [&](std::uint64_t value, int count) {
+        for (int i = 0; i < count; ++i) { out += static_cast<char>(value >> (8 * i) & 0xff); }
+    };
+    const auto fields = [&] {
+        little(0, 2);  // flags
+        little(0, 2);  // stored
+        little(0, 4);  // time
+        little(0, 4);  // crc
+        little(bytes.size(), 4);
+        little(bytes.size(), 4);
+        little(name.size(), 2);
+        little(0, 2);  // extra
+    };
+    little(0x04034b50, 4);
+    little(20, 2);
+    fields();
+    out += name + bytes;
+    const std::uint64_t directory = out.size();
+    little(0x02014b50, 4);
+    little(20, 2);
+    little(20, 2);
+    fields();
+    little(0, 2);  // comment
+    little(0, 2);  // disk
+    little(0, 2);  // internal attributes
+    little(0, 4);  // external attributes
+    little(0, 4);  // offset of the local header
+    out += name;
+    const std::uint64_t directory_bytes = out.size() - directory;
+    little(0x06054b50, 4);
+    little(0, 4);
+    little(1, 2);
+    little(1, 2);
+    little(directory_bytes, 4);
+    little(directory, 4);
+    little(0, 2);
+    return out;
+}
+
+std::string bytes_of(const std::string& path) {
+    std::ifstream file{path, std::ios::binary};
+    return {std::istreambuf_iterator<char>{file}, {}};
+}
+void write(const std::string& path, const std::string& bytes) { std::ofstream{path, std::ios::binary} << bytes; }
+
+/// A folder as residency_export writes it, with stand-ins for the compiled libraries: "run" and "again" are the same method.
+class Exported {
+public:
+    explicit Exported(const std::string& variant = "good", const std::string& budget = "") {
+        CatalogBuilder builder;
+        format::Program program;
+        for (const char* name : {"w.0", "w.1", "w.2"}) {
+            program.tensors.emplace_back(name);
+            builder.add(name, dtype::f32, {elements});
+        }
+        builder.add("cache", dtype::f32, {16}, {}, true);
+        program.tensors.emplace_back("cache");
+        program.catalog = unwrap(builder.try_build());
+        program.kinds.assign(4, format::ProgramWeightKind::parameter);
+        program.kinds[3] = format::ProgramWeightKind::buffer;
+        program.compiler = "torch 2.11.0";
+        program.device = "cpu";
+        program.weights_file = "weights.safetensors";
+        program.budget = budget;
+        for (const char* name : {"run", "again"}) {
+            program.methods.push_back({name,
+                                       std::string{name} + ".pt2",
+                                       {{dtype::f32, {1}}},
+                                       {{"cache", "cache", WeightId{3}},
+                                        {"w_0", "w.0", WeightId{0}},
+                                        {"w_1", "w.1", WeightId{1}},
+                                        {"w_2", "w.2", WeightId{2}}},
+                                       {{{WeightId{0}}, {}, {}, "first", "a"},
+                                        {{WeightId{1}}, {}, {}, "second", "b"},
+                                        {{WeightId{2}}, {}, {}, "third", "c"},
+                                        {{WeightId{3}}, {}, {}, "add", ""}}});
+            write(path() + "/" + name + ".pt2", zip_of(std::string{name} + "/data/aotinductor/model/x.wrapper.so",
+                                                       bytes_of(stub_folder + "/" + variant + ".so")));
+        }
+        save(program);
+        write_weights(elements);
+    }
+    [[nodiscard]] std::string path() const { return folder_.path(""); }
+    void save(const format::Program& program) { unwrap(format::try_save_file(program, path() + "/program.residency")); }
+    [[nodiscard]] format::Program program() const {
+        return unwrap(format::try_load_program_file(path() + "/program.residency"));
+    }
+    void write_weights(std::uint64_t count) {
+        CatalogBuilder builder;
+        std::vector<std::vector<float>> values;
+        for (int i = 0; i < 3; ++i) { values.emplace_back(count, float(i + 1)); }
+        values.emplace_back(16, 0.0F);
+        const char* names[] = {"w.0", "w.1", "w.2", "cache"};
+        for (std::size_t i = 0; i < 4; ++i) {
+            builder.add(names[i], dtype::f32, {values[i].size()}, std::as_bytes(std::span{values[i]}));
+        }
+        const Catalog catalog = unwrap(builder.try_build());
+        unwrap(format::try_write_safetensors(catalog, path() + "/weights.safetensors"));
+    }
+
+private:
+    test::TemporaryFolder folder_;
+};
+
+struct Fixture {
+    SimulatedDevice device;
+    SimulatedDevice::Stream stream = unwrap(device.create_stream());
+    float factor = 2;
+
+    [[nodiscard]] Result<Model> try_open(const Exported& exported, const char* budget = nullptr) {
+        Model::Options options;
+        if (budget != nullptr) { options.budget = Budget::parse(budget); }
+        options.package.torch_folder = stub_folder;
+        return Model::try_open(device, exported.path(), std::move(options));
+    }
+    [[nodiscard]] std::vector<aoti::TensorView> inputs() { return {{&factor, dtype::f32, {1}}}; }
+    [[nodiscard]] std::string refusal(const Exported& exported) {
+        Model model = unwrap(try_open(exported));
+        const auto ran = model.try_run("run", inputs(), stream);
+        REQUIRE_FALSE(ran);
+        return ran.error().message();
+    }
+    void check_outputs(const std::vector<aoti::Tensor>& outputs) const {
+        REQUIRE(outputs.size() == 1);
+        CHECK(outputs[0].dtype() == dtype::f32);
+        REQUIRE(outputs[0].shape() == Shape{3});
+        const auto* values = static_cast<const float*>(outputs[0].data());
+        CHECK(values[0] == factor * float(elements));
+        CHECK(values[1] == factor * 2 * float(elements) + 1);
+        CHECK(values[2] == factor * 3 * float(elements));
+    }
+};
+
+std::int64_t live_tensors() {
+    void* library = ::dlopen((stub_folder + "/libtorch_cpu.so").c_str(), RTLD_NOW);
+    REQUIRE(library != nullptr);
+    const auto count = reinterpret_cast<std::int64_t (*)()>(::dlsym(library, "stub_live_tensors"))();
+    ::dlclose(library);
+    return count;
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a compiled model runs at every budget, and its methods follow each other") {
+    const Exported exported;
+    for (const char* budget : {"100%", "67%", "0"}) {
+        CAPTURE(budget);
+        Model model = unwrap(try_open(exported, budget));
+        for (const char* method : {"run", "run", "again", "run"}) {
+            const auto ran = model.try_run(method, inputs(), stream);
+            REQUIRE_MESSAGE(ran.has_value(), ran.error().message());
+            check_outputs(*ran);
+            CHECK(model.last_run().steps_not_called.empty());
+            CHECK(model.last_run().weights_not_reached.empty());
+        }
+        const Statistics statistics = model.weights().statistics();
+        CHECK(statistics.held_bytes <= statistics.budget_bytes);
+        CHECK(statistics.streaming == (std::string_view{budget} != "100%"));
+        CHECK(statistics.last_pass.divergences == 0);
+        const aoti::TensorView cache = unwrap(model.try_mutable("cache"));
+        CHECK(static_cast<const float*>(cache.data)[0] == 4);  // what kernels write stays from run to run
+    }
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "tensors are given back, also by runs that fail") {
+    const std::int64_t before = live_tensors();
+    {
+        const Exported exported, failing{"FAILS"};
+        Model model = unwrap(try_open(exported, "0"));
+        {
+            auto outputs = unwrap(model.try_run("run", inputs(), stream));
+            auto moved = std::move(outputs);
+            check_outputs(moved);
+        }
+        CHECK(live_tensors() == before + 4);  // the constants
+        Model other = unwrap(try_open(failing, "0"));
+        CHECK_FALSE(other.try_run("run", inputs(), stream));
+        CHECK(live_tensors() == before + 8);
+        REQUIRE(model.try_release("run"));
+        CHECK(live_tensors() == before + 4);
+        check_outputs(unwrap(model.try_run("run", inputs(), stream)));  // it is loaded again
+    }
+    CHECK(live_tensors() == before);
+}
+
+TEST_CASE_FIXTURE(Fixture, "the budget of a compiled model changes between runs") {
+    const Exported exported;
+    Model model = unwrap(try_open(exported, "0"));
+    for (const char* budget : {"100%", "0", "67%", "100%"}) {
+        CAPTURE(budget);
+        unwrap(model.weights().try_set_budget(Budget::parse(budget)));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream)));
+        check_outputs(unwrap(model.try_run("again", inputs(), stream)));
+        const Statistics statistics = model.weights().statistics();
+        CHECK(statistics.held_bytes <= statistics.budget_bytes);
+    }
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "the budget: set by whoever runs it, stored in the program, automatic") {
+    const Exported stored{"good", "67%"};
+    CHECK(unwrap(try_open(stored)).weights().statistics().streaming);
+    CHECK_FALSE(unwrap(try_open(stored, "100%")).weights().statistics().streaming);
+    const Exported automatic;
+    CHECK_FALSE(unwrap(try_open(automatic)).weights().statistics().streaming);
+    const auto below = try_open(stored, "1%");
+    REQUIRE_FALSE(below);
+    CHECK(below.error().kind() == ErrorKind::budget);
+    const Exported nonsense{"good", "much"};
+    const auto refused = try_open(nonsense);
+    REQUIRE_FALSE(refused);
+    CHECK(contains(refused.error().message(), "the budget stored in"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "packages and programs that do not belong together are refused, with what differs") {
+    CHECK(contains(refusal(Exported{"ANOTHER_NAME"}),
+                   "the constant \"w_1\" is \"v.1\" to the package and \"w.1\" to the program"));
+    CHECK(contains(refusal(Exported{"CONSTANT_MISSING"}), "the program has a constant \"w.2\" that the package lacks"));
+    CHECK(contains(refusal(Exported{"CONSTANT_MORE"}), "the package has a constant \"w.3\" that the program lacks"));
+    CHECK(contains(refusal(Exported{"FOLDED"}), "export it with aot_inductor.use_runtime_constant_folding = False"));
+    CHECK(contains(refusal(Exported{"OTHER_ARCHITECTURE"}), "compiled for another device or architecture"));
+    CHECK(contains(refusal(Exported{"SYMBOL_MISSING"}), "the symbol ConstantDataSize is missing"));
+    CHECK(contains(refusal(Exported{"WITHOUT_HOOKS"}), "it has no markers; export it with residency_export"));
+    CHECK(contains(refusal(Exported{"HOOK_VERSION"}), "its markers are of version 2"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "markers that are not the program's stop a run, and the next run works") {
+    for (const char* variant : {"MARKER_REMOVED", "MARKERS_SWAPPED"}) {
+        const Exported exported{variant}, good;
+        Model model = unwrap(try_open(exported, "0"));
+        for (int i = 0; i < 2; ++i) {
+            const auto ran = model.try_run("run", inputs(), stream);
+            REQUIRE_FALSE(ran);
+            CHECK(ran.error().kind() == ErrorKind::mismatch);
+            CHECK(contains(ran.error().message(), std::string_view{variant} == "MARKER_REMOVED"
+                                                      ? "marker 2 came where marker 1 belongs"
+                                                      : "marker 1 came where marker 0 belongs"));
+        }
+        write(exported.path() + "/run.pt2", bytes_of(good.path() + "/run.pt2"));
+        REQUIRE(model.try_release("run"));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream)));
+    }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a run that skips steps says which, and what they would have read") {
+    const Exported exported{"ENDS_EARLY"};
+    Model model = unwrap(try_open(exported, "0"));
+    REQUIRE(model.try_run("run", inputs(), stream));
+    CHECK(model.last_run().steps_not_called == std::vector<std::uint32_t>{2, 3});
+    CHECK(model.last_run().weights_not_reached == std::vector{WeightId{2}, WeightId{3}});
+}
+
+TEST_CASE_FIXTURE(Fixture, "what cannot be run is refused in words") {
+    const Exported exported;
+    Model model = unwrap(try_open(exported, "0"));
+    const auto unknown = model.try_run("fly", inputs(), stream);
+    REQUIRE_FALSE(unknown);
+    CHECK(unknown.error().message() == "the model has no method \"fly\"; it has run, again");
+    const auto none = model.try_run("run", {}, stream);
+    REQUIRE_FALSE(none);
+    CHECK(contains(none.error().message(), "takes 1 inputs, not 0"));
+    CHECK(contains(model.try_mutable("w.0").error().message(), "\"w.0\" is not written by kernels"));
+    CHECK(contains(model.try_mutable("w.9").error().message(), "no weight \"w.9\""));
+    check_outputs(unwrap(model.try_run("run", inputs(), stream)));
+
+    format::Program program = exported.program();
+    program.device = "cuda:sm_90";
+    Exported other;
+    other.save(program);
+    const auto device = try_open(other);
+    REQUIRE_FALSE(device);
+    CHECK(contains(device.error().message(), "was compiled for cuda:sm_90"));
+
+    Exported smaller;
+    smaller.write_weights(elements - 1);
+    const auto weights = try_open(smaller);
+    REQUIRE_FALSE(weights);
+    CHECK(contains(weights.error().message(), "these are the weights of another model"));
+
+    write(exported.path() + "/run.pt2", "no package");
+    Model again = unwrap(try_open(exported, "0"));
+    const auto torn = again.try_run("run", inputs(), stream);
+    REQUIRE_FALSE(torn);
+    CHECK(contains(torn.error().message(), "run.pt2"));
+    write(exported.path() + "/run.pt2", zip_of("model/data/notes.txt", "text"));
+    const auto empty = again.try_run("run", inputs(), stream);
+    REQUIRE_FALSE(empty);
+    CHECK(contains(empty.error().message(), "it is no package of AOTInductor"));
+}

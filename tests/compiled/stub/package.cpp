@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for the library that AOTInductor generates: a method of four kernels, of which three read weights. Kernel i writes the sum
+// of its weight into output[i], times the input; the last adds one to each element of the cache. Macros plant mistakes.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "torch.hpp"
+
+#define EXPORTED extern "C" __attribute__((__visibility__("default")))
+
+extern "C" std::int32_t aoti_torch_delete_tensor_object(void* tensor);
+
+#ifndef WITHOUT_HOOKS
+#ifndef HOOK_VERSION
+#define HOOK_VERSION 1
+#endif
+EXPORTED std::int32_t (*residency_step_hook)(void* context, std::int64_t step);
+EXPORTED void* residency_hook_context;
+EXPORTED std::int32_t residency_hook_version;
+std::int32_t (*residency_step_hook)(void* context, std::int64_t step) = nullptr;
+void* residency_hook_context = nullptr;
+std::int32_t residency_hook_version = HOOK_VERSION;
+#endif
+
+namespace {
+
+struct Constant {
+    const char *name, *original;
+    std::size_t bytes;
+    bool folded;
+};
+const Constant constants[] = {
+    {"cache", "cache", 16 * sizeof(float), false},
+#ifdef FOLDED
+    {"folded", "_FOLDED_CONST_0", 64, true},
+#endif
+    {"w_0", "w.0", (std::size_t{3} << 20), false},
+#ifdef ANOTHER_NAME
+    {"w_1", "v.1", (std::size_t{3} << 20), false},
+#else
+    {"w_1", "w.1", (std::size_t{3} << 20), false},
+#endif
+#ifndef CONSTANT_MISSING
+    {"w_2", "w.2", (std::size_t{3} << 20), false},
+#endif
+#ifdef CONSTANT_MORE
+    {"w_3", "w.3", 64, false},
+#endif
+};
+
+struct Container {
+    std::array<stub::Tensor*, std::size(constants)> bound{};
+};
+
+std::int32_t mark([[maybe_unused]] std::int64_t step) {
+#ifdef WITHOUT_HOOKS
+    return 0;
+#else
+    return residency_step_hook == nullptr ? 0 : residency_step_hook(residency_hook_context, step);
+#endif
+}
+
+float sum(const stub::Tensor* tensor) {
+    const auto* values = static_cast<const float*>(tensor->data);
+    float result = 0;
+    for (std::int64_t i = 0; i < tensor->sizes[0]; ++i) { result += values[i]; }
+    return result;
+}
+
+}  // namespace
+
+EXPORTED std::int32_t AOTInductorModelContainerCreateWithDevice(void** container, std::size_t, const char* device,
+                                                                const char*) {
+#ifdef OTHER_ARCHITECTURE
+    (void)container, (void)device;
+    return 1;
+#else
+    if (std::strcmp(device, "cpu") != 0) { return 1; }
+    *container = new Container;
+    return 0;
+#endif
+}
+EXPORTED std::int32_t AOTInductorModelContainerDelete(void* container) {
+    delete static_cast<Container*>(container);
+    return 0;
+}
+EXPORTED std::int32_t AOTInductorModelContainerGetNumInputs(void*, std::size_t* count) {
+    *count = 1;
+    return 0;
+}
+EXPORTED std::int32_t AOTInductorModelContainerGetNumOutputs(void*, std::size_t* count) {
+    *count = 1;
+    return 0;
+}
+EXPORTED std::int32_t AOTInductorModelContainerGetNumConstants(void*, std::size_t* count) {
+    *count = std::size(constants);
+    return 0;
+}
+EXPORTED std::int32_t AOTInductorModelContainerGetConstantName(void*, std::size_t i, const char** name) {
+    *name = constants[i].name;
+    return 0;
+}
+EXPORTED std::int32_t AOTInductorModelContainerGetConstantOriginalFQN(void*, std::size_t i, const char** name) {
+    *name = constants[i].original;
+    return 0;
+}
+EXPORTED std::int32_t AOTInductorModelContainerGetConstantFromFolded(void*, std::size_t i, bool* folded) {
+    *folded = constants[i].folded;
+    return 0;
+}
+EXPORTED std::int32_t AOTInductorModelContainerGetConstantDtype(void*, std::size_t, std::int32_t* dtype) {
+    *dtype = 6;
+    return 0;
+}
+#ifndef SYMBOL_MISSING
+EXPORTED std::int32_t AOTInductorModelContainerGetConstantDataSize(void*, std::size_t i, std::size_t* bytes) {
+    *bytes = constants[i].bytes;
+    return 0;
+}
+#endif
+struct Entry {
+    const char* name;
+    void* tensor;
+};
+EXPORTED std::int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void* container,
+                                                                                    const Entry* entries,
+                                                                                    std::size_t count, bool, bool all) {
+    auto& bound = static_cast<Container*>(container)->bound;
+    if (all && count != bound.size()) { return 1; }
+    for (std::size_t i = 0; i < count; ++i) {
+        for (std::size_t j = 0; j < bound.size(); ++j) {
+            if (std::strcmp(constants[j].name, entries[i].name) == 0) {
+                bound[j] = static_cast<stub::Tensor*>(entries[i].tensor);
+            }
+        }
+    }
+    return 0;
+}
+EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container, void** inputs, std::size_t,
+                                                                 void** outputs, std::size_t, void*, void*) {
+    auto& bound = static_cast<Container*>(container)->bound;
+    auto* input = static_cast<stub::Tensor*>(inputs[0]);
+    const float factor = *static_cast<const float*>(input->data);
+    aoti_torch_delete_tensor_object(input);  // the package takes it
+#ifdef FAILS
+    return 1;
+#endif
+    const auto constant = [&](const char* name) {
+        for (std::size_t i = 0; i < bound.size(); ++i) {
+            if (std::strcmp(constants[i].name, name) == 0) { return bound[i]; }
+        }
+        return static_cast<stub::Tensor*>(nullptr);
+    };
+    auto* output = new stub::Tensor;
+    output->own.assign(3, 0.0F);
+    output->data = output->own.data();
+    output->dtype = 6;
+    output->sizes = {3};
+    output->strides = {1};
+    ++stub::live_tensors();
+#if defined MARKERS_SWAPPED
+    const std::int64_t markers[] = {1, 0, -1, 2, 3};
+#else
+    const std::int64_t markers[] = {0, 1, -1, 2, 3};
+#endif
+    const auto fail = [&] {
+        aoti_torch_delete_tensor_object(output);
+        return 1;
+    };
+    if (mark(markers[0]) != 0) { return fail(); }
+    output->own[0] = factor * sum(constant("w_0"));
+#ifndef MARKER_REMOVED
+    if (mark(markers[1]) != 0) { return fail(); }
+#endif
+    output->own[1] = factor * sum(constant("w_1"));
+    if (mark(markers[2]) != 0) { return fail(); }  // reads no weight
+    output->own[1] += 1;
+#ifndef ENDS_EARLY
+    if (mark(markers[3]) != 0) { return fail(); }
+    output->own[2] = factor * sum(constant("w_2"));
+    if (mark(markers[4]) != 0) { return fail(); }
+    for (int i = 0; i < 16; ++i) { static_cast<float*>(constant("cache")->data)[i] += 1; }
+#endif
+    outputs[0] = output;
+    return 0;
+}

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for PyTorch's libraries: the functions of its C interface that the runtime looks up, over plain host memory.
+#include "torch.hpp"
+
+#include <cstdint>
+#include <memory>
+
+#define EXPORTED extern "C" __attribute__((__visibility__("default")))
+
+EXPORTED std::int32_t aoti_torch_device_type_cpu() { return 0; }
+EXPORTED std::int32_t aoti_torch_device_type_cuda() { return 1; }
+EXPORTED std::int32_t aoti_torch_layout_strided() { return 0; }
+EXPORTED std::int32_t aoti_torch_dtype_float32() { return 6; }
+EXPORTED std::int32_t aoti_torch_dtype_int64() { return 4; }
+
+EXPORTED std::int32_t aoti_torch_create_tensor_from_blob_v2(void* data, std::int64_t dim, const std::int64_t* sizes,
+                                                            const std::int64_t* strides, std::int64_t,
+                                                            std::int32_t dtype, std::int32_t device, std::int32_t,
+                                                            void** result, std::int32_t, const std::uint8_t*,
+                                                            std::int64_t) {
+    if (device != 0) { return 1; }
+    auto tensor = std::make_unique<stub::Tensor>();
+    tensor->data = data;
+    tensor->dtype = dtype;
+    tensor->sizes.assign(sizes, sizes + dim);
+    tensor->strides.assign(strides, strides + dim);
+    ++stub::live_tensors();
+    *result = tensor.release();
+    return 0;
+}
+EXPORTED std::int32_t aoti_torch_delete_tensor_object(void* tensor) {
+    --stub::live_tensors();
+    delete static_cast<stub::Tensor*>(tensor);
+    return 0;
+}
+EXPORTED std::int32_t aoti_torch_get_data_ptr(void* tensor, void** result) {
+    *result = static_cast<stub::Tensor*>(tensor)->data;
+    return 0;
+}
+EXPORTED std::int32_t aoti_torch_get_dim(void* tensor, std::int64_t* result) {
+    *result = static_cast<std::int64_t>(static_cast<stub::Tensor*>(tensor)->sizes.size());
+    return 0;
+}
+EXPORTED std::int32_t aoti_torch_get_sizes(void* tensor, std::int64_t** result) {
+    *result = static_cast<stub::Tensor*>(tensor)->sizes.data();
+    return 0;
+}
+EXPORTED std::int32_t aoti_torch_get_strides(void* tensor, std::int64_t** result) {
+    *result = static_cast<stub::Tensor*>(tensor)->strides.data();
+    return 0;
+}
+EXPORTED std::int32_t aoti_torch_get_dtype(void* tensor, std::int32_t* result) {
+    *result = static_cast<stub::Tensor*>(tensor)->dtype;
+    return 0;
+}
+/// Tensors that exist, for tests.
+EXPORTED std::int64_t stub_live_tensors() { return stub::live_tensors(); }

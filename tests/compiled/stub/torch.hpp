@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace stub {
+
+/// What an AtenTensorHandle of the stand-in points to.
+struct Tensor {
+    void* data = nullptr;
+    std::int32_t dtype = 0;
+    std::vector<std::int64_t> sizes, strides;
+    std::vector<float> own;  // what `data` points to, where the tensor owns it
+};
+
+inline std::int64_t& live_tensors() {
+    static std::int64_t count = 0;
+    return count;
+}
+
+}  // namespace stub
