@@ -24,7 +24,7 @@
 #include "residency/host/loading.hpp"
 #include "residency/interop/aoti.hpp"
 #include "residency/plan/plan.hpp"
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 
 namespace compiled {
 

@@ -19,7 +19,7 @@
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/file.hpp"
-#include "residency/residency.hpp"
+#include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -122,16 +122,16 @@ public:
         return unwrap(format::try_load_program_file(path() + "/program.residency"));
     }
     void write_weights(std::uint64_t count) {
-        CatalogBuilder builder;
         std::vector<std::vector<float>> values;
         for (int i = 0; i < 3; ++i) { values.emplace_back(count, float(i + 1)); }
         values.emplace_back(16, 0.0F);
-        const char* names[] = {"w.0", "w.1", "w.2", "cache"};
-        for (std::size_t i = 0; i < 4; ++i) {
-            builder.add(names[i], dtype::f32, {values[i].size()}, std::as_bytes(std::span{values[i]}));
-        }
-        const Catalog catalog = unwrap(builder.try_build());
-        unwrap(format::try_write_safetensors(catalog, path() + "/weights.safetensors"));
+        auto writer = unwrap(
+            format::SafetensorsWriter::try_create(path() + "/weights.safetensors", {{"w.0", dtype::f32, {count}},
+                                                                                    {"w.1", dtype::f32, {count}},
+                                                                                    {"w.2", dtype::f32, {count}},
+                                                                                    {"cache", dtype::f32, {16}}}));
+        for (const auto& each : values) { unwrap(writer.try_append(std::as_bytes(std::span{each}))); }
+        unwrap(writer.try_finish());
     }
 
 private:
@@ -258,7 +258,8 @@ TEST_CASE_FIXTURE(Fixture, "packages and programs that do not belong together ar
     CHECK(contains(refusal(Exported{"CONSTANT_MORE"}), "the package has a constant \"w.3\" that the program lacks"));
     CHECK(contains(refusal(Exported{"FOLDED"}), "export it with aot_inductor.use_runtime_constant_folding = False"));
     CHECK(contains(refusal(Exported{"OTHER_ARCHITECTURE"}), "compiled for another device or architecture"));
-    CHECK(contains(refusal(Exported{"SYMBOL_MISSING"}), "the symbol ConstantDataSize is missing"));
+    CHECK(contains(refusal(Exported{"SYMBOL_MISSING"}),
+                   "the symbol AOTInductorModelContainerGetConstantDataSize is missing"));
     CHECK(contains(refusal(Exported{"WITHOUT_HOOKS"}), "it has no markers; export it with residency_export"));
     CHECK(contains(refusal(Exported{"HOOK_VERSION"}), "its markers are of version 2"));
 }

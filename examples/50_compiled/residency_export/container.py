@@ -6,7 +6,7 @@ import struct
 
 MAGIC = bytes([0x89]) + b"RSDY\r\n\x1a"
 CONTAINER_VERSION = 1
-KIND_PROGRAM = 4
+KIND_PROGRAM = 5
 
 
 class StableHash:

@@ -14,16 +14,18 @@
 
 extern "C" std::int32_t aoti_torch_delete_tensor_object(void* tensor);
 
-#ifndef WITHOUT_HOOKS
-#ifndef HOOK_VERSION
-#define HOOK_VERSION 1
+#ifndef STUB_WITHOUT_HOOKS
+#ifdef STUB_HOOK_VERSION
+constexpr std::int32_t hook_version = 2;
+#else
+constexpr std::int32_t hook_version = 1;
 #endif
 EXPORTED std::int32_t (*residency_step_hook)(void* context, std::int64_t step);
 EXPORTED void* residency_hook_context;
 EXPORTED std::int32_t residency_hook_version;
 std::int32_t (*residency_step_hook)(void* context, std::int64_t step) = nullptr;
 void* residency_hook_context = nullptr;
-std::int32_t residency_hook_version = HOOK_VERSION;
+std::int32_t residency_hook_version = hook_version;
 #endif
 
 namespace {
@@ -35,19 +37,19 @@ struct Constant {
 };
 const Constant constants[] = {
     {"cache", "cache", 16 * sizeof(float), false},
-#ifdef FOLDED
+#ifdef STUB_FOLDED
     {"folded", "_FOLDED_CONST_0", 64, true},
 #endif
     {"w_0", "w.0", (std::size_t{3} << 20), false},
-#ifdef ANOTHER_NAME
+#ifdef STUB_ANOTHER_NAME
     {"w_1", "v.1", (std::size_t{3} << 20), false},
 #else
     {"w_1", "w.1", (std::size_t{3} << 20), false},
 #endif
-#ifndef CONSTANT_MISSING
+#ifndef STUB_CONSTANT_MISSING
     {"w_2", "w.2", (std::size_t{3} << 20), false},
 #endif
-#ifdef CONSTANT_MORE
+#ifdef STUB_CONSTANT_MORE
     {"w_3", "w.3", 64, false},
 #endif
 };
@@ -57,7 +59,7 @@ struct Container {
 };
 
 std::int32_t mark([[maybe_unused]] std::int64_t step) {
-#ifdef WITHOUT_HOOKS
+#ifdef STUB_WITHOUT_HOOKS
     return 0;
 #else
     return residency_step_hook == nullptr ? 0 : residency_step_hook(residency_hook_context, step);
@@ -75,7 +77,7 @@ float sum(const stub::Tensor* tensor) {
 
 EXPORTED std::int32_t AOTInductorModelContainerCreateWithDevice(void** container, std::size_t, const char* device,
                                                                 const char*) {
-#ifdef OTHER_ARCHITECTURE
+#ifdef STUB_OTHER_ARCHITECTURE
     (void)container, (void)device;
     return 1;
 #else
@@ -116,7 +118,7 @@ EXPORTED std::int32_t AOTInductorModelContainerGetConstantDtype(void*, std::size
     *dtype = 6;
     return 0;
 }
-#ifndef SYMBOL_MISSING
+#ifndef STUB_SYMBOL_MISSING
 EXPORTED std::int32_t AOTInductorModelContainerGetConstantDataSize(void*, std::size_t i, std::size_t* bytes) {
     *bytes = constants[i].bytes;
     return 0;
@@ -146,7 +148,7 @@ EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container
     auto* input = static_cast<stub::Tensor*>(inputs[0]);
     const float factor = *static_cast<const float*>(input->data);
     aoti_torch_delete_tensor_object(input);  // the package takes it
-#ifdef FAILS
+#ifdef STUB_FAILS
     return 1;
 #endif
     const auto constant = [&](const char* name) {
@@ -162,7 +164,7 @@ EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container
     output->sizes = {3};
     output->strides = {1};
     ++stub::live_tensors();
-#if defined MARKERS_SWAPPED
+#if defined STUB_MARKERS_SWAPPED
     const std::int64_t markers[] = {1, 0, -1, 2, 3};
 #else
     const std::int64_t markers[] = {0, 1, -1, 2, 3};
@@ -173,13 +175,13 @@ EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container
     };
     if (mark(markers[0]) != 0) { return fail(); }
     output->own[0] = factor * sum(constant("w_0"));
-#ifndef MARKER_REMOVED
+#ifndef STUB_MARKER_REMOVED
     if (mark(markers[1]) != 0) { return fail(); }
 #endif
     output->own[1] = factor * sum(constant("w_1"));
     if (mark(markers[2]) != 0) { return fail(); }  // reads no weight
     output->own[1] += 1;
-#ifndef ENDS_EARLY
+#ifndef STUB_ENDS_EARLY
     if (mark(markers[3]) != 0) { return fail(); }
     output->own[2] = factor * sum(constant("w_2"));
     if (mark(markers[4]) != 0) { return fail(); }
