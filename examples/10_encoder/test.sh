@@ -102,7 +102,7 @@ PYTHON
     truncate -s 1000000 "$bad/pytorch_model.bin"
     expect 2 'pytorch_model.bin": byte [0-9]+: no end of a ZIP directory: give the folder of a BERT encoder' -- --model "$bad"
     truncate -s 0 "$bad/pytorch_model.bin"
-    expect 2 'pytorch_model.bin": byte 0: not a model file.*: give the folder of a BERT encoder' -- --model "$bad"
+    expect 2 'pytorch_model.bin": byte 0: an empty file; download or save it again: give the folder of a BERT encoder' -- --model "$bad"
 
     edited "$model" config.json 's/"max_position_embeddings": 512/"max_position_embeddings": 8/'
     rm "$bad/model.safetensors"
