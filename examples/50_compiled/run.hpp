@@ -66,6 +66,10 @@ private:
     using Clock = std::chrono::steady_clock;
 
     void read_inputs(const std::string& method) {
+        if (program_.find_method(method) == nullptr) {
+            residency::throw_error(
+                {residency::ErrorKind::invalid_argument, "the program has no method \"" + method + "\""});
+        }
         const auto file = residency::format::read_safetensors(job_.model + "/" + method + ".inputs.safetensors");
         const residency::Catalog host = examples::load_pinned(device_, file.catalog());
         auto& views = inputs_[method];
@@ -153,10 +157,6 @@ private:
         std::map<std::string, aoti::Package> packages;
         for (const std::string& name : job_.methods) {
             const auto* method = program_.find_method(name);
-            if (method == nullptr) {
-                residency::throw_error(
-                    {residency::ErrorKind::invalid_argument, "the program has no method \"" + name + "\""});
-            }
             auto package = residency::unwrap(aoti::Package::try_open(
                 job_.model + "/" + method->package, {.is_cuda = is_cuda_, .torch_folder = job_.torch_folder}));
             std::vector<aoti::ConstantBinding> bindings;

@@ -68,6 +68,7 @@ struct ConstantBinding {
     TensorView tensor;
 };
 
+/// How a package is opened.
 struct PackageOptions {
     bool is_cuda = true;            ///< false: compiled for the CPU
     std::int32_t device_index = 0;  ///< of CUDA
