@@ -217,7 +217,7 @@ private:
     }
 
     [[nodiscard]] void* native() const noexcept {
-        if constexpr (std::is_pointer_v<typename Device::Stream>) {
+        if constexpr (std::is_convertible_v<typename Device::Stream, const void*>) {
             return stream_;
         } else {
             return nullptr;

@@ -30,3 +30,4 @@
 #include "residency/format/impl/torch_pickle.ipp"
 #include "residency/format/impl/view.ipp"
 #include "residency/format/impl/zip.ipp"
+#include "residency/interop/impl/aoti_package.ipp"

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -202,8 +203,10 @@ private:
     [[nodiscard]] Status run(Method& method, std::span<const TensorView> inputs, Stream stream,
                              std::vector<Tensor>& outputs);
     [[nodiscard]] TensorView view(WeightId id) const;
+    /// A stream of CUDA is a pointer, or converts to one.
+    static constexpr bool is_cuda_stream = std::is_convertible_v<Stream, const void*>;
     [[nodiscard]] static void* native(Stream stream) noexcept {
-        if constexpr (std::is_pointer_v<Stream>) {
+        if constexpr (is_cuda_stream) {
             return stream;
         } else {
             return nullptr;
@@ -219,7 +222,7 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     auto program = format::try_load_program_file(folder + "/program.residency");
     if (!program) { return program.error(); }
     const bool is_cuda = program->device.starts_with("cuda");
-    if (is_cuda != std::is_pointer_v<Stream>) {
+    if (is_cuda != is_cuda_stream) {
         return Error{ErrorKind::unsupported, residency::detail::quoted(folder) + " was compiled for " +
                                                  program->device + "; export it for the device that it runs on"};
     }
