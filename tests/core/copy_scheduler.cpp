@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "tests/core/online_parts.hpp"
 
@@ -114,4 +115,21 @@ TEST_CASE(
     must(parts.scheduler.await_unrecorded_copies());
     CHECK(std::memcmp(copy.to, parts.model.catalog.host_bytes(StorageId{0}), page) == 0);
     must(parts.scheduler.transfer({&copy, 1}));
+}
+
+TEST_CASE("C14: what reached the device of a transfer that failed comes before whatever waits for the last arrival") {
+    Parts<> parts{4, 4};
+    std::vector<Fetch> copies;
+    for (const std::uint32_t i : {0U, 2U}) {
+        CHECK(must(parts.cache.allocations().allocate(StorageId{i})));
+        copies.push_back(parts.cache.allocations().copy_of(StorageId{i}));
+    }
+    const auto before = parts.scheduler.last_arrival();
+    parts.device.fail(CallKind::copy, 1);
+    CHECK_FALSE(parts.scheduler.transfer(copies));  // its first half is on its way (D10)
+    CHECK(parts.scheduler.last_arrival() > before);
+    // As a graph on another stream does: the checker names a write that nothing orders.
+    must(parts.scheduler.order_after_everything(parts.reader));
+    must(parts.device.fill(copies[0].to, std::byte{1}, page, parts.stream));
+    must(parts.scheduler.record_point(parts.reader));
 }

@@ -340,7 +340,8 @@ Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
 
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
-    if (auto sent = transport_->enqueue(fetches, copy_stream_); !sent) { return sent.error(); }
+    const auto sent = transport_->enqueue(fetches, copy_stream_);
+    // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
     auto arrival = copies_.record();
     if (!arrival) {
         // Without a record nobody can wait for these bytes: they have to land before their memory is given to others. In a capture
@@ -350,6 +351,7 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
             if (!device_->synchronize(copy_stream_)) { has_unrecorded_copy_ = true; }
         }
     }
+    if (!sent) { return sent.error(); }
     return arrival;
 }
 
