@@ -307,9 +307,9 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be run is refused in words") {
     program.device = "cuda:sm_90";
     Exported other;
     other.save(program);
-    const auto device = try_open(other);
-    REQUIRE_FALSE(device);
-    CHECK(contains(device.error().message(), "was compiled for cuda:sm_90"));
+    const auto elsewhere = try_open(other);
+    REQUIRE_FALSE(elsewhere);
+    CHECK(contains(elsewhere.error().message(), "was compiled for cuda:sm_90"));
 
     Exported smaller;
     smaller.write_weights(elements - 1);

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/format/packed.hpp"
+#include "residency/model/container_reader.hpp"
+#include "residency/model/stable_hash.hpp"
 
 #include <sys/stat.h>
 

@@ -110,7 +110,8 @@ plan::Problem problem_of(const Json& in, bool has_budget) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const std::string where = place("steps", i);
         reads.clear();
-        for (const Json& entry : array(steps[i]["storages"], where + ".storages")) {
+        const std::string list = where + ".storages";
+        for (const Json& entry : array(steps[i]["storages"], list)) {
             const std::uint64_t s = whole(entry, where + ".storages");
             if (s >= problem.storage_bytes.size()) {
                 throw Refused{where + ".storages: " + std::to_string(s) + " is not one of the " +

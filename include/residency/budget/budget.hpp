@@ -129,9 +129,9 @@ public:
         // Millionths m of a per cent: with w = 10^8 h + l, w m / 10^8 = h m + l m / 10^8.
         constexpr std::uint64_t unit = 100 * std::uint64_t{million};
         const std::uint64_t rest = whole % 100 * r;
-        const std::uint64_t small = whole % unit * millionths_;
-        const std::uint64_t parts = whole / 100 * r + rest / 100 + whole / unit * millionths_ + small / unit;
-        const std::uint64_t carried = (rest % 100 * million + small % unit) / unit;
+        const std::uint64_t below_unit = whole % unit * millionths_;
+        const std::uint64_t parts = whole / 100 * r + rest / 100 + whole / unit * millionths_ + below_unit / unit;
+        const std::uint64_t carried = (rest % 100 * million + below_unit % unit) / unit;
         return whole_parts ? detail::saturating_add(*whole_parts, parts + carried) : UINT64_MAX;
     }
     /// The text of this budget; bytes in the largest unit of which they are a multiple.

@@ -228,7 +228,9 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     }
     const auto file = format::try_read_safetensors(folder + "/" + program->weights_file);
     if (!file) { return file.error(); }
-    const auto bound = program->try_bind(file->catalog());
+    const auto saved = file->try_catalog();
+    if (!saved) { return saved.error(); }
+    const auto bound = program->try_bind(*saved);
     if (!bound) { return bound.error().in(residency::detail::quoted(folder)); }
     auto loaded = host::try_load(device, *bound, std::move(options.load));
     if (!loaded) { return loaded.error(); }

@@ -15,6 +15,7 @@
 #include "residency/error.hpp"
 #include "residency/format/folder.hpp"
 #include "residency/format/gguf.hpp"
+#include "residency/format/impl/gguf.ipp"
 #include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/format/manifest.hpp"
