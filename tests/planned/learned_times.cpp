@@ -64,7 +64,7 @@ TEST_CASE("C29: learned times give the plan of the declared ones, within 2 %: sc
     compare(campaign::uniform(60, 100e6), 0.3, 0.75);
     compare(campaign::uniform(60, 100e6), 1.0, 0.9);
     compare(campaign::unet("unet-like", 320, 3), 0.6, 0.75);
-    for (const std::uint64_t seed : {1, 2, 3}) { compare(campaign::random_shape(seed), 0.6, 0.75); }
+    for (const std::uint64_t seed : {1U, 2U, 3U}) { compare(campaign::random_shape(seed), 0.6, 0.75); }
     CHECK(slower > 0);  // else there was nothing to learn
 }
 

@@ -489,6 +489,7 @@ RESIDENCY_INLINE Result<GgufFile> read_gguf_parts(const std::vector<std::string>
         ModelFile model;
         GgufHeader header;
         std::uint64_t number = 0;
+        std::size_t place = 0;  // in the list
     };
     std::vector<Part> read;
     std::uint64_t count = 1;
@@ -497,6 +498,7 @@ RESIDENCY_INLINE Result<GgufFile> read_gguf_parts(const std::vector<std::string>
             return shown(paths[0]) + ": file " + std::to_string(read.size()) + " of " + std::to_string(paths.size());
         };
         Part& part = read.emplace_back();
+        part.place = read.size() - 1;
         const auto input = Input::try_open(path);
         if (!input) { return input.error().in(where()); }
         auto header = append_gguf(part.model, *input, options);
@@ -520,7 +522,9 @@ RESIDENCY_INLINE Result<GgufFile> read_gguf_parts(const std::vector<std::string>
         }
     }
     if (count > 1) {
-        std::stable_sort(read.begin(), read.end(), [](const Part& a, const Part& b) { return a.number < b.number; });
+        std::sort(read.begin(), read.end(), [](const Part& a, const Part& b) {
+            return a.number != b.number ? a.number < b.number : a.place < b.place;
+        });
         for (std::size_t i = 0; i < read.size(); ++i) {
             if (i + 1 < read.size() && read[i].number == read[i + 1].number) {
                 return malformed(read[i + 1].model.files[0].path, 0,
