@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/planned_decider.hpp"
 #include "residency/evict/planned.hpp"
+#include "residency/core/planned_decider.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/planned.hpp"
 #include "residency/transport/staged.hpp"
