@@ -15,7 +15,7 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/file.hpp"
-#include "residency/model/stable_hash.hpp"
+#include "tests/support/sealed.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 using namespace residency;
@@ -24,14 +24,6 @@ using format::Program;
 using format::try_load_program;
 
 namespace {
-
-/// Puts the right checksum at the end again.
-void seal(std::vector<std::byte>& bytes) {
-    const std::size_t end = bytes.size() - 8;
-    StableHash hash;
-    hash.bytes(std::span{bytes}.first(end));
-    for (std::size_t i = 0; i < 8; ++i) { bytes[end + i] = static_cast<std::byte>(hash.value() >> (8 * i) & 0xff); }
-}
 
 /// Two methods over an embedding with a view, a matrix and a cache.
 Program sample() {
@@ -207,7 +199,7 @@ TEST_CASE("C7: damage under a right checksum is refused, or loads as a valid pro
         for (int value = 0; value < 256; value += 7) {
             auto changed = good;
             changed[at] = static_cast<std::byte>(value);
-            seal(changed);
+            test::seal(changed);
             check(changed);
         }
     }
@@ -220,7 +212,7 @@ TEST_CASE("C7: damage under a right checksum is refused, or loads as a valid pro
         for (std::uint32_t changes = 1 + below(5); changes-- > 0;) {
             changed[184 + below(changed.size() - 192)] = static_cast<std::byte>(below(round % 2 == 0 ? 8 : 256));
         }
-        seal(changed);
+        test::seal(changed);
         check(changed);
     }
     CHECK(refused > 10000);

@@ -17,7 +17,7 @@
 
 #include "residency/model/container_writer.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/stable_hash.hpp"
+#include "tests/support/sealed.hpp"
 
 using namespace residency;
 
@@ -44,13 +44,6 @@ std::vector<std::byte> sample() {
     return writer.finish();
 }
 
-/// Puts the right checksum at the end again.
-void seal(std::vector<std::byte>& bytes) {
-    const std::size_t end = bytes.size() - 8;
-    StableHash hash;
-    hash.bytes(std::span{bytes}.first(end));
-    for (std::size_t i = 0; i < 8; ++i) { bytes[end + i] = static_cast<std::byte>(hash.value() >> (8 * i) & 0xff); }
-}
 void put_u64(std::vector<std::byte>& bytes, std::size_t at, std::uint64_t value) {
     for (std::size_t i = 0; i < 8; ++i) { bytes[at + i] = static_cast<std::byte>(value >> (8 * i) & 0xff); }
 }
@@ -203,7 +196,7 @@ TEST_CASE("a wrong frame under a right checksum is refused with its place") {
         CAPTURE(row.what);
         auto changed = good;
         row.change(changed);
-        seal(changed);
+        test::seal(changed);
         const auto opened = ContainerReader::try_open(changed, "changed");
         REQUIRE_FALSE(opened.has_value());
         REQUIRE(opened.error().detail<FileLocation>() != nullptr);
@@ -211,7 +204,7 @@ TEST_CASE("a wrong frame under a right checksum is refused with its place") {
         if (row.place != 0) { CHECK(opened.error().detail<FileLocation>()->offset == row.place); }
     }
     auto same = good;
-    seal(same);
+    test::seal(same);
     CHECK(same == good);
 }
 
@@ -281,7 +274,7 @@ TEST_CASE("random damage under a right checksum never reads outside the bytes") 
             bytes[12 + below(bytes.size() - 20)] = static_cast<std::byte>(below(256));
         }
         put_u64(bytes, 24, bytes.size());
-        seal(bytes);
+        test::seal(bytes);
         const auto reader = ContainerReader::try_open(bytes, "damaged");
         if (!reader) { continue; }
         ++opened_count;

@@ -17,8 +17,8 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/container_writer.hpp"
 #include "residency/model/schedule_builder.hpp"
-#include "residency/model/stable_hash.hpp"
 #include "tests/model/sample_schedule.hpp"
+#include "tests/support/sealed.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 using namespace residency;
@@ -29,14 +29,6 @@ namespace {
 using sample_schedule::model;
 using sample_schedule::parts;
 using sample_schedule::sample;
-/// Puts the right checksum at the end again.
-void seal(std::vector<std::byte>& bytes) {
-    const std::size_t end = bytes.size() - 8;
-    StableHash hash;
-    hash.bytes(std::span{bytes}.first(end));
-    for (std::size_t i = 0; i < 8; ++i) { bytes[end + i] = static_cast<std::byte>(hash.value() >> (8 * i) & 0xff); }
-}
-
 /// A saved schedule with freely chosen contents.
 struct Raw {
     std::uint32_t cycle = 0, steps = 2;
@@ -139,7 +131,7 @@ TEST_CASE("C7: damage under a right checksum is refused, or loads as a valid sch
         for (int value = 0; value < 256; value += at < 40 ? 1 : 5) {
             auto changed = good;
             changed[at] = static_cast<std::byte>(value);
-            seal(changed);
+            test::seal(changed);
             check(changed);
         }
     }
@@ -152,7 +144,7 @@ TEST_CASE("C7: damage under a right checksum is refused, or loads as a valid sch
         for (std::uint32_t changes = 1 + below(5); changes-- > 0;) {
             changed[136 + below(changed.size() - 144)] = static_cast<std::byte>(below(8));
         }
-        seal(changed);
+        test::seal(changed);
         check(changed);
     }
     CHECK(refused > 1000);

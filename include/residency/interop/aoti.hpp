@@ -92,10 +92,11 @@ private:
         const Weight& weight = program.catalog.weight(found->second->weight);
         std::uint64_t elements = 1;
         for (const std::uint64_t extent : weight.shape) { elements *= extent; }
-        const std::uint64_t bytes = elements * weight.dtype.block_bits() / 8;
-        if (constant.data_bytes < bytes && !weight.shape.empty()) {
+        const auto bytes = weight.dtype.bytes_of(elements);
+        if (!bytes) { return bytes.error(); }
+        if (constant.data_bytes < *bytes && !weight.shape.empty()) {
             return refuse("the constant " + residency::detail::quoted(constant.original) + " has " +
-                          std::to_string(constant.data_bytes) + " bytes in the package and " + std::to_string(bytes) +
+                          std::to_string(constant.data_bytes) + " bytes in the package and " + std::to_string(*bytes) +
                           " in the program");
         }
         known.erase(found);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -113,6 +114,14 @@ inline constexpr DType complex64 = DType::plain("complex64", 64, 4);  ///< two f
 inline constexpr std::array all{f64,     f32,     f16,     bf16, f8_e4m3, f8_e4m3fn, f8_e4m3fnuz, f8_e5m2, f8_e5m2fnuz,
                                 f8_e8m0, f6_e2m3, f6_e3m2, f4,   i64,     i32,       i16,         i8,      i4,
                                 u64,     u32,     u16,     u8,   u4,      boolean,   complex64};
+
+/// The type above of that name.
+[[nodiscard]] constexpr std::optional<DType> find(std::string_view name) noexcept {
+    for (const DType& each : all) {
+        if (each.name() == name) { return each; }
+    }
+    return std::nullopt;
+}
 
 }  // namespace dtype
 

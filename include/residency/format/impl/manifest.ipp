@@ -38,10 +38,7 @@ namespace detail {
     for (const GgmlType& known : ggml_types) {
         if (known.name == name) { return known.type; }
     }
-    for (const DType& known : dtype::all) {
-        if (known.name() == name) { return known; }
-    }
-    return std::nullopt;
+    return dtype::find(name);
 }
 
 }  // namespace detail

@@ -184,8 +184,8 @@ RESIDENCY_INLINE Result<ModelFile> try_read_packed(const Input& input) {
                                      "weight " + detail::shown(weight.name) + ": " + what);
         };
         if (!detail::is_utf8(weight.name) || !detail::is_utf8(weight.dtype)) { return broken("a text is not UTF-8"); }
-        for (const DType& known : dtype::all) {
-            if (known.name() == type && known.block_bits() == bits && elements == 1) { weight.type = known; }
+        if (const auto known = dtype::find(type); known && known->block_bits() == bits && elements == 1) {
+            weight.type = *known;
         }
         if (weight.type == DType{}) {
             if (bits % 8 != 0) { return broken("an unknown type " + detail::shown(type)); }

@@ -127,11 +127,9 @@ private:
     }
 
     [[nodiscard]] static DType dtype_named(SectionReader& section, const std::string& name) {
-        for (const DType& each : dtype::all) {
-            if (each.name() == name) { return each; }
-        }
-        section.require(false, "type " + residency::detail::quoted(name), "a type of the library");
-        return {};
+        const auto found = dtype::find(name);
+        section.require(found.has_value(), "type " + residency::detail::quoted(name), "a type of the library");
+        return found.value_or(DType{});
     }
     /// Reads the index of a weight.
     [[nodiscard]] WeightId weight(SectionReader& section) {
