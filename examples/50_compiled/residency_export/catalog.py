@@ -92,8 +92,11 @@ class Catalog:
         index = len(self.weights)
         self.weights.append(Weight(name, tensor, storage, is_parameter))
         self._by_name[name] = self._by_tensor[identity] = index
-        self._by_name[name] = index
         return index
+
+    def holds(self, tensor):
+        """Whether a weight is this very tensor."""
+        return self._identity(tensor) in self._by_tensor
 
     def find(self, name):
         """The index of the weight of that name or alias, or None."""

@@ -144,7 +144,7 @@ def _export_method(name, module, args, model, catalog, folder, use_probes, setti
     constants = []
     for constant, (original, tensor) in record.constants.items():
         source = exported.state_dict.get(original, exported.constants.get(original, tensor))
-        if not torch.equal(torch.tensor(source.shape), torch.tensor(tensor.shape)) or source.dtype != tensor.dtype:
+        if source.shape != tensor.shape or source.dtype != tensor.dtype:
             source = tensor
         known = original_names.get(original, original)
         index = index_of[constant] = catalog.add(known, source.detach(), original in is_parameter)
@@ -153,7 +153,7 @@ def _export_method(name, module, args, model, catalog, folder, use_probes, setti
             catalog.storages[catalog.weights[index].storage].is_mutable = True
     for alias, own in original_names.items():  # names of tied weights, of which the compiler keeps one
         tensor = exported.state_dict.get(alias)
-        if tensor is not None and catalog._by_tensor.get(Catalog._identity(tensor)) is not None:
+        if tensor is not None and catalog.holds(tensor):
             catalog.add(own, tensor.detach(), alias in is_parameter)
 
     if use_probes:
@@ -207,6 +207,7 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
     parent = os.path.dirname(os.path.abspath(path))
     os.makedirs(parent, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=".residency-", dir=parent)
+    os.chmod(folder, os.stat(parent).st_mode & 0o777)  # mkdtemp makes it for its owner alone
     try:
         result = payload.Program(f"torch {torch.__version__}", _architecture(device), "weights.safetensors", budget)
         with torch.no_grad():
