@@ -7,9 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,10 +15,10 @@
 #include "residency/format/program.hpp"
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/model/catalog_builder.hpp"
-#include "residency/model/file.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files.hpp"
+#include "tests/support/zip_archive.hpp"
 
 using namespace residency;
 
@@ -30,54 +27,6 @@ namespace {
 using Model = aoti::CompiledModel<Planned<SimulatedDevice>>;
 constexpr std::uint64_t elements = (3U << 20U) / sizeof(float);
 const std::string stub_folder = RESIDENCY_STUB_DIR;
-
-/// A zip archive of one stored entry.
-std::string zip_of(const std::string& name, const std::string& bytes) {
-    std::string out;
-    const auto little = [&](std::uint64_t value, int count) {
-        for (int i = 0; i < count; ++i) { out += static_cast<char>(value >> (8 * i) & 0xff); }
-    };
-    const auto fields = [&] {
-        little(0, 2);  // flags
-        little(0, 2);  // stored
-        little(0, 4);  // time
-        little(0, 4);  // crc
-        little(bytes.size(), 4);
-        little(bytes.size(), 4);
-        little(name.size(), 2);
-        little(0, 2);  // extra
-    };
-    little(0x04034b50, 4);
-    little(20, 2);
-    fields();
-    out += name + bytes;
-    const std::uint64_t directory = out.size();
-    little(0x02014b50, 4);
-    little(20, 2);
-    little(20, 2);
-    fields();
-    little(0, 2);  // comment
-    little(0, 2);  // disk
-    little(0, 2);  // internal attributes
-    little(0, 4);  // external attributes
-    little(0, 4);  // offset of the local header
-    out += name;
-    const std::uint64_t directory_bytes = out.size() - directory;
-    little(0x06054b50, 4);
-    little(0, 4);
-    little(1, 2);
-    little(1, 2);
-    little(directory_bytes, 4);
-    little(directory, 4);
-    little(0, 2);
-    return out;
-}
-
-std::string bytes_of(const std::string& path) {
-    std::ifstream file{path, std::ios::binary};
-    return {std::istreambuf_iterator<char>{file}, {}};
-}
-void write(const std::string& path, const std::string& bytes) { std::ofstream{path, std::ios::binary} << bytes; }
 
 /// A folder as residency_export writes it, with stand-ins for the compiled libraries: "run" and "again" are the same method.
 class Exported {
@@ -110,8 +59,9 @@ public:
                                         {{WeightId{1}}, {}, {}, "second", "b"},
                                         {{WeightId{2}}, {}, {}, "third", "c"},
                                         {{WeightId{3}}, {}, {}, "add", ""}}});
-            write(path() + "/" + name + ".pt2", zip_of(std::string{name} + "/data/aotinductor/model/x.wrapper.so",
-                                                       bytes_of(stub_folder + "/" + variant + ".so")));
+            support::write_all(path() + "/" + name + ".pt2",
+                               support::zip_archive({{std::string{name} + "/data/aotinductor/model/x.wrapper.so",
+                                                      support::read_all(stub_folder + "/" + variant + ".so")}}));
         }
         save(program);
         write_weights(elements);
@@ -276,7 +226,7 @@ TEST_CASE_FIXTURE(Fixture, "markers that are not the program's stop a run, and t
                                                       ? "marker 2 came where marker 1 belongs"
                                                       : "marker 1 came where marker 0 belongs"));
         }
-        write(exported.path() + "/run.pt2", bytes_of(good.path() + "/run.pt2"));
+        support::write_all(exported.path() + "/run.pt2", support::read_all(good.path() + "/run.pt2"));
         REQUIRE(model.try_release("run"));
         check_outputs(unwrap(model.try_run("run", inputs(), stream)));
     }
@@ -288,6 +238,14 @@ TEST_CASE_FIXTURE(Fixture, "a run that skips steps says which, and what they wou
     REQUIRE(model.try_run("run", inputs(), stream));
     CHECK(model.last_run().steps_not_called == std::vector<std::uint32_t>{2, 3});
     CHECK(model.last_run().weights_not_reached == std::vector{WeightId{2}, WeightId{3}});
+
+    // A run that does not begin is no longer that one.
+    auto pass = unwrap(model.weights().try_begin(stream));
+    const auto refused = model.try_run("again", inputs(), stream);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::wrong_state);
+    CHECK(model.last_run().steps_not_called.size() == 4);
+    REQUIRE(pass.try_end());
 }
 
 TEST_CASE_FIXTURE(Fixture, "what cannot be run is refused in words") {
@@ -317,12 +275,12 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be run is refused in words") {
     REQUIRE_FALSE(weights);
     CHECK(contains(weights.error().message(), "these are the weights of another model"));
 
-    write(exported.path() + "/run.pt2", "no package");
+    support::write_all(exported.path() + "/run.pt2", "no package");
     Model again = unwrap(try_open(exported, "0"));
     const auto torn = again.try_run("run", inputs(), stream);
     REQUIRE_FALSE(torn);
     CHECK(contains(torn.error().message(), "run.pt2"));
-    write(exported.path() + "/run.pt2", zip_of("model/data/notes.txt", "text"));
+    support::write_all(exported.path() + "/run.pt2", support::zip_archive({{"model/data/notes.txt", "text"}}));
     const auto empty = again.try_run("run", inputs(), stream);
     REQUIRE_FALSE(empty);
     CHECK(contains(empty.error().message(), "it is no package of AOTInductor"));

@@ -15,6 +15,7 @@
 #include "expected.hpp"
 #include "residency/format/torch_pickle.hpp"
 #include "residency/format/zip.hpp"
+#include "tests/support/zip_archive.hpp"
 
 using namespace residency;
 using support::fixture;
@@ -37,25 +38,6 @@ Result<std::vector<format::AotiConstant>> table(const std::string& text) {
 template <std::size_t N>
 std::string literal(const char (&text)[N]) {
     return {text, N - 1};
-}
-/// An archive of records that are stored as they are.
-std::string archive(const std::vector<std::pair<std::string, std::string>>& records) {
-    const auto number = [](std::uint64_t value, int bytes) {
-        std::string text;
-        for (int i = 0; i < bytes; ++i) { text += static_cast<char>(value >> (8 * i)); }
-        return text;
-    };
-    std::string data, directory;
-    for (const auto& [name, content] : records) {
-        const std::string common = number(0, 2) + number(0, 2) + number(0, 4) + number(0, 4) +
-                                   number(content.size(), 4) + number(content.size(), 4) + number(name.size(), 2) +
-                                   number(0, 2);
-        directory += "PK\1\2" + number(20, 2) + number(20, 2) + common + number(0, 2) + number(0, 2) + number(0, 2) +
-                     number(0, 4) + number(data.size(), 4) + name;
-        data += "PK\3\4" + number(20, 2) + common + name + content;
-    }
-    return data + directory + "PK\5\6" + number(0, 2) + number(0, 2) + number(records.size(), 2) +
-           number(records.size(), 2) + number(directory.size(), 4) + number(data.size(), 4) + number(0, 2);
 }
 std::uint32_t storage_of(const format::ModelFile& model, const std::string& name) {
     for (const auto& weight : model.weights) {
@@ -217,8 +199,8 @@ TEST_CASE("aoti: a record is a saved tensor or raw bytes, not one to one config 
     const std::pair<std::string, std::string> record{"p/data/weights/r", std::string(16, '\0')},
         of_raw{"p/data/weights/m_weights_config.json", raw},
         of_saved{"p/data/aotinductor/m/weights_config.json", saved};
-    CHECK(package(archive({record, of_raw})));
-    CHECK(refused(package(archive({of_raw, record, of_saved})), "raw bytes"));
+    CHECK(package(support::zip_archive({record, of_raw})));
+    CHECK(refused(package(support::zip_archive({of_raw, record, of_saved})), "raw bytes"));
     const auto input = format::Input::try_open(fixture("aoti/saved.pt2"));
     REQUIRE(input);
     const auto zip = format::detail::ZipDirectory::try_read(*input, 0, input->bytes());
@@ -227,7 +209,7 @@ TEST_CASE("aoti: a record is a saved tensor or raw bytes, not one to one config 
     const auto range = zip->try_locate(*input, *zip->find("saved/data/weights/weight_0"));
     REQUIRE(range);
     const std::string tensor = *input->try_text(range->offset, range->bytes);
-    CHECK(refused(package(archive({of_saved, {"p/data/weights/r", tensor}, of_raw})), "saved tensor"));
+    CHECK(refused(package(support::zip_archive({of_saved, {"p/data/weights/r", tensor}, of_raw})), "saved tensor"));
 }
 
 TEST_CASE("aoti: a folder of many records is read one file after the other") {

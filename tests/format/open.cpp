@@ -256,6 +256,13 @@ TEST_CASE("open: parts under any names are one model") {
     CHECK(format::try_read_model_parts({}).error().kind() == ErrorKind::invalid_argument);
     CHECK(format::try_read_model_parts({a, folder.file("none")}).error().kind() == ErrorKind::io);
     CHECK(support::refused(format::try_read_model_parts({a, b, a}), "\"a\" is in an earlier file of the list"));
+    // A folder is no piece of a file.
+    const support::TemporaryFolder model_in;
+    model_in.write("model.safetensors", one_tensor("c", "3"));
+    const auto tail = folder.write("tail", "no model begins so");
+    for (const auto& list : {std::vector{model_in.file(""), tail}, std::vector{tail, model_in.file("")}}) {
+        CHECK_FALSE(format::try_read_model_parts(list));
+    }
     // Also files of several formats, and an index or a folder among them.
     const auto mixed = format::try_read_model_parts({a, fixture("gguf/metadata.gguf"), fixture("torch/state.bin"),
                                                      fixture("safetensors/sharded.safetensors.index.json")});

@@ -4,11 +4,10 @@
 #include "residency/model/container_reader.hpp"
 #include "residency/model/stable_hash.hpp"
 
-#include <sys/stat.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -68,15 +67,6 @@ std::string write_model(const support::TemporaryFolder& folder, const std::vecto
     return path;
 }
 
-std::string content(const std::string& path) {
-    std::ifstream file{path, std::ios::binary};
-    return {std::istreambuf_iterator<char>{file}, {}};
-}
-bool exists(const std::string& path) {
-    struct stat status{};
-    return ::lstat(path.c_str(), &status) == 0;
-}
-
 PackedForm tiles_where_possible(const format::ModelFile::WeightEntry& weight) {
     if (weight.type != dtype::bf16) { return PackedForm::raw; }
     return weight.name == "head.weight" ? PackedForm::bf16_tiles : PackedForm::bf16_tiers;
@@ -124,8 +114,8 @@ TEST_CASE("packed: what was packed is read back, with its names, and each weight
         CHECK(report->forms.at(PackedForm::bf16_tiers).parts == 2);
         CHECK(report->forms.at(PackedForm::bf16_tiles).parts == 1);
         CHECK(report->forms.at(PackedForm::raw).parts == 3);  // noise, norm, scalar
-        CHECK(report->file_bytes == content(path).size());
-        CHECK(!exists(path + ".partial"));
+        CHECK(report->file_bytes == support::read_all(path).size());
+        CHECK(!std::filesystem::exists(path + ".partial"));
     }
     const auto input = format::Input::try_open(path);
     const auto packed = format::try_read_model(path);
@@ -143,9 +133,9 @@ TEST_CASE("packed: what was packed is read back, with its names, and each weight
         CHECK(weight.shape == tensors[i].shape);
         CHECK((*all)[weight.storage] == tensors[i].bytes);
     }
-    const std::string first = content(path);
+    const std::string first = support::read_all(path);
     REQUIRE(format::try_write_packed(model, path, {.form = tiles_where_possible, .threads = 2}));
-    CHECK_MESSAGE(content(path) == first, "the same model gives the same file");
+    CHECK_MESSAGE(support::read_all(path) == first, "the same model gives the same file");
 }
 
 TEST_CASE("packed: a catalog of it has the hash of the model, and is loaded into host memory") {
@@ -195,9 +185,25 @@ TEST_CASE("packed: forms that a weight cannot have") {
     CHECK(fails(format::try_write_packed(packed, folder.path("again")), ErrorKind::invalid_argument, "packed already"));
     CHECK(fails(format::try_write_packed(model, model.files[0].path), ErrorKind::invalid_argument,
                 "is the model that is read"));
-    const auto before = content(path);
+    // Nor may the file be lost that is written first, or a piece of one that was cut.
+    const std::string partial = folder.path("other.partial");
+    std::filesystem::copy_file(model.files[0].path, partial);
+    const auto bytes = support::read_all(partial);
+    CHECK(fails(format::try_write_packed(format::read_model(partial), folder.path("other")),
+                ErrorKind::invalid_argument, "is the model that is read"));
+    CHECK(support::read_all(partial) == bytes);
+    const std::string head = folder.write("piece.aa", std::string_view{bytes}.substr(0, 100));
+    const std::string tail = folder.write("piece.ab", std::string_view{bytes}.substr(100));
+    const auto cut = format::try_read_model_parts({head, tail});
+    REQUIRE(cut);
+    for (const std::string& piece : {head, tail}) {
+        const auto whole = support::read_all(piece);
+        CHECK(fails(format::try_write_packed(*cut, piece), ErrorKind::invalid_argument, "is the model that is read"));
+        CHECK(support::read_all(piece) == whole);
+    }
+    const auto before = support::read_all(path);
     CHECK(!format::try_write_packed(model, folder.path("")));
-    CHECK(content(path) == before);
+    CHECK(support::read_all(path) == before);
 }
 
 TEST_CASE("packed: cancelled, or on a full disk, nothing is left and what was there stays") {
@@ -210,11 +216,13 @@ TEST_CASE("packed: cancelled, or on a full disk, nothing is left and what was th
             format::try_write_packed(model, path, {.progress = [&](const auto&) { return left-- != 0; }});
         REQUIRE(!cancelled);
         CHECK(cancelled.error().kind() == ErrorKind::cancelled);
-        CHECK(content(path) == "old");
-        CHECK(!exists(path + ".partial"));
+        CHECK(support::read_all(path) == "old");
+        CHECK(!std::filesystem::exists(path + ".partial"));
     }
     CHECK(format::try_write_packed(model, folder.path("no/such/folder")).error().kind() == ErrorKind::io);
-    if (exists("/dev/full")) { CHECK(format::try_write_packed(model, "/dev/full").error().kind() == ErrorKind::io); }
+    if (std::filesystem::exists("/dev/full")) {
+        CHECK(format::try_write_packed(model, "/dev/full").error().kind() == ErrorKind::io);
+    }
 }
 
 TEST_CASE("packed: each kind of damage has its own message") {
@@ -223,7 +231,7 @@ TEST_CASE("packed: each kind of damage has its own message") {
     const auto model = format::read_model(write_model(folder, tensors));
     const std::string path = folder.path("model.packed");
     REQUIRE(format::try_write_packed(model, path, {.form = tiles_where_possible}));
-    const std::string whole = content(path);
+    const std::string whole = support::read_all(path);
     const auto read = [](const std::string& bytes) {
         return support::over(bytes, [](const format::Input& input) { return format::try_read_packed(input); });
     };
@@ -282,7 +290,7 @@ TEST_CASE("packed: every truncation, and 10,000 mutations of the container: an e
                                                 : weight.name == "b.weight" ? PackedForm::bf16_tiles
                                                                             : PackedForm::bf16_tiers;
                                      }}));
-    const std::string whole = content(path);
+    const std::string whole = support::read_all(path);
     const auto right_or_refused = [&](const std::string& bytes) {
         return support::over(bytes, [&](const format::Input& input) {
             const auto packed = format::try_read_packed(input);

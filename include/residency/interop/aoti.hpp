@@ -90,9 +90,7 @@ private:
                           residency::detail::quoted(found->second->original) + " to the program");
         }
         const Weight& weight = program.catalog.weight(found->second->weight);
-        std::uint64_t elements = 1;
-        for (const std::uint64_t extent : weight.shape) { elements *= extent; }
-        const auto bytes = weight.dtype.bytes_of(elements);
+        const auto bytes = weight.dtype.bytes_of(weight.elements());
         if (!bytes) { return bytes.error(); }
         if (constant.data_bytes < *bytes && !weight.shape.empty()) {
             return refuse("the constant " + residency::detail::quoted(constant.original) + " has " +
@@ -263,11 +261,12 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
 
 template <class Weights>
 auto CompiledModel<Weights>::find(std::string_view name) const -> Result<Method*> {
-    std::string known;
-    for (Method& each : state_->methods) {
-        if (each.program->name == name) { return &each; }
-        known += (known.empty() ? "" : ", ") + each.program->name;
+    const auto& methods = state_->program.methods;
+    if (const auto* found = state_->program.find_method(name)) {
+        return &state_->methods[static_cast<std::size_t>(found - methods.data())];
     }
+    std::string known;
+    for (const auto& each : methods) { known += (known.empty() ? "" : ", ") + each.name; }
     return Error{ErrorKind::invalid_argument,
                  "the model has no method " + residency::detail::quoted(name) + "; it has " + known};
 }
@@ -343,7 +342,6 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
     auto pass = state.weights->try_begin(stream);
     if (!pass) { return pass.error(); }
     state.pass.emplace(std::move(*pass));
-    state.markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
     Status status = bind(method);
     if (status) {
         auto ran = method.package->try_run(inputs, native(stream));
@@ -373,6 +371,7 @@ Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view nam
     if (Status loaded = load(method); !loaded) { return loaded.error(); }
     state.is_running = true;
     state.report = {};
+    state.markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
     std::vector<Tensor> outputs;
     Status ran = run(method, inputs, stream, outputs);
     state.is_running = false;

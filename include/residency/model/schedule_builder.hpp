@@ -78,7 +78,7 @@ private:
     ScheduleBuilder& end();
 
     Catalog catalog_;
-    std::vector<LiveRange> live_;         // of steps so far
+    std::vector<LiveRange> live_;         // that go on
     std::vector<std::uint32_t> seen_in_;  // by weight: position of the last step that named it
     Schedule::Content content_;           // of the steps so far
     std::string_view name_;               // of the step that is being added

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,7 @@
 #include "residency/error.hpp"
 #include "residency/format/folder.hpp"
 #include "residency/format/gguf.hpp"
-#include "residency/format/impl/gguf.ipp"
+#include "residency/format/gguf_value.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/format/manifest.hpp"
@@ -80,12 +81,10 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
     return unsupported(path, 0, "JSON that describes no weights; give a file of weights, or the folder of the model");
 }
 
-/// The model in an input whose path stands for it alone.
-[[nodiscard]] inline Result<ModelFile> read_input(const Input& input, const ReadOptions& options) {
-    std::string start;
-    const auto format = format_of(input, start);
-    if (!format) { return format.error(); }
-    switch (*format) {
+/// The model in an input of that format, whose path stands for it alone. `start`: its first bytes.
+[[nodiscard]] inline Result<ModelFile> read_as(FileFormat format, const Input& input, const std::string& start,
+                                               const ReadOptions& options) {
+    switch (format) {
         case FileFormat::gguf: {
             auto file = try_read_gguf(input, options);
             if (!file) { return file.error(); }
@@ -114,6 +113,14 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
         FileLocation{input.path(), 0, start, "safetensors, GGUF, what PyTorch or AOTInductor saved, or a manifest"}};
 }
 
+/// The same, of the format that it looks like.
+[[nodiscard]] inline Result<ModelFile> read_input(const Input& input, const ReadOptions& options) {
+    std::string start;
+    const auto format = format_of(input, start);
+    if (!format) { return format.error(); }
+    return read_as(*format, input, start, options);
+}
+
 /// Whether a model file, and not a later piece of one, begins with these bytes or has this name.
 [[nodiscard]] inline bool begins_model(std::string_view start, const std::string& path) noexcept {
     return start.starts_with("GGUF") || start.starts_with(std::string_view{packed_magic, sizeof packed_magic}) ||
@@ -126,9 +133,10 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
 RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const ReadOptions& options) {
     if (detail::is_folder(path)) {
         const auto are_parts = [&](const std::vector<std::string>& paths) {
-            const auto file = paths.front().ends_with(".gguf") ? detail::read_gguf_parts(paths, options, false)
-                                                               : Result<GgufFile>{Error{ErrorKind::unsupported, path}};
-            return file && detail::split_value(file->headers[0], "split.count").value_or(1) == paths.size();
+            if (!paths.front().ends_with(".gguf")) { return false; }
+            const auto file = detail::read_gguf_parts(paths, options, false);
+            const GgufValue* count = file ? file->headers[0].find("split.count") : nullptr;
+            return count != nullptr && count->as_count() == paths.size();
         };
         const auto found = detail::try_find_model_in(path, are_parts);
         if (!found) { return found.error(); }
@@ -144,8 +152,10 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const
         if (!file) { return file.error(); }
         return std::move(file->model);
     }
-    auto model = detail::read_input(*input, options);
-    if (model) { detail::note_index_beside(*model, path); }
+    auto model = detail::read_as(*format, *input, start, options);
+    const bool is_index =
+        *format == detail::FileFormat::safetensors_index || *format == detail::FileFormat::torch_index;
+    if (model && !is_index) { detail::note_index_beside(*model, path); }
     return model;
 }
 
@@ -154,11 +164,13 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
     if (paths.size() == 1) { return try_read_model(paths.front(), options); }
     std::size_t models = 0;
     std::size_t ggufs = 0;
+    bool has_folder = false;
     const std::string* first_model = nullptr;
     const std::string* no_model = nullptr;
     for (const std::string& path : paths) {
         if (detail::is_folder(path)) {
             ++models;
+            has_folder = true;
             continue;
         }
         const auto input = Input::try_open(path);
@@ -173,7 +185,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
         }
         if (start->starts_with("GGUF")) { ++ggufs; }
     }
-    if (models > 1 && no_model != nullptr) {
+    if ((models > 1 || has_folder) && no_model != nullptr) {
         const auto input = Input::try_open(*no_model);
         if (!input) { return input.error(); }
         if (Status known = detail::refuse_other_kinds(*input); !known) { return known.error(); }
@@ -198,6 +210,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
         return std::move(file->model);
     }
     ModelFile whole;
+    std::unordered_set<std::string> names;  // of the parts so far
     ReadOptions untied = options;
     untied.ties_from_metadata = false;  // what one part ties another may hold
     for (const std::string& path : paths) {
@@ -217,15 +230,15 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
         if (part->weights.size() >= UINT32_MAX - whole.storages.size()) {
             return detail::malformed(path, 0, "too many tensors");
         }
-        const std::size_t before = whole.weights.size();
-        detail::append_model(whole, std::move(*part));
-        if (const auto twice = detail::find_duplicate(whole.weights); twice && twice->second >= before) {
-            return detail::malformed(
-                path, 0,
-                "tensor " + detail::shown(whole.weights[twice->second].name) +
-                    " is in an earlier file of the list too; leave that file out, or give the index "
-                    "that says which one holds it");
+        for (const auto& weight : part->weights) {
+            if (!names.insert(weight.name).second) {
+                return detail::malformed(path, 0,
+                                         "tensor " + detail::shown(weight.name) +
+                                             " is in an earlier file of the list too; leave that file out, or give "
+                                             "the index that says which one holds it");
+            }
         }
+        detail::append_model(whole, std::move(*part));
     }
     if (options.ties_from_metadata) { detail::tie_by_metadata(whole); }
     return whole;

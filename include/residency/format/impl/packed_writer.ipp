@@ -62,6 +62,19 @@ public:
         }
     }
 
+    /// Whether what try_create() and try_finish() replace is that file.
+    [[nodiscard]] bool writes_over(const std::string& source) const noexcept {
+        struct stat read{};
+        if (::stat(source.c_str(), &read) != 0) { return false; }
+        for (const std::string* target : {&path_, &partial_}) {
+            struct stat there{};
+            if (::stat(target->c_str(), &there) == 0 && read.st_dev == there.st_dev && read.st_ino == there.st_ino) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     [[nodiscard]] Status try_create() {
         struct stat there{};
         if (path_.find('\0') != std::string::npos) {
@@ -322,19 +335,19 @@ RESIDENCY_INLINE Result<PackReport> try_write_packed(const ModelFile& model, con
     }
     const auto jobs = detail::pack_jobs(model, options);
     if (!jobs) { return jobs.error(); }
+    detail::FreshFile out{path};
+    const auto is_written_over = [&](const SourceFile& file) { return out.writes_over(file.path); };
     std::vector<host::WeightFile> files;
     for (const SourceFile& file : model.files) {
         auto opened = host::WeightFile::try_open(file, host::FileAccess::cached);
         if (!opened) { return opened.error(); }
-        struct stat source{}, target{};
-        if (::stat(file.path.c_str(), &source) == 0 && ::stat(path.c_str(), &target) == 0 &&
-            source.st_dev == target.st_dev && source.st_ino == target.st_ino) {
+        // A file in pieces has the path of its first one.
+        if (is_written_over(file) || std::any_of(file.pieces.begin(), file.pieces.end(), is_written_over)) {
             return Error{ErrorKind::invalid_argument,
                          detail::shown(path) + " is the model that is read: name another file"};
         }
         files.push_back(std::move(*opened));
     }
-    detail::FreshFile out{path};
     if (Status created = out.try_create(); !created) { return created.error(); }
 
     PackReport report;

@@ -5,8 +5,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -22,7 +20,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
-#include "residency/format/json_tree.hpp"
+#include "residency/format/torch_dtype.hpp"
 #include "residency/format/zip.hpp"
 #include "residency/interop/aoti_package.hpp"
 #include "residency/model/dtype.hpp"
@@ -247,33 +245,11 @@ RESIDENCY_INLINE Status Torch::try_load(const PackageOptions& options) {
     cuda_ = device_cuda();
     strided_ = layout_strided();
 
-    struct Known {
-        DType dtype;
-        const char* symbol;
-    };
-    const std::array known{Known{dtype::f64, "float64"},
-                           Known{dtype::f32, "float32"},
-                           Known{dtype::f16, "float16"},
-                           Known{dtype::bf16, "bfloat16"},
-                           Known{dtype::f8_e4m3fn, "float8_e4m3fn"},
-                           Known{dtype::f8_e4m3fnuz, "float8_e4m3fnuz"},
-                           Known{dtype::f8_e5m2, "float8_e5m2"},
-                           Known{dtype::f8_e5m2fnuz, "float8_e5m2fnuz"},
-                           Known{dtype::i64, "int64"},
-                           Known{dtype::i32, "int32"},
-                           Known{dtype::i16, "int16"},
-                           Known{dtype::i8, "int8"},
-                           Known{dtype::u64, "uint64"},
-                           Known{dtype::u32, "uint32"},
-                           Known{dtype::u16, "uint16"},
-                           Known{dtype::u8, "uint8"},
-                           Known{dtype::boolean, "bool"},
-                           Known{dtype::complex64, "complex64"}};
-    for (const Known& each : known) {
+    for (const format::TorchDType& known : format::torch_dtypes) {
         std::int32_t (*code)() = nullptr;
         std::string lacking;
-        library.find((std::string{"aoti_torch_dtype_"} + each.symbol).c_str(), code, lacking);
-        if (code != nullptr) { types_.push_back({each.dtype, code()}); }
+        library.find(("aoti_torch_dtype_" + std::string{known.name}).c_str(), code, lacking);
+        if (code != nullptr) { types_.push_back({known.type, code()}); }
     }
     library.leak();
     return {};
@@ -557,25 +533,27 @@ RESIDENCY_INLINE Result<std::vector<Tensor>> Package::try_run(std::span<const Te
         return Error{ErrorKind::device,
                      residency::detail::quoted(state_->path) + " failed; its words are on the standard error"};
     }
-    std::vector<Tensor> results;
-    for (const detail::TensorHandle each : out) {
-        Tensor tensor;
-        tensor.torch_ = state_->torch;
-        tensor.handle_ = each;
+    std::vector<Tensor> results(out.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {  // all are owned before one is asked
+        results[i].torch_ = state_->torch;
+        results[i].handle_ = out[i];
+    }
+    for (Tensor& tensor : results) {
         std::int64_t dim = 0;
         std::int64_t* sizes = nullptr;
         std::int64_t* strides = nullptr;
         std::int32_t code = 0;
-        if (state_->torch->get_data_ptr(each, &tensor.data_) != 0 || state_->torch->get_dim(each, &dim) != 0 ||
-            state_->torch->get_sizes(each, &sizes) != 0 || state_->torch->get_strides(each, &strides) != 0 ||
-            state_->torch->get_dtype(each, &code) != 0) {
+        if (state_->torch->get_data_ptr(tensor.handle_, &tensor.data_) != 0 ||
+            state_->torch->get_dim(tensor.handle_, &dim) != 0 ||
+            state_->torch->get_sizes(tensor.handle_, &sizes) != 0 ||
+            state_->torch->get_strides(tensor.handle_, &strides) != 0 ||
+            state_->torch->get_dtype(tensor.handle_, &code) != 0) {
             return Error{ErrorKind::device,
                          residency::detail::quoted(state_->path) + " gives an output that is no dense tensor"};
         }
         tensor.shape_.assign(sizes, sizes + dim);
         tensor.strides_.assign(strides, strides + dim);
         tensor.dtype_ = state_->torch->dtype_of(code);
-        results.push_back(std::move(tensor));
     }
     return results;
 }

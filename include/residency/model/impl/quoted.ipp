@@ -34,7 +34,7 @@ RESIDENCY_INLINE std::size_t utf8_bytes(std::string_view text) noexcept {
 }
 
 /// Appends `text` as escaped() has it; `in_quotes` puts \ before quotes and backslashes.
-RESIDENCY_INLINE void append_escaped(std::string& out, std::string_view text, bool in_quotes) {
+inline void append_escaped(std::string& out, std::string_view text, bool in_quotes) {
     constexpr char digits[] = "0123456789abcdef";
     while (!text.empty()) {
         const std::size_t bytes = utf8_bytes(text);
@@ -61,7 +61,7 @@ RESIDENCY_INLINE void append_escaped(std::string& out, std::string_view text, bo
 }
 
 /// The same of at most `longest` bytes of `text`, without the middle of a longer one.
-RESIDENCY_INLINE void append_shortened(std::string& out, std::string_view text, std::size_t longest, bool in_quotes) {
+inline void append_shortened(std::string& out, std::string_view text, std::size_t longest, bool in_quotes) {
     if (text.size() <= longest) { return append_escaped(out, text, in_quotes); }
     // A character is not cut: of valid text none has more than three bytes after its first.
     const auto is_inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U; };

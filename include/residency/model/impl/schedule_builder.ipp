@@ -43,12 +43,12 @@ RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::live_until(WeightId weight, s
         return refuse(ErrorKind::mismatch, "the catalog of " + std::to_string(catalog_.weights().size()) +
                                                " weights has no weight " + std::to_string(index(weight)));
     }
-    const std::string name = detail::quoted(catalog_.weight(weight).name);
+    const auto name = [&] { return detail::quoted(catalog_.weight(weight).name); };
     if (position() == 0 || seen_in_[index(weight)] != position() - 1) {
-        return refuse(ErrorKind::invalid_argument, "the last step added does not read " + name);
+        return refuse(ErrorKind::invalid_argument, "the last step added does not read " + name());
     }
     if (last + 1 < position()) {
-        return refuse(ErrorKind::invalid_argument, name + " of step " + std::to_string(position() - 1) +
+        return refuse(ErrorKind::invalid_argument, name() + " of step " + std::to_string(position() - 1) +
                                                        " cannot be live until step " + std::to_string(last));
     }
     live_.push_back({weight, last});
@@ -111,9 +111,8 @@ RESIDENCY_INLINE void ScheduleBuilder::append(std::string_view name) {
 
 RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::end() {
     if (!status_) { return *this; }
-    for (const LiveRange& range : live_) {
-        if (range.last >= position()) { append(range.weight); }
-    }
+    std::erase_if(live_, [&](const LiveRange& range) { return range.last < position(); });
+    for (const LiveRange& range : live_) { append(range.weight); }
     content_.weight_offsets.push_back(content_.weights.size());
     content_.names.insert(content_.names.end(), name_.begin(), name_.end());
     content_.name_offsets.push_back(content_.names.size());
