@@ -196,6 +196,8 @@ both --budget 1,50% --timeline "$folder/t.json" --device simulated --pictures "$
 [[ $(grep -c '"ph":"X"' "$folder/t.json") -gt 100 ]] || fail "no timeline"
 if command -v python3 > /dev/null; then
     python3 "$(dirname "$0")/../../examples/support/check_timeline.py" "$folder/t.json" --copies . --stalls || fail "the timeline"
+else
+    echo "SKIPPED: no python3: the timeline is not checked"
 fi
 [[ $(cat "$folder/errors") == 'timeline: of planned with '* ]] || fail "which row is drawn is not said: $(cat "$folder/errors")"
 svg=$(cat "$folder"/pictures/more/*.svg)

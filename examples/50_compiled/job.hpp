@@ -23,10 +23,9 @@ struct Job {
 struct Row {
     std::string budget, method;
     residency::Statistics statistics;
-    double milliseconds = 0;         ///< of a run, the median
-    double bound_milliseconds = 0;   ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
-    bool is_right = false;           ///< each output has the bits of the package's own run, without the library
-    std::uint64_t driver_bytes = 0;  ///< device memory that the model took, as the driver counts; 0 where nobody counts
+    double milliseconds = 0;        ///< of a run, the median
+    double bound_milliseconds = 0;  ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
+    bool is_right = false;          ///< each output has the bits of the package's own run, without the library
 };
 struct Results {
     std::string device, compiler;

@@ -134,11 +134,6 @@ private:
         return medians;
     }
 
-    [[nodiscard]] std::uint64_t free_bytes() const {
-        const auto memory = device_.memory();
-        return memory ? memory->free_bytes : 0;
-    }
-
     /// The packages by themselves: every weight in memory of ours, no hook set.
     void run_alone() {
         const auto file = residency::format::read_safetensors(job_.model + "/" + program_.weights_file);
@@ -175,13 +170,12 @@ private:
         reference_ = round(run);
         const auto times = time(run);
         for (const std::string& method : job_.methods) {
-            results_.rows.push_back({"none", method, {}, times.at(method), 0, true, 0});
+            results_.rows.push_back({"none", method, {}, times.at(method), 0, true});
             results_.rows.back().statistics.held_bytes = program_.catalog.total_bytes();
         }
     }
 
     void run_at(const std::string& budget) {
-        const std::uint64_t free_before = free_bytes();
         typename Model::Options options;
         options.budget = residency::Budget::parse(budget);
         options.package.torch_folder = job_.torch_folder;
@@ -194,7 +188,6 @@ private:
             return;
         }
         Model& model = *opened;
-        const std::uint64_t free_after = free_bytes();
         const auto run = [&](const std::string& method) {
             return residency::unwrap(model.try_run(method, inputs_.at(method), stream_));
         };
@@ -205,12 +198,11 @@ private:
         for (const std::string& method : job_.methods) {
             static_cast<void>(run(method));
             residency::unwrap(device_.synchronize(stream_));
-            Row row{budget, method, model.weights().statistics(), times.at(method), 0, is_first_right, 0};
+            Row row{budget, method, model.weights().statistics(), times.at(method), 0, is_first_right};
             if (is_cuda_ && row.statistics.streaming) {
                 const residency::plan::Plan& plan = model.weights().plan();
                 row.bound_milliseconds = 1e3 * (std::max)(plan.bound_seconds(), plan.latency_floor_seconds());
             }
-            row.driver_bytes = free_before > free_after ? free_before - free_after : 0;
             results_.rows.push_back(std::move(row));
         }
         model.weights().drain();

@@ -169,5 +169,9 @@ int main(int count, char** values) {
         number(tally.faults), number(tally.kernels), number(tally.captures), number(tally.launches),
         number(tally.budgets), number(tally.constructed), number(tally.not_constructed), number(tally.recovered),
         number(tally.all_ones));
+    if (tally.acquired == 0 || tally.kernels == 0) {
+        std::fputs("FAILED: no kernel checked anything: take other compositions, another mode or more cases\n", stderr);
+        return 1;
+    }
     return 0;
 }

@@ -441,7 +441,7 @@ def faults(mutant, text):
     if mutant.switched and mutation.IS_ON not in mutant.switched:
         yield f"{mutant.name}: is always on"
     # Brackets in texts are no brackets.
-    bare = [tuple(re.sub(rb'"(?:[^"\\\\]|\\\\.)*"', b'""', each) for each in form) for form in forms]
+    bare = [tuple(re.sub(rb'"(?:[^"\\]|\\.)*"', b'""', each) for each in form) for form in forms]
     if any(new.count(a) - new.count(b) != place.count(a) - place.count(b)
            for new, place in bare for a, b in ((b"(", b")"), (b"[", b"]"), (b"{", b"}"))):
         yield f"{mutant.name}: its brackets do not close"
