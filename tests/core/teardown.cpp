@@ -175,6 +175,37 @@ TEST_CASE("C23: residents that have arrived are known to be there when a foreign
     must(device.destroy_stream(captured));
 }
 
+TEST_CASE("C23: a foreign capture does not begin where copies that failed have to be made good, and is not harmed") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, 4096);
+    const Stream stream = must(device.create_stream()), captured = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 1 << 20, in_order(model));
+        {
+            auto pass = must(weights.try_begin(stream));
+            device.fail(CallKind::record, 1);
+            device.fail(CallKind::synchronize_stream, 1);
+            CHECK_FALSE(pass.try_acquire(weight(0)));
+            device.clear_failures();
+            must(pass.try_end());
+        }
+        must(device.begin_capture(captured));
+        const auto refused = weights.try_begin(captured);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::unsupported);
+        CHECK(refused.error().message().find("outside of the capture") != std::string::npos);
+        must(device.destroy_graph(must(device.end_capture(captured))));
+        run_pass(weights, model, stream);
+        must(device.synchronize());
+        must(device.begin_capture(captured));
+        run_pass(weights, model, captured);
+        must(device.destroy_graph(must(device.end_capture(captured))));
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+    must(device.destroy_stream(captured));
+}
+
 TEST_CASE("C23: where everything is resident and has arrived, a capture works and its replay reads the right bytes") {
     CheckedDevice device;
     const Model model = uniform_model(device, 4, 4096);

@@ -75,7 +75,7 @@ private:
     [[nodiscard]] std::uint64_t floor_step_bytes(const BudgetLimits& limits) const;
     /// The step that sets the floor, of a schedule that the caller gave; otherwise UINT32_MAX, since the caller knows no steps.
     [[nodiscard]] std::uint32_t floor_step(const BudgetLimits& limits) const noexcept {
-        return shared_->is_schedule_given ? limits.floor_step : UINT32_MAX;
+        return shared_->order.origin() == OrderOrigin::declared ? limits.floor_step : UINT32_MAX;
     }
     /// The largest storage that streams, of those that set the floor where that is known; no_storage: none streams.
     [[nodiscard]] StorageId largest_storage(const BudgetLimits& limits) const;

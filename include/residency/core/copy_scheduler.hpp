@@ -156,8 +156,9 @@ public:
     /// Blocks until the whole device is idle: work without a record is complete, too.
     [[nodiscard]] Status drain_device();
     [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
-    /// Copies may be under way that nobody can wait for, since calls failed: blocks until the device is idle. Without such copies nothing
-    /// happens.
+    /// Whether copies may be under way that nobody can wait for, since calls failed.
+    [[nodiscard]] bool has_unrecorded_copies() const noexcept { return has_unrecorded_copy_; }
+    /// Blocks until the device is idle, where there may be such copies. Otherwise nothing happens.
     [[nodiscard]] Status await_unrecorded_copies() { return has_unrecorded_copy_ ? drain_device() : Status{}; }
     [[nodiscard]] TransportInterface<D>& transport() noexcept { return *transport_; }
 
@@ -251,7 +252,6 @@ void CopyScheduler<D>::abandon() noexcept {
 
 template <Device D>
 Status CopyScheduler<D>::begin_pass() {
-    if (auto healthy = transport_status(); !healthy) { return healthy; }
     ++pass_;
     return copies_.poll();
 }

@@ -52,7 +52,7 @@ public:
     /// The same as elements of type T. Precondition: matches<T>() of the weight's dtype.
     template <class T>
     [[nodiscard]] const T* get(WeightId weight) const& noexcept {
-        check_type<T>(weight);
+        session_->template check_type<T>(weight);
         return reinterpret_cast<const T*>(data(weight));
     }
     template <class T>
@@ -75,8 +75,7 @@ public:
     template <class T = void>
     [[nodiscard]] T* address(WeightId weight) const& noexcept {
         check(weight);
-        if constexpr (!std::is_void_v<T>) { check_type<T>(weight); }
-        return static_cast<T*>(static_cast<void*>(session_->address(weight)));
+        return session_->template typed_address<T>(weight);
     }
     template <class T = void>
     T* address(WeightId weight) const&& = delete;
@@ -84,10 +83,9 @@ public:
     template <class T>
     [[nodiscard]] T* writable(WeightId weight) const& noexcept {
         check(weight);
-        check_type<T>(weight);
         RESIDENCY_ASSERT(session_->catalog().storage(session_->catalog().storage_of(weight)).is_mutable,
                          "only mutable weights are written: declare the storage so in the catalog");
-        return reinterpret_cast<T*>(session_->address(weight));
+        return session_->template typed_address<T>(weight);
     }
     template <class T>
     T* writable(WeightId weight) const&& = delete;
@@ -111,12 +109,6 @@ private:
     void check([[maybe_unused]] WeightId weight) const noexcept {
         RESIDENCY_ASSERT(session_ != nullptr, "the lease has ended");
         RESIDENCY_ASSERT(session_->covers(id_, weight), "ask a lease only for the weights that it was acquired for");
-    }
-
-    template <class T>
-    void check_type([[maybe_unused]] WeightId weight) const noexcept {
-        RESIDENCY_ASSERT(matches<T>(session_->catalog().weight(weight).dtype),
-                         "ask for elements of the weight's own dtype, or for its bytes as std::byte");
     }
 
     core::Session<D>* session_ = nullptr;

@@ -192,11 +192,7 @@ public:
         requires Composition::is_planned
     {
         RESIDENCY_ASSERT(catalog().contains(weight), "pass an id of the catalog");
-        if constexpr (!std::is_void_v<T>) {
-            RESIDENCY_ASSERT(matches<T>(catalog().weight(weight).dtype),
-                             "ask for elements of the weight's own dtype, or for its bytes as std::byte");
-        }
-        return static_cast<T*>(static_cast<void*>(session_->address(weight)));
+        return session_->template typed_address<T>(weight);
     }
     /// Counts the changes of addresses: as long as it is the same, address() is the same for every weight. May change with the budget,
     /// the schedule, where a pass begins (Options::learn), and where a failed device call is made good: compare it after an acquire.

@@ -84,14 +84,8 @@ Status ResidentStore<D>::bring_residents(SessionState<D>& shared) {
         if (storage.bytes == 0) { continue; }
         shared.states[i].address = address;
         fetches.push_back({StorageId{i}, 0, storage.bytes, address});
-        shared.counters.fetched_bytes += storage.bytes;
     }
-    if (fetches.empty()) { return {}; }
-    auto arrival = shared.copy_scheduler.transfer(fetches);
-    if (!arrival) { return arrival.error(); }
-    ++shared.counters.calls;
-    for (const transport::Fetch& fetch : fetches) { shared.states[index(fetch.storage)].arrival = *arrival; }
-    return {};
+    return shared.send(fetches);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

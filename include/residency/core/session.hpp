@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,18 @@ public:
     [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
         const std::byte* base = shared_.states[index(weight_storage_[index(weight)])].address;
         return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
+    }
+    /// Precondition of whoever asks for elements of type T: the weight has them.
+    template <class T>
+    void check_type([[maybe_unused]] WeightId weight) const noexcept {
+        RESIDENCY_ASSERT(matches<T>(catalog().weight(weight).dtype),
+                         "ask for elements of the weight's own dtype, or for its bytes as std::byte");
+    }
+    /// The address for elements of type T; of any for void.
+    template <class T>
+    [[nodiscard]] T* typed_address(WeightId weight) const noexcept {
+        if constexpr (!std::is_void_v<T>) { check_type<T>(weight); }
+        return static_cast<T*>(static_cast<void*>(address(weight)));
     }
     [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept {
         return shared_.catalog.contains(weight) && leases_.covers(id, weight_storage_[index(weight)]);
@@ -171,7 +184,7 @@ private:
     [[nodiscard]] Result<bool> adopt_learned(Schedule schedule);
     [[nodiscard]] LearningReport learning_report() const;
     [[nodiscard]] bool is_recording() const noexcept {
-        return settings_.record || (order_.is_recording() && shared_.decider->is_streaming());
+        return settings_.record || (shared_.order.is_recording() && shared_.decider->is_streaming());
     }
     void record_step(std::span<const WeightId> weights) {
         if (is_recording()) { recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}}); }
@@ -193,7 +206,6 @@ private:
     std::vector<StorageId> wanted_;              // of one acquisition
     std::vector<std::uint64_t> seen_;            // by storage: the acquisition that wanted it last
     std::uint64_t acquisition_ = 0;
-    OrderLearner order_;
     std::vector<Schedule> replaced_;  // by what was learned: open leases, and the caller's views of steps, lie in them
     std::uint32_t replans_ = 0;       // for what was learned
     ConsumerId pass_consumer_ = 0;    // of the pass's own stream
@@ -230,6 +242,12 @@ Status Session<D>::begin_pass(Stream stream) {
         return Error{ErrorKind::unsupported,
                      "the stream is being captured, and weights are streamed: a foreign capture would hold none of the "
                      "copies; use Residency::capture"};
+    }
+    if (*is_captured && (copy_scheduler.has_unrecorded_copies() || !shared_.unread.empty())) {
+        return Error{
+            ErrorKind::unsupported,
+            "copies that failed have to be made good first, which waits for the device: begin a pass outside of "
+            "the capture"};
     }
     if (*is_captured) {
         copy_scheduler.note_foreign_graph();
@@ -384,7 +402,7 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Body&& body)
     auto graph = graphs_.capture(stream, begin, body);
     if (graph) {
         profiler_.give_up(LearningReason::captured);
-        order_.stop();
+        shared_.order.stop();
     }
     return graph;
 }
@@ -432,8 +450,7 @@ Status Session<D>::set_schedule(Schedule schedule) {
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
     if (auto changed = change_schedule(std::move(schedule)); !changed) { return changed; }
     replaced_.clear();
-    order_.declare(this->schedule());
-    shared_.is_schedule_given = !this->schedule().empty();
+    shared_.order.declare(this->schedule());
     profiler_.restart();
     return {};
 }
@@ -576,16 +593,15 @@ template <Device D>
 Result<Schedule> Session<D>::schedule_to_open(Schedule schedule) {
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs.error(); }
     const Catalog& catalog = shared_.catalog;
-    shared_.is_schedule_given = !schedule.empty();
     if (!shared_.decider->holds_residents() || !schedule.empty() || catalog.weights().empty()) {
-        order_.declare(schedule);
+        shared_.order.declare(schedule);
         return schedule;
     }
     ScheduleBuilder builder{catalog};
     for (const StorageId id : natural_order(catalog)) {
         if (const auto weights = catalog.weights_of(id); !weights.empty()) { builder.step(weights); }
     }
-    order_.begin(settings_.learn && shared_.decider->makes_plans());
+    shared_.order.begin(settings_.learn && shared_.decider->makes_plans());
     return builder.try_build();
 }
 
@@ -629,16 +645,16 @@ Status Session<D>::learn(bool at_once) {
     // An order is adopted when no lease is open: leases belong to steps.
     std::optional<Schedule> order;
     if (leases_.open_leases() == 0) {
-        order = order_.propose(shared_.catalog, schedule(), recorded_, shared_.last_pass.divergences > 0);
+        order = shared_.order.propose(shared_.catalog, schedule(), recorded_, shared_.last_pass.divergences > 0);
     }
     if (order) {
         const auto adopted = adopt_learned(std::move(*order));
         if (!adopted) { return adopted.error(); }
         if (!*adopted) {
-            order_.stop();  // the budget is below its floor
+            shared_.order.stop();  // the budget is below its floor
             return {};
         }
-        order_.adopted();
+        shared_.order.adopted();
         profiler_.restart();
         return {};
     }
@@ -673,8 +689,8 @@ Result<bool> Session<D>::adopt_learned(Schedule schedule) {
 
 template <Device D>
 LearningReport Session<D>::learning_report() const {
-    LearningReport report{order_.origin(),   profiler_.state(),       profiler_.reason(),
-                          schedule().size(), profiler_.timed_steps(), replans_};
+    LearningReport report{shared_.order.origin(), profiler_.state(),       profiler_.reason(),
+                          schedule().size(),      profiler_.timed_steps(), replans_};
     if (!shared_.decider->makes_plans()) { report.reason = LearningReason::makes_no_plan; }
     if (report.state == LearningState::measuring && !shared_.decider->is_streaming()) {
         report.state = LearningState::off;

@@ -11,6 +11,7 @@
 
 #include "residency/core/copy_scheduler.hpp"
 #include "residency/core/decider.hpp"
+#include "residency/core/order_learner.hpp"
 #include "residency/core/schedule_cursor.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_state.hpp"
@@ -57,8 +58,8 @@ struct SessionState {
     Counters last_pass;  ///< of the last pass that ended
     CopyScheduler<D> copy_scheduler;
     std::unique_ptr<Decider<D>> decider;
-    bool is_schedule_given = false;  ///< by the caller; otherwise steps mean nothing to the caller
-    std::optional<Error> failure;    ///< the first failure that no call could report
+    OrderLearner order;            ///< where the schedule comes from
+    std::optional<Error> failure;  ///< the first failure that no call could report
     bool is_pass_open = false;
     PassMode pass_mode = PassMode::eager;  ///< of the pass that is open, or of the last one
 
@@ -88,6 +89,18 @@ struct SessionState {
         auto drained = copy_scheduler.drain_all();
         return drained ? copy_scheduler.transport_status() : std::move(drained);
     }
+    /// Enqueues copies of whole storages, which then arrive together. Nothing for none.
+    [[nodiscard]] Status send(std::span<const transport::Fetch> fetches) {
+        if (fetches.empty()) { return {}; }
+        auto arrival = copy_scheduler.transfer(fetches);
+        if (!arrival) { return arrival.error(); }
+        for (const transport::Fetch& fetch : fetches) {
+            states[index(fetch.storage)].arrival = *arrival;
+            counters.fetched_bytes += fetch.bytes;
+        }
+        ++counters.calls;
+        return {};
+    }
     /// Sets right what failed calls left behind, between passes. Where nothing did, it does nothing; otherwise it blocks, and says once
     /// what the transport failed at.
     [[nodiscard]] Status mend() {
@@ -114,15 +127,7 @@ private:
                 return appended;
             }
         }
-        if (!fetches.empty()) {
-            auto arrival = copy_scheduler.transfer(fetches);
-            if (!arrival) { return arrival.error(); }
-            for (const transport::Fetch& fetch : fetches) {
-                states[index(fetch.storage)].arrival = *arrival;
-                counters.fetched_bytes += fetch.bytes;
-            }
-            ++counters.calls;
-        }
+        if (auto sent = send(fetches); !sent) { return sent; }
         unread.clear();
         return {};
     }

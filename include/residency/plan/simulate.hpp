@@ -16,6 +16,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 [[nodiscard]] RESIDENCY_INLINE Timeline timeline(const PlanData& plan, const Link& link,
                                                  std::span<const double> compute);
 
+/// Seconds that a pass of a plan takes on its timeline, or on one in which steps are joined; see simulate() and TimelineSolver::period.
+[[nodiscard]] RESIDENCY_INLINE double seconds_of(TimelineSolver& solver, const Timeline& line, const PlanData& plan,
+                                                 double tolerance, double give_up = 1e300);
+
 /// Seconds that a pass of the plan takes under the model. Cyclic: the steady period, of a graph with its cut where the plan is captured.
 /// One-shot: from the first start to the last end of a step.
 [[nodiscard]] RESIDENCY_INLINE double simulate(const PlanData& plan, const Link& link, std::span<const double> compute);

@@ -15,7 +15,6 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
-#include "residency/model/schedule_builder.hpp"
 #include "residency/model/sort.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -33,12 +32,16 @@ inline std::vector<StorageId> storages_of(const Catalog& catalog, std::span<cons
 }
 
 // Whether the acquisitions are steps of the schedule, in its order; it may have others between them.
-inline bool follows(const Catalog& catalog, const Schedule& schedule,
-                    std::span<const std::vector<StorageId>> acquisitions) {
+inline bool follows(const Schedule& schedule, std::span<const std::vector<StorageId>> acquisitions) {
     std::size_t next = 0;
     for (const Schedule::Step& step : schedule) {
         if (next == acquisitions.size()) { return true; }
-        if (acquisitions[next] == storages_of(catalog, step.weights)) { ++next; }
+        const std::vector<StorageId>& read = acquisitions[next];
+        const bool is_step = step.storages.size() == read.size() &&
+                             std::all_of(step.storages.begin(), step.storages.end(), [&](StorageId storage) {
+                                 return std::binary_search(read.begin(), read.end(), storage);
+                             });
+        next += is_step ? 1 : 0;
     }
     return next == acquisitions.size();
 }
@@ -54,7 +57,7 @@ RESIDENCY_INLINE std::optional<Schedule> OrderLearner::propose(const Catalog& ca
         return std::nullopt;
     }
     std::vector<std::vector<StorageId>> acquisitions;
-    std::vector<const StepRecord*> steps;
+    std::vector<StepRecord> steps;
     for (const StepRecord& record : recorded) {
         auto storages = detail::storages_of(catalog, record.weights);
         // What the step before covers is still that step.
@@ -64,17 +67,15 @@ RESIDENCY_INLINE std::optional<Schedule> OrderLearner::propose(const Catalog& ca
             continue;
         }
         acquisitions.push_back(std::move(storages));
-        steps.push_back(&record);
+        steps.push_back(record);
     }
     if (steps.empty()) { return std::nullopt; }
     is_recording_ = false;
-    if (detail::follows(catalog, current, acquisitions)) {
+    if (detail::follows(current, acquisitions)) {
         origin_ = OrderOrigin::learned;
         return std::nullopt;
     }
-    ScheduleBuilder builder{catalog};
-    for (const StepRecord* step : steps) { builder.step(std::span<const WeightId>{step->weights}); }
-    auto schedule = builder.try_build();
+    auto schedule = Schedule::try_recorded(catalog, steps);
     if (!schedule) {
         stop();
         return std::nullopt;

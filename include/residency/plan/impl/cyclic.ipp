@@ -215,26 +215,39 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
     const auto is_close = [&](const PlanData& data) {
         return data.predicted_seconds <= bound_seconds * (1 + tuning::unused_above);
     };
-    std::vector<std::pair<double, std::uint64_t>> choices;
+    // The thorough search of a choice, where the first one was that.
+    const bool is_thorough = is_small && !tells_of(options, image);
+    struct Choice {
+        double seconds;
+        std::uint64_t unused;
+        PlanData data;  // where it is thorough
+    };
+    std::vector<Choice> choices;
     std::uint64_t work = 0;
     for (std::uint64_t unused = (std::max<std::uint64_t>)(most / tuning::unused_first_part, 1);
          unused <= most && work < tuning::unused_work;
          unused +=
          (std::max<std::uint64_t>)(unused / (is_small ? tuning::unused_step_part_small : tuning::unused_step_part),
                                    1)) {
-        const PlanData data = best_ring(problem, image, budget - unused, floor, search, bound_seconds, work);
-        choices.emplace_back(data.predicted_seconds, unused);
-        if (is_close(data)) { break; }
+        PlanData data = best_ring(problem, image, budget - unused, floor, search, bound_seconds, work);
+        const bool ends = is_close(data);
+        const double seconds = data.predicted_seconds;
+        choices.push_back({seconds, unused, is_thorough ? std::move(data) : PlanData{}});
+        if (ends) { break; }
     }
-    std::sort(choices.begin(), choices.end());
+    std::sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+        return a.seconds != b.seconds ? a.seconds < b.seconds : a.unused < b.unused;
+    });
     // A plan that is close to what memory holds gives way for more than a little only.
     const double limit = best.predicted_seconds * (tells_of(options, image) ? 1 - tuning::refetch_loss : 1.0);
     for (std::size_t c = 0; c < choices.size() && c < tuning::unused_choices && !is_close(best); ++c) {
-        if (choices[c].first >
+        if (choices[c].seconds >
             best.predicted_seconds * (is_small ? tuning::unused_promising_small : tuning::unused_promising)) {
             break;
         }
-        PlanData data = best_ring(problem, image, budget - choices[c].second, floor, options, bound_seconds, work);
+        PlanData data =
+            is_thorough ? std::move(choices[c].data)
+                        : best_ring(problem, image, budget - choices[c].unused, floor, options, bound_seconds, work);
         if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
     }
 }

@@ -28,11 +28,16 @@ RESIDENCY_INLINE Timeline timeline(const PlanData& plan, const Link& link, std::
     return line;
 }
 
+RESIDENCY_INLINE double seconds_of(TimelineSolver& solver, const Timeline& line, const PlanData& plan, double tolerance,
+                                   double give_up) {
+    if (!plan.cyclic) { return solver.once(line); }
+    return plan.captured ? solver.captured(line, plan.cut) : solver.period(line, tolerance, give_up);
+}
+
 RESIDENCY_INLINE double simulate(const PlanData& plan, const Link& link, std::span<const double> compute) {
     const Timeline line = timeline(plan, link, compute);
     TimelineSolver solver;
-    if (!plan.cyclic) { return solver.once(line); }
-    return plan.captured ? solver.captured(line, plan.cut) : solver.period(line, 1e-12);
+    return seconds_of(solver, line, plan, 1e-12);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::plan

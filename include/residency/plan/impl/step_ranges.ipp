@@ -60,7 +60,7 @@ private:
         }
         return true;
     }
-    /// Seconds of a pass in which every range is one step.
+    /// Seconds of a pass in which every range is one step; a number above most_seconds_ where it takes more.
     [[nodiscard]] double seconds() {
         ranges_.compute.clear();
         for (std::uint32_t i = 0; i < plan_.steps(); ++i) {
@@ -73,9 +73,7 @@ private:
             ranges_.calls[k].needed_by = range_of_[call.needed_by];
             ranges_.calls[k].wait_step = call.wait_step == none ? none : range_of_[call.wait_step];
         }
-        if (!plan_.is_cyclic()) { return solver_.once(ranges_); }
-        return plan_.is_captured() ? solver_.captured(ranges_, plan_.cut())
-                                   : solver_.period(ranges_, tuning::period_tolerance);
+        return seconds_of(solver_, ranges_, plan_.data(), tuning::period_tolerance, most_seconds_);
     }
 
     const Plan& plan_;
@@ -83,7 +81,7 @@ private:
     TimelineSolver solver_;
     std::vector<bool> begins_range_;       // by step
     std::vector<std::uint32_t> range_of_;  // by step
-    double most_seconds_ = 0;
+    double most_seconds_ = 1e300;
 };
 
 }  // namespace detail

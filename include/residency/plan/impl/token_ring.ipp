@@ -262,8 +262,9 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
     if (static_cast<double>(rounds) * choice.blocks > most) {
         choice.blocks = (std::min)(choice.blocks, (std::max)(2U, static_cast<std::uint32_t>(most / rounds)));
     }
+    static_assert(target_kinds * tuning::phases <= 16, "the key has four bits for both");
     const std::uint64_t key = (std::uint64_t{choice.slots} << 34) ^ (std::uint64_t{choice.blocks} << 4) ^
-                              static_cast<std::uint64_t>(choice.target * 4 + choice.phase);
+                              static_cast<std::uint64_t>(choice.target * tuning::phases + choice.phase);
     const auto at = std::lower_bound(tried_.begin(), tried_.end(), key);
     if (at != tried_.end() && *at == key) { return; }
     tried_.insert(at, key);
