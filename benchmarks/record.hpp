@@ -31,6 +31,12 @@ decltype(auto) require(R&& result, const char* call) {
     return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
 }
 
+/// The value at or above which 1 − q of the sorted values lie; 0 for none.
+[[nodiscard]] inline double quantile(const std::vector<double>& sorted, double q) {
+    if (sorted.empty()) { return 0.0; }
+    return sorted[(std::min)(sorted.size() - 1, static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
+}
+
 /// Seconds on the host.
 template <class Work>
 [[nodiscard]] double host_seconds(Work&& work) {

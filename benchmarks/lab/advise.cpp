@@ -119,8 +119,7 @@ std::string sentence(const Group& group, const Row& asked, const residency::plan
 }
 
 /// What follows from the bounds and from plans, where the order is known.
-void print_planned(const Group& group, std::span<const double> factors, std::optional<double> wanted_seconds,
-                   Progress& progress) {
+void print_planned(const Group& group, std::span<const double> factors, std::optional<double> wanted_seconds) {
     const Workload& work = *group.rows.front().work;
     const Card& card = *group.rows.front().card;
     residency::plan::Problem problem = problem_of(work, card, 0, work.steps.size());
@@ -154,14 +153,12 @@ void print_planned(const Group& group, std::span<const double> factors, std::opt
     }
     if (wanted_seconds) {
         std::cout << "for " << milliseconds(*wanted_seconds) << " ms a pass: " << budget_for(*wanted_seconds) << "\n";
-        progress.add(1);
         return;
     }
     for (const double factor : factors) {
         const double seconds = factor * group.resident_seconds;
         std::cout << "for " << fixed(factor, 2) << " x everything resident, " << milliseconds(seconds)
                   << " ms a pass: " << budget_for(seconds) << "\n";
-        progress.add(1);
     }
 }
 
@@ -193,7 +190,7 @@ void print_unplanned(const Group& group, std::optional<double> wanted_seconds) {
 void advise(const std::vector<Row>& rows, std::optional<double> wanted_seconds) {
     constexpr double factors[] = {1.05, 1.25, 2.0};
     const auto groups = by_work_and_card(rows);
-    Progress progress{"advise", groups.size() * std::size(factors)};
+    Progress progress{"advise", groups.size()};
     for (const std::span<const Row> together : groups) {
         const Group group = group_of(together);
         const Workload& work = *together.front().work;
@@ -202,10 +199,11 @@ void advise(const std::vector<Row>& rows, std::optional<double> wanted_seconds) 
                   << milliseconds(group.resident_seconds) << " ms a pass)\n";
         print_measured(group, factors);
         if (work.is_known) {
-            print_planned(group, factors, wanted_seconds, progress);
+            print_planned(group, factors, wanted_seconds);
         } else {
             print_unplanned(group, wanted_seconds);
         }
+        progress.add(1);
     }
 }
 

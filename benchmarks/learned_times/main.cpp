@@ -35,7 +35,7 @@ void record(bench::HostRecords& records, Series& series) {
     const std::string name = std::string{"times."} + series.name;
     records.add(name + ".schedules", count, "schedules");
     records.add(name + ".over_declared.geometric_mean", std::exp(logs / count), "ratio");
-    records.add(name + ".over_declared.percentile_95", series.ratios[static_cast<std::size_t>(0.95 * count)], "ratio");
+    records.add(name + ".over_declared.percentile_95", bench::quantile(series.ratios, 0.95), "ratio");
     records.add(name + ".over_declared.worst", series.ratios.back(), "ratio", series.target);
 }
 
@@ -54,11 +54,8 @@ int main(int count, char** arguments) {
         learned{"all.learned", "<= 1.02"};
     std::uint32_t not_done = 0;
     const auto cell = [&](const campaign::Shape& shape, double ratio, double share) {
-        plan::Problem problem = shape.problem;
+        plan::Problem problem = campaign::with_budget(shape.problem, share);
         campaign::scale_compute(problem, ratio);
-        double bytes = 0;
-        for (const std::uint64_t b : problem.storage_bytes) { bytes += static_cast<double>(b); }
-        problem.budget_bytes = static_cast<std::uint64_t>(bytes * share);
         const auto run = [&](const plan::Problem& of, campaign::Times times) {
             auto result = campaign::simulate(of, times);
             if (!result) {
@@ -78,29 +75,14 @@ int main(int count, char** arguments) {
                         share, assumed.ratios.back(), learned.ratios.back(), describe(after.learning).c_str());
             std::fflush(stdout);
         }
-        if (ratio != 0.01) { return; }
+        if (ratio != 0.01) { return true; }
         plan::Problem bound = problem;
-        for (std::uint32_t i = 0; i < bound.steps(); ++i) {
-            std::uint64_t read = 0;
-            for (const std::uint32_t s : bound.reads(i)) { read += bound.storage_bytes[s]; }
-            bound.compute_seconds[i] = static_cast<double>(read) / plan::default_memory_bytes_per_second;
-        }
+        campaign::bind_to_memory(bound);
         memory_bound.ratios.push_back(run(bound, campaign::Times::assumed).seconds_per_pass /
                                       run(bound, campaign::Times::declared).seconds_per_pass);
+        return true;
     };
-    const auto wanted = [&](const std::string& name) { return name.find(only) != std::string::npos; };
-    for (const campaign::Shape& shape : campaign::named_shapes()) {
-        if (!wanted(shape.name)) { continue; }
-        for (const double ratio : {0.01, 0.1, 0.3, 0.6, 1.0, 2.0}) {
-            for (const double share : {0.25, 0.5, 0.75, 0.9, 0.95}) { cell(shape, ratio, share); }
-        }
-    }
-    const double ratios[] = {0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 2.0};
-    const double shares[] = {0.25, 0.4, 0.5, 0.6, 0.75, 0.85, 0.9, 0.95};
-    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-        const campaign::Shape shape = campaign::random_shape(seed);
-        if (wanted(shape.name)) { cell(shape, ratios[seed % 7], shares[seed % 8]); }
-    }
+    campaign::for_each_cell(only, cell);
     if (list) { return 0; }
     bench::HostRecords records{"cpu-learned-times", count, arguments};
     record(records, memory_bound);

@@ -41,11 +41,6 @@ struct Series {
 // Processor time of this one thread's work, so that a busy machine does not count.
 double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
 
-double quantile(const std::vector<double>& sorted, double q) {
-    if (sorted.empty()) { return 0.0; }
-    return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
-}
-
 void record(bench::HostRecords& records, const Series& series, bool has_targets, const char* time_target) {
     std::vector<double> ratios, bytes, times;
     double logs = 0, bound_logs = 0, bytes_sum = 0;
@@ -67,14 +62,14 @@ void record(bench::HostRecords& records, const Series& series, bool has_targets,
     const auto target = [&](const char* text) { return has_targets ? text : ""; };
     records.add(name + ".plans", count, "plans", target(">= 150"));
     records.add(name + ".over_reference.geometric_mean", std::exp(logs / count), "ratio", target("<= 1.005"));
-    records.add(name + ".over_reference.percentile_95", quantile(ratios, 0.95), "ratio", target("<= 1.015"));
+    records.add(name + ".over_reference.percentile_95", bench::quantile(ratios, 0.95), "ratio", target("<= 1.015"));
     records.add(name + ".over_reference.worst", ratios.back(), "ratio", target("<= 1.04"));
     records.add(name + ".over_bound.geometric_mean", std::exp(bound_logs / count), "ratio");
     records.add(name + ".link_bound.plans", static_cast<double>(bytes.size()), "plans");
     records.add(name + ".link_bound.bytes_over_deficit.mean", bytes_sum / static_cast<double>(bytes.size()), "ratio");
-    records.add(name + ".link_bound.bytes_over_deficit.worst", quantile(bytes, 1), "ratio", "<= 1.04");
-    records.add(name + ".planning_up_to_400_steps.median", quantile(times, 0.5), "ms");
-    records.add(name + ".planning_up_to_400_steps.worst", quantile(times, 1), "ms", time_target);
+    records.add(name + ".link_bound.bytes_over_deficit.worst", bench::quantile(bytes, 1), "ratio", "<= 1.04");
+    records.add(name + ".planning_up_to_400_steps.median", bench::quantile(times, 0.5), "ms");
+    records.add(name + ".planning_up_to_400_steps.worst", bench::quantile(times, 1), "ms", time_target);
 }
 
 }  // namespace
@@ -91,12 +86,10 @@ int main(int count, char** arguments) {
                     {"quick", {.effort = plan::Effort::quick}},
                     {"captured", {.effort = plan::Effort::full, .captured = true}}};
     const auto cell = [&](const campaign::Shape& shape, double ratio, double share) {
-        plan::Problem problem = shape.problem;
+        plan::Problem problem = campaign::with_budget(shape.problem, share);
         campaign::scale_compute(problem, ratio);
-        double bytes = 0;
-        for (const std::uint64_t b : problem.storage_bytes) { bytes += static_cast<double>(b); }
-        problem.budget_bytes = static_cast<std::uint64_t>(bytes * share);
-        const double deficit = bytes - static_cast<double>(problem.budget_bytes);
+        double deficit = -static_cast<double>(problem.budget_bytes);
+        for (const std::uint64_t bytes : problem.storage_bytes) { deficit += static_cast<double>(bytes); }
         for (Series& series : all) {
             const auto start = std::clock();
             const auto made = plan::make_plan(problem, series.options);
@@ -128,21 +121,7 @@ int main(int count, char** arguments) {
         }
         return true;
     };
-    const auto wanted = [&](const std::string& name) { return name.find(only) != std::string::npos; };
-    for (const campaign::Shape& shape : campaign::named_shapes()) {
-        if (!wanted(shape.name)) { continue; }
-        for (const double ratio : {0.01, 0.1, 0.3, 0.6, 1.0, 2.0}) {
-            for (const double share : {0.25, 0.5, 0.75, 0.9, 0.95}) {
-                if (!cell(shape, ratio, share)) { return 1; }
-            }
-        }
-    }
-    const double ratios[] = {0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 2.0};
-    const double shares[] = {0.25, 0.4, 0.5, 0.6, 0.75, 0.85, 0.9, 0.95};
-    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-        const campaign::Shape shape = campaign::random_shape(seed);
-        if (wanted(shape.name) && !cell(shape, ratios[seed % 7], shares[seed % 8])) { return 1; }
-    }
+    if (!campaign::for_each_cell(only, cell)) { return 1; }
 
     if (list) { return 0; }
     bench::HostRecords records{"cpu-plan-campaign", count, arguments};
@@ -207,14 +186,14 @@ int main(int count, char** arguments) {
     constexpr std::uint64_t floors = 200;
     for (std::uint64_t seed = 1; seed <= floors; ++seed) {
         campaign::Shape shape = campaign::random_shape(seed);
-        campaign::scale_compute(shape.problem, ratios[seed % 7]);
+        campaign::scale_compute(shape.problem, campaign::ratios[seed % 7]);
         const auto made = plan::make_plan(shape.problem, {.effort = plan::Effort::quick});
         if (!made || !plan::check(*made, shape.problem) || made->held_bytes() > made->floor_bytes()) { continue; }
         over.push_back(made->predicted_seconds() / std::max(made->bound_seconds(), made->latency_floor_seconds()));
     }
     std::sort(over.begin(), over.end());
     records.add("floor.planned_of_200", static_cast<double>(over.size()), "schedules", ">= 200");
-    records.add("floor.over_reference.median", quantile(over, 0.5), "ratio");
-    records.add("floor.over_reference.worst", quantile(over, 1), "ratio");
+    records.add("floor.over_reference.median", bench::quantile(over, 0.5), "ratio");
+    records.add("floor.over_reference.worst", bench::quantile(over, 1), "ratio");
     return 0;
 }

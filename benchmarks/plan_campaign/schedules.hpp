@@ -148,4 +148,45 @@ inline std::vector<Shape> named_shapes() {
             flux()};
 }
 
+/// The problem with a budget of that share of the weights' bytes.
+inline plan::Problem with_budget(plan::Problem problem, double share) {
+    double bytes = 0;
+    for (const std::uint64_t each : problem.storage_bytes) { bytes += static_cast<double>(each); }
+    problem.budget_bytes = static_cast<std::uint64_t>(bytes * share);
+    return problem;
+}
+
+/// Kernels that read their weights once, at the memory's rate.
+inline void bind_to_memory(plan::Problem& problem) {
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        std::uint64_t bytes = 0;
+        for (const std::uint32_t s : problem.reads(i)) { bytes += problem.storage_bytes[s]; }
+        problem.compute_seconds[i] = static_cast<double>(bytes) / plan::default_memory_bytes_per_second;
+    }
+}
+
+/// Of compute to copies, for random schedules.
+inline constexpr double ratios[] = {0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 2.0};
+
+/// Calls cell(shape, ratio of compute to copies, share of the weights) for the schedules of the campaign whose name contains `only`,
+/// until it returns false. Whether it never did.
+template <class Cell>
+bool for_each_cell(const std::string& only, Cell&& cell) {
+    const auto is_wanted = [&](const Shape& shape) { return shape.name.find(only) != std::string::npos; };
+    for (const Shape& shape : named_shapes()) {
+        if (!is_wanted(shape)) { continue; }
+        for (const double ratio : {0.01, 0.1, 0.3, 0.6, 1.0, 2.0}) {
+            for (const double share : {0.25, 0.5, 0.75, 0.9, 0.95}) {
+                if (!cell(shape, ratio, share)) { return false; }
+            }
+        }
+    }
+    const double shares[] = {0.25, 0.4, 0.5, 0.6, 0.75, 0.85, 0.9, 0.95};
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        const Shape shape = random_shape(seed);
+        if (is_wanted(shape) && !cell(shape, ratios[seed % 7], shares[seed % 8])) { return false; }
+    }
+    return true;
+}
+
 }  // namespace residency::campaign

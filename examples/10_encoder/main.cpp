@@ -67,6 +67,12 @@ void require_rows(const std::vector<std::vector<std::int32_t>>& ids, const Confi
     }
 }
 
+/// The model to encode with: the one that was named, or the published one, or one of its shapes.
+Source source_of(const Settings& settings) {
+    return settings.model.empty() ? obtain_model(published_model(), settings.cache, !settings.offline, known_sentences)
+                                  : Source{settings.model, false, settings.model};
+}
+
 int encode(const Settings& settings) {
     Job job;
     job.budget = residency::Budget::parse(settings.budget);
@@ -77,9 +83,7 @@ int encode(const Settings& settings) {
 
     const bool is_known = settings.sentences.empty();
     const auto& sentences = is_known ? known_sentences : settings.sentences;
-    const Source source = settings.model.empty()
-                              ? obtain_model(published_model(), settings.cache, !settings.offline, known_sentences)
-                              : Source{settings.model, false, settings.model};
+    const Source source = source_of(settings);
     const Checkpoint model = examples::with_advice(advice, [&] { return Checkpoint::read(source.folder); });
     const Tokenizer tokenizer = read_tokenizer(source.folder);
     constexpr std::size_t longest = 256;  // tokens; what the model was trained for
@@ -165,11 +169,7 @@ int main(int argc, char** argv) {
         settings.presets = !no_presets;
         if (settings.timeline.empty()) { settings.timeline = settings.cache + "/encoder-timeline.json"; }
         if (tokens.empty()) { return encoder::encode(settings); }
-        const std::string folder = settings.model.empty()
-                                       ? encoder::obtain_model(encoder::published_model(), settings.cache,
-                                                               !settings.offline, encoder::known_sentences)
-                                             .folder
-                                       : settings.model;
+        const std::string folder = encoder::source_of(settings).folder;
         for (const auto id : encoder::read_tokenizer(folder).encode(tokens, 512)) { std::printf("%d ", id); }
         std::printf("\n");
         return 0;

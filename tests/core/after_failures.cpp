@@ -33,6 +33,36 @@ residency::Status acquire(Weights& weights, const Model& model, Stream stream, s
     return {};
 }
 
+/// Changes of the budget of `from` pages to one of `to`, in which the nth call to the device fails, for each n, and what `also` makes fail.
+/// The old budget stays in force where the change fails; check(weights, model, stream) is called then. How many failed.
+template <class Weights, class Also, class Check>
+int fail_changes(std::uint32_t from, std::uint32_t to, Also&& also, Check&& check) {
+    int failures = 0;
+    for (std::uint64_t nth = 1; nth <= 60; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 8, page);
+        const Stream stream = must(device.create_stream());
+        {
+            auto weights = make<Weights>(device, model, from * page);
+            must(acquire(weights, model, stream, 0, from));
+            device.fail(CallKind::any, nth);
+            also(device);
+            const bool has_failed = !weights.try_set_budget(Budget::bytes(to * page));
+            device.clear_failures();
+            failures += has_failed ? 1 : 0;
+            if (has_failed) {
+                CHECK(weights.budget().bytes == from * page);
+                check(weights, model, stream);
+            }
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+    return failures;
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("C19: after a transfer that failed, the memory that it was to fill is given back", Weights, OnDemand,
@@ -73,32 +103,13 @@ TEST_CASE("C19: after a transfer ahead of its use that failed, the memory that i
 TEST_CASE_TEMPLATE(
     "C19: after a change of the budget that failed at any call, the old one is in force, with all its memory", Weights,
     OnDemand, compositions::OnSlab) {
-    int failures = 0;
-    for (std::uint64_t nth = 1; nth <= 60; ++nth) {
-        CAPTURE(nth);
-        CheckedDevice device;
-        const Model model = uniform_model(device, 8, page);
-        const Stream stream = must(device.create_stream());
-        {
-            auto weights = make<Weights>(device, model, 6 * page);
-            must(acquire(weights, model, stream, 0, 6));
-            device.fail(CallKind::any, nth);
-            const bool has_failed = !weights.try_set_budget(Budget::bytes(3 * page));
-            device.clear_failures();
-            failures += has_failed ? 1 : 0;
-            if (has_failed) {
-                CHECK(weights.budget().bytes == 6 * page);
-                must(acquire(weights, model, stream, 0, 6));
-                must(acquire(weights, model, stream, 2, 8));
-                CHECK(weights.statistics().requested_bytes == 6 * page);
-                CHECK(weights.statistics().held_bytes <= 6 * page);
-            }
-            must(weights.try_drain());
-            CHECK(*model.wrong == 0);
-        }
-        must(device.destroy_stream(stream));
-    }
-    CHECK(failures > 3);
+    const auto check = [](Weights& weights, const Model& model, Stream stream) {
+        must(acquire(weights, model, stream, 0, 6));
+        must(acquire(weights, model, stream, 2, 8));
+        CHECK(weights.statistics().requested_bytes == 6 * page);
+        CHECK(weights.statistics().held_bytes <= 6 * page);
+    };
+    CHECK(fail_changes<Weights>(6, 3, [](CheckedDevice&) {}, check) > 3);
 }
 
 TEST_CASE("C19: what the device refuses to take back when a move fails is given back later") {
@@ -128,36 +139,19 @@ TEST_CASE("C19: what the device refuses to take back when a move fails is given 
 }
 
 TEST_CASE("C8: a larger budget that fails, and whose undoing fails too, is never used") {
-    int failures = 0;
-    for (std::uint64_t nth = 1; nth <= 60; ++nth) {
-        CAPTURE(nth);
-        CheckedDevice device;
-        const Model model = uniform_model(device, 8, page);
-        const Stream stream = must(device.create_stream());
-        {
-            auto weights = make<OnDemand>(device, model, 3 * page);
-            must(acquire(weights, model, stream, 0, 3));
-            device.fail(CallKind::any, nth);
-            device.fail(CallKind::create_pool, 2);  // the first is of the larger budget
-            const bool has_failed = !weights.try_set_budget(Budget::bytes(7 * page));
-            device.clear_failures();
-            failures += has_failed ? 1 : 0;
-            if (has_failed) {
-                CHECK(weights.budget().bytes == 3 * page);
-                for (const std::uint32_t first : {0U, 3U, 5U, 1U}) {
-                    must(acquire(weights, model, stream, first, first + 3));
-                    CHECK(weights.statistics().requested_bytes <= 3 * page);
-                }
-                must(weights.try_drain());
-                CHECK(weights.pending_bytes() == 0);
-                CHECK(weights.statistics().held_bytes <= 3 * page);
-            }
-            must(weights.try_drain());
-            CHECK(*model.wrong == 0);
+    const auto fail_undoing = [](CheckedDevice& device) {
+        device.fail(CallKind::create_pool, 2);  // the first is of the larger budget
+    };
+    const auto check = [](OnDemand& weights, const Model& model, Stream stream) {
+        for (const std::uint32_t first : {0U, 3U, 5U, 1U}) {
+            must(acquire(weights, model, stream, first, first + 3));
+            CHECK(weights.statistics().requested_bytes <= 3 * page);
         }
-        must(device.destroy_stream(stream));
-    }
-    CHECK(failures > 3);
+        must(weights.try_drain());
+        CHECK(weights.pending_bytes() == 0);
+        CHECK(weights.statistics().held_bytes <= 3 * page);
+    };
+    CHECK(fail_changes<OnDemand>(3, 7, fail_undoing, check) > 3);
 }
 
 TEST_CASE_TEMPLATE("C8: what the weights hold already counts as free where a budget is a share of what is free",

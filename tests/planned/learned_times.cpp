@@ -28,12 +28,6 @@ campaign::Shape engine() {
     campaign::add_step(shape.problem, {65536000}, 60e-6);
     return shape;
 }
-residency::plan::Problem with_budget(residency::plan::Problem problem, double share) {
-    problem.budget_bytes = 0;
-    for (const std::uint64_t bytes : problem.storage_bytes) { problem.budget_bytes += bytes; }
-    problem.budget_bytes = static_cast<std::uint64_t>(static_cast<double>(problem.budget_bytes) * share);
-    return problem;
-}
 campaign::Simulated run(const residency::plan::Problem& problem, campaign::Times times,
                         std::initializer_list<campaign::Passes> warm_up = {{8}}) {
     return must(campaign::simulate(problem, times, warm_up));
@@ -46,7 +40,7 @@ TEST_SUITE_BEGIN("planned learned times");
 TEST_CASE("C29: learned times give the plan of the declared ones, within 2 %: schedules of the campaign") {
     std::uint32_t slower = 0;
     const auto compare = [&](const campaign::Shape& shape, double ratio, double share) {
-        auto problem = with_budget(shape.problem, share);
+        auto problem = campaign::with_budget(shape.problem, share);
         campaign::scale_compute(problem, ratio);
         const auto declared = run(problem, campaign::Times::declared);
         const auto learned = run(problem, campaign::Times::learned);
@@ -70,12 +64,8 @@ TEST_CASE("C29: learned times give the plan of the declared ones, within 2 %: sc
 
 TEST_CASE("C29: kernels that read their weights once need no declared times: the plan is within 2 %") {
     for (const campaign::Shape& shape : {campaign::uniform(60, 100e6), campaign::random_shape(7)}) {
-        auto problem = with_budget(shape.problem, 0.75);
-        for (std::uint32_t i = 0; i < problem.steps(); ++i) {
-            std::uint64_t bytes = 0;
-            for (const std::uint32_t s : problem.reads(i)) { bytes += problem.storage_bytes[s]; }
-            problem.compute_seconds[i] = static_cast<double>(bytes) / residency::plan::default_memory_bytes_per_second;
-        }
+        auto problem = campaign::with_budget(shape.problem, 0.75);
+        campaign::bind_to_memory(problem);
         const auto declared = run(problem, campaign::Times::declared);
         const auto assumed = run(problem, campaign::Times::assumed);
         CAPTURE(shape.name);
@@ -88,7 +78,7 @@ TEST_CASE("C29: kernels that read their weights once need no declared times: the
 
 TEST_CASE("C29: passes that leave a step out do not end the learning") {
     for (const double share : {0.9, 0.75, 0.5, 0.25}) {
-        const auto problem = with_budget(engine().problem, share);
+        const auto problem = campaign::with_budget(engine().problem, share);
         CAPTURE(share);
         const auto declared = run(problem, campaign::Times::declared);
         for (const int prompt : {1, 2, 5, 16, 40}) {
@@ -116,7 +106,7 @@ TEST_CASE("a schedule of more steps than a pass measures is learned in parts") {
         problem.add_step({&storage, 1});
         problem.compute_seconds.push_back(1e-6 * (1 + i % 3));
     }
-    const auto learned = run(with_budget(problem, 0.6), campaign::Times::learned, {{12}});
+    const auto learned = run(campaign::with_budget(problem, 0.6), campaign::Times::learned, {{12}});
     CHECK(learned.learning.state == LearningState::done);
     CHECK(learned.learning.timed_steps == 5000);
     CHECK(learned.learning.replans == 1);

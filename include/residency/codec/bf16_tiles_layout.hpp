@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -60,7 +61,7 @@ RESIDENCY_HOST_DEVICE constexpr void pairs_of_lane(const std::uint32_t (&in)[wor
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
-        for (int q = 0; q < 4; ++q) {
+        for (std::size_t q = 0; q < 4; ++q) {
             const std::uint32_t a = in[3 * q], b = in[3 * q + 1], c = in[3 * q + 2];
             pairs[4 * q] = (a & half_mask) | patch[4 * q];
             pairs[4 * q + 1] = (b & half_mask) | patch[4 * q + 1];

@@ -93,8 +93,12 @@ public:
     /// The address for elements of type T; of any for void.
     template <class T>
     [[nodiscard]] T* typed_address(WeightId weight) const noexcept {
-        if constexpr (!std::is_void_v<T>) { check_type<T>(weight); }
-        return static_cast<T*>(static_cast<void*>(address(weight)));
+        if constexpr (std::is_void_v<T>) {
+            return address(weight);
+        } else {
+            check_type<T>(weight);
+            return reinterpret_cast<T*>(address(weight));
+        }
     }
     [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept {
         return shared_.catalog.contains(weight) && leases_.covers(id, weight_storage_[index(weight)]);

@@ -33,7 +33,8 @@ struct Grid {
     constexpr std::uint64_t most = std::uint64_t{1} << 31;
     if (rows == 0 || columns == 0 || rows > most || columns > most) { return std::nullopt; }
     const std::uint64_t groups = (rows + tile_rows - 1) / tile_rows;
-    const std::uint64_t across = (columns + 2 * tile_columns - 1) / (2 * tile_columns) * 2;
+    constexpr std::uint64_t two_tiles = std::uint64_t{2} * tile_columns;
+    const std::uint64_t across = (columns + two_tiles - 1) / two_tiles * 2;
     if (groups * across > most / 2) { return std::nullopt; }
     return Grid{static_cast<std::uint32_t>(groups), static_cast<std::uint32_t>(across),
                 static_cast<std::uint32_t>(groups * across),
@@ -284,7 +285,7 @@ RESIDENCY_INLINE Status Bf16Tiles::unpack(const Extents& extents, std::span<cons
                 const std::uint64_t at = header.escapes_at + std::uint64_t{block} * escape_block_bytes;
                 for (std::uint32_t i = 0; i < escape_entries; ++i) {
                     std::uint32_t entry;
-                    std::memcpy(&entry, packed.data() + at + 4 * i, sizeof entry);
+                    std::memcpy(&entry, packed.data() + at + std::uint64_t{4} * i, sizeof entry);
                     if (is_link(entry)) {
                         if (i + 1 != escape_entries || entry != next_link || entry >= header.escape_blocks) {
                             return refused(at + 4 * i, "a link that does not lead to the next block");

@@ -104,6 +104,7 @@ RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
         }
         if (found.empty()) { continue; }
         std::vector<std::string> paths;
+        paths.reserve(found.size());
         for (const std::string& name : found) { paths.push_back(prefix + name); }
         const std::string stem = split_stem(found.front());
         const bool is_one = found.size() == 1 ||

@@ -179,7 +179,7 @@ private:
 
     [[nodiscard]] Status read_methods() {
         SectionReader section = container_.section(section_tag("METH"));
-        const std::uint64_t count = section.count(ProgramLimits::methods, 4 * 8);
+        const std::uint64_t count = section.count(ProgramLimits::methods, std::uint64_t{4} * 8);
         section.require(count != 0, "no methods", "at least one");
         for (std::uint64_t i = 0; i < count && section.ok(); ++i) {
             ProgramMethod method = read_method(section);
