@@ -80,7 +80,7 @@ RESIDENCY_HOST_DEVICE constexpr void words_of_lane(const std::uint32_t (&pairs)[
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
-    for (int q = 0; q < 4; ++q) {
+    for (std::size_t q = 0; q < 4; ++q) {
         const std::uint32_t fourth = pairs[4 * q + 3];
         words[3 * q] = pairs[4 * q] | (fourth & 0x000f000fU) << 11;
         words[3 * q + 1] = pairs[4 * q + 1] | (fourth & 0x00f000f0U) << 7;

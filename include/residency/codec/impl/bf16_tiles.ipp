@@ -96,8 +96,8 @@ public:
         const std::uint64_t first_column = std::uint64_t{tile % across_} * tile_columns;
         for (std::uint32_t lane = 0; lane < 32; ++lane) {
             for (std::uint32_t pair = 0; pair < 16; ++pair) {
-                const std::uint64_t row = first_row + lane / 4 + pair / 8 * 8;
-                const std::uint64_t column = first_column + std::uint64_t{16} * (lane % 4) + 2 * (pair % 8);
+                const std::uint64_t row = first_row + lane / 4 + std::uint64_t{pair / 8} * 8;
+                const std::uint64_t column = first_column + std::uint64_t{16} * (lane % 4) + std::uint64_t{pair % 8} * 2;
                 for (std::uint32_t half = 0; half < 2; ++half) {
                     visit(lane, pair, half,
                           row < rows_ && column + half < columns_ ? std::optional{row * columns_ + column + half}
@@ -288,7 +288,7 @@ RESIDENCY_INLINE Status Bf16Tiles::unpack(const Extents& extents, std::span<cons
                     std::memcpy(&entry, packed.data() + at + std::uint64_t{4} * i, sizeof entry);
                     if (is_link(entry)) {
                         if (i + 1 != escape_entries || entry != next_link || entry >= header.escape_blocks) {
-                            return refused(at + 4 * i, "a link that does not lead to the next block");
+                            return refused(at + std::uint64_t{4} * i, "a link that does not lead to the next block");
                         }
                         block = next_link++;
                         goes_on = true;

@@ -72,6 +72,7 @@ RESIDENCY_INLINE Result<Input> Input::try_open_pieces(const std::vector<std::str
 RESIDENCY_INLINE Result<Input> Input::try_open(const SourceFile& source) {
     if (source.pieces.empty()) { return try_open(source.path); }
     std::vector<std::string> paths;
+    paths.reserve(source.pieces.size());
     for (const SourceFile& piece : source.pieces) { paths.push_back(piece.path); }
     return try_open_pieces(paths);
 }
