@@ -105,7 +105,7 @@ public:
             const auto& end = lines_[i].points.back();
             labels.push_back({lines_[i].name, colour, at_y(end.second), at_x(end.first)});
         }
-        draw_labels(out, std::move(labels));
+        draw_labels(out, labels);
         return out + "</svg>\n";
     }
 
@@ -126,9 +126,14 @@ private:
     };
 
     /// Beside the ends that they name, moved apart where they would lie over each other.
-    static void draw_labels(std::string& out, std::vector<Label> labels) {
+    static void draw_labels(std::string& out, const std::vector<Label>& given) {
         constexpr double line_height = 16;
-        std::stable_sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y < b.y; });
+        std::vector<Label> labels;  // from top to bottom; those of one height in the order given
+        for (const Label& label : given) {
+            labels.insert(std::upper_bound(labels.begin(), labels.end(), label.y,
+                                           [](double y, const Label& other) { return y < other.y; }),
+                          label);
+        }
         std::vector<double> places;
         for (const Label& label : labels) {
             places.push_back(places.empty() ? label.y : std::max(label.y, places.back() + line_height));

@@ -18,6 +18,7 @@
 #include "residency/interop/perfetto.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/quoted.hpp"
+#include "residency/model/sort.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -62,11 +63,12 @@ RESIDENCY_INLINE std::string PerfettoTrace::json() const {
     std::vector<std::size_t> order(events_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     // Readers take equal times in the order of the file, and an operation has to be there before what is inside it.
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    residency::detail::sort(order, [&](std::size_t a, std::size_t b) {
         const Event& x = events_[a];
         const Event& y = events_[b];
         if (x.start != y.start) { return x.start < y.start; }
-        return x.phase != y.phase ? x.phase < y.phase : x.duration > y.duration;
+        if (x.phase != y.phase) { return x.phase < y.phase; }
+        return x.duration != y.duration ? x.duration > y.duration : a < b;
     });
     Time zero{};  // of the file; before that of the times where some are negative
     for (const Event& event : events_) { zero = (std::min)(zero, event.start); }
