@@ -201,6 +201,13 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
                : best_ring(problem, image, budget, floor, options, bound_seconds, work);
 }
 
+/// A ring that leaves some of the budget unused.
+struct UnusedChoice {
+    double seconds = 0;
+    std::uint64_t unused = 0;  // chunks
+    PlanData data;             // of the thorough search, where that was made
+};
+
 // Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it,
 // it may be faster. Replaces `best` where that is so. `options` are for a thorough search.
 inline void leave_unused(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
@@ -217,12 +224,7 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
     };
     // The thorough search of a choice, where the first one was that.
     const bool is_thorough = is_small && !tells_of(options, image);
-    struct Choice {
-        double seconds;
-        std::uint64_t unused;
-        PlanData data;  // where it is thorough
-    };
-    std::vector<Choice> choices;
+    std::vector<UnusedChoice> choices;
     std::uint64_t work = 0;
     for (std::uint64_t unused = (std::max<std::uint64_t>)(most / tuning::unused_first_part, 1);
          unused <= most && work < tuning::unused_work;
@@ -231,11 +233,13 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
                                    1)) {
         PlanData data = best_ring(problem, image, budget - unused, floor, search, bound_seconds, work);
         const bool ends = is_close(data);
-        const double seconds = data.predicted_seconds;
-        choices.push_back({seconds, unused, is_thorough ? std::move(data) : PlanData{}});
+        UnusedChoice& choice = choices.emplace_back();
+        choice.seconds = data.predicted_seconds;
+        choice.unused = unused;
+        if (is_thorough) { choice.data = std::move(data); }
         if (ends) { break; }
     }
-    std::sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    std::sort(choices.begin(), choices.end(), [](const UnusedChoice& a, const UnusedChoice& b) {
         return a.seconds != b.seconds ? a.seconds < b.seconds : a.unused < b.unused;
     });
     // A plan that is close to what memory holds gives way for more than a little only.
@@ -245,9 +249,12 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
             best.predicted_seconds * (is_small ? tuning::unused_promising_small : tuning::unused_promising)) {
             break;
         }
-        PlanData data =
-            is_thorough ? std::move(choices[c].data)
-                        : best_ring(problem, image, budget - choices[c].unused, floor, options, bound_seconds, work);
+        PlanData data;
+        if (is_thorough) {
+            data = std::move(choices[c].data);
+        } else {
+            data = best_ring(problem, image, budget - choices[c].unused, floor, options, bound_seconds, work);
+        }
         if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
     }
 }
