@@ -128,9 +128,9 @@ struct Entry {
     const char* name;
     void* tensor;
 };
-EXPORTED std::int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void* container,
-                                                                                    const Entry* entries,
+EXPORTED std::int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void* container, const void* pairs,
                                                                                     std::size_t count, bool, bool all) {
+    const auto* entries = static_cast<const Entry*>(pairs);
     auto& bound = static_cast<Container*>(container)->bound;
     if (all && count != bound.size()) { return 1; }
     for (std::size_t i = 0; i < count; ++i) {

@@ -97,7 +97,8 @@ public:
         for (std::uint32_t lane = 0; lane < 32; ++lane) {
             for (std::uint32_t pair = 0; pair < 16; ++pair) {
                 const std::uint64_t row = first_row + lane / 4 + std::uint64_t{pair / 8} * 8;
-                const std::uint64_t column = first_column + std::uint64_t{16} * (lane % 4) + std::uint64_t{pair % 8} * 2;
+                const std::uint64_t column =
+                    first_column + std::uint64_t{16} * (lane % 4) + std::uint64_t{pair % 8} * 2;
                 for (std::uint32_t half = 0; half < 2; ++half) {
                     visit(lane, pair, half,
                           row < rows_ && column + half < columns_ ? std::optional{row * columns_ + column + half}

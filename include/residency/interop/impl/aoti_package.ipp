@@ -351,7 +351,7 @@ struct Package::State {
     std::size_t inputs = 0, outputs = 0;
 
     std::int32_t (*delete_container)(detail::ContainerHandle) = nullptr;
-    std::int32_t (*update_constants)(detail::ContainerHandle, const Entry*, std::size_t, bool, bool) = nullptr;
+    std::int32_t (*update_constants)(detail::ContainerHandle, const void*, std::size_t, bool, bool) = nullptr;
     std::int32_t (*run)(detail::ContainerHandle, detail::TensorHandle*, std::size_t, detail::TensorHandle*, std::size_t,
                         void*, void*) = nullptr;
     std::int32_t (**step_hook)(void*, std::int64_t) = nullptr;
