@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,47 @@ void check_members(const Json& in, bool has_budget) {
     missing.check();
 }
 
+/// The last step that has what a step reads: itself, unless it says otherwise.
+std::uint64_t live_until(const Json& steps, std::size_t step) {
+    if (!steps[step].contains("live_until")) { return step; }
+    const std::string where = place("steps", step) + ".live_until";
+    const std::uint64_t until = whole(steps[step]["live_until"], where);
+    if (until < step) {
+        throw Refused{where + ": " + std::to_string(until) + " lies before the step itself; name the last step, from " +
+                      std::to_string(step) + " on, during which its storages are used"};
+    }
+    if (until >= steps.size()) {
+        throw Refused{where + ": " + std::to_string(until) + " is not one of the " + std::to_string(steps.size()) +
+                      " steps, which are counted from 0"};
+    }
+    return until;
+}
+
+/// What steps keep for later ones.
+class LiveRanges {
+public:
+    explicit LiveRanges(std::size_t storages) : last_(storages, 0) {}
+
+    /// `reads` is what step `step` names, and keeps until the end of step `until`: appends what earlier steps keep for it.
+    void add_to(std::vector<std::uint32_t>& reads, std::size_t step, std::uint64_t until) {
+        const std::size_t own = reads.size();
+        std::erase_if(live_, [&](std::uint32_t s) { return last_[s] < step; });
+        reads.insert(reads.end(), live_.begin(), live_.end());
+        for (std::size_t k = 0; k < own && until > step; ++k) {
+            const std::uint32_t s = reads[k];
+            if (last_[s] < step || last_[s] == 0) { live_.push_back(s); }
+            last_[s] = std::max(last_[s], until);
+        }
+    }
+
+private:
+    std::vector<std::uint32_t> live_;  // each once
+    std::vector<std::uint64_t> last_;  // by storage: the step that it is kept for; 0: none
+};
+
+/// Of all steps together.
+constexpr std::size_t most_reads = std::size_t{1} << 28;
+
 plan::Problem problem_of(const Json& in, bool has_budget) {
     check_members(in, has_budget);
     plan::Problem problem;
@@ -107,6 +149,7 @@ plan::Problem problem_of(const Json& in, bool has_budget) {
     const Json& steps = in["steps"];
     std::size_t timed = 0;
     std::vector<std::uint32_t> reads;
+    LiveRanges live{problem.storage_bytes.size()};
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const std::string where = place("steps", i);
         reads.clear();
@@ -118,6 +161,11 @@ plan::Problem problem_of(const Json& in, bool has_budget) {
                               std::to_string(problem.storage_bytes.size()) + " storages"};
             }
             reads.push_back(static_cast<std::uint32_t>(s));
+        }
+        live.add_to(reads, i, live_until(steps, i));
+        if (problem.step_storages.size() + reads.size() > most_reads) {
+            throw Refused{where + ": with what stays for it, the steps have more than " + std::to_string(most_reads) +
+                          " storages in all"};
         }
         problem.add_step(reads);
         if (steps[i].contains("compute_seconds")) {
@@ -179,6 +227,25 @@ private:
     std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset_;
 };
 
+/// By copy, in the order of the calls: the first step for which a later copy of the pass brings some of its bytes again; the number of
+/// steps where none does. The copies of a cyclic plan bring their bytes once a pass.
+std::vector<std::uint32_t> brought_again(const plan::Plan& plan) {
+    std::vector<const plan::Copy*> copies;
+    for (const plan::Call& call : plan.calls()) {
+        for (const plan::Copy& copy : plan.copies(call)) { copies.push_back(&copy); }
+    }
+    std::vector<std::uint32_t> result(copies.size());
+    std::vector<std::uint32_t> next(plan.chunks(), plan.steps());
+    for (std::size_t k = copies.size(); k-- > 0;) {
+        result[k] = plan.steps();
+        for (const std::uint32_t chunk : plan.chunks_of_copy(*copies[k])) {
+            result[k] = std::min(result[k], next[chunk]);
+            next[chunk] = copies[k]->needed_by;
+        }
+    }
+    return result;
+}
+
 Json json_of(const plan::Problem& problem, const plan::Plan& plan) {
     Json out{{"bound_seconds", plan.bound_seconds()},
              {"usual_bound_seconds", plan.usual_bound_seconds()},
@@ -199,19 +266,30 @@ Json json_of(const plan::Problem& problem, const plan::Plan& plan) {
         const auto found = std::lower_bound(steps.begin(), steps.end(), step);
         return found == steps.end() ? step : *found;
     };
+    // The last step that has the bytes of a copy, before they are brought again: `again` is the step for which they are.
+    const auto last_reader = [&](std::uint32_t storage, std::uint32_t needed_by, std::uint32_t again) {
+        const auto& steps = readers[storage];
+        const auto after = std::lower_bound(steps.begin(), steps.end(), again);
+        return after == steps.begin() ? needed_by : std::max(needed_by, *std::prev(after));
+    };
+    const auto again = brought_again(plan);
     const Ranges ranges{plan};
     for (const plan::Copy& copy : plan.residents()) {
         ranges.each_storage(copy, "at",
                             [&](std::uint32_t, Json entry) { out["resident"].push_back(std::move(entry)); });
     }
+    std::size_t number = 0;  // of the copy
     for (std::size_t k = 0; k < plan.calls().size(); ++k) {
         const plan::Call& call = plan.calls()[k];
         for (const plan::Copy& copy : plan.copies(call)) {
+            const std::uint32_t until = again[number++];
             ranges.each_storage(copy, "to", [&](std::uint32_t storage, Json entry) {
                 entry["call"] = k;
                 entry["waits_for"] =
                     call.wait.exists() ? Json{{"pass", call.wait.pass}, {"step", call.wait.step}} : Json(nullptr);
-                entry["needed_by"] = first_reader(storage, plan.is_cyclic() ? 0 : copy.needed_by);
+                const std::uint32_t needed_by = first_reader(storage, plan.is_cyclic() ? 0 : copy.needed_by);
+                entry["needed_by"] = needed_by;
+                entry["live_until"] = last_reader(storage, needed_by, until);
                 out["copies"].push_back(std::move(entry));
             });
         }
@@ -232,6 +310,8 @@ const char* const json_description = R"(The problem, as JSON:
   steps          array, in the order of the pass:
     storages          array of what the step reads together, as numbers of storages from 0
     compute_seconds   how long its kernels run; may be left out: no time
+    live_until        the last step during which its storages are used, as a number of a step from 0: they stay until
+                      that step ends, with what the steps between read; may be left out: the step itself
   Other keys are ignored. A key that is there twice is an error.
 
 The plan, as JSON:
@@ -244,14 +324,15 @@ The plan, as JSON:
   held_bytes           device bytes that are held
   resident             array of {"storage", "begin", "end", "at"}: bytes of a storage that never leave
   copies               array, in the order of the link: {"storage", "begin", "end", "to", "call", "waits_for",
-                       "needed_by"}: bytes of a storage, copied with others of the same call once the step of
-                       waits_for = {"pass", "step"} has ended (null: at once), before the step needed_by
+                       "needed_by", "live_until"}: bytes of a storage, copied with others of the same call once the
+                       step of waits_for = {"pass", "step"} has ended (null: at once), before the step needed_by;
+                       they stay until the step live_until has ended
   "at" and "to" are arrays of ranges [from, to) of device bytes in [0, held_bytes).
 )";
 
 const char* const example_problem = R"({
   "link": {"bytes_per_second": 55.5e9, "latency_seconds": 2.4e-6},
-  "budget_bytes": 10485760,
+  "budget_bytes": 14680064,
   "chunk_bytes": 2097152,
   "cyclic": true,
   "storages": [
@@ -260,7 +341,7 @@ const char* const example_problem = R"({
     {"name": "head", "bytes": 4194304}
   ],
   "steps": [
-    {"storages": [0], "compute_seconds": 60e-6},
+    {"storages": [0], "compute_seconds": 60e-6, "live_until": 1},
     {"storages": [1], "compute_seconds": 60e-6},
     {"storages": [2], "compute_seconds": 40e-6}
   ]

@@ -35,13 +35,20 @@ def close(a, b, relative, absolute=1e-15):
 # ---- The model ------------------------------------------------------------------------------------------------------
 
 
+def reads_of(problem):
+    """By step: what it reads, and what earlier steps keep for it."""
+    steps = problem["steps"]
+    return [sorted({s for k, step in enumerate(steps[:i + 1]) if k == i or step.get("live_until", k) >= i for s in step["storages"]})
+            for i in range(len(steps))]
+
+
 class Printed:
     """A problem and its printed plan."""
 
     def __init__(self, problem, plan, budget):
         self.plan, self.cyclic = plan, problem["cyclic"]
         self.bytes = [s["bytes"] for s in problem["storages"]]
-        self.reads = [sorted(set(s["storages"])) for s in problem["steps"]]
+        self.reads = reads_of(problem)
         self.compute = [s.get("compute_seconds", 0.0) for s in problem["steps"]]
         self.rate = problem["link"]["bytes_per_second"]
         self.latency = problem["link"]["latency_seconds"]
@@ -93,7 +100,7 @@ def check_shape(it):
     demand(plan["held_bytes"] <= it.budget, "holds", plan["held_bytes"], "of", it.budget)
     for entry in plan["resident"] + plan["copies"]:
         is_copy = "call" in entry
-        keys = {"storage", "begin", "end", "to", "call", "waits_for", "needed_by"} if is_copy else {"storage", "begin", "end", "at"}
+        keys = {"storage", "begin", "end", "to", "call", "waits_for", "needed_by", "live_until"} if is_copy else {"storage", "begin", "end", "at"}
         demand(set(entry) == keys, "other keys:", entry)
         demand(0 <= entry["begin"] < entry["end"] <= it.bytes[entry["storage"]], "not a range of the storage:", entry)
         ranges = entry["to" if is_copy else "at"]
@@ -121,6 +128,12 @@ def check_shape(it):
             readers = it.readers[c["storage"]]
             demand(c["needed_by"] in readers or (not it.cyclic and c["needed_by"] > readers[-1]), "not needed by step", c["needed_by"], c)
             demand(not it.cyclic or c["needed_by"] == readers[0], "not needed by its first reader:", c)
+            again = min((d["needed_by"] for other in it.calls[it.calls.index(call) + 1:] for d in other if d["storage"] == c["storage"]
+                         and d["begin"] < c["end"] and c["begin"] < d["end"]), default=n)
+            last = max((i for i in readers if i < again), default=0)
+            demand(c["live_until"] >= max(last, c["needed_by"]) and (c["live_until"] in readers or c["live_until"] == c["needed_by"]),
+                   "does not stay until its last reader, step", last, c)
+            demand(not it.cyclic or c["live_until"] == readers[-1], "does not stay until the last reader of the pass:", c)
     needed = [min(c["needed_by"] for c in call) for call in it.calls]
     demand(needed == sorted(needed), "calls are out of order")
 
@@ -302,6 +315,10 @@ def random_problem(dice, small):
                  "repeats": dice.sample(range(count), min(count, dice.randint(1, 2)))}[kind]
         steps.append({"compute_seconds": 0.0, "storages": reads})
     storages = [{"name": "layer.%d \u00e4\"" % s, "bytes": size()} for s in range(count)]
+    if dice.random() < 0.4:
+        for i, step in enumerate(steps):
+            if dice.random() < 0.3:
+                step["live_until"] = min(n - 1, i + dice.choice([0, 1, 1, 2, n]))
     rate = dice.choice([1e9, 55.5e9])
     scale = sum(s["bytes"] for s in storages) / rate / n * 10 ** dice.uniform(-2, 0.5)
     timed = dice.choice(["all", "all", "all", "none", "some"])
@@ -367,7 +384,7 @@ def check_problem(program, problem, dice, small):
 def base():
     return {"link": {"bytes_per_second": 1e9, "latency_seconds": 1e-6}, "budget_bytes": 0, "chunk_bytes": 4096, "cyclic": True,
             "storages": [{"name": "a", "bytes": 10000}, {"name": "b", "bytes": 20000}, {"name": "c", "bytes": 5000}],
-            "steps": [{"compute_seconds": 1e-6, "storages": [i]} for i in range(3)]}
+            "steps": [{"compute_seconds": 1e-6, "storages": [i], "live_until": i} for i in range(3)]}
 
 
 def check_refusals(program, folder):
@@ -391,10 +408,10 @@ def check_refusals(program, folder):
         return out
 
     number_fields = [("link", "bytes_per_second"), ("link", "latency_seconds"), ("steps", 1, "compute_seconds")]
-    whole_fields = [("budget_bytes",), ("chunk_bytes",), ("storages", 1, "bytes")]
+    whole_fields = [("budget_bytes",), ("chunk_bytes",), ("storages", 1, "bytes"), ("steps", 1, "live_until")]
     others = [("link",), ("cyclic",), ("storages",), ("steps",), ("storages", 1, "name"), ("steps", 2, "storages")]
     for path in number_fields + whole_fields + others:
-        if path[-1] != "compute_seconds":
+        if path[-1] not in ("compute_seconds", "live_until"):
             program.refuses(edited(path, KeyError), '"%s" is missing' % name(path))
         wrong = ["1", None, [], {"x": 1}, True] if path in number_fields + whole_fields else [7, None, "x"]
         for value in wrong:
@@ -417,6 +434,8 @@ def check_refusals(program, folder):
     program.refuses(edited(("steps", 1, "storages"), ["a"]), "steps[1].storages")
     program.refuses(edited(("steps", 1, "storages"), [2**32]), "steps[1].storages")
     program.refuses(edited(("steps", 1), []), "steps[1]: expected an object")
+    program.refuses(edited(("steps", 1, "live_until"), 0), "steps[1].live_until: 0 lies before the step itself; name the last step, from 1 on")
+    program.refuses(edited(("steps", 1, "live_until"), 3), "steps[1].live_until: 3 is not one of the 3 steps")
     program.refuses(edited(("storages", 0), 4), "storages[0]: expected an object")
     program.refuses(edited(("steps",), []), "no steps")
     program.refuses(edited(("budget_bytes",), 5), "below the floor of 20480 bytes, which step 1 sets")
@@ -455,6 +474,16 @@ def check_refusals(program, folder):
     same["comment"] = "x"
     same["steps"][0]["storages"] = [0, 0]
     demand(program.plan(same) == program.plan(base()), "another plan for the same problem")
+
+    # A storage that stays is a storage that each of the steps names, and it raises the floor.
+    held = copy.deepcopy(base())
+    held["steps"][0]["live_until"] = 2
+    named = copy.deepcopy(base())
+    for step in named["steps"]:
+        del step["live_until"]
+    named["steps"][1]["storages"], named["steps"][2]["storages"] = [1, 0], [2, 0]
+    demand(program.plan(held) == program.plan(named), "a live range is not what its steps name")
+    demand(program.plan(held)["floor_bytes"] > program.plan(base())["floor_bytes"], "a live range costs nothing")
 
     # --budget
     problem = base()
@@ -529,7 +558,8 @@ def check_the_checks(program):
                lambda p: p["copies"][0].update(to=p["copies"][-1]["to"][:1]),
                lambda p: [c.update(waits_for=None) for c in p["copies"]],
                lambda p: [c.update(needed_by=2) for c in p["copies"]],
-               lambda p: p["copies"][0].update(call=5)]
+               lambda p: p["copies"][0].update(call=5),
+               lambda p: p["copies"][0].update(live_until=(p["copies"][0]["live_until"] + 1) % 3)]
     for k, change in enumerate(changes):
         demand(trips(change), "change", k, "goes unnoticed")
 
