@@ -19,10 +19,12 @@
 #include <CLI/CLI.hpp>
 
 #include "examples/support/standard_output.hpp"
+#include "program_report.hpp"
 #include "report.hpp"
 #include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
 #include "residency/format/open.hpp"
+#include "residency/format/program.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/version.hpp"
 
@@ -83,9 +85,8 @@ residency::Result<std::vector<residency::format::GgmlType>> ggml_types_of(std::v
 
 int run(int argc, char** argv) {
     CLI::App app{
-        "What is in a model file: safetensors (also sharded, by its .index.json), GGUF, PyTorch, AOTInductor; or in "
-        "the\n"
-        "folder that holds one model"};
+        "What is in a model file: safetensors (also sharded, by its .index.json), GGUF, PyTorch, AOTInductor; in the\n"
+        "folder that holds one model; or in the program of a compiled model, as residency_export writes it"};
     app.set_version_flag("--version", std::to_string(RESIDENCY_VERSION_MAJOR) + '.' +
                                           std::to_string(RESIDENCY_VERSION_MINOR) + '.' +
                                           std::to_string(RESIDENCY_VERSION_PATCH));
@@ -110,6 +111,12 @@ int run(int argc, char** argv) {
     const auto ggml_types = ggml_types_of(types);
     if (!ggml_types) { return bad_file(ggml_types.error()); }
     options.ggml_types = *ggml_types;
+    if (const std::string path = paths.size() == 1 ? program_at(paths[0]) : std::string{}; !path.empty()) {
+        const auto program = residency::format::try_load_program_file(path);
+        if (!program) { return bad_file(program.error()); }
+        json ? print_json(*program) : print_table(*program);
+        return 0;
+    }
     auto model = paths.size() == 1 ? residency::format::try_read_model_or_aoti(paths[0], options)
                                    : residency::format::try_read_model_parts(paths, options);
     if (!model) { return bad_file(model.error()); }

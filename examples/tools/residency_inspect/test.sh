@@ -68,6 +68,21 @@ refuses "$folder/two" '"every_type.gguf", "metadata.gguf"'
 printf 'version https://git-lfs.github.com/spec/v1\n' >"$folder/pointer.safetensors"
 refuses "$folder/pointer.safetensors" 'git lfs pull'
 
+# The program of a compiled model: what the export wrote, by itself or in its folder.
+for text in 'compiler  torch 2.11.0' 'device    cpu' 'budget    50%' 'catalog   [0-9a-f]{16}$' 'alias     .* of ' \
+    '^method    prefill, in prefill.pt2' '^method    decode, in decode.pt2' '  input   i64 \[8\]' 'parameter +pinned' 'buffer +kernels write it' \
+    'of b\.0 b\.0\.down' 'by .*aoti_torch_cpu_'; do
+    "$program" "$fixtures/program/markers.residency" | grep -qE -e "$text" || fail "markers.residency: no '$text'"
+done
+"$program" "$fixtures/program/probes.residency" | grep -qE '^ +step  live until +reads' || fail "probes.residency: no live ranges"
+shows "$fixtures/program/probes.residency" '"format":"program"' '"pins":["b.0.n.weight"]' '"live_until":' '"budget":"50%"'
+shows "$fixtures/program/markers.residency" '"mutable":true' '"kind":"buffer"' '"aliases":[{"name":' '"module":"b.0b.0.down"'
+mkdir "$folder/compiled"
+cp "$fixtures/program/markers.residency" "$folder/compiled/program.residency"
+shows "$folder/compiled" '"format":"program"'
+head -c 3000 "$fixtures/program/markers.residency" >"$folder/cut.residency"
+refuses "$folder/cut.residency" 'cut.residency'
+
 # What it prints can be read again.
 "$program" "$fixtures/aoti/exported.pt2" --json >"$folder/manifest.json"
 [ "$("$program" "$folder/manifest.json" --json)" = "$(cat "$folder/manifest.json")" ] || fail "the manifest does not read back"

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "residency/format/program.hpp"
+
+/// The path of the program that `path` is or, as a folder, holds; empty: there is none.
+std::string program_at(const std::string& path);
+
+/// What is in the program of a compiled model, on standard output, as JSON.
+void print_json(const residency::format::Program& program);
+
+/// The same for people. Live ranges and times are left out where the export recorded none.
+void print_table(const residency::format::Program& program);
