@@ -13,9 +13,10 @@ namespace compiled {
 /// What is run, as the command line says.
 struct Job {
     std::string model;                 ///< folder that residency_export wrote
-    std::vector<std::string> budgets;  ///< each in turn
+    std::vector<std::string> budgets;  ///< each in turn; "stored": that of the program
     std::vector<std::string> methods;  ///< in the order of a round; empty: all of the program
     std::uint32_t rounds = 10;         ///< timed ones
+    std::string timeline;              ///< file for a run of each method at the last budget that works; empty: none
     std::string torch_folder;          ///< of PyTorch's libraries; empty: where the dynamic linker looks
 };
 
@@ -23,16 +24,20 @@ struct Job {
 struct Row {
     std::string budget, method;
     residency::Statistics statistics;
-    double milliseconds = 0;        ///< of a run, the median
-    double bound_milliseconds = 0;  ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
-    bool is_right = false;          ///< each output has the bits of the package's own run, without the library
+    double milliseconds = 0;         ///< of a run, the median
+    double bound_milliseconds = 0;   ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
+    bool is_right = false;           ///< each output has the bits of the package's own run, without the library
+    std::uint64_t driver_bytes = 0;  ///< by which the device's free memory fell when the model was opened
 };
 struct Results {
     std::string device, compiler;
     std::uint64_t weight_bytes = 0;
-    std::vector<Row> rows;             ///< the first of each method is the package without the library
-    std::vector<std::string> refused;  ///< budgets that the model cannot have, with the reason
-    std::vector<std::string> reports;  ///< of the simulated device's checker
+    std::vector<Row> rows;              ///< the first of each method is the package without the library
+    std::vector<std::string> budgets;   ///< how each was understood, a line each
+    std::vector<std::string> refused;   ///< budgets that the model cannot have, with the reason
+    std::vector<std::string> left_out;  ///< steps that a run never called, and weights that it never reached
+    std::string timeline;               ///< what is in the file
+    std::vector<std::string> reports;   ///< of the simulated device's checker
 };
 
 /// The same on either device. Throws residency::Exception.

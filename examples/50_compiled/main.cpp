@@ -4,17 +4,26 @@
 // packages without the library. A model for CUDA runs on a GPU, one for the CPU on the simulated device. Exits with 0 if all bits are
 // equal, with 1 if not, with 2 for bad input.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "examples/support/command_line.hpp"
 #include "examples/support/terminal.hpp"
 #include "job.hpp"
+#include "residency/error.hpp"
 #include "residency/format/program.hpp"
+#include "residency/model/file.hpp"
 
 namespace compiled { namespace {
 
 using examples::mib;
+using examples::text_of;
 
 Results run_on(const Job& job) {
     const auto program = residency::format::load_program_file(job.model + "/program.residency");
@@ -29,25 +38,62 @@ Results run_on(const Job& job) {
 #endif
 }
 
-int run(const Job& job) {
+std::string mib_text(std::uint64_t bytes) { return text_of(mib(bytes), "%.1f MiB"); }
+
+/// Milliseconds of a run that nothing beats: the bound, and the package without the library.
+double least(const Row& row, double alone) { return (std::max)(row.bound_milliseconds, alone); }
+
+void write_json(const std::string& path, const Results& results) {
+    nlohmann::ordered_json json{{"device", results.device},
+                                {"compiler", results.compiler},
+                                {"weight_bytes", results.weight_bytes},
+                                {"runs", nlohmann::ordered_json::array()}};
+    for (const Row& row : results.rows) {
+        json["runs"].push_back({{"budget", row.budget},
+                                {"method", row.method},
+                                {"right", row.is_right},
+                                {"milliseconds", row.milliseconds},
+                                {"bound_milliseconds", row.bound_milliseconds},
+                                {"budget_bytes", row.statistics.budget_bytes},
+                                {"held_bytes", row.statistics.held_bytes},
+                                {"driver_bytes", row.driver_bytes},
+                                {"copied_bytes", row.statistics.last_pass.fetched_bytes}});
+    }
+    json["refused"] = results.refused;
+    json["left_out"] = results.left_out;
+    const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    residency::unwrap(residency::detail::write_file(path, std::as_bytes(std::span{text})));
+}
+
+int run(const Job& job, const std::string& json) {
     const Results results = run_on(job);
     std::printf("%s, on %s, %.1f MiB of weights\n\n", results.compiler.c_str(), results.device.c_str(),
                 mib(results.weight_bytes));
-    std::printf("  budget     method             held   copied a run   a run takes   of the bound\n");
+    examples::Table table;
+    table.row({"", "held", "driver", "copied a run", "a run takes", "of the least"});
+    std::map<std::string, double> alone;  // of each method
     bool right = results.reports.empty();
     for (const Row& row : results.rows) {
         right = right && row.is_right;
-        char bound[16] = "";
-        if (row.bound_milliseconds > 0) {
-            std::snprintf(bound, sizeof bound, "%.3f", row.milliseconds / row.bound_milliseconds);
-        }
-        std::printf("  %-10s %-12s %6.1f MiB   %8.1f MiB   %8.3f ms   %12s%s\n", row.budget.c_str(), row.method.c_str(),
-                    mib(row.statistics.held_bytes), mib(row.statistics.last_pass.fetched_bytes), row.milliseconds,
-                    bound, row.is_right ? "" : "   DIFFERS");
+        alone.emplace(row.method, row.milliseconds);
+        table.row(
+            {row.budget, row.method, mib_text(row.statistics.held_bytes),
+             row.driver_bytes > 0 ? mib_text(row.driver_bytes) : "", mib_text(row.statistics.last_pass.fetched_bytes),
+             text_of(row.milliseconds, "%.3f ms"),
+             row.bound_milliseconds > 0 ? text_of(row.milliseconds / least(row, alone.at(row.method)), "%.3f") : "",
+             row.is_right ? "" : "DIFFERS"});
     }
+    table.print();
+    std::printf("\n");
+    for (const std::string& text : results.budgets) { std::printf("  %s\n", text.c_str()); }
     for (const std::string& why : results.refused) { std::printf("  refused: %s\n", why.c_str()); }
+    for (const std::string& text : results.left_out) { std::printf("  %s\n", text.c_str()); }
     std::printf("\noutputs %s\n", right ? "equal those of the packages without the library bit for bit" : "DIFFER");
     for (const std::string& report : results.reports) { std::printf("%s\n", report.c_str()); }
+    if (!job.timeline.empty()) {
+        std::printf("timeline  %s (%s; open it at ui.perfetto.dev)\n", job.timeline.c_str(), results.timeline.c_str());
+    }
+    if (!json.empty()) { write_json(json, results); }
     return right ? 0 : 1;
 }
 
@@ -56,16 +102,21 @@ int run(const Job& job) {
 int main(int argc, char** argv) {
     CLI::App app{"Runs a PyTorch model that residency_export compiled, inside a budget.", "compiled"};
     compiled::Job job;
+    std::string json;
     app.add_option("model", job.model, "the folder that residency_export wrote")->required();
-    app.add_option("--budget", job.budgets, "budgets, each in turn, such as 8GiB or 50%; 0 is the smallest")
+    app.add_option("--budget", job.budgets,
+                   "budgets, each in turn, such as 8GiB or 50%; 0 is the smallest, stored what the export was given")
         ->delimiter(',');
     app.add_option("--method", job.methods, "methods, in the order of a round; by default all")->delimiter(',');
     app.add_option("--rounds", job.rounds, "timed runs of each method")->capture_default_str();
+    app.add_option("--timeline", job.timeline,
+                   "file for a timeline: a run of each method at the last budget, by kernel and module");
+    app.add_option("--json", json, "file for the figures of the table");
     app.add_option(
         "--torch", job.torch_folder,
         "folder of PyTorch's libraries, torch/lib in site-packages; by default where the dynamic linker looks");
     return examples::run_program(app, argc, argv, [&] {
         if (job.budgets.empty()) { job.budgets = {"100%", "75%", "50%", "25%", "0"}; }
-        return compiled::run(job);
+        return compiled::run(job, json);
     });
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@
 #include "examples/support/memory.hpp"
 #include "job.hpp"
 #include "residency/budget/budget.hpp"
+#include "residency/core/learning_report.hpp"
 #include "residency/format/program.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/host/loading.hpp"
@@ -31,7 +33,8 @@ namespace compiled {
 namespace aoti = residency::aoti;
 
 /// Runs the methods of a model at one budget after the other, and compares what they return with what the packages return by themselves.
-template <class Device>
+/// `Recorder` draws a timeline.
+template <class Device, class Recorder>
 class Runner {
     using Weights = residency::Planned<Device>;
     using Model = aoti::CompiledModel<Weights>;
@@ -59,6 +62,12 @@ public:
         results_.weight_bytes = program_.catalog.total_bytes();
         run_alone();
         for (const std::string& budget : job_.budgets) { run_at(budget); }
+        if (!job_.timeline.empty()) {
+            if (!drawn_at_) {
+                residency::throw_error({residency::ErrorKind::budget, "no budget works: there is no timeline"});
+            }
+            draw(*drawn_at_);
+        }
         return std::move(results_);
     }
 
@@ -113,25 +122,25 @@ private:
         for (const std::string& method : job_.methods) { outputs[method] = bytes_of(run(method)); }
         return outputs;
     }
-    /// The median milliseconds of each method over the rounds.
-    template <class Run>
-    [[nodiscard]] std::map<std::string, double> time(Run&& run) {
-        std::map<std::string, double> medians;
-        for (const std::string& method : job_.methods) {
-            std::vector<double> times;
-            for (std::uint32_t i = 0; i < job_.rounds + 2; ++i) {  // two to get there
-                residency::unwrap(device_.synchronize(stream_));
-                const auto begin = Clock::now();
-                const auto kept = run(method);
-                residency::unwrap(device_.synchronize(stream_));
-                if (i >= 2) {
-                    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
-                }
-            }
-            std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
-            medians[method] = times[times.size() / 2];
+    /// The median milliseconds of a method over the rounds. `is_settled`: nothing more is learned of the times of its steps.
+    template <class Run, class IsSettled>
+    [[nodiscard]] double time(const std::string& method, Run&& run, IsSettled&& is_settled) {
+        constexpr std::uint32_t longest_learning = 20;  // runs
+        for (std::uint32_t i = 0; i < 2 || (i < longest_learning && !is_settled()); ++i) {
+            static_cast<void>(run(method));
+            residency::unwrap(device_.synchronize(stream_));
         }
-        return medians;
+        examples::Progress bar{method};
+        std::vector<double> times;
+        for (std::uint32_t i = 0; i < job_.rounds; ++i) {
+            const auto begin = Clock::now();
+            const auto kept = run(method);
+            residency::unwrap(device_.synchronize(stream_));
+            times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+            bar.show((i + 1) * results_.weight_bytes, job_.rounds * results_.weight_bytes);
+        }
+        std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
+        return times[times.size() / 2];
     }
 
     /// The packages by themselves: every weight in memory of ours, no hook set.
@@ -168,37 +177,59 @@ private:
             return residency::unwrap(packages.at(method).try_run(inputs_.at(method), native()));
         };
         reference_ = round(run);
-        const auto times = time(run);
         for (const std::string& method : job_.methods) {
-            results_.rows.push_back({"none", method, {}, times.at(method), 0, true});
+            results_.rows.push_back({"none", method, {}, time(method, run, [] { return true; }), 0, true});
             results_.rows.back().statistics.held_bytes = program_.catalog.total_bytes();
         }
     }
 
-    void run_at(const std::string& budget) {
+    [[nodiscard]] residency::Result<Model> open(const std::string& budget,
+                                                std::function<void(const aoti::StepEvent&)> observer = {}) {
         typename Model::Options options;
-        options.budget = residency::Budget::parse(budget);
+        if (budget != "stored") { options.budget = residency::Budget::parse(budget); }
         options.package.torch_folder = job_.torch_folder;
+        options.observer = std::move(observer);
         examples::Progress bar{"loading"};
         options.load = examples::pinned_options(bar);
-        auto opened = Model::try_open(device_, job_.model, std::move(options));
+        return Model::try_open(device_, job_.model, std::move(options));
+    }
+    [[nodiscard]] std::uint64_t free_bytes() { return residency::unwrap(device_.memory()).free_bytes; }
+
+    void note_left_out(const Model& model, const std::string& method) {
+        const auto& steps = program_.find_method(method)->steps;
+        for (const std::uint32_t step : model.last_run().steps_not_called) {
+            results_.left_out.push_back(method + ": step " + std::to_string(step) + " (" + steps[step].kernels +
+                                        ") was never called");
+        }
+        for (const residency::WeightId id : model.last_run().weights_not_reached) {
+            results_.left_out.push_back(method + ": the weight " + program_.catalog.weight(id).name +
+                                        " was never reached");
+        }
+    }
+
+    void run_at(const std::string& budget) {
+        const std::uint64_t free_before = free_bytes();
+        auto opened = open(budget);
         if (!opened) {
             if (opened.error().kind() != residency::ErrorKind::budget) { residency::throw_error(opened.error()); }
             results_.refused.push_back(opened.error().message());
             return;
         }
+        drawn_at_ = budget;
         Model& model = *opened;
+        const std::uint64_t driver_bytes = free_before - (std::min)(free_before, free_bytes());
+        results_.budgets.push_back(budget + ": " + model.weights().budget().text);
         const auto run = [&](const std::string& method) {
             return residency::unwrap(model.try_run(method, inputs_.at(method), stream_));
         };
-        const auto outputs = round(run);
-        const bool is_first_right = outputs == reference_;
-        std::vector<Row> rows;
-        const auto times = time(run);
+        const auto is_settled = [&] {
+            return model.weights().statistics().learning.state != residency::LearningState::measuring;
+        };
+        const bool is_first_right = round(run) == reference_;
         for (const std::string& method : job_.methods) {
-            static_cast<void>(run(method));
-            residency::unwrap(device_.synchronize(stream_));
-            Row row{budget, method, model.weights().statistics(), times.at(method), 0, is_first_right};
+            const double milliseconds = time(method, run, is_settled);
+            if (budget == job_.budgets.front()) { note_left_out(model, method); }
+            Row row{budget, method, model.weights().statistics(), milliseconds, 0, is_first_right, driver_bytes};
             if (is_cuda_ && row.statistics.streaming) {
                 const residency::plan::Plan& plan = model.weights().plan();
                 row.bound_milliseconds = 1e3 * (std::max)(plan.bound_seconds(), plan.latency_floor_seconds());
@@ -206,6 +237,27 @@ private:
             results_.rows.push_back(std::move(row));
         }
         model.weights().drain();
+    }
+
+    /// One more run of each method, drawn.
+    void draw(const std::string& budget) {
+        Recorder recorder{device_, stream_};
+        Weights* weights = nullptr;
+        Model model =
+            residency::unwrap(open(budget, [&](const aoti::StepEvent& event) { recorder.add(event, *weights); }));
+        weights = &model.weights();
+        const auto run = [&](const std::string& method) {
+            static_cast<void>(residency::unwrap(model.try_run(method, inputs_.at(method), stream_)));
+        };
+        for (const std::string& method : job_.methods) {
+            run(method);
+            model.weights().drain();
+            recorder.begin(model.weights());
+            run(method);
+            residency::unwrap(device_.synchronize(stream_));
+            recorder.end();
+        }
+        results_.timeline = recorder.save(job_.timeline);
     }
 
     [[nodiscard]] void* native() const noexcept {
@@ -224,6 +276,7 @@ private:
     residency::format::Program program_;
     std::map<std::string, std::vector<aoti::TensorView>> inputs_;
     std::map<std::string, Outputs> reference_;
+    std::optional<std::string> drawn_at_;  // the last budget that works
     Results results_;
 };
 

@@ -31,10 +31,24 @@ if ! "$python" -c 'import torch, safetensors; assert torch.__version__.startswit
     echo "SKIPPED: no PyTorch 2.11 and safetensors in $python: no model was exported (examples/50_compiled/requirements.txt)"
     exit "$failed"
 fi
-"$python" "$source/test_export.py" "$folder/model" || { echo 'FAILED: the export'; exit 1; }
+"$python" -W ignore "$source/test_export.py" "$folder/model" || { echo 'FAILED: the export'; exit 1; }
 torch=$("$python" -c 'import os, torch; print(os.path.join(os.path.dirname(torch.__file__), "lib"))')
 for model in "$folder"/model/*/; do
     expect 0 'outputs equal those of the packages without the library bit for bit' "$model" --torch "$torch" --rounds 2
 done
+expect 0 'stored: the stored budget 50% ' "$folder/model/markers" --torch "$torch" --rounds 1 --budget 100%,stored \
+    --timeline "$folder/timeline.json" --json "$folder/figures.json"
+"$python" "$source/../support/check_timeline.py" "$folder/timeline.json" --copies b.1.up.weight || { echo 'FAILED: the timeline'; failed=1; }
+grep -q 'cpp_fused_.*"note": *"[0-9]* .*b\.1' "$folder/timeline.json" || { echo 'FAILED: no kernel with its module in the timeline'; failed=1; }
+"$python" - "$folder/figures.json" <<'END' || { echo 'FAILED: the figures'; failed=1; }
+import json, sys
+figures = json.load(open(sys.argv[1]))
+runs = {(run["budget"], run["method"]): run for run in figures["runs"]}
+assert set(runs) == {(b, m) for b in ("none", "100%", "stored") for m in ("prefill", "decode")}, runs.keys()
+assert all(run["right"] for run in runs.values()) and not figures["left_out"] and not figures["refused"], figures
+assert runs["100%", "decode"]["copied_bytes"] == 0 < runs["stored", "decode"]["copied_bytes"]
+assert all(run["driver_bytes"] == run["held_bytes"] <= run["budget_bytes"] for (b, _), run in runs.items() if b != "none"), figures
+END
+expect 0 'refused: the load-time budget 1% .* is below the smallest that works' "$folder/model/markers" --torch "$torch" --rounds 1 --budget 1%,100%
 expect 2 'has no method "fly"' "$folder/model/markers" --torch "$torch" --method fly
 exit "$failed"

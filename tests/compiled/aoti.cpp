@@ -10,11 +10,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "residency/format/program.hpp"
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/files.hpp"
@@ -24,7 +26,8 @@ using namespace residency;
 
 namespace {
 
-using Model = aoti::CompiledModel<Planned<SimulatedDevice>>;
+using Weights = Planned<SimulatedDevice>;
+using Model = aoti::CompiledModel<Weights>;
 constexpr std::uint64_t elements = (3U << 20U) / sizeof(float);
 const std::string stub_folder = RESIDENCY_STUB_DIR;
 
@@ -246,6 +249,36 @@ TEST_CASE_FIXTURE(Fixture, "a run that skips steps says which, and what they wou
     CHECK(refused.error().kind() == ErrorKind::wrong_state);
     CHECK(model.last_run().steps_not_called.size() == 4);
     REQUIRE(pass.try_end());
+}
+
+TEST_CASE_FIXTURE(Fixture, "an observer sees each step wait, run and end, and the weights are leased in between") {
+    using Kind = aoti::StepEvent::Kind;
+    const Exported exported;
+    std::vector<std::string> seen;
+    const Weights* weights = nullptr;
+    Model::Options options;
+    options.budget = Budget::parse("0");
+    options.package.torch_folder = stub_folder;
+    options.observer = [&](const aoti::StepEvent& event) {
+        const char* const kinds[] = {"wait", "run", "end"};
+        seen.push_back(event.method->name + (event.step ? " " + event.method->steps[*event.step].kernels : "") + " " +
+                       kinds[static_cast<int>(event.kind)]);
+        if (!event.step || event.kind == Kind::wait) { return; }
+        const WeightId id = event.method->steps[*event.step].weights.front();
+        if (id != WeightId{3}) { CHECK(static_cast<const float*>(weights->address(id))[0] == float(index(id) + 1)); }
+    };
+    Model model = unwrap(Model::try_open(device, exported.path(), std::move(options)));
+    weights = &model.weights();
+    check_outputs(unwrap(model.try_run("again", inputs(), stream)));
+    CHECK(seen == std::vector<std::string>{"again first wait", "again first run", "again first end",
+                                           "again second wait", "again second run", "again second end", "again run",
+                                           "again end", "again third wait", "again third run", "again third end",
+                                           "again add wait", "again add run", "again add end"});
+
+    seen.clear();
+    const auto refused = model.try_run("again", {}, stream);
+    REQUIRE_FALSE(refused);
+    CHECK(seen.empty());
 }
 
 TEST_CASE_FIXTURE(Fixture, "what cannot be run is refused in words") {

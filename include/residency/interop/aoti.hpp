@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +35,18 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
 struct RunReport {
     std::vector<std::uint32_t> steps_not_called;  ///< positions in the method
     std::vector<WeightId> weights_not_reached;    ///< that the method's program names
+};
+
+/// A point of a run, for those who measure or draw it.
+struct StepEvent {
+    enum class Kind : std::uint8_t {
+        wait,  ///< the step's weights are acquired now: what is enqueued until then lies before the wait for them
+        run,   ///< the stream waits for them; the kernels come now
+        end,   ///< the kernels are enqueued (on a CPU, they have run); the weights are still leased
+    };
+    Kind kind = Kind::wait;
+    const format::ProgramMethod* method = nullptr;
+    std::optional<std::uint32_t> step;  ///< position in the method; none: kernels that read no weight by themselves
 };
 
 namespace detail {
@@ -126,6 +139,9 @@ public:
         typename Weights::Options weights{};  ///< its budgets and its schedule are set by the model
         host::LoadOptions load{};
         PackageOptions package{};
+        /// Called at the points of every run, in order; may enqueue work on its stream. It does not throw, and calls nothing of the model
+        /// that runs. Empty: nobody listens.
+        std::function<void(const StepEvent&)> observer{};
     };
 
     /// Blocks. Reads the program, loads the weights into host memory, and makes the Residency with the schedule of the first method.
@@ -176,6 +192,7 @@ private:
         format::Program program;
         std::string folder;
         PackageOptions package_options;
+        std::function<void(const StepEvent&)> observer;
         std::optional<Weights> weights;
         std::vector<Method> methods;
         Method* current = nullptr;  // whose schedule is in force
@@ -185,10 +202,15 @@ private:
         std::optional<typename Weights::Pass> pass;
         std::optional<typename Weights::Lease> lease;
         detail::MarkerCheck markers;
+        std::optional<std::int64_t> open_step;  // whose kernels come now; -1: they read no weight
         std::optional<Error> failure;
         RunReport report;
 
         [[nodiscard]] std::int32_t step(std::int64_t number);
+        [[nodiscard]] Status acquire(std::int64_t number);
+        /// The kernels of the open step have come.
+        void end_step();
+        void notify(StepEvent::Kind kind, std::int64_t number) const;
         static std::int32_t on_step(void* context, std::int64_t number) {
             return static_cast<State*>(context)->step(number);
         }
@@ -239,6 +261,7 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     state->folder = folder;
     state->package_options = std::move(options.package);
     state->package_options.is_cuda = is_cuda;
+    state->observer = std::move(options.observer);
     for (const format::ProgramMethod& each : state->program.methods) {
         auto schedule = state->program.try_schedule(each);
         if (!schedule) { return schedule.error(); }
@@ -313,21 +336,42 @@ Status CompiledModel<Weights>::try_release(std::string_view name) {
 }
 
 template <class Weights>
-std::int32_t CompiledModel<Weights>::State::step(std::int64_t number) {
+void CompiledModel<Weights>::State::notify(StepEvent::Kind kind, std::int64_t number) const {
+    if (!observer) { return; }
+    StepEvent event{kind, current->program, std::nullopt};
+    if (number >= 0) { event.step = static_cast<std::uint32_t>(number); }
+    observer(event);
+}
+
+template <class Weights>
+void CompiledModel<Weights>::State::end_step() {
+    if (open_step) { notify(StepEvent::Kind::end, *std::exchange(open_step, std::nullopt)); }
     lease.reset();
-    if (!pass) { return 0; }  // the package runs without this model
-    if (number < 0) { return 0; }
-    const auto fail = [&](const Error& error) {
-        if (!failure) { failure = error; }
-        return 1;
-    };
-    if (const Status expected = markers.advance(number); !expected) { return fail(expected.error()); }
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::State::acquire(std::int64_t number) {
+    if (Status expected = markers.advance(number); !expected) { return expected; }
+    notify(StepEvent::Kind::wait, number);
     auto acquired = pass->try_acquire(current->schedule[static_cast<std::uint32_t>(number)]);
-    if (!acquired) { return fail(acquired.error()); }
+    if (!acquired) { return acquired.error(); }
     lease.emplace(std::move(*acquired));
-    if (!package_options.is_cuda) {  // the kernels of a CPU do not wait for a stream
-        if (const Status arrived = pass->try_wait(); !arrived) { return fail(arrived.error()); }
+    // The kernels of a CPU do not wait for a stream.
+    return package_options.is_cuda ? Status{} : pass->try_wait();
+}
+
+template <class Weights>
+std::int32_t CompiledModel<Weights>::State::step(std::int64_t number) {
+    if (!pass) { return 0; }  // the package runs without this model
+    end_step();
+    if (number >= 0) {
+        if (const Status acquired = acquire(number); !acquired) {
+            if (!failure) { failure = acquired.error(); }
+            return 1;
+        }
     }
+    notify(StepEvent::Kind::run, number);
+    open_step = number;
     return 0;
 }
 
@@ -351,7 +395,7 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
             status = ran.error();
         }
     }
-    state.lease.reset();
+    state.end_step();
     Status ended = state.pass->try_end();
     state.pass.reset();
     if (state.failure) { return *std::exchange(state.failure, std::nullopt); }
