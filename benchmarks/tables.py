@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
-"""The README's tables of what is measured on a GPU, from the records.
+"""The tables of docs/measured.md: what is measured on a GPU, from the records.
 
-    tables.py [--check README.md] [FOLDER]    FOLDER: of the records, by default results beside this program
+    tables.py [--check FILE] [FOLDER]    FOLDER: of the records, by default results beside this program
 """
 
 import json
@@ -50,7 +50,7 @@ def budgets_of(values, pattern):
 
 
 def peers(entries):
-    """Milliseconds a pass, as lines of Markdown."""
+    """Milliseconds per pass, as lines of Markdown."""
     values = values_of(entries)
     budgets = budgets_of(values, r"peers\.([0-9.]+)%\.")
 
@@ -58,7 +58,7 @@ def peers(entries):
         names = [f"peers.{budget}%.{name}" for name in names]
         return "; ".join(f"{values[name]:.1f}" for name in names if name in values)
 
-    return table("ms a pass", [(row, [cell(budget, names) for budget in budgets]) for row, names in PEERS], budgets)
+    return table("ms per pass", [(row, [cell(budget, names) for budget in budgets]) for row, names in PEERS], budgets)
 
 
 def over_bounds(read):
@@ -75,12 +75,12 @@ def over_bounds(read):
 
 
 def main(arguments):
-    readme = None
+    document = None
     if arguments[:1] == ["--check"]:
         if len(arguments) < 2:
-            print("--check: name the README", file=sys.stderr)
+            print("--check: name the file", file=sys.stderr)
             return 2
-        readme, arguments = arguments[1], arguments[2:]
+        document, arguments = arguments[1], arguments[2:]
     if len(arguments) > 1 or arguments[:1] in (["-h"], ["--help"]):
         print(__doc__.strip(), file=sys.stderr)
         return 2
@@ -92,16 +92,16 @@ def main(arguments):
 
     try:
         made = [peers(read("gpu-peers")), over_bounds(lambda file: values_of(read(file)))]
-        lines = open(readme).read().splitlines() if readme else []
+        lines = open(document).read().splitlines() if document else []
     except (OSError, ValueError, KeyError) as error:
         print(f"cannot read the records: {error}: name the folder that '.ci/gpu bench' wrote", file=sys.stderr)
         return 2
-    if not readme:
+    if not document:
         print("\n\n".join("\n".join(lines) for lines in made))
         return 0
     missing = [line for lines_of_one in made for line in lines_of_one if line not in lines]
     for line in missing:
-        print(f"{readme} lacks what the records say: {line}")
+        print(f"{document} lacks what the records say: {line}")
     return 1 if missing else 0
 
 

@@ -49,6 +49,34 @@ function(run_all folder)
     endforeach()
 endfunction()
 
+# The block of a language in the README, by its number.
+function(readme_block language number result)
+    file(READ "${SOURCE}/README.md" rest)
+    foreach(i RANGE ${number})
+        string(FIND "${rest}" "```${language}\n" begin)
+        if(begin EQUAL -1)
+            message(FATAL_ERROR "README.md has no block ${number} of ${language}")
+        endif()
+        string(LENGTH "```${language}\n" length)
+        math(EXPR begin "${begin} + ${length}")
+        string(SUBSTRING "${rest}" ${begin} -1 rest)
+    endforeach()
+    string(FIND "${rest}" "```" end)
+    string(SUBSTRING "${rest}" 0 ${end} block)
+    set(${result} "${block}" PARENT_SCOPE)
+endfunction()
+
+# Builds and runs the README's program with its block of CMake of that number.
+function(run_readme number)
+    readme_block(cmake ${number} lists)
+    readme_block(cpp 0 program)
+    file(WRITE "${BINARY}/readme/CMakeLists.txt" "${lists}")
+    file(WRITE "${BINARY}/readme/program.cpp" "${program}")
+    run(${configure} -S "${BINARY}/readme" -B "${BINARY}/readme/build" ${ARGN})
+    run("${CMAKE_COMMAND}" --build "${BINARY}/readme/build" --target program)
+    run("${BINARY}/readme/build/program" "${SOURCE}/tests/fixtures/safetensors/small.safetensors" 100%)
+endfunction()
+
 set(configure "${CMAKE_COMMAND}" -G Ninja "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
 
 if(KIND STREQUAL "include_path")
@@ -78,6 +106,7 @@ elseif(KIND STREQUAL "add_subdirectory" OR KIND STREQUAL "fetch_content")
         run_all("${BINARY}" consumer_compiled)
     else()
         run_consumer("${BINARY}/consumer")
+        run_readme(0 "-DFETCHCONTENT_SOURCE_DIR_RESIDENCY=${SOURCE}" -DFETCHCONTENT_FULLY_DISCONNECTED=ON)
     endif()
     # A build of the consumer does not look through the library's folders first.
     if(EXISTS "${BINARY}/CMakeFiles/VerifyGlobs.cmake")
@@ -108,6 +137,7 @@ elseif(KIND STREQUAL "find_package")
     list(TRANSFORM components PREPEND consumer_ OUTPUT_VARIABLE programs)
     list(REMOVE_ITEM programs consumer_conformance)  # needs doctest's package
     run_all("${BINARY}/consumer" ${programs})
+    run_readme(1 "-DCMAKE_PREFIX_PATH=${prefix}")
 
     # Versions that this is not, and a component that does not exist, are refused.
     run_refused("no version is compatible|compatible with requested version" ${find} -DRESIDENCY_VERSION_WANTED=99.0)

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks docs/design.md against the tree.
+"""Checks the documents against the tree.
 
     check.py            fails if the document names a file, class or test that does not exist, if a contract has no test, if a
                         class of include/ has no comment or no row in the table of classes, or if a header includes a folder
-                        that is not above its own in the list of folders; also if a link of the README or of docs/ leads nowhere
+                        that is not above its own in the list of folders; also if a document (the README, docs/, .github/, those
+                        of examples/) has a link that leads nowhere, names a file or a qualified name that is not there, or, in
+                        docs/, has a block of C++ that is not a quotation of the file which its title names
     check.py --write    writes the two generated tables anew: classes by their first sentence, and tests by contract
-    check.py --trips    damages the document in memory, and fails if the check does not notice
+    check.py --trips    damages the documents in memory, and fails if the check does not notice
 """
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DESIGN = ROOT / "docs" / "design.md"
@@ -222,10 +225,97 @@ def wrong_includes(text):
     return found
 
 
-def dead_links(text, folder):
-    """Relative links of a document that lead nowhere."""
-    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    return [f"the link to {link} leads nowhere" for link in links if link and not (folder / link).exists()]
+def documents():
+    """Every document for readers, beside design.md: (path, text)."""
+    paths = [ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    for folder in (".github", "docs", "examples"):
+        paths += sorted((ROOT / folder).rglob("*.md"))
+    return [(path, path.read_text(encoding="utf-8")) for path in paths]
+
+
+def without_code(text):
+    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+
+
+def anchors(text):
+    """Of the headings of a document, as GitHub and mkdocs make them of plain headings."""
+    headings = re.findall(r"^#+ (.*)$", without_code(text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def dead_links(text, path):
+    """Relative links of the document at that path that lead nowhere: to no file, or to no heading of it."""
+    found = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file) if file else path
+        if not target.exists():
+            found.append(f"the link to {link} leads nowhere")
+        elif anchor and target.suffix == ".md":
+            there = text if target == path else target.read_text(encoding="utf-8")
+            if anchor not in anchors(there):
+                found.append(f"the link to {link}: there is no such heading")
+    return found
+
+
+def dedented(lines):
+    """Without the indentation that all of them have, and without what is empty at both ends."""
+    return textwrap.dedent("\n".join(line.rstrip() for line in lines)).strip("\n").split("\n")
+
+
+def is_quotation(block, source):
+    """Whether the lines of a block stand in a row in a source, but for their common indentation."""
+    wanted, lines = dedented(block), [line.rstrip() for line in source]
+    starts = [i for i, line in enumerate(lines) if line.strip() == wanted[0].strip()]
+    return any(dedented(lines[i : i + len(wanted)]) == wanted for i in starts)
+
+
+CODE = ("cpp", "c++", "cuda", "cmake", "c", "python")
+
+
+def wrong_quotations(text, root=ROOT):
+    """Blocks of code of a document that are no quotations: each has the file as its title, and the tests compile and run that file."""
+    found = []
+    for match in re.finditer(r"^```(\S+)([^\n]*)\n(.*?)^```$", text, re.M | re.S):
+        language, rest, block = match.groups()
+        if language not in CODE:
+            continue
+        number = text.count("\n", 0, match.start()) + 1
+        title = re.search(r'title="([^"]+)"', rest)
+        if not title:
+            found.append(f"{number}: a block of {language} names no file that it quotes")
+        elif not (root / title[1]).is_file():
+            found.append(f"{number}: there is no file {title[1]}")
+        elif not is_quotation(block.split("\n")[:-1], (root / title[1]).read_text(encoding="utf-8").split("\n")):
+            found.append(f"{number}: this block is not in {title[1]}")
+    return found
+
+
+def unknown_names(text, folder, words):
+    """Files and qualified names in a document that the tree does not have."""
+    found = []
+    for number, line in enumerate(without_code(text).split("\n"), 1):
+        for ticked in re.findall(r"(?<!`)`([^`]+)`(?!`)", line):
+            if FILE.match(ticked) and "/" in ticked and not ticked.startswith("build/"):
+                if not exists(ticked) and not (folder / ticked).exists():
+                    found.append(f"there is no file or folder {ticked} (line {number} without code)")
+            elif NAME.match(ticked) and "::" in ticked:
+                found += [f"nothing in the tree is named {part} (of {ticked})" for part in ticked.removesuffix("()").split("::") if part not in words]
+    return found
+
+
+def wrong_documents(words):
+    found = []
+    for path, text in documents():
+        own = dead_links(text, path)
+        if path != DESIGN:
+            own += unknown_names(text, path.parent, words)
+            if path.parent == DESIGN.parent:
+                own += wrong_quotations(text)
+        found += [f"{path.relative_to(ROOT)}: {problem}" for problem in own]
+    return found
 
 
 def trips(text):
@@ -251,8 +341,23 @@ def trips(text):
     silent = dict.fromkeys(have[0], "")
     if not any("has no comment" in problem for problem in problems(text, (silent, have[1]), words)):
         missed.append("a class without a comment")
-    if not dead_links("[there](check.py) and [not](checks.py)", pathlib.Path(__file__).parent):
+    here = pathlib.Path(__file__)
+    own = str(here.relative_to(ROOT))
+    if len(dead_links("[there](check.py) and [not](checks.py)", here)) != 1:
         missed.append("a dead link")
+    if len(dead_links("# A heading\n[there](#a-heading) and [not](#no-heading)", DESIGN)) != 1:
+        missed.append("a link to a heading that is not there")
+    line = f'if __name__ == "__main__":\n    sys.exit(main())\n'
+    for kind, block, wrong in (
+        ("a quotation", f'```cpp title="{own}"\n{line}```\n', 0),
+        ("a quotation that is another one", f'```cpp title="{own}"\n{line}main()\n```\n', 1),
+        ("a quotation of no file", f"```cpp\n{line}```\n", 1),
+        ("a quotation of a file that is not there", f'```cpp title="no.cpp"\n{line}```\n', 1),
+    ):
+        if len(wrong_quotations(block)) != wrong:
+            missed.append(kind)
+    if len(unknown_names("`tests/docs/check.py`, `tests/docs/checks.py`, `evict::Lru`, `evict::LruNot`", ROOT, words)) != 2:
+        missed.append("a name or a file that is not there")
     return [f"not noticed: {kind}" for kind in missed]
 
 
@@ -264,9 +369,7 @@ def main():
     found = trips(text) if sys.argv[1:] == ["--trips"] else problems(text)
     for problem in found:
         print(f"docs/design.md: {problem}")
-    links = []
-    for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        links += [f"{document.relative_to(ROOT)}: {dead}" for dead in dead_links(document.read_text(encoding="utf-8"), document.parent)]
+    links = wrong_documents(words_of_tree())
     print("".join(f"{link}\n" for link in links), end="")
     if found:
         print("docs/design.md: tests/docs/check.py --write writes the tables of classes and tests anew")

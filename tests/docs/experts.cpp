@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// What docs/experts.md quotes.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "residency/residency.hpp"
+#include "residency/simulation/simulated_device.hpp"
+#include "tests/docs/model.hpp"
+
+using namespace residency;
+using Gpu = SimulatedDevice;
+
+namespace {
+
+constexpr std::uint32_t layers = 4, experts_per_layer = 8, chosen = 2;
+constexpr std::uint64_t expert_bytes = std::uint64_t{2} << 20;
+
+}  // namespace
+
+TEST_CASE("docs/experts.md: a cache of experts, and a router's guesses") {
+    Gpu gpu;
+    const auto stream = unwrap(gpu.create_stream());
+    auto* const host = static_cast<std::byte*>(unwrap(gpu.allocate_host(layers * experts_per_layer * expert_bytes)));
+    std::memset(host, 7, layers * experts_per_layer * expert_bytes);
+    {
+        const auto held = HostBytes::borrow({host, layers * experts_per_layer * expert_bytes}, HostMemory::pinned);
+
+        // In many files all experts of a layer are one tensor: split it along its first axis, so that each travels alone.
+        CatalogBuilder builder;
+        std::vector<std::vector<WeightId>> experts;  // by layer
+        for (std::uint32_t layer = 0; layer < layers; ++layer) {
+            const std::string name = "layers." + std::to_string(layer) + ".experts";
+            builder.add(name, dtype::u8, {experts_per_layer, expert_bytes},
+                        HostSource{held, layer * experts_per_layer * expert_bytes});
+            experts.push_back(builder.split(name));
+        }
+        const Catalog catalog = builder.build();
+
+        std::vector<std::uint32_t> layer_of(catalog.storages().size());
+        for (std::uint32_t layer = 0; layer < layers; ++layer) {
+            for (const WeightId expert : experts[layer]) { layer_of[index(catalog.storage_of(expert))] = layer; }
+        }
+        Experts<Gpu>::Options options;
+        options.budget = Budget::parse("50%");
+        options.policies.evictor = evict::ExpectedUse{{.layers = layer_of}};
+        Experts<Gpu> weights{gpu, catalog, options};
+
+        std::mt19937 router{1};
+        std::uint64_t read = 0;
+        for (int token = 0; token < 20; ++token) {
+            auto pass = weights.begin(stream);
+            for (std::uint32_t layer = 0; layer < layers; ++layer) {
+                // What the router chose. If the host has to read it from the device first: pass.wait().
+                const std::uint32_t first = static_cast<std::uint32_t>(router() % experts_per_layer);
+                const std::array<WeightId, chosen> needed{experts[layer][first],
+                                                          experts[layer][(first + 1) % experts_per_layer]};
+                const auto lease = pass.acquire(needed);
+
+                // After the acquisition, so that the copies of this layer come first: what the next layer is likely to need.
+                if (layer + 1 < layers) {
+                    unwrap(weights.prefetcher().hint(
+                        {{.storage = catalog.storage_of(experts[layer + 1][first]), .probability = 0.8F}}));
+                }
+                for (const WeightId expert : needed) {
+                    const auto bytes = lease.bytes(expert);
+                    unwrap(gpu.launch(stream, {.name = "expert",
+                                               .reads = {{bytes.data(), bytes.size()}},
+                                               .writes = {},
+                                               .body = [&read, bytes] { read += bytes.front() == std::byte{7}; }}));
+                }
+            }
+        }
+        weights.drain();
+        const Counters total = weights.statistics().total;
+        CHECK(total.hits + total.prefetch_hits > 0);
+        CHECK(read == std::uint64_t{20} * layers * chosen);
+    }
+    unwrap(gpu.destroy_stream(stream));
+    unwrap(gpu.deallocate_host(host));
+    CHECK(gpu.report_count() == 0);
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// What docs/slow.md quotes.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/interop/simulated_timeline.hpp"
+#include "residency/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
+#include "tests/docs/model.hpp"
+
+using namespace residency;
+using docs::Model;
+using Weights = Planned<SimulatedDevice>;
+
+namespace {
+
+std::string report;
+void print(const std::string& line) { report += line + "\n"; }
+
+void run_passes(Model& model, Weights& weights, int passes, bool backwards = false) {
+    for (int i = 0; i < passes; ++i) {
+        auto pass = weights.begin(model.stream);
+        const auto steps = static_cast<std::uint32_t>(weights.schedule().size());
+        for (std::uint32_t k = 0; k < steps; ++k) {
+            const auto& step = weights.schedule()[backwards ? steps - 1 - k : k];
+            const auto lease = pass.acquire(step);
+            model.launch(step.weights.front(), lease.data(step.weights.front()));
+        }
+    }
+    unwrap(model.gpu.synchronize());
+}
+
+void print_report(const Weights& weights) {
+    const Statistics statistics = weights.statistics();
+    const Counters& pass = statistics.last_pass;
+    const auto in_ms = [](std::chrono::nanoseconds time) { return std::to_string(double(time.count()) / 1e6) + " ms"; };
+
+    print(weights.budget().text);          // who asked for what, and the result
+    print(describe(statistics.learning));  // where order and times come from
+    print(std::to_string(pass.fetched_bytes) + " bytes copied, " + std::to_string(pass.demand_misses) +
+          " demand misses, " + std::to_string(pass.divergences) + " divergences, " + std::to_string(pass.host_waits) +
+          " host waits in the last pass");
+    if (statistics.pass_time) { print("a pass takes " + in_ms(*statistics.pass_time)); }
+    if (statistics.bound) { print("no plan of copies takes less than " + in_ms(*statistics.bound)); }
+    if (statistics.regret()) { print("over the bound: " + std::to_string(*statistics.regret() * 100) + " %"); }
+}
+
+}  // namespace
+
+TEST_CASE("docs/slow.md: the report of a healthy program") {
+    Model model;
+    Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule}};
+    run_passes(model, weights, 12);
+    print_report(weights);
+    const Statistics statistics = weights.statistics();
+    CHECK(statistics.last_pass.divergences == 0);
+    CHECK(statistics.pass_time);
+    CHECK(statistics.bound);
+    CHECK(report.find("bytes copied, 0 demand misses, 0 divergences, 0 host waits") != std::string::npos);
+}
+
+TEST_CASE("docs/slow.md: another order than the schedule's shows as divergences") {
+    Model model;
+    Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule}};
+    run_passes(model, weights, 4);
+    const std::uint64_t announced = weights.statistics().last_pass.fetched_bytes;
+    run_passes(model, weights, 4, true);
+    const Counters pass = weights.statistics().last_pass;
+    CHECK(pass.divergences > 0);
+    CHECK(pass.fetched_bytes > announced);
+}
+
+TEST_CASE("docs/slow.md: what the caller's order is, recorded") {
+    Model model;
+    Weights weights{
+        model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule, .record = true}};
+    run_passes(model, weights, 1, true);
+
+    Schedule real = weights.recorded_schedule();
+    weights.set_schedule(std::move(real));
+
+    run_passes(model, weights, 4);
+    CHECK(weights.statistics().last_pass.divergences == 0);
+}
+
+TEST_CASE("docs/slow.md: a picture of a simulated pass") {
+    Model model;
+    SimulatedTimeline timeline;
+    timeline.name_weights(model.catalog);
+    model.gpu.observe([&](const simulation::ExecutedOperation& operation) { timeline.add(operation); });
+    Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule}};
+    run_passes(model, weights, 2);
+    const std::string json = timeline.timeline().trace().json();  // for ui.perfetto.dev; try_save() writes a file
+    CHECK(json.find("layers.0") != std::string::npos);
+    CHECK(!timeline.timeline().kernels().empty());
+}
