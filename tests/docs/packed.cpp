@@ -28,9 +28,11 @@ TEST_CASE("docs/packed.md: pack and unpack on the host") {
     const codec::Bf16Tiers tiers;
     const codec::Extents extents{.rows = 1, .columns = raw.size() / 2};
     const std::size_t bytes = tiers.pack(extents, raw, packed);  // 0: it does not pay, the weight stays raw
-    REQUIRE(bytes > 0);
-    unwrap(tiers.unpack(extents, std::span{packed}.first(bytes), again));  // or an error: never other bytes
+    if (bytes > 0) {
+        unwrap(tiers.unpack(extents, std::span{packed}.first(bytes), again));  // or an error: never other bytes
+    }
 
     CHECK(again == raw);
+    CHECK(bytes > 0);
     CHECK(bytes < raw.size() * 7 / 10);
 }

@@ -48,18 +48,18 @@ enum class Timing : bool { off, on };
 ///  8. `d.copy(copies, s)`                                 all pieces start together and end in any order; a device that batches takes
 ///                                                         one latency for the call; later work of s starts after the last of them
 ///  9. `d.fill(at, byte, bytes, s)`
-/// 10. `d.allocate(bytes)`, `d.deallocate(at)`, `d.allocation_granularity()`   may block; deallocate waits for the device;
+///  10. `d.allocate(bytes)`, `d.deallocate(at)`, `d.allocation_granularity()`  may block; deallocate waits for the device;
 ///                                                         what an allocation takes from memory() is a multiple of the granularity
-/// 11. `d.create_pool(cap_bytes)`, `d.destroy_pool(p)`, `d.pool_granularity()`      a capped stream-ordered pool
-/// 12. `d.allocate(p, bytes, s)`, `d.deallocate(p, at, s)` in the order of s; exhaustion is ErrorKind::out_of_memory
-/// 13. `d.held_bytes(p)`, `d.trim(p)`                      what the pool holds of the device; gives back what is unused
-/// 14. `d.memory()`                                        free and total bytes
-/// 15. `d.allocate_host(bytes)`, `d.deallocate_host(at)`   pinned memory of exactly that size; may block
-/// 16. `d.pin(at, bytes)`, `d.unpin(at)`                   pins memory that the caller has touched, never a file mapping; may block
-/// 17. `d.device_view(at)`                                 the address under which kernels read pinned host memory
-/// 18. `d.is_capturing(s)`                                 whether work on s is captured instead of run
-/// 19. `d.host_time()`                                     a monotonic clock; virtual on the simulated device
-/// 20. `d.name()`
+///  11. `d.create_pool(cap_bytes)`, `d.destroy_pool(p)`, `d.pool_granularity()`     a capped stream-ordered pool
+///  12. `d.allocate(p, bytes, s)`, `d.deallocate(p, at, s)` in the order of s; exhaustion is ErrorKind::out_of_memory
+///  13. `d.held_bytes(p)`, `d.trim(p)`                     what the pool holds of the device; gives back what is unused
+///  14. `d.memory()`                                       free and total bytes
+///  15. `d.allocate_host(bytes)`, `d.deallocate_host(at)`  pinned memory of exactly that size; may block
+///  16. `d.pin(at, bytes)`, `d.unpin(at)`                  pins memory that the caller has touched, never a file mapping; may block
+///  17. `d.device_view(at)`                                the address under which kernels read pinned host memory
+///  18. `d.is_capturing(s)`                                whether work on s is captured instead of run
+///  19. `d.host_time()`                                    a monotonic clock; virtual on the simulated device
+///  20. `d.name()`
 ///
 /// Semantic rules. The conformance suite (conformance/device.hpp) runs each on both models, except D5 and D8, which are about
 /// time and about how a program is built.

@@ -35,10 +35,10 @@ struct Place {
 ///  7. `p.deallocate(at, bytes, s)`         in the order of s, which has waited for the last use
 ///  8. `p.held_bytes()`, `p.requested_bytes()`    what the driver counts; what is allocated, as occupied() counts
 ///  9. `p.close()`                          noexcept; gives everything back. Everything was deallocated, and the streams are drained
-/// 10. `p.abandon()`                        noexcept; forgets everything without a device call (the device is broken)
+///  10. `p.abandon()`                       noexcept; forgets everything without a device call (the device is broken)
 ///
 /// Optional, RecoverablePool:
-/// 11. `p.recover()`                        called if nothing that may leave is left and all streams are idle. Gives back what is held
+///  11. `p.recover()`                       called if nothing that may leave is left and all streams are idle. Gives back what is held
 ///                                          without use, so that the next allocation has its best chance
 ///
 /// Optional, ResizablePool: calls 12 to 16.
@@ -75,15 +75,15 @@ concept RecoverablePool = MemoryPool<P> && requires(P p) {
 /// which open leases prevent.
 ///
 /// A change begins with call 12 and ends with call 16. What is pinned is so throughout.
-/// 12. `p.resize(cap_bytes, allocated)`     another cap. `allocated` lists every allocation; all stay where they are. From here on
+///  12. `p.resize(cap_bytes, allocated)`    another cap. `allocated` lists every allocation; all stay where they are. From here on
 ///                                          allocate() gives what may stay, and until commit_resize() the larger of the two caps holds.
 ///                                          May block
-/// 13. `p.is_over()`                        noexcept; more is allocated, apart from what is pinned, than has a place: deallocate first
-/// 14. `p.must_move(at)`                    noexcept; whether `at` lies in memory that has to be given back: allocate elsewhere, copy,
+///  13. `p.is_over()`                       noexcept; more is allocated, apart from what is pinned, than has a place: deallocate first
+///  14. `p.must_move(at)`                   noexcept; whether `at` lies in memory that has to be given back: allocate elsewhere, copy,
 ///                                          deallocate
-/// 15. `p.reclaim()`                        gives back what is free of the memory that has to be given back. Called if allocate() gives
+///  15. `p.reclaim()`                       gives back what is free of the memory that has to be given back. Called if allocate() gives
 ///                                          null in a move; allocate() then has a place for it
-/// 16. `p.commit_resize()`                  gives back what is free and has to go, takes what the cap allows. Called again when what was
+///  16. `p.commit_resize()`                 gives back what is free and has to go, takes what the cap allows. Called again when what was
 ///                                          pinned has moved; until then held_bytes() exceeds the cap by what pinned storages keep
 /// Before calls 15 and 16, everything that was deallocated from memory that has to be given back is complete.
 template <class P>

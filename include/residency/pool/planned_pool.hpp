@@ -25,7 +25,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 ///  7. `p.give_back(slot)`             one slot less, on which no chunk lies; the last slot takes its number
 ///  8. `p.slot_of(chunk)`              its slot
 ///  9. `p.base()`, `p.held_bytes()`    the address of the image; bytes of all slots
-/// 10. `p.try_close()`, `p.close()`, `p.abandon()`    gives everything back; the same without a report; forgets everything without a
+///  10. `p.try_close()`, `p.close()`, `p.abandon()`   gives everything back; the same without a report; forgets everything without a
 ///                                     device call
 template <class P>
 concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_initializable<typename P::Config> &&
