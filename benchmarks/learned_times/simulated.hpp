@@ -2,18 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "benchmarks/plan_campaign/schedules.hpp"
+#include "residency/core/captured_pass.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/fwd.hpp"
@@ -38,6 +41,7 @@ struct Simulated {
     double fetched_bytes_per_pass = 0;
     LearningReport learning;
     double bound_seconds = 0;  ///< as the Residency reports it
+    std::size_t ranges = 0;    ///< of a pass, by the plan in force at the end
 };
 
 /// Passes one after another, each of the first `steps` steps.
@@ -46,10 +50,17 @@ struct Passes {
     std::uint32_t steps = UINT32_MAX;
 };
 
+/// How passes are run.
+enum class Launches : std::uint8_t {
+    steps,   ///< a lease and a kernel for each step
+    ranges,  ///< for each range of Residency::ranges()
+    graph,   ///< those that count as a graph of steps, captured after the warm-up
+};
+
 /// `warm_up`: passes before those that count. The host waits after each of them, and not in the eight that count, which have the steps of
 /// the last ones.
 inline Result<Simulated> simulate(const plan::Problem& problem, Times times,
-                                  std::initializer_list<Passes> warm_up = {{8}}) {
+                                  std::initializer_list<Passes> warm_up = {{8}}, Launches launches = Launches::steps) {
     constexpr int passes = 8;
     using Device = SimulatedDevice;
     Device::Config config;
@@ -59,6 +70,7 @@ inline Result<Simulated> simulate(const plan::Problem& problem, Times times,
     config.link.to_device_bytes_per_second = problem.link.bytes_per_second;
     const auto nanoseconds = [](double seconds) { return std::chrono::nanoseconds{std::llround(seconds * 1e9)}; };
     config.link.call_latency = nanoseconds(problem.link.latency_seconds);
+    config.link.node_latency = nanoseconds(problem.link.node_latency_seconds);
     Device device{config};
 
     std::uint64_t total = 0;
@@ -98,16 +110,24 @@ inline Result<Simulated> simulate(const plan::Problem& problem, Times times,
         options.policies.link = problem.link;
         auto weights = Planned<Device>::try_create(device, *catalog, std::move(options));
         if (!weights) { return weights.error(); }
+        using Weights = Planned<Device>;
+        const auto run_steps = [&](Weights::Pass& pass, std::uint32_t end) -> Status {
+            std::size_t next_range = 0;
+            for (std::uint32_t first = 0, last = 1; first < end; first = last++) {
+                if (launches == Launches::ranges) { last = (std::min)(end, weights->ranges()[next_range++].last); }
+                auto lease = launches == Launches::ranges ? pass.try_acquire(first, last)
+                                                          : pass.try_acquire(weights->schedule()[first]);
+                if (!lease) { return lease.error(); }
+                Device::Kernel kernel;
+                for (std::uint32_t i = first; i < last; ++i) { kernel.duration += nanoseconds(problem.compute(i)); }
+                if (auto launched = device.launch(*stream, std::move(kernel)); !launched) { return launched; }
+            }
+            return {};
+        };
         const auto run_pass = [&](std::uint32_t most_steps) -> Status {
             auto pass = weights->try_begin(*stream);
             if (!pass) { return pass.error(); }
-            for (std::uint32_t i = 0; i < problem.steps() && i < most_steps; ++i) {
-                auto lease = pass->try_acquire(weights->schedule()[i]);
-                if (!lease) { return lease.error(); }
-                Device::Kernel kernel;
-                kernel.duration = nanoseconds(problem.compute(i));
-                if (auto launched = device.launch(*stream, std::move(kernel)); !launched) { return launched; }
-            }
+            if (auto ran = run_steps(*pass, (std::min)(problem.steps(), most_steps)); !ran) { return ran; }
             return pass->try_end();
         };
         for (const Passes& some : warm_up) {
@@ -116,16 +136,29 @@ inline Result<Simulated> simulate(const plan::Problem& problem, Times times,
                 if (auto done = device.synchronize(*stream); !done) { return done.error(); }
             }
         }
+        std::optional<CapturedPass<Device>> graph;
+        if (launches == Launches::graph) {
+            auto captured =
+                weights->try_capture(*stream, [&](Weights::Pass& pass) { return run_steps(pass, problem.steps()); });
+            if (!captured) { return captured.error(); }
+            graph = std::move(*captured);
+            for (int i = 0; i < 2; ++i) {
+                if (auto launched = graph->try_launch(*stream); !launched) { return launched.error(); }
+            }
+            if (auto done = device.synchronize(*stream); !done) { return done.error(); }
+        }
         const auto begin = device.host_time();
         const auto before = weights->statistics().total.fetched_bytes;
         for (int i = 0; i < passes; ++i) {
-            if (auto ran = run_pass(std::data(warm_up)[warm_up.size() - 1].steps); !ran) { return ran.error(); }
+            auto ran = graph ? graph->try_launch(*stream) : run_pass(std::data(warm_up)[warm_up.size() - 1].steps);
+            if (!ran) { return ran.error(); }
         }
         if (auto done = device.synchronize(*stream); !done) { return done.error(); }
         const auto statistics = weights->statistics();
         result.seconds_per_pass = std::chrono::duration<double>(device.host_time() - begin).count() / passes;
         result.fetched_bytes_per_pass = static_cast<double>(statistics.total.fetched_bytes - before) / passes;
         result.learning = statistics.learning;
+        result.ranges = weights->ranges().size();
         result.bound_seconds =
             std::chrono::duration<double>(statistics.bound.value_or(std::chrono::nanoseconds{})).count();
         if (auto drained = weights->try_drain(); !drained) { return drained.error(); }

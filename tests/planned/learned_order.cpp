@@ -329,7 +329,19 @@ TEST_CASE("C29: the statistics say whether steps are timed, and why not") {
             CHECK_FALSE(graph.is_stale());
             must(captured.try_set_schedule(in_order(model)));
             says(captured, LearningState::measuring, LearningReason::none);
-            must(captured.try_drain());
+            CHECK(captured.statistics().learning.timed_steps == (passes > 0 ? 12 : 0));
+            // Another budget makes it stale, too.
+            graph = must(captured.try_capture(stream, [&](auto& pass) {
+                for (const auto& step : captured.schedule()) { run_step(device, model, pass, step, stream); }
+            }));
+            says(captured, LearningState::gave_up, LearningReason::captured);
+            must(captured.try_set_budget(residency::Budget::bytes(12 * chunk)));
+            says(captured, LearningState::measuring, LearningReason::none);
+            for (int i = 0; i < 8; ++i) {
+                run_pass(captured, model, stream);
+                must(captured.try_drain());
+            }
+            says(captured, LearningState::done, LearningReason::none);
         }
         CHECK(*model.wrong == 0);
         for (Weights* each : {&off, &resident, &given, &twice, &partly}) { must(each->try_drain()); }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "benchmarks/learned_times/simulated.hpp"
@@ -60,6 +61,40 @@ TEST_CASE("C29: learned times give the plan of the declared ones, within 2 %: sc
     compare(campaign::unet("unet-like", 320, 3), 0.6, 0.75);
     for (const std::uint64_t seed : {1U, 2U, 3U}) { compare(campaign::random_shape(seed), 0.6, 0.75); }
     CHECK(slower > 0);  // else there was nothing to learn
+}
+
+TEST_CASE("C29: passes of ranges, and the one pass before a capture, learn as passes of steps do") {
+    using campaign::Launches;
+    using campaign::Times;
+    std::uint32_t slower = 0, joined = 0;
+    for (const auto& [shape, ratio, share] :
+         {std::tuple{campaign::llama("llama", 8, 4096, 1024, 14336, 32000), 0.3, 0.5},
+          {campaign::unet("unet-like", 320, 3), 0.3, 0.75},
+          {campaign::random_shape(2), 0.6, 0.5}}) {
+        auto problem = campaign::with_budget(shape.problem, share);
+        campaign::scale_compute(problem, ratio);
+        CAPTURE(shape.name);
+        for (const Launches launches : {Launches::ranges, Launches::graph}) {
+            CAPTURE(static_cast<int>(launches));
+            const std::initializer_list<campaign::Passes> warm_up = {{launches == Launches::graph ? 1 : 16}};
+            const auto run = [&](Times times) { return must(campaign::simulate(problem, times, warm_up, launches)); };
+            const auto declared = run(Times::declared), assumed = run(Times::assumed), learned = run(Times::learned);
+            CHECK(learned.seconds_per_pass <= declared.seconds_per_pass * 1.02);
+            CHECK(learned.bound_seconds == doctest::Approx(declared.bound_seconds).epsilon(0.01));
+            CHECK(learned.learning.timed_steps == problem.steps());
+            slower += assumed.seconds_per_pass > declared.seconds_per_pass * 1.02 ? 1U : 0U;
+            if (launches == Launches::graph) {
+                CHECK(learned.learning.reason == LearningReason::captured);
+                CHECK(learned.learning.replans == 1);
+                continue;
+            }
+            CHECK(learned.learning.state == LearningState::done);
+            CHECK(learned.learning.replans <= 3);
+            joined += learned.ranges < problem.steps() ? 1U : 0U;
+        }
+    }
+    CHECK(slower == 6);  // else there was nothing to learn
+    CHECK(joined == 3);
 }
 
 TEST_CASE("C29: kernels that read their weights once need no declared times: the plan is within 2 %") {

@@ -118,7 +118,7 @@ Program make_program(std::uint64_t seed, bool with_failures) {
             what = Do::launch;
         } else if (die < 93) {
             what = Do::budget;
-        } else if (die < 94) {
+        } else if (die < 95) {
             what = Do::schedule;
         } else if (die < 98) {
             what = Do::step;
@@ -158,7 +158,7 @@ std::string text_of(const Program& program) {
 
 struct Tally {
     std::uint64_t evictions = 0, misses = 0, refused = 0, launches = 0, stale = 0, remapped = 0, divergences = 0,
-                  streaming = 0, verified = 0;
+                  streaming = 0, verified = 0, returns = 0;
 };
 
 class Run {
@@ -326,6 +326,26 @@ private:
         if (pass_open_) { note(pass_.try_end(), "end"); }
         pass_open_ = false;
     }
+    /// Nothing is planned twice for the same schedule beside the same image, unless something else was planned between.
+    void switch_schedule(std::uint32_t which) {
+        const auto plans = weights_->statistics().total.plans_made;
+        if (plans != plans_ || failing_ > 0) { switched_.clear(); }
+        std::pair from{which, weights_->plan().data().storage_offsets};
+        const auto set = weights_->try_set_schedule(schedules_[which]);
+        plans_ = weights_->statistics().total.plans_made;
+        if (!set) {
+            switched_.clear();
+            if (set.error().kind() != ErrorKind::budget) { note(set, "set_schedule"); }
+            return;
+        }
+        if (std::find(switched_.begin(), switched_.end(), from) == switched_.end()) {
+            switched_.push_back(std::move(from));
+        } else if (plans_ != plans) {
+            wrong_ = "a return to a schedule made a plan";
+        } else {
+            ++tally_.returns;
+        }
+    }
     void keep(residency::Result<Weights::Lease> lease, std::vector<WeightId> ids, Stream on) {
         if (!lease) {
             if (lease.error().kind() == ErrorKind::budget && !(held_.empty() && tickets_.empty())) {
@@ -475,10 +495,12 @@ private:
                 return;
             }
             case Do::schedule: {
+                // There, and in half of the cases back and forth again.
                 quieten();
-                const auto set = weights_->try_set_schedule(schedules_[op.b % 2]);
-                if (!set && set.error().kind() == ErrorKind::budget) { return; }
-                note(set, "set_schedule");
+                for (std::uint32_t i = 0; i < (op.a % 2 == 0 ? 1U : 3U); ++i) {
+                    switch_schedule((op.b + i) % 2);
+                    if (op.a % 4 == 1) { whole_pass(stream(op.b)); }
+                }
                 return;
             }
             case Do::drain: note(weights_->try_drain(), "drain"); return;
@@ -504,6 +526,8 @@ private:
     Weights::Pass pass_;
     bool pass_open_ = false;
     std::uint32_t next_ = 0;
+    std::uint64_t plans_ = 0;                                                     // made so far, by the last switch
+    std::vector<std::pair<std::uint32_t, std::vector<std::uint64_t>>> switched_;  // to a schedule, from an image
     std::uint32_t failing_ = 0;  // operations for which a failing call may be pending
     std::uint64_t used_before_ = 0;
     std::string wrong_;
@@ -544,7 +568,8 @@ Tally run_programs(std::uint64_t count, bool with_failures) {
     MESSAGE(tally.verified << " reads, " << tally.evictions << " evictions, " << tally.misses << " misses, "
                            << tally.refused << " refusals, " << tally.launches << " launches, " << tally.stale
                            << " stale, " << tally.remapped << " host waits, " << tally.divergences << " divergences, "
-                           << tally.streaming << " programs that stream at their end");
+                           << tally.streaming << " programs that stream at their end, " << tally.returns
+                           << " returns without a plan");
     return tally;
 }
 
@@ -560,6 +585,7 @@ TEST_CASE("random programs: passes, divergence, leases, tickets, graphs, budgets
     CHECK(tally.launches > 0);
     CHECK(tally.stale > 0);
     CHECK(tally.remapped > 0);
+    CHECK(tally.returns > 100);
 }
 
 TEST_CASE("random programs whose device calls fail now and then: nothing is leaked, and all goes on") {

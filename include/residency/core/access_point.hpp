@@ -6,6 +6,7 @@
 
 #include "residency/config.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/step_range.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -23,6 +24,8 @@ struct AccessPoint {
     [[nodiscard]] bool is_range() const noexcept { return steps > 1; }
     /// The step, or the first of the range.
     [[nodiscard]] std::uint32_t first_step() const noexcept { return step - (steps - 1); }
+    /// The range; a step is one of one. Precondition: there is a schedule.
+    [[nodiscard]] StepRange range() const noexcept { return {first_step(), step + 1}; }
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -140,7 +140,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     const LeaseRecord& lease = *found;
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
     std::optional<Stream> timed;
-    if (lease.access.is_whole && !lease.access.is_range() && !lease.consumers.empty()) {
+    if (lease.access.is_whole && !lease.consumers.empty()) {
         const Stream stream = copy_scheduler.stream_of(lease.consumers.front());
         if (profiler_->lease_ends(lease.access, stream)) { timed = stream; }
     }

@@ -66,6 +66,7 @@ public:
     [[nodiscard]] bool is_given() const noexcept { return given_.has_value(); }
     /// Whether the plans made from now on are for passes that are replayed as graphs.
     void set_captured(bool captured) noexcept { options_.captured = captured; }
+    [[nodiscard]] bool is_captured() const noexcept { return options_.captured; }
 
     /// A plan for a budget. Errors: mismatch (the given plan is for another catalog, budget or chunk size); wrong_state (the image stays as
     /// it is, for an open lease, and needs more than the budget); those of the planner. Takes milliseconds to seconds.

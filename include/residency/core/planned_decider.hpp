@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,10 +18,12 @@
 #include "residency/core/chunk_store.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/measure_link.hpp"
+#include "residency/core/plan_cache.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "residency/core/plan_mode.hpp"
 #include "residency/core/plan_player.hpp"
 #include "residency/core/unrecorded_uses.hpp"
+#include "residency/model/schedule.hpp"
 #include "residency/model/step_range.hpp"
 #include "residency/plan/link.hpp"
 #include "residency/plan/options.hpp"
@@ -65,6 +68,7 @@ public:
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Needs&) override {
+        schedule_ = schedule;
         return plan_factory_.prepare(catalog, schedule, store_.chunk_bytes(device),
                                      store_.is_open() ? &store_.plan() : nullptr);
     }
@@ -76,7 +80,8 @@ public:
     /// Measures the link and the device's memory if they are not known. Blocks.
     [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs&,
                               std::uint64_t cap_bytes) override;
-    /// Makes a plan for what was prepared last. Chunks that stay on their slots keep their bytes.
+    /// Puts a plan for what was prepared last in force, which is made unless it was made before for this budget. Chunks that stay on
+    /// their slots keep their bytes.
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                    std::uint64_t cap_bytes) override;
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
@@ -144,12 +149,19 @@ public:
     [[nodiscard]] std::uint64_t mapping_generation() const noexcept override { return store_.mapping_generation(); }
 
 private:
+    struct KnownPlan {
+        plan::Plan plan;
+        std::shared_ptr<std::vector<StepRange>> ranges;  // of a pass; empty: not asked for yet
+    };
+
     /// Error budget if the bytes of a range of steps do not fit together: says those of which of its steps would.
     [[nodiscard]] Status check_range(const AccessPoint& access) const;
     /// What the next plan follows.
     [[nodiscard]] CurrentPlan current_plan() const;
+    /// A plan for what was prepared last: one that was made before, or a new one.
+    [[nodiscard]] Result<KnownPlan> find_or_make(std::uint64_t cap_bytes);
     /// A plan comes into force. Streams are drained. Blocks.
-    [[nodiscard]] Status adopt(plan::Plan plan);
+    [[nodiscard]] Status adopt(KnownPlan next);
     /// Maps the image again if a failed call left parts of it unmapped. Blocks then.
     [[nodiscard]] Status repair();
 
@@ -160,8 +172,11 @@ private:
     ChunkLoader<Pool> loader_{context_, store_, uses_};
     PlanPlayer<Pool> player_{context_, store_, loader_, uses_};
     ChunkMissHandler<Pool> demand_{context_, store_, loader_, uses_, player_};
-    std::uint64_t cap_bytes_ = 0;            // device bytes that the plan in force was made for
-    mutable std::vector<StepRange> ranges_;  // of the plan in force; empty: not asked for yet
+    Schedule schedule_;  // prepared last
+    PlanCache known_plans_;
+    std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
+    std::shared_ptr<std::vector<StepRange>>
+        ranges_;  // of the plan in force, shared with known_plans_; empty: not asked for yet
 };
 
 template <pool::PlannedPool Pool>
@@ -200,7 +215,7 @@ Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const p
         if (!rate) { return rate.error(); }
         plan_factory_.set_memory_rate(*rate);
     }
-    auto plan = plan_factory_.make(context_.catalog, cap_bytes, current_plan());
+    auto plan = find_or_make(cap_bytes);
     if (!plan) { return plan.error(); }
     cap_bytes_ = cap_bytes;
     return adopt(std::move(*plan));
@@ -216,14 +231,35 @@ Status PlannedDecider<Pool>::set_order(const UseOrder* order, std::span<const st
 
 template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::set_cap(std::uint64_t cap_bytes, StepIndex) {
-    auto plan = plan_factory_.make(context_.catalog, cap_bytes, current_plan());
+    auto plan = find_or_make(cap_bytes);
     if (!plan) { return plan.error(); }
     if (auto adopted = adopt(std::move(*plan)); !adopted) {
         static_cast<void>(repair().has_value());
         return adopted;
     }
     cap_bytes_ = cap_bytes;
+    known_plans_.keep_budget(cap_bytes);
     return {};
+}
+
+template <pool::PlannedPool Pool>
+auto PlannedDecider<Pool>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPlan> {
+    const CurrentPlan current = current_plan();
+    const bool keeps_image = current.leased != no_storage;
+    std::vector<std::uint64_t> image;
+    if (current.plan != nullptr) { image = current.plan->data().storage_offsets; }
+    PlanCache::Key key{schedule_, cap_bytes, plan_factory_.is_captured()};
+    if (const auto* known = known_plans_.find(key, image, keeps_image)) {
+        return KnownPlan{known->plan, known->ranges};
+    }
+    auto made = plan_factory_.make(context_.catalog, cap_bytes, current);
+    if (!made) { return made.error(); }
+    KnownPlan next{std::move(*made), std::make_shared<std::vector<StepRange>>()};
+    if (plan_factory_.is_given()) { return next; }
+    ++context_.counters->plans_made;
+    // Under a lease the image stays, so that the plan may not be the best.
+    if (!keeps_image) { known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges}); }
+    return next;
 }
 
 template <pool::PlannedPool Pool>
@@ -263,14 +299,15 @@ Status PlannedDecider<Pool>::begin_capture() {
 
 template <pool::PlannedPool Pool>
 std::span<const StepRange> PlannedDecider<Pool>::ranges() const {
-    if (!ranges_.empty()) { return ranges_; }
+    std::vector<StepRange>& ranges = *ranges_;
+    if (!ranges.empty()) { return ranges; }
     if (plan_factory_.leases_at_once() > 1 && is_streaming()) {
-        for (std::uint32_t step = 0; step < plan().steps(); ++step) { ranges_.push_back({step, step + 1}); }
+        for (std::uint32_t step = 0; step < plan().steps(); ++step) { ranges.push_back({step, step + 1}); }
     } else {
         const plan::Problem& problem = plan_factory_.problem();
-        ranges_ = plan::step_ranges(plan(), problem.link, problem.compute_seconds);
+        ranges = plan::step_ranges(plan(), problem.link, problem.compute_seconds);
     }
-    return ranges_;
+    return ranges;
 }
 
 template <pool::PlannedPool Pool>
@@ -322,10 +359,10 @@ CurrentPlan PlannedDecider<Pool>::current_plan() const {
 }
 
 template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::adopt(plan::Plan plan) {
+Status PlannedDecider<Pool>::adopt(KnownPlan next) {
     player_.forget_ahead();
-    ranges_.clear();
-    if (auto adopted = store_.adopt(std::move(plan)); !adopted) { return adopted; }
+    if (auto adopted = store_.adopt(std::move(next.plan)); !adopted) { return adopted; }
+    ranges_ = std::move(next.ranges);
     uses_.set_records_residents(store_.has_misplaced());
     loader_.reserve();
     player_.start(plan_factory_.problem());
@@ -337,7 +374,7 @@ template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::repair() {
     if (player_.mode() != PlanMode::unmapped) { return {}; }
     if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
-    return adopt(plan::Plan{plan()});
+    return adopt({plan::Plan{plan()}, ranges_});
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -127,7 +127,8 @@ public:
     [[nodiscard]] std::uint64_t pending_bytes() const { return budget_.pending_bytes(); }
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return budget_.budget(); }
 
-    /// Another schedule from the next pass on. Blocks. On failure the one in force stays.
+    /// Another schedule from the next pass on. One that was in force before goes on with what was learned of it, order included. Blocks.
+    /// On failure the one in force stays.
     [[nodiscard]] Status set_schedule(Schedule schedule);
     [[nodiscard]] Result<Schedule> recorded_schedule(Cycle cycle) const;
 
@@ -144,6 +145,16 @@ public:
 
 private:
     static constexpr std::uint32_t initial_events = 64;  // of each stream; more are made when they run out
+    static constexpr std::size_t most_known_schedules =
+        16;  // beside the one in force; the one that was left first is forgotten
+
+    /// A schedule that was in force, and what was learned of it.
+    struct KnownSchedule {
+        Schedule given;     // by the caller, or guessed
+        Schedule schedule;  // that replaced it
+        OrderLearner order;
+        typename StepProfiler<D>::Progress times;
+    };
 
     Session(D& device, Catalog catalog, Settings settings, std::unique_ptr<Decider<D>> decider)
         : settings_{std::move(settings)},
@@ -210,6 +221,8 @@ private:
     std::vector<StorageId> wanted_;              // of one acquisition
     std::vector<std::uint64_t> seen_;            // by storage: the acquisition that wanted it last
     std::uint64_t acquisition_ = 0;
+    Schedule given_;                    // that what was learned has replaced; otherwise the schedule in force
+    std::vector<KnownSchedule> known_;  // not in force, each once, the one that was left last at the end
     std::vector<Schedule> replaced_;  // by what was learned: open leases, and the caller's views of steps, lie in them
     std::uint32_t replans_ = 0;       // for what was learned
     ConsumerId pass_consumer_ = 0;    // of the pass's own stream
@@ -443,7 +456,9 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
     if (auto resumed = graphs_.resume(); !resumed) { return resumed.error(); }
     if (auto drained = shared_.drain(); !drained) { return drained.error(); }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
-    return budget_.set(std::move(*resolved), held_bytes);
+    auto changed = budget_.set(std::move(*resolved), held_bytes);
+    if (changed) { profiler_.graphs_are_stale(); }
+    return changed;
 }
 
 template <Device D>
@@ -452,10 +467,30 @@ Status Session<D>::set_schedule(Schedule schedule) {
         return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
     }
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
-    if (auto changed = change_schedule(std::move(schedule)); !changed) { return changed; }
+    if (schedule == given_ || schedule == this->schedule()) {
+        auto changed = change_schedule(this->schedule());
+        if (changed) { profiler_.graphs_are_stale(); }
+        return changed;
+    }
+    const auto known = std::find_if(known_.begin(), known_.end(), [&](const KnownSchedule& other) {
+        return schedule == other.given || schedule == other.schedule;
+    });
+    const bool is_known = known != known_.end();
+    KnownSchedule left{given_, this->schedule(), shared_.order, {}};
+    if (auto changed = change_schedule(is_known ? known->schedule : schedule); !changed) { return changed; }
     replaced_.clear();
-    shared_.order.declare(this->schedule());
-    profiler_.restart();
+    if (is_known) {
+        given_ = std::move(known->given);
+        shared_.order = known->order;
+        left.times = profiler_.exchange(std::move(known->times));
+        known_.erase(known);
+    } else {
+        given_ = std::move(schedule);
+        shared_.order.declare(given_);
+        left.times = profiler_.exchange(std::nullopt);
+    }
+    if (known_.size() == most_known_schedules) { known_.erase(known_.begin()); }
+    known_.push_back(std::move(left));
     return {};
 }
 
@@ -529,6 +564,7 @@ template <Device D>
 Status Session<D>::prepare() {
     auto schedule = schedule_to_open(std::exchange(settings_.schedule, {}));
     if (!schedule) { return schedule.error(); }
+    given_ = *schedule;
     const Catalog& catalog = shared_.catalog;
     shared_.cursor.open(catalog, std::move(*schedule), settings_.strict);
     const std::size_t storages = catalog.storages().size();
@@ -667,7 +703,7 @@ Status Session<D>::learn(bool at_once) {
     const auto adopted = adopt_learned(std::move(*timed));
     if (!adopted) { return adopted.error(); }
     if (*adopted) {
-        profiler_.conclude();
+        profiler_.conclude(true);
     } else {
         profiler_.give_up(LearningReason::no_plan);
     }

@@ -32,6 +32,9 @@ struct Counters {
     /// because the program asked for it (try_drain, Pass::try_wait). Not counted: a transport that waits after a call of its own failed.
     std::uint64_t host_waits = 0;
     std::uint64_t moved_bytes = 0;  ///< copied within the device, by changes of the budget
+    /// Times that a planned composition planned: at construction, for another budget, a schedule that was not in force before, or what was
+    /// learned. A return to a schedule at the same budget plans nothing.
+    std::uint64_t plans_made = 0;
 
     friend bool operator==(const Counters&, const Counters&) = default;
 };
@@ -52,7 +55,8 @@ struct Counters {
             a.dropped_prefetches - b.dropped_prefetches,
             a.divergences - b.divergences,
             a.host_waits - b.host_waits,
-            a.moved_bytes - b.moved_bytes};
+            a.moved_bytes - b.moved_bytes,
+            a.plans_made - b.plans_made};
 }
 
 [[nodiscard]] constexpr Counters operator+(const Counters& a, const Counters& b) noexcept {

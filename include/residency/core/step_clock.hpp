@@ -12,14 +12,17 @@
 #include <utility>
 #include <vector>
 
+#include "residency/core/range_times.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/model/step_range.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Measures the compute time of each step, in whichever passes run it: from the end of the step's wait for its bytes to the end of its
-/// lease, plus the gap since the step before (the gap after the last step of a pass counts to that). Waits for bytes do not count. A
-/// step is timed `times_wanted` times, and the smallest time is kept.
+/// Measures the compute times of steps, in whichever passes run them: from the end of the wait for the bytes of a lease to the end of the
+/// lease, plus the gap since the lease before (the gap after the last lease of a pass counts to that). Waits for bytes do not count. A
+/// lease of a range of steps is measured as a whole. Each step is measured `times_wanted` times, and of each range the smallest time is
+/// kept.
 ///
 /// One pass at a time is measured, and read once it is complete: passes that begin meanwhile are not measured. Of a schedule of more than
 /// `most_steps` steps, a pass measures a part.
@@ -31,20 +34,35 @@ public:
     static constexpr std::uint32_t most_misses = 8;
     static constexpr std::uint32_t most_steps = 2048;
 
-    /// What is known of one step.
-    struct StepTime {
-        std::chrono::nanoseconds smallest{};  ///< of the times so far; unset while there are none
+    /// How often one step was measured, since measure_again().
+    struct StepCount {
         std::uint32_t times = 0;
         std::uint32_t misses = 0;  ///< measured passes in a row that leased the step and did not time it
 
         [[nodiscard]] bool is_untimed() const noexcept { return times == 0 && misses >= most_misses; }
         [[nodiscard]] bool is_wanted() const noexcept { return times < times_wanted && misses < most_misses; }
+        /// No pass that was measured leased it.
+        [[nodiscard]] bool is_unseen() const noexcept { return times == 0 && misses == 0; }
     };
 
+    /// What was measured of one schedule.
+    struct Measured {
+        RangeTimes times;
+        std::vector<StepCount> steps;    ///< by step; empty: nothing was measured
+        std::uint64_t measurements = 0;  ///< leases that were measured and read
+        std::uint32_t idle_passes = 0;   ///< passes in a row that were read and timed nothing
+    };
+
+    /// Goes on with what was measured of this schedule, if it was. On failure it stays closed.
     [[nodiscard]] Status open(D& device, std::uint32_t steps);
-    /// Forgets what was measured.
+    /// Gives the events back, and keeps what was measured. Nothing is measured until the next open().
     void close(D& device) noexcept;
-    [[nodiscard]] bool is_open() const noexcept { return !steps_.empty(); }
+    [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+    /// Another schedule: closes, and goes on with what was measured of that one. Gives what was measured of this one.
+    [[nodiscard]] Measured exchange(D& device, Measured next) noexcept {
+        close(device);
+        return std::exchange(measured_, std::move(next));
+    }
 
     /// A pass is measured now.
     [[nodiscard]] bool is_running() const noexcept { return state_ == State::running; }
@@ -56,29 +74,28 @@ public:
     void interrupt() noexcept { gap_.reset(); }
     /// A lease of the step is acquired in a way that cannot be timed.
     void miss(std::uint32_t step) noexcept {
-        if (is_in_part(step)) { mark(step).was_leased = true; }
+        if (is_in_part({step, step + 1})) { mark({step, step + 1}).note({step, step + 1}); }
     }
-    /// Called before anything is enqueued for a step.
-    [[nodiscard]] Status reach(D& device, std::uint32_t step, typename D::Stream stream);
-    /// After its wait. Overlapping leases of one step are not timed; leases of it one after another count as one. Precondition: it was
-    /// reached.
-    [[nodiscard]] Status start(D& device, std::uint32_t step, typename D::Stream stream);
+    /// Called before anything is enqueued for a lease of these steps.
+    [[nodiscard]] Status reach(D& device, const StepRange& steps, typename D::Stream stream);
+    /// After its wait. Overlapping leases of the same steps are not timed; leases of them one after another count as one. Precondition:
+    /// they were reached.
+    [[nodiscard]] Status start(D& device, const StepRange& steps, typename D::Stream stream);
     /// Called at the end of a lease if no event can be recorded.
-    void drop(std::uint32_t step) noexcept {
-        if (is_in_part(step)) { open_ -= std::exchange(mark(step).is_started, false) ? 1U : 0U; }
+    void drop(const StepRange& steps) noexcept {
+        if (is_in_part(steps)) { open_ -= std::exchange(mark(steps).is_started, false) ? 1U : 0U; }
     }
-    /// Called at the end of a lease. Does nothing if the step was not started, as with a ticket.
-    [[nodiscard]] Status stop(D& device, std::uint32_t step, typename D::Stream stream);
+    /// Called at the end of a lease. Does nothing if it was not started, as with a ticket.
+    [[nodiscard]] Status stop(D& device, const StepRange& steps, typename D::Stream stream);
     /// Called after everything that the end of a lease enqueues.
-    [[nodiscard]] Status stopped(D& device, std::uint32_t step, typename D::Stream stream);
+    [[nodiscard]] Status stopped(D& device, const StepRange& steps, typename D::Stream stream);
 
     /// Reads the pass that was measured, if it is complete. Does not block. After a failure it is not read.
     [[nodiscard]] Status collect(D& device);
 
-    /// By step.
-    [[nodiscard]] std::span<const StepTime> steps() const noexcept { return steps_; }
-    /// Passes in a row that were read and timed nothing.
-    [[nodiscard]] std::uint32_t idle_passes() const noexcept { return idle_passes_; }
+    [[nodiscard]] const Measured& measured() const noexcept { return measured_; }
+    /// Measures the steps anew that were measured as parts of ranges only: the next passes may have other ranges. False: there are none.
+    [[nodiscard]] bool measure_again();
 
 private:
     enum class State : std::uint8_t {
@@ -88,38 +105,52 @@ private:
     };
     struct Mark {
         typename D::Event before{}, from{}, to{}, after{};
-        std::optional<typename D::Event> gap;  // where that before it begins; none where steps overlap
+        std::optional<typename D::Event> gap;  // where that before it begins; none where leases overlap
+        StepRange steps;                       // of the lease
         std::uint64_t pass = 0;                // that started it
         bool was_leased = false;               // in the pass that is measured
         bool is_started = false;
         bool is_continued = false;  // by another lease in the same pass, right after the one before
         bool is_set = false;
+
+        void note(const StepRange& range) noexcept {
+            steps = range;
+            was_leased = true;
+        }
     };
 
-    [[nodiscard]] bool is_in_part(std::uint32_t step) const noexcept {
-        return step >= first_ && step - first_ < marks_.size() && step < steps_.size();
+    // A lease has the mark of its first step in the part that is measured.
+    [[nodiscard]] std::size_t mark_of(const StepRange& steps) const noexcept {
+        return steps.first > first_ ? steps.first - first_ : 0;
     }
-    [[nodiscard]] bool is_wanted(std::uint32_t step) const noexcept {
-        return is_in_part(step) && steps_[step].is_wanted();
+    [[nodiscard]] bool is_in_part(const StepRange& steps) const noexcept {
+        return steps.last > first_ && steps.last <= measured_.steps.size() && mark_of(steps) < marks_.size();
     }
-    [[nodiscard]] Mark& mark(std::uint32_t step) noexcept { return marks_[step - first_]; }
+    [[nodiscard]] bool is_wanted(const StepRange& steps) const noexcept {
+        if (!is_in_part(steps)) { return false; }
+        for (std::uint32_t step = steps.first; step < steps.last; ++step) {
+            if (measured_.steps[step].is_wanted()) { return true; }
+        }
+        return false;
+    }
+    [[nodiscard]] Mark& mark(const StepRange& steps) noexcept { return marks_[mark_of(steps)]; }
     /// Chooses the part of the schedule that the next pass measures. False: no step is wanted.
     [[nodiscard]] bool choose_part() noexcept;
     [[nodiscard]] Status begin_gap(D& device, typename D::Event event, typename D::Stream stream);
-    /// The time of a step in the pass that was measured; none: it was not timed.
-    [[nodiscard]] Result<std::optional<std::chrono::nanoseconds>> read(D& device, std::uint32_t step);
+    /// The time of a lease in the pass that was measured; none: it was not timed.
+    [[nodiscard]] Result<std::optional<std::chrono::nanoseconds>> read(D& device, const Mark& mark);
 
-    std::vector<StepTime> steps_;
+    Measured measured_;
+    bool is_open_ = false;
     std::vector<Mark> marks_;  // of the steps [first_, first_ + marks_.size())
     std::uint32_t first_ = 0;
     typename D::Event begin_{}, end_{};  // of the pass
     std::vector<typename D::Event> events_;
-    std::optional<typename D::Event> gap_;    // where what no step has taken yet begins
-    std::optional<std::uint32_t> last_step_;  // that ended
+    std::optional<typename D::Event> gap_;  // where what no lease has taken yet begins
+    std::optional<StepRange> last_;         // that ended
     State state_ = State::idle;
     std::uint64_t pass_ = 0;  // measured passes so far
     std::uint32_t open_ = 0;  // leases that are timed
-    std::uint32_t idle_passes_ = 0;
 };
 
 template <Device D>
@@ -144,7 +175,11 @@ Status StepClock<D>::open(D& device, std::uint32_t steps) {
         close(device);
         return created;
     }
-    steps_.resize(steps);
+    if (measured_.steps.empty()) {
+        measured_.steps.resize(steps);
+        measured_.times.open(steps);
+    }
+    is_open_ = true;
     return {};
 }
 
@@ -153,22 +188,22 @@ void StepClock<D>::close(D& device) noexcept {
     // An event that cannot be destroyed now is tried again by the next call.
     std::erase_if(events_, [&](typename D::Event event) { return device.destroy_event(event).has_value(); });
     marks_.clear();
-    steps_.clear();
     gap_.reset();
-    last_step_.reset();
+    last_.reset();
     state_ = State::idle;
-    first_ = open_ = idle_passes_ = 0;
+    first_ = open_ = 0;
+    is_open_ = false;
 }
 
 template <Device D>
 bool StepClock<D>::choose_part() noexcept {
-    const auto size = static_cast<std::uint32_t>(steps_.size());
+    const auto size = static_cast<std::uint32_t>(measured_.steps.size());
     const auto length = static_cast<std::uint32_t>(marks_.size());
     std::uint32_t first = first_;
     for (std::uint32_t parts = 0; parts < (size + length - 1) / length; ++parts) {
         if (pass_ > 0 || parts > 0) { first = size - first <= length ? 0 : first + length; }
         for (std::uint32_t step = first; step < size && step - first < length; ++step) {
-            if (!steps_[step].is_wanted()) { continue; }
+            if (!measured_.steps[step].is_wanted()) { continue; }
             if (first != first_) {  // leases of the part before are not timed any more
                 for (Mark& mark : marks_) { mark.is_started = false; }
                 open_ = 0;
@@ -186,7 +221,7 @@ Status StepClock<D>::pass_began(D& device, typename D::Stream stream) {
     ++pass_;
     state_ = State::running;
     for (Mark& mark : marks_) { mark.is_set = mark.was_leased = mark.is_continued = false; }
-    last_step_.reset();
+    last_.reset();
     return begin_gap(device, begin_, stream);
 }
 
@@ -199,14 +234,14 @@ Status StepClock<D>::pass_ended(D& device, typename D::Stream stream) {
 }
 
 template <Device D>
-Status StepClock<D>::reach(D& device, std::uint32_t step, typename D::Stream stream) {
-    if (!is_wanted(step)) {
+Status StepClock<D>::reach(D& device, const StepRange& steps, typename D::Stream stream) {
+    if (!is_wanted(steps)) {
         gap_.reset();
         return {};
     }
-    Mark& mark = this->mark(step);
-    mark.was_leased = true;
-    mark.is_continued = mark.is_set && mark.pass == pass_ && last_step_ == step && open_ == 0;
+    Mark& mark = this->mark(steps);
+    mark.is_continued = mark.is_set && mark.pass == pass_ && mark.steps == steps && last_ == steps && open_ == 0;
+    mark.note(steps);
     mark.is_set = false;
     if (mark.is_continued) { return {}; }
     mark.gap = open_ == 0 ? gap_ : std::nullopt;
@@ -216,11 +251,11 @@ Status StepClock<D>::reach(D& device, std::uint32_t step, typename D::Stream str
 }
 
 template <Device D>
-Status StepClock<D>::start(D& device, std::uint32_t step, typename D::Stream stream) {
-    if (!is_wanted(step)) { return {}; }
-    Mark& mark = this->mark(step);
-    if (mark.is_started) {  // leased twice at once, maybe on two streams: neither lease says how long the step takes
-        drop(step);
+Status StepClock<D>::start(D& device, const StepRange& steps, typename D::Stream stream) {
+    if (!is_wanted(steps)) { return {}; }
+    Mark& mark = this->mark(steps);
+    if (mark.is_started) {  // leased twice at once, maybe on two streams: neither lease says how long the steps take
+        drop(steps);
         return {};
     }
     auto done = mark.is_continued ? Status{} : device.record(mark.from, stream);
@@ -231,28 +266,28 @@ Status StepClock<D>::start(D& device, std::uint32_t step, typename D::Stream str
 }
 
 template <Device D>
-Status StepClock<D>::stop(D& device, std::uint32_t step, typename D::Stream stream) {
-    if (!is_in_part(step) || !mark(step).is_started) { return {}; }
-    drop(step);
-    if (mark(step).pass != pass_ || state_ == State::idle) { return {}; }
-    auto done = device.record(mark(step).to, stream);
-    mark(step).is_set = static_cast<bool>(done);
+Status StepClock<D>::stop(D& device, const StepRange& steps, typename D::Stream stream) {
+    if (!is_in_part(steps) || !mark(steps).is_started) { return {}; }
+    drop(steps);
+    Mark& mark = this->mark(steps);
+    if (mark.pass != pass_ || mark.steps != steps || state_ == State::idle) { return {}; }
+    auto done = device.record(mark.to, stream);
+    mark.is_set = static_cast<bool>(done);
     return done;
 }
 
 template <Device D>
-Status StepClock<D>::stopped(D& device, std::uint32_t step, typename D::Stream stream) {
-    if (!is_in_part(step)) { return {}; }
-    last_step_ = step;
+Status StepClock<D>::stopped(D& device, const StepRange& steps, typename D::Stream stream) {
+    if (!is_in_part(steps)) { return {}; }
+    last_ = steps;
     gap_.reset();
-    if (!mark(step).is_set && !is_wanted(step + 1)) { return {}; }
-    return begin_gap(device, mark(step).after, stream);
+    if (!mark(steps).is_set && !is_wanted({steps.last, steps.last + 1})) { return {}; }
+    return begin_gap(device, mark(steps).after, stream);
 }
 
 template <Device D>
-Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, std::uint32_t step) {
+Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, const Mark& mark) {
     using Time = std::optional<std::chrono::nanoseconds>;
-    const Mark& mark = this->mark(step);
     if (!mark.is_set) { return Time{}; }
     const auto done = device.is_complete(mark.to);
     if (!done) { return done.error(); }
@@ -268,7 +303,7 @@ Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, st
     if (mark.gap) {
         if (auto added = add_gap(*mark.gap, mark.before); !added) { return added.error(); }
     }
-    if (gap_ && last_step_ == step) {
+    if (gap_ && last_ == mark.steps) {
         if (auto added = add_gap(*gap_, end_); !added) { return added.error(); }
     }
     return Time{*time};
@@ -282,23 +317,33 @@ Status StepClock<D>::collect(D& device) {
     state_ = State::idle;
     if (!ended) { return ended.error(); }
     bool is_idle = true;
-    for (std::size_t i = 0; i < marks_.size() && first_ + i < steps_.size(); ++i) {
-        const auto step = static_cast<std::uint32_t>(first_ + i);
-        if (!marks_[i].was_leased || !steps_[step].is_wanted()) { continue; }
-        const auto time = read(device, step);
+    for (const Mark& mark : marks_) {
+        if (!mark.was_leased || !is_wanted(mark.steps)) { continue; }
+        const auto time = read(device, mark);
         if (!time) { return time.error(); }
-        StepTime& known = steps_[step];
-        if (!*time) {
-            ++known.misses;
-            continue;
+        for (std::uint32_t step = mark.steps.first; step < mark.steps.last; ++step) {
+            measured_.steps[step].misses = *time ? 0 : measured_.steps[step].misses + 1;
+            measured_.steps[step].times += *time ? 1U : 0U;
         }
-        known.smallest = known.times == 0 ? **time : (std::min)(known.smallest, **time);
-        known.misses = 0;
-        ++known.times;
+        if (!*time) { continue; }
+        measured_.times.add(mark.steps, **time);
+        ++measured_.measurements;
         is_idle = false;
     }
-    idle_passes_ = is_idle ? idle_passes_ + 1 : 0;
+    measured_.idle_passes = is_idle ? measured_.idle_passes + 1 : 0;
     return {};
+}
+
+template <Device D>
+bool StepClock<D>::measure_again() {
+    const std::vector<bool> is_alone = measured_.times.timed_alone();
+    bool is_any = false;
+    for (std::size_t step = 0; step < measured_.steps.size(); ++step) {
+        if (is_alone[step] || measured_.steps[step].times == 0) { continue; }
+        measured_.steps[step] = {};
+        is_any = true;
+    }
+    return is_any;
 }
 
 template <Device D>

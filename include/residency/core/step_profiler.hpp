@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "residency/core/access_point.hpp"
@@ -20,7 +22,8 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Has the steps of eager passes timed while something streams, until all are known, and says whether the plan assumes other times. Only
-/// leases on one stream that cover all of a step are timed; a failed record costs a measurement, never a pass.
+/// leases on one stream that cover all of a step, or of every step of a range, are timed; a failed record costs a measurement, never a
+/// pass. The time of a range is shared over its steps. The plan that follows may have other ranges: they are timed again, twice at most.
 template <Device D>
 class StepProfiler {
 public:
@@ -28,43 +31,50 @@ public:
 
     StepProfiler(SessionState<D>& shared, double threshold) : shared_{&shared}, threshold_{threshold} {}
 
+    /// What became of timing the steps of one schedule.
+    struct Progress {
+        LearningState state = LearningState::off;
+        LearningReason reason = LearningReason::not_wanted;
+        std::uint32_t timed_steps = 0;
+        std::uint64_t concluded = 0;                 ///< measurements that the plan in force was compared with
+        std::uint32_t rounds = 0;                    ///< so often ranges were timed again
+        typename StepClock<D>::Measured measured{};  ///< of a schedule that is not in force
+    };
+
     /// From now on steps are timed. The events for it are created with the first pass that streams.
     void begin() noexcept {
-        state_ = LearningState::measuring;
-        reason_ = LearningReason::none;
+        progress_.state = LearningState::measuring;
+        progress_.reason = LearningReason::none;
     }
-    void close() noexcept {
-        clock_.close(*shared_->device);
-        concluded_times_ = 0;
-    }
-    /// The schedule is another one: begins again.
-    void restart() noexcept {
-        close();
-        timed_steps_ = 0;
-        if (state_ == LearningState::off) { return; }
-        state_ = LearningState::measuring;
-        reason_ = LearningReason::none;
-    }
+    void close() noexcept { clock_.close(*shared_->device); }
+    /// Another schedule: goes on where its timing was left; unset: begins. Gives what became of the one before, as far as it is complete.
+    [[nodiscard]] Progress exchange(std::optional<Progress> next);
+    /// The schedule has other steps: begins again.
+    void restart() { static_cast<void>(exchange(std::nullopt)); }
     /// No more is measured.
     void give_up(LearningReason reason) noexcept {
-        if (state_ != LearningState::measuring) { return; }
-        state_ = LearningState::gave_up;
-        reason_ = reason;
+        if (progress_.state != LearningState::measuring) { return; }
+        progress_.state = LearningState::gave_up;
+        progress_.reason = reason;
         close();
     }
+    /// Graphs that were captured are stale: another plan harms none. Measuring goes on if it ended for their sake.
+    void graphs_are_stale() noexcept {
+        if (progress_.reason == LearningReason::captured) { begin(); }
+    }
 
-    [[nodiscard]] LearningState state() const noexcept { return state_; }
-    [[nodiscard]] LearningReason reason() const noexcept { return reason_; }
-    /// Steps that were timed since the schedule came into force.
-    [[nodiscard]] std::uint32_t timed_steps() const noexcept { return timed_steps_; }
+    [[nodiscard]] LearningState state() const noexcept { return progress_.state; }
+    [[nodiscard]] LearningReason reason() const noexcept { return progress_.reason; }
+    /// Steps that were timed while the schedule was in force.
+    [[nodiscard]] std::uint32_t timed_steps() const noexcept { return progress_.timed_steps; }
 
     /// Reads what was measured, if it is complete. Does not block.
     void collect();
     /// The schedule with the times measured so far, if they are enough and differ from the planned ones by more than the threshold.
     /// `at_once`: one time of every step is enough. The schedule is to be put in force, followed by conclude().
     [[nodiscard]] std::optional<Schedule> propose(std::span<const double> planned_seconds, bool at_once);
-    /// The plan in force assumes the times measured so far.
-    void conclude() noexcept;
+    /// The plan in force assumes the times measured so far. `is_new`: it came into force for them.
+    void conclude(bool is_new);
 
     void pass_began(Stream stream);
     [[nodiscard]] Status pass_ended(Stream stream) {
@@ -74,8 +84,8 @@ public:
     /// bytes.
     [[nodiscard]] bool lease_comes(const AccessPoint& access, std::optional<Stream> stream) {
         if (!is_timing()) { return false; }
-        if (access.is_whole && !access.is_range() && stream) {
-            shared_->keep_failure(clock_.reach(*shared_->device, access.step, *stream));
+        if (access.is_whole && stream) {
+            shared_->keep_failure(clock_.reach(*shared_->device, access.range(), *stream));
             return true;
         }
         for (std::uint32_t i = 0; access.is_announced && i < access.steps; ++i) {
@@ -85,50 +95,70 @@ public:
         return false;
     }
     void lease_began(const AccessPoint& access, Stream stream) {
-        shared_->keep_failure(clock_.start(*shared_->device, access.step, stream));
+        shared_->keep_failure(clock_.start(*shared_->device, access.range(), stream));
     }
     /// Something that no step accounts for was enqueued.
     void interrupt() noexcept { clock_.interrupt(); }
-    /// A lease of a whole step ends on the stream. Whether lease_ended() has to follow once the use is recorded.
+    /// A lease of whole steps ends on the stream. Whether lease_ended() has to follow once the use is recorded.
     [[nodiscard]] bool lease_ends(const AccessPoint& access, Stream stream) {
         if (!clock_.is_open()) { return false; }
         if (!shared_->is_eager()) {
-            clock_.drop(access.step);
+            clock_.drop(access.range());
             return false;
         }
-        shared_->keep_failure(clock_.stop(*shared_->device, access.step, stream));
+        shared_->keep_failure(clock_.stop(*shared_->device, access.range(), stream));
         return is_timing();
     }
     void lease_ended(const AccessPoint& access, Stream stream) {
-        shared_->keep_failure(clock_.stopped(*shared_->device, access.step, stream));
+        shared_->keep_failure(clock_.stopped(*shared_->device, access.range(), stream));
     }
 
 private:
     /// So many passes that time nothing new say that the rest is not to be waited for.
     static constexpr std::uint32_t idle_passes_wanted = 3;
+    /// So often the ranges of another plan are timed again.
+    static constexpr std::uint32_t most_rounds = 2;
 
     [[nodiscard]] bool is_timing() const noexcept { return clock_.is_running() && shared_->is_eager(); }
 
     SessionState<D>* shared_;
     double threshold_;  // of the sum of the differences over the sum of the times
     StepClock<D> clock_;
-    LearningState state_ = LearningState::off;
-    LearningReason reason_ = LearningReason::not_wanted;
-    std::uint32_t timed_steps_ = 0;
-    std::uint64_t concluded_times_ = 0;  // times of steps that the plan in force was compared with
+    Progress progress_;  // of the schedule in force; what was measured is with the clock
 };
+
+template <Device D>
+auto StepProfiler<D>::exchange(std::optional<Progress> next) -> Progress {
+    collect();
+    if (!next) {
+        next.emplace();
+        if (progress_.state != LearningState::off) {
+            next->state = LearningState::measuring;
+            next->reason = LearningReason::none;
+        }
+    }
+    next->measured = clock_.exchange(*shared_->device, std::move(next->measured));
+    std::swap(progress_, *next);
+    std::swap(progress_.measured, next->measured);
+    graphs_are_stale();
+    return std::move(*next);
+}
 
 template <Device D>
 void StepProfiler<D>::collect() {
     if (!clock_.is_open()) { return; }
+    const std::uint64_t before = clock_.measured().measurements;
     shared_->keep_failure(clock_.collect(*shared_->device));
-    timed_steps_ = 0;
-    for (const auto& step : clock_.steps()) { timed_steps_ += step.times > 0 ? 1U : 0U; }
+    if (clock_.measured().measurements == before) { return; }
+    const std::vector<bool> is_timed = clock_.measured().times.timed();
+    progress_.timed_steps = static_cast<std::uint32_t>(std::count(is_timed.begin(), is_timed.end(), true));
 }
 
 template <Device D>
 void StepProfiler<D>::pass_began(Stream stream) {
-    if (state_ != LearningState::measuring || !shared_->is_eager() || !shared_->decider->is_streaming()) { return; }
+    if (progress_.state != LearningState::measuring || !shared_->is_eager() || !shared_->decider->is_streaming()) {
+        return;
+    }
     if (!clock_.is_open()) {
         const std::uint32_t steps = shared_->schedule().size();
         if (steps == 0) { return; }
@@ -143,33 +173,31 @@ void StepProfiler<D>::pass_began(Stream stream) {
 template <Device D>
 std::optional<Schedule> StepProfiler<D>::propose(std::span<const double> planned_seconds, bool at_once) {
     if (!clock_.is_open()) { return std::nullopt; }
-    std::uint64_t times = 0;
-    bool is_settled = true, is_every_step_timed = true;
-    double difference = 0, sum = 0;
-    std::vector<std::optional<std::chrono::nanoseconds>> known;
-    for (const auto& step : clock_.steps()) {
-        times += step.times;
-        is_every_step_timed = is_every_step_timed && step.times > 0;
-        is_settled = is_settled && (!step.is_wanted() || (step.times == 0 && step.misses == 0));
-    }
-    if (times == concluded_times_) {
-        conclude();
+    if (clock_.measured().measurements == progress_.concluded) {
+        conclude(false);
         return std::nullopt;
     }
-    const bool is_enough = is_settled || clock_.idle_passes() >= idle_passes_wanted || (at_once && is_every_step_timed);
+    bool is_settled = true, is_every_step_timed = true;
+    for (const auto& step : clock_.measured().steps) {
+        is_every_step_timed = is_every_step_timed && step.times > 0;
+        is_settled = is_settled && (!step.is_wanted() || step.is_unseen());
+    }
+    const bool is_enough =
+        is_settled || clock_.measured().idle_passes >= idle_passes_wanted || (at_once && is_every_step_timed);
     if (!is_enough) { return std::nullopt; }
-    known.reserve(clock_.steps().size());
-    for (std::size_t i = 0; i < clock_.steps().size(); ++i) {
-        const auto& step = clock_.steps()[i];
-        known.push_back(shared_->schedule()[static_cast<std::uint32_t>(i)].compute);
-        if (step.times == 0) { continue; }
-        known.back() = step.smallest;
-        const double seconds = std::chrono::duration<double>(step.smallest).count();
+    double difference = 0, sum = 0;
+    auto known = clock_.measured().times.by_step(planned_seconds);
+    for (std::size_t i = 0; i < known.size(); ++i) {
+        if (!known[i]) {
+            known[i] = shared_->schedule()[static_cast<std::uint32_t>(i)].compute;
+            continue;
+        }
+        const double seconds = std::chrono::duration<double>(*known[i]).count();
         difference += std::abs(seconds - (i < planned_seconds.size() ? planned_seconds[i] : 0.0));
         sum += seconds;
     }
     if (difference <= threshold_ * sum) {
-        conclude();
+        conclude(false);
         return std::nullopt;
     }
     auto schedule = shared_->schedule().try_with_compute(known);
@@ -180,20 +208,24 @@ std::optional<Schedule> StepProfiler<D>::propose(std::span<const double> planned
 }
 
 template <Device D>
-void StepProfiler<D>::conclude() noexcept {
-    concluded_times_ = 0;
+void StepProfiler<D>::conclude(bool is_new) {
+    if (!clock_.is_open()) { return; }
+    progress_.concluded = clock_.measured().measurements;
+    if (is_new && progress_.rounds < most_rounds && clock_.measure_again()) {
+        ++progress_.rounds;
+        return;
+    }
     bool is_wanted = false, is_untimed = false;
-    for (const auto& step : clock_.steps()) {
-        concluded_times_ += step.times;
+    for (const auto& step : clock_.measured().steps) {
         is_wanted = is_wanted || step.is_wanted();
         is_untimed = is_untimed || step.is_untimed();
     }
-    if (is_wanted || !clock_.is_open()) { return; }
+    if (is_wanted) { return; }
     if (is_untimed) {
         give_up(LearningReason::untimed_steps);
         return;
     }
-    state_ = LearningState::done;
+    progress_.state = LearningState::done;
     close();
 }
 
