@@ -31,6 +31,7 @@ if ! "$python" -c 'import torch, safetensors; assert torch.__version__.startswit
     echo "SKIPPED: no PyTorch 2.11 and safetensors in $python: no model was exported (examples/50_compiled/requirements.txt)"
     exit "$failed"
 fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # the models are too small for more
 "$python" -W ignore "$source/test_export.py" "$folder/model" || { echo 'FAILED: the export'; exit 1; }
 torch=$("$python" -c 'import os, torch; print(os.path.join(os.path.dirname(torch.__file__), "lib"))')
 for model in "$folder"/model/*/; do
@@ -51,4 +52,33 @@ assert all(run["driver_bytes"] == run["held_bytes"] <= run["budget_bytes"] for (
 END
 expect 0 'refused: the load-time budget 1% .* is below the smallest that works' "$folder/model/markers" --torch "$torch" --rounds 1 --budget 1%,100%
 expect 2 'has no method "fly"' "$folder/model/markers" --torch "$torch" --method fly
+
+# The commands of docs/compiled.md, from its first export on, and the messages that it quotes.
+root=$(cd "$source/../.." && pwd)
+mkdir -p "$folder/page/build/release"
+ln -s "$root/examples" "$root/tests" "$folder/page"
+ln -s "$(cd "$(dirname "$program")" && pwd)" "$folder/page/build/release/bin"
+ln -s "$("$python" -c 'import sys; print(sys.prefix)')" "$folder/page/torch"
+commands=$(awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$root/docs/compiled.md" | sed -n '/compiled.py model/,$p')
+if ! ls -d "$folder"/page/torch/lib/python3*/site-packages/torch >/dev/null 2>&1; then
+    echo "SKIPPED: the commands of docs/compiled.md: $python is not in a virtual environment with PyTorch"
+    commands=
+elif [[ $(wc -l <<<"$commands") -lt 4 ]]; then
+    echo 'FAILED: the page has lost its commands'
+    failed=1
+fi
+while read -r command; do
+    [[ -n $command ]] || continue
+    if [[ ! -x $folder/page/${command%% *} ]]; then
+        printf 'SKIPPED: %s: it was not built\n' "$command"
+        continue
+    fi
+    (cd "$folder/page" && bash -c "$command" </dev/null) >"$folder/page/output" 2>&1 || { printf 'FAILED: %s\n%s\n' "$command" "$(cat "$folder/page/output")"; failed=1; }
+    printf 'ran: %s\n' "$command"
+done <<<"$commands"
+messages=$(sed -nE '/^## When it refuses/,/^## Limits/s/^\| `([^`]+)` .*/\1/p' "$root/docs/compiled.md")
+[[ $(wc -l <<<"$messages") -ge 10 ]] || { echo 'FAILED: the page has lost its messages'; failed=1; }
+while read -r message; do
+    grep -rqF -e "$message" "$root/include/residency" "$source/residency_export" || { printf 'FAILED: nothing says "%s"\n' "$message"; failed=1; }
+done <<<"$messages"
 exit "$failed"

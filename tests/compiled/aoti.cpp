@@ -70,7 +70,9 @@ public:
         write_weights(elements);
     }
     [[nodiscard]] std::string path() const { return folder_.path(""); }
-    void save(const format::Program& program) { unwrap(format::try_save_file(program, path() + "/program.residency")); }
+    void save(const format::Program& program) const {
+        unwrap(format::try_save_file(program, path() + "/program.residency"));
+    }
     [[nodiscard]] format::Program program() const {
         return unwrap(format::try_load_program_file(path() + "/program.residency"));
     }
@@ -175,6 +177,24 @@ TEST_CASE_FIXTURE(Fixture, "tensors are given back, also by runs that fail") {
     CHECK(live_tensors() == before);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a program of one's own runs a compiled model") {
+    const Exported exported;
+    const std::string folder = exported.path(), torch = stub_folder;
+    const std::vector<aoti::TensorView> arguments = inputs();
+    using CompiledModel = aoti::CompiledModel<Planned<SimulatedDevice>>;  // on a GPU: Planned<CudaDevice>
+
+    auto model = unwrap(
+        CompiledModel::try_open(device, folder, {.budget = Budget::parse("67%"), .package = {.torch_folder = torch}}));
+    for (int token = 0; token < 3; ++token) {
+        const auto outputs = unwrap(model.try_run("run", arguments, stream));  // enqueued on the stream
+        unwrap(device.synchronize(stream));
+        check_outputs(outputs);
+    }
+    const aoti::RunReport& left_out = model.last_run();  // empty where the package did all that its program says
+    unwrap(model.weights().try_set_budget(Budget::parse("100%")));  // between runs
+    CHECK(left_out.steps_not_called.empty());
+}
+
 TEST_CASE_FIXTURE(Fixture, "the budget of a compiled model changes between runs") {
     const Exported exported;
     Model model = unwrap(try_open(exported, "0"));
@@ -215,6 +235,15 @@ TEST_CASE_FIXTURE(Fixture, "packages and programs that do not belong together ar
                    "the symbol AOTInductorModelContainerGetConstantDataSize is missing"));
     CHECK(contains(refusal(Exported{"WITHOUT_HOOKS"}), "it has no markers; export it with residency_export"));
     CHECK(contains(refusal(Exported{"HOOK_VERSION"}), "its markers are of version 2"));
+    CHECK(contains(refusal(Exported{"UNMARKED"}), "the package called no marker"));
+
+    const Exported probed;
+    format::Program program = probed.program();
+    program.methods[1].steps[0].live_until = 2;
+    probed.save(program);
+    const auto refused = try_open(probed);
+    REQUIRE_FALSE(refused);
+    CHECK(contains(refused.error().message(), "the method \"again\" was exported with probes"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "markers that are not the program's stop a run, and the next run works") {

@@ -146,7 +146,7 @@ public:
 
     /// Blocks. Reads the program, loads the weights into host memory, and makes the Residency with the schedule of the first method.
     /// No package is loaded yet. Errors: those of the program, of host::load and of Residency; unsupported for a program of another
-    /// kind of device; mismatch where the weights are not the program's.
+    /// kind of device, and for one with probes; mismatch where the weights are not the program's.
     [[nodiscard]] static Result<CompiledModel> try_open(Device& device, const std::string& folder,
                                                         Options options = {});
 
@@ -263,6 +263,15 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     state->package_options.is_cuda = is_cuda;
     state->observer = std::move(options.observer);
     for (const format::ProgramMethod& each : state->program.methods) {
+        for (const format::ProgramStep& step : each.steps) {
+            if (step.live_until) {
+                return Error{ErrorKind::unsupported,
+                             residency::detail::quoted(folder) + ": the method " +
+                                 residency::detail::quoted(each.name) +
+                                 " was exported with probes, which this model does not serve; export it with markers, "
+                                 "probes=False"};
+            }
+        }
         auto schedule = state->program.try_schedule(each);
         if (!schedule) { return schedule.error(); }
         state->methods.push_back({&each, std::move(*schedule), std::nullopt, std::nullopt});
@@ -399,6 +408,11 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
     Status ended = state.pass->try_end();
     state.pass.reset();
     if (state.failure) { return *std::exchange(state.failure, std::nullopt); }
+    if (status && state.markers.reached() == 0 && state.markers.steps() > 0) {
+        return Error{ErrorKind::mismatch,
+                     "the package called no marker, so that its weights were not there: it is not of this export; "
+                     "export the model again"};
+    }
     return status ? std::move(ended) : std::move(status);
 }
 

@@ -59,7 +59,7 @@ struct Container {
 };
 
 std::int32_t mark([[maybe_unused]] std::int64_t step) {
-#ifdef STUB_WITHOUT_HOOKS
+#if defined STUB_WITHOUT_HOOKS || defined STUB_UNMARKED
     return 0;
 #else
     return residency_step_hook == nullptr ? 0 : residency_step_hook(residency_hook_context, step);
