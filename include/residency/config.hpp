@@ -50,6 +50,13 @@
 #endif
 
 // An inline function that kernels call too, as part of them.
+// A function that makes errors: out of the way of those that succeed.
+#if defined(__GNUC__)
+#define RESIDENCY_DETAIL_COLD __attribute__((cold))
+#else
+#define RESIDENCY_DETAIL_COLD
+#endif
+
 #ifdef __CUDACC__
 #define RESIDENCY_HOST_DEVICE __host__ __device__ __forceinline__
 #else

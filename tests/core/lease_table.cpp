@@ -23,7 +23,7 @@ TEST_CASE("a lease is found while it is open, and not by the id of one before in
     CHECK(leases.find(first) == nullptr);
     CHECK(leases.open_leases() == 1);
     const LeaseId third = leases.open();
-    CHECK(third.slot == first.slot);
+    CHECK(third.slot() == first.slot());
     CHECK(leases.find(first) == nullptr);
     REQUIRE(leases.find(third) != nullptr);
     CHECK(leases.find(third)->consumers.empty());
@@ -42,6 +42,6 @@ TEST_CASE("all that are open are closed, each seen once") {
     CHECK(leases.open_leases() == 0);
     for (const LeaseId id : ids) { CHECK(leases.find(id) == nullptr); }
     const std::vector<LeaseId> again{leases.open(), leases.open()};
-    CHECK(again[0].slot != again[1].slot);
+    CHECK(again[0].slot() != again[1].slot());
     CHECK(leases.open_leases() == 2);
 }

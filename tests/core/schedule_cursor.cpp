@@ -47,15 +47,20 @@ struct Scene {
         schedule_cursor.open(catalog, schedule(4, cycle), strict);
         schedule_cursor.begin_pass(true);
     }
+    template <class What>
+    residency::Result<ScheduleCursor::Found> find(const What& what) const {
+        ScheduleCursor::Found found;
+        if (auto known = schedule_cursor.find(what, found); !known) { return known.error(); }
+        return found;
+    }
     StepIndex go(std::uint32_t step) {
-        const auto found = must(schedule_cursor.find(step));
-        schedule_cursor.go_to(found.place);
+        schedule_cursor.go_to(must(find(step)).place);
         return schedule_cursor.now();
     }
     ScheduleCursor::Found look(std::vector<std::uint32_t> storages) const {
         std::vector<StorageId> ids;
         for (const std::uint32_t s : storages) { ids.push_back(StorageId{s}); }
-        return must(schedule_cursor.find(ids));
+        return must(find(ids));
     }
 };
 
@@ -66,9 +71,9 @@ TEST_CASE("steps in order are no divergence, and moments go on across passes") {
     for (int pass = 0; pass < 3; ++pass) {
         if (pass > 0) { scene.schedule_cursor.begin_pass(false); }
         for (std::uint32_t step = 0; step < 5; ++step) {
-            CHECK_FALSE(must(scene.schedule_cursor.find(step)).has_diverged);
+            CHECK_FALSE(must(scene.find(step)).has_diverged);
             CHECK(scene.go(step) == static_cast<StepIndex>(pass) * 5 + step);
-            CHECK_FALSE(must(scene.schedule_cursor.find(step)).has_diverged);  // once more, beside the first
+            CHECK_FALSE(must(scene.find(step)).has_diverged);  // once more, beside the first
         }
     }
 }
@@ -76,12 +81,12 @@ TEST_CASE("steps in order are no divergence, and moments go on across passes") {
 TEST_CASE("a step left out and a step back are divergences; time does not go back") {
     Scene scene;
     scene.go(0);
-    CHECK(must(scene.schedule_cursor.find(2)).has_diverged);
+    CHECK(must(scene.find(2U)).has_diverged);
     CHECK(scene.go(2) == 2);
-    CHECK(must(scene.schedule_cursor.find(1)).has_diverged);
+    CHECK(must(scene.find(1U)).has_diverged);
     CHECK(scene.go(1) == 6);
     CHECK(scene.go(2) == 7);
-    const auto none = scene.schedule_cursor.find(9);
+    const auto none = scene.find(9U);
     REQUIRE_FALSE(none);
     CHECK(none.error().kind() == ErrorKind::invalid_argument);
 
@@ -118,12 +123,12 @@ TEST_CASE("storages are looked for at this step, then after it, then from the be
 TEST_CASE("where the course is strict, a divergence is an error that names what comes next") {
     Scene scene{Cycle::cyclic, true};
     scene.go(0);
-    const auto step = scene.schedule_cursor.find(3);
+    const auto step = scene.find(3U);
     REQUIRE_FALSE(step);
     CHECK(step.error().kind() == ErrorKind::divergence);
     CHECK(step.error().message().find("step 1") != std::string::npos);
     const std::vector<StorageId> unread{StorageId{5}};
-    CHECK_FALSE(scene.schedule_cursor.find(unread));
+    CHECK_FALSE(scene.find(unread));
     CHECK(scene.go(1) == 1);
 }
 
@@ -141,7 +146,7 @@ TEST_CASE("another schedule begins at a moment of its own; without any, moments 
     const StepIndex now = scene.schedule_cursor.now();
     CHECK(scene.look({2}).place.access.step_index == now + 1);
     CHECK(scene.look({2}).place.access.step == AccessPoint::nowhere);
-    CHECK_FALSE(scene.schedule_cursor.find(std::uint32_t{0}));
+    CHECK_FALSE(scene.find(0U));
 }
 
 TEST_CASE(

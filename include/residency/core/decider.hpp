@@ -145,8 +145,9 @@ public:
     [[nodiscard]] virtual Status prepare_pass(const PassStart&) { return {}; }
     virtual void pass_began(StepIndex now) noexcept = 0;
     virtual void pass_ended() noexcept = 0;
-    /// Makes distinct storages resident or their copies enqueued, all or none.
-    [[nodiscard]] virtual Result<LeaseToken> ensure(std::span<const StorageId> storages, const AccessPoint& access) = 0;
+    /// Makes distinct storages resident or their copies enqueued, all or none, and writes the token of the lease.
+    [[nodiscard]] virtual Status ensure(std::span<const StorageId> storages, const AccessPoint& access,
+                                        LeaseToken& token) = 0;
     /// A lease has ended. `recorded`: its use was recorded, or needed no record.
     virtual void released(const LeaseToken& token, bool recorded) noexcept = 0;
     /// The lease did not come about, or belonged to a capture: takes back what ensure() counted.

@@ -57,6 +57,8 @@ private:
             shared_->states[index(storage)].leases += static_cast<std::uint32_t>(by);
         }
     }
+    [[nodiscard]] RESIDENCY_DETAIL_COLD static Error no_pass();
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
     /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records.
     [[nodiscard]] Status wait_for_arrival(LeaseRecord& lease, ConsumerId consumer);
 
@@ -68,15 +70,10 @@ private:
 template <Device D>
 Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool copy_storages,
                                      const ScheduleCursor::Found& found, std::optional<Stream> stream) {
-    if (!shared_->is_pass_open) {
-        return Error{ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"};
-    }
+    if (!shared_->is_pass_open) { return no_pass(); }
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
     if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle.error(); }
-    if (!shared_->unread.empty()) {
-        return Error{ErrorKind::io, "bytes of " + shared_->catalog.describe(shared_->unread.front()) +
-                                        " could not be read: the next pass brings them again"};
-    }
+    if (!shared_->unread.empty()) { return unread(); }
     std::optional<ConsumerId> consumer;
     if (stream) {
         auto known = copy_scheduler.consumer(*stream);
@@ -88,8 +85,6 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     }
     const AccessPoint& access = found.place.access;
     const bool is_timed = profiler_->lease_comes(access, stream);
-    auto token = shared_->decider->ensure(storages, access);
-    if (!token) { return token.error(); }
     const LeaseId id = leases_.open();
     LeaseRecord& lease = *leases_.find(id);
     lease.storages = storages;
@@ -97,13 +92,16 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         lease.own.assign(storages.begin(), storages.end());
         lease.storages = lease.own;
     }
+    if (auto there = shared_->decider->ensure(storages, access, lease.token); !there) {
+        leases_.close(id);
+        return there.error();
+    }
     lease.access = access;
-    lease.token = *token;
     count(storages, 1);
     if (consumer) {
         if (auto waited = wait_for_arrival(lease, *consumer); !waited) {
             count(storages, -1);
-            shared_->decider->forget(*token);
+            shared_->decider->forget(lease.token);
             leases_.close(id);
             return waited.error();
         }
@@ -113,6 +111,17 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     shared_->counters.divergences += found.has_diverged ? 1U : 0U;
     ++shared_->counters.acquires;
     return id;
+}
+
+template <Device D>
+Error LeaseKeeper<D>::no_pass() {
+    return {ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"};
+}
+
+template <Device D>
+Error LeaseKeeper<D>::unread() const {
+    return {ErrorKind::io, "bytes of " + shared_->catalog.describe(shared_->unread.front()) +
+                               " could not be read: the next pass brings them again"};
 }
 
 template <Device D>
@@ -153,8 +162,8 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
             shared_->keep_failure(point.error());
             is_recorded = false;
         }
+        copy_scheduler.release(consumer);
     }
-    for (const ConsumerId consumer : lease.consumers) { copy_scheduler.release(consumer); }
     count(lease.storages, -1);
     shared_->decider->released(lease.token, is_recorded);
     if (timed) { profiler_->lease_ended(lease.access, *timed); }

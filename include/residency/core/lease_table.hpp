@@ -13,10 +13,17 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Names a lease or a ticket. The generation tells it from a later one in the same slot.
-struct LeaseId {
-    std::uint32_t slot = UINT32_MAX;
-    std::uint32_t generation = 0;
+/// Names a lease or a ticket. The generation tells it from a later one in the same slot. One word: two would be stored apart and loaded
+/// together on the way to the caller, which costs a lease a tenth of its time.
+class LeaseId {
+public:
+    LeaseId() = default;
+    LeaseId(std::uint32_t slot, std::uint32_t generation) noexcept : value_{std::uint64_t{generation} << 32U | slot} {}
+    [[nodiscard]] std::uint32_t slot() const noexcept { return static_cast<std::uint32_t>(value_); }
+    [[nodiscard]] std::uint32_t generation() const noexcept { return static_cast<std::uint32_t>(value_ >> 32U); }
+
+private:
+    std::uint64_t value_ = UINT32_MAX;  // no slot
 };
 
 /// One lease or ticket.
@@ -40,19 +47,19 @@ public:
     [[nodiscard]] LeaseId open();
     /// Null if the lease is not open.
     [[nodiscard]] const LeaseRecord* find(LeaseId id) const noexcept {
-        if (id.slot >= records_.size()) { return nullptr; }
-        const LeaseRecord& record = records_[id.slot];
-        return record.is_open && record.generation == id.generation ? &record : nullptr;
+        if (id.slot() >= records_.size()) { return nullptr; }
+        const LeaseRecord& record = records_[id.slot()];
+        return record.is_open && record.generation == id.generation() ? &record : nullptr;
     }
     [[nodiscard]] LeaseRecord* find(LeaseId id) noexcept {
         return const_cast<LeaseRecord*>(std::as_const(*this).find(id));
     }
     /// Precondition: it is open.
     void close(LeaseId id) noexcept {
-        LeaseRecord& record = records_[id.slot];
+        LeaseRecord& record = records_[id.slot()];
         record.is_open = false;
         ++record.generation;
-        free_.push_back(id.slot);
+        free_.push_back(id.slot());
         --open_;
     }
     /// Closes every open lease, each after visit(record).

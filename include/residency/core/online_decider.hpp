@@ -71,7 +71,8 @@ public:
         if constexpr (Prefetcher::interruptible) { bring_ahead(now); }
     }
     void pass_ended() noexcept override {}
-    [[nodiscard]] Result<LeaseToken> ensure(std::span<const StorageId> wanted, const AccessPoint& access) override;
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
+                                LeaseToken& token) override;
     void released(const LeaseToken& token, bool) noexcept override {
         --leases_;
         bring_ahead(token.step_index);
@@ -160,11 +161,11 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::set_cap(std::uint64_t cap_bytes
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
-Result<LeaseToken> OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageId> wanted,
-                                                                    const AccessPoint& access) {
+Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageId> wanted, const AccessPoint& access,
+                                                        LeaseToken& token) {
     const StepIndex now = access.step_index;
     if (has_pending()) {
-        if (auto moved = cap_change_.move_before_use(wanted); !moved) { return moved.error(); }
+        if (auto moved = cap_change_.move_before_use(wanted); !moved) { return moved; }
     }
     missing_.clear();
     for (const StorageId id : wanted) {
@@ -176,9 +177,7 @@ Result<LeaseToken> OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<co
     if (!missing_.empty()) {
         if constexpr (Prefetcher::interruptible) { prefetcher_.clear(); }
         const auto start_over = [&] { return start_policies_over(now); };
-        if (auto fetched = demand_.fetch(missing_, wanted, limits_, now, start_over); !fetched) {
-            return fetched.error();
-        }
+        if (auto fetched = demand_.fetch(missing_, wanted, limits_, now, start_over); !fetched) { return fetched; }
     }
     for (const StorageId id : wanted) { context_.count_access(id, allocations().bytes(id)); }
     cache_.used(wanted, now);
@@ -189,7 +188,8 @@ Result<LeaseToken> OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<co
         bring_ahead(now);
         for (const StorageId id : wanted) { --allocations().state(id).leases; }
     }
-    return LeaseToken{now, 0, 0, false};
+    token = LeaseToken{now, 0, 0, 0};
+    return {};
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>

@@ -120,7 +120,7 @@ private:
     friend class Residency;
     explicit Pass(core::Session<D>* session) noexcept : session_{session} {}
 
-    [[nodiscard]] static Error ended() { return {ErrorKind::wrong_state, "the pass has ended"}; }
+    [[nodiscard]] RESIDENCY_DETAIL_COLD static Error ended() { return {ErrorKind::wrong_state, "the pass has ended"}; }
     template <class What>
     [[nodiscard]] Result<core::LeaseId> ask(const What& what, std::optional<Stream> stream) {
         if (session_ == nullptr) { return ended(); }

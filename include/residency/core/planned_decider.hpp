@@ -90,7 +90,8 @@ public:
     void close() noexcept override { store_.close(); }
     void abandon() noexcept override { store_.abandon(); }
 
-    [[nodiscard]] Result<LeaseToken> ensure(std::span<const StorageId> wanted, const AccessPoint& access) override;
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
+                                LeaseToken& token) override;
     void forget(const LeaseToken& token) noexcept override { player_.forget_lease(token); }
     void released(const LeaseToken& token, bool recorded) noexcept override {
         if (!recorded) { uses_.note_lost(); }
@@ -180,26 +181,30 @@ private:
 };
 
 template <pool::PlannedPool Pool>
-Result<LeaseToken> PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const AccessPoint& access) {
-    if (wanted.empty() && !access.is_announced) { return LeaseToken{}; }
+Status PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const AccessPoint& access, LeaseToken& token) {
+    if (wanted.empty() && !access.is_announced) {
+        token = LeaseToken{};
+        return {};
+    }
     for (const StorageId id : wanted) { context_.states[index(id)].demand_missed = false; }
     bool in_order = false;
     if (player_.mode() != PlanMode::at_rest) {
-        if (auto repaired = repair(); !repaired) { return repaired.error(); }
-        if (auto reclaimed = reclaim_pending(); !reclaimed) { return reclaimed.error(); }
-        if (auto sent = store_.send_home_before_use(wanted); !sent) { return sent.error(); }
+        if (auto repaired = repair(); !repaired) { return repaired; }
+        if (auto reclaimed = reclaim_pending(); !reclaimed) { return reclaimed; }
+        if (auto sent = store_.send_home_before_use(wanted); !sent) { return sent; }
         const auto reached = player_.reach(wanted, access);
         if (!reached) { return reached.error(); }
         if (!reached->is_there && access.is_range()) {
-            if (auto fits = check_range(access); !fits) { return fits.error(); }
+            if (auto fits = check_range(access); !fits) { return fits; }
         }
         if (!reached->is_there || player_.mode() == PlanMode::verifying) {
-            if (auto brought = demand_.bring(wanted, reached->is_there); !brought) { return brought.error(); }
+            if (auto brought = demand_.bring(wanted, reached->is_there); !brought) { return brought; }
         }
         in_order = reached->in_order;
     }
     for (const StorageId id : wanted) { context_.count_access(id, plan().storage_bytes(index(id))); }
-    return player_.open_lease(access, in_order);
+    token = player_.open_lease(access, in_order);
+    return {};
 }
 
 template <pool::PlannedPool Pool>

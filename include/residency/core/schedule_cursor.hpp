@@ -45,11 +45,12 @@ public:
     void go_to(const Place& place) noexcept { place_ = place; }
     void begin_pass(bool is_first) noexcept;
 
-    /// The access point of the next acquisition, of a step, of a range of steps or of distinct storages; the cursor stays where it is. Errors:
-    /// invalid_argument (no such step, or none in the range), divergence.
-    [[nodiscard]] Result<Found> find(std::uint32_t step) const;
-    [[nodiscard]] Result<Found> find(const StepRange& range) const;
-    [[nodiscard]] Result<Found> find(std::span<const StorageId> storages) const;
+    /// Writes the access point of the next acquisition, of a step, of a range of steps or of distinct storages; the cursor stays where it is.
+    /// Errors: invalid_argument (no such step, or none in the range), divergence. Not a result by value, whose copies on the way to the
+    /// lease would each wait for the stores before them.
+    [[nodiscard]] Status find(std::uint32_t step, Found& found) const;
+    [[nodiscard]] Status find(const StepRange& range, Found& found) const;
+    [[nodiscard]] Status find(std::span<const StorageId> storages, Found& found) const;
 
 private:
     void index_uses();
@@ -59,7 +60,10 @@ private:
         return has_started() ? (place_.access.step + 1) % schedule_.size() : 0;
     }
     [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept;
-    [[nodiscard]] Error diverged(const std::string& came) const;
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error no_step(std::uint32_t step) const;
+    /// The schedule announces another step than `step`.
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error diverged(std::uint32_t step) const;
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error diverged(const std::string& came) const;
 
     Catalog catalog_;
     bool strict_ = false;

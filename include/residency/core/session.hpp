@@ -187,7 +187,7 @@ private:
     void want(StorageId storage) {
         if (std::exchange(seen_[index(storage)], acquisition_) != acquisition_) { wanted_.push_back(storage); }
     }
-    [[nodiscard]] Error no_weight(WeightId weight) const;
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error no_weight(WeightId weight) const;
     /// The storages that weights lie on, each once. Valid until the next call.
     [[nodiscard]] std::span<const StorageId> distinct_storages(std::span<const WeightId> weights);
     /// Another schedule, of this catalog, with the streams not drained yet. Blocks. On failure the one in force stays.
@@ -202,8 +202,9 @@ private:
         return settings_.record || (shared_.order.is_recording() && shared_.decider->is_streaming());
     }
     void record_step(std::span<const WeightId> weights) {
-        if (is_recording()) { recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}}); }
+        if (is_recording()) { keep_step(weights); }
     }
+    void keep_step(std::span<const WeightId> weights);
 
     Settings settings_;
     SessionState<D> shared_;
@@ -339,26 +340,27 @@ Status Session<D>::wait_in_pass() {
 
 template <Device D>
 Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
-    auto found = shared_.cursor.find(step);
-    if (!found) { return found.error(); }
-    found->place.access.is_announced = found->place.access.is_whole = found->place.access.is_by_step = true;
+    ScheduleCursor::Found found;
+    if (auto known = shared_.cursor.find(step, found); !known) { return known.error(); }
+    AccessPoint& access = found.place.access;
+    access.is_announced = access.is_whole = access.is_by_step = true;
     const Schedule::Step& declared = schedule()[step];
-    auto lease = leases_.hold(declared.storages, false, *found, stream);
+    auto lease = leases_.hold(declared.storages, false, found, stream);
     if (lease) { record_step(declared.weights); }
     return lease;
 }
 
 template <Device D>
 Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<Stream> stream) {
-    auto found = shared_.cursor.find(range);
-    if (!found) { return found.error(); }
-    found->place.access.is_announced = found->place.access.is_whole = found->place.access.is_by_step = true;
+    ScheduleCursor::Found found;
+    if (auto known = shared_.cursor.find(range, found); !known) { return known.error(); }
+    found.place.access.is_announced = found.place.access.is_whole = found.place.access.is_by_step = true;
     wanted_.clear();
     ++acquisition_;
     for (std::uint32_t step = range.first; step < range.last; ++step) {
         for (const StorageId storage : schedule().storages(step)) { want(storage); }
     }
-    auto lease = leases_.hold(wanted_, true, *found, stream);
+    auto lease = leases_.hold(wanted_, true, found, stream);
     if (!lease) {
         return lease.error().in("steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) + ")");
     }
@@ -374,11 +376,16 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
     const bool is_single = weights.size() == 1;
     const std::span<const StorageId> wanted =
         is_single ? std::span<const StorageId>{&weight_storage_[index(weights[0])], 1} : distinct_storages(weights);
-    auto found = shared_.cursor.find(wanted);
-    if (!found) { return found.error(); }
-    auto lease = leases_.hold(wanted, !is_single, *found, stream);
+    ScheduleCursor::Found found;
+    if (auto known = shared_.cursor.find(wanted, found); !known) { return known.error(); }
+    auto lease = leases_.hold(wanted, !is_single, found, stream);
     if (lease) { record_step(weights); }
     return lease;
+}
+
+template <Device D>
+void Session<D>::keep_step(std::span<const WeightId> weights) {
+    recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}});
 }
 
 template <Device D>

@@ -53,51 +53,50 @@ RESIDENCY_INLINE void ScheduleCursor::begin_pass(bool is_first) noexcept {
     place_.access.step = AccessPoint::nowhere;
 }
 
-RESIDENCY_INLINE auto ScheduleCursor::find(std::uint32_t step) const -> Result<Found> {
-    if (step >= schedule_.size()) {
-        return Error{ErrorKind::invalid_argument,
-                     schedule_.empty()
-                         ? "a step was asked for, and this Residency has no schedule"
-                         : "step " + std::to_string(step) + " of a schedule of " + std::to_string(schedule_.size())};
-    }
-    Found found{{{0, step}, place_.base}};
+RESIDENCY_INLINE Status ScheduleCursor::find(std::uint32_t step, Found& found) const {
+    if (step >= schedule_.size()) { return no_step(step); }
     const AccessPoint& last = place_.access;
+    AccessPoint& access = found.place.access;
+    access.step = step;
+    found.place.base = place_.base;
     if (last.step == step) {
-        found.place.access.step_index = last.step_index;
-        return found;
+        access.step_index = last.step_index;
+        return {};
     }
     found.has_diverged = step != expected();
-    if (found.has_diverged && strict_) { return diverged("step " + std::to_string(step)); }
+    if (found.has_diverged && strict_) { return diverged(step); }
     if (schedule_.is_cyclic()) {
         if (has_started() && step < last.step) { found.place.base += schedule_.size(); }
-        found.place.access.step_index = found.place.base + step;
+        access.step_index = found.place.base + step;
     } else {
-        found.place.access.step_index = std::max<StepIndex>(last.step_index, step);
+        access.step_index = std::max<StepIndex>(last.step_index, step);
     }
-    return found;
+    return {};
 }
 
-RESIDENCY_INLINE auto ScheduleCursor::find(const StepRange& range) const -> Result<Found> {
+RESIDENCY_INLINE Status ScheduleCursor::find(const StepRange& range, Found& found) const {
     if (range.first >= range.last || range.last > schedule_.size()) {
         return Error{ErrorKind::invalid_argument, "steps [" + std::to_string(range.first) + ", " +
                                                       std::to_string(range.last) + ") of a schedule of " +
                                                       std::to_string(schedule_.size()) +
                                                       ": a range has at least one step, and ends within the schedule"};
     }
-    auto found = find(range.first);
-    if (found) {
-        AccessPoint& access = found->place.access;
-        access.steps = range.last - range.first;
-        access.step += access.steps - 1;
-        access.step_index += access.steps - 1;
-    }
-    return found;
+    if (auto first = find(range.first, found); !first) { return first; }
+    AccessPoint& access = found.place.access;
+    access.steps = range.last - range.first;
+    access.step += access.steps - 1;
+    access.step_index += access.steps - 1;
+    return {};
 }
 
-RESIDENCY_INLINE auto ScheduleCursor::find(std::span<const StorageId> storages) const -> Result<Found> {
+RESIDENCY_INLINE Status ScheduleCursor::find(std::span<const StorageId> storages, Found& found) const {
     const AccessPoint& last = place_.access;
-    if (schedule_.empty()) { return Found{{{last.step_index + 1, AccessPoint::nowhere}, place_.base}}; }
-    if (storages.empty()) { return Found{{{last.step_index, last.step}, place_.base}}; }
+    if (schedule_.empty() || storages.empty()) {
+        found.place.access.step_index = last.step_index + (schedule_.empty() ? 1 : 0);
+        found.place.access.step = schedule_.empty() ? AccessPoint::nowhere : last.step;
+        found.place.base = place_.base;
+        return {};
+    }
     const auto reads_all = [&](std::uint32_t at) {
         for (const StorageId storage : storages) {
             if (!reads(at, storage)) { return false; }
@@ -112,27 +111,36 @@ RESIDENCY_INLINE auto ScheduleCursor::find(std::span<const StorageId> storages) 
         const auto uses = order_.uses(storages.front());
         const auto next = std::lower_bound(uses.begin(), uses.end(), from);
         const auto fits = std::find_if(next, uses.end(), reads_all);
-        const auto found = fits != uses.end() ? fits : std::find_if(uses.begin(), next, reads_all);
-        announced = fits != uses.end() || found != next;
+        const auto at = fits != uses.end() ? fits : std::find_if(uses.begin(), next, reads_all);
+        announced = fits != uses.end() || at != next;
         if (announced) {
-            step = *found;
+            step = *at;
         } else if (!has_started() || !reads(step, storages.front())) {
             if (!uses.empty()) { step = next != uses.end() ? *next : uses.front(); }
         }
     }
     if (!announced && strict_) { return diverged(catalog_.describe(storages.front())); }
-    auto found = find(step);
-    if (found) {
-        found->has_diverged = found->has_diverged || !announced;
-        found->place.access.is_announced = announced;
-        found->place.access.is_whole = announced && storages.size() == schedule_[step].storages.size();
-    }
-    return found;
+    if (auto placed = find(step, found); !placed) { return placed; }
+    found.has_diverged = found.has_diverged || !announced;
+    found.place.access.is_announced = announced;
+    found.place.access.is_whole = announced && storages.size() == schedule_[step].storages.size();
+    return {};
 }
 
 RESIDENCY_INLINE bool ScheduleCursor::reads(std::uint32_t step, StorageId storage) const noexcept {
     const auto uses = order_.uses(storage);
     return std::binary_search(uses.begin(), uses.end(), step);
+}
+
+RESIDENCY_INLINE Error ScheduleCursor::no_step(std::uint32_t step) const {
+    return Error{ErrorKind::invalid_argument,
+                 schedule_.empty()
+                     ? "a step was asked for, and this Residency has no schedule"
+                     : "step " + std::to_string(step) + " of a schedule of " + std::to_string(schedule_.size())};
+}
+
+RESIDENCY_INLINE Error ScheduleCursor::diverged(std::uint32_t step) const {
+    return diverged("step " + std::to_string(step));
 }
 
 RESIDENCY_INLINE Error ScheduleCursor::diverged(const std::string& came) const {
