@@ -79,6 +79,8 @@ public:
         log_->announced.clear();
         ++log_->forgotten;
     }
+    residency::Status pause(std::span<const residency::StorageId>) override { return {}; }
+    residency::Status sources_changed(std::span<const residency::StorageId>) override { return {}; }
     void close() noexcept override { pinned_.close(); }
     void abandon() noexcept override {}
 

@@ -18,7 +18,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DESIGN = ROOT / "docs" / "design.md"
-CONTRACTS = range(1, 31)
+CONTRACTS = range(1, 33)
 
 CLASS = re.compile(r"^(class|struct|union|enum class)\s+(?:\[\[\w+\]\]\s+)?(?:RESIDENCY_\w+\s+)?(\w+)([^;{(]*)(.*)$")
 CONCEPT = re.compile(r"^concept (\w+) =")

@@ -31,7 +31,7 @@ public:
 
     /// Resolves the sources for the first time. `resident_bytes`: what the session itself holds.
     [[nodiscard]] Status resolve(std::uint64_t resident_bytes) {
-        resident_bytes_ = resident_bytes;
+        resident_bytes_ = held_residents_bytes_ = resident_bytes;
         floor_bytes_ = resident_bytes_ + shared_->decider->limits().floor_bytes;
         auto resolved = sources_.try_resolve(context(sources_.winner().first.kind()));
         if (!resolved) { return resolved.error(); }
@@ -41,6 +41,10 @@ public:
     /// Another budget. The caller has drained the streams; `held_before_bytes` is what was held before that. On failure the budget in
     /// force stays. Blocks.
     [[nodiscard]] Result<BudgetChange> set(ResolvedBudget budget, std::uint64_t held_before_bytes);
+    /// Another budget while nothing is held on the device: the next memory is taken under it.
+    [[nodiscard]] BudgetChange set_while_suspended(ResolvedBudget budget);
+    /// What the session itself holds now, in device bytes.
+    void set_held_residents_bytes(std::uint64_t bytes) noexcept { held_residents_bytes_ = bytes; }
     /// What `budget` comes to now, without a change.
     [[nodiscard]] Result<ResolvedBudget> try_resolve(const Budget& budget) {
         auto now = context(budget.kind());
@@ -60,7 +64,7 @@ public:
     /// The share of the decider, in bytes.
     [[nodiscard]] std::uint64_t decider_cap_bytes() const noexcept { return budget_.bytes - resident_bytes_; }
     [[nodiscard]] std::uint64_t held_bytes() const {
-        return resident_bytes_ + shared_->decider->memory_use().held_bytes;
+        return held_residents_bytes_ + shared_->decider->memory_use().held_bytes;
     }
     [[nodiscard]] std::uint64_t pending_bytes() const {
         const std::uint64_t held = held_bytes();
@@ -83,7 +87,8 @@ private:
     SessionState<D>* shared_;
     BudgetSources sources_;
     std::uint64_t reserve_bytes_;
-    std::uint64_t resident_bytes_ = 0;  // held by the session, not by the decider
+    std::uint64_t resident_bytes_ = 0;        // held by the session, not by the decider
+    std::uint64_t held_residents_bytes_ = 0;  // of these, now: none while suspended
     std::uint64_t floor_bytes_ = 0;
     ResolvedBudget budget_;
     BudgetChange change_;
@@ -107,6 +112,18 @@ Result<BudgetChange> BudgetControl<D>::set(ResolvedBudget budget, std::uint64_t 
     budget_ = std::move(budget);
     change_.pending_bytes = pending_bytes();
     if (change_.is_complete()) { change_.complete_at = change_.returned_at; }
+    return change_;
+}
+
+template <Device D>
+BudgetChange BudgetControl<D>::set_while_suspended(ResolvedBudget budget) {
+    change_ = {};
+    change_.budget_before_bytes = budget_.bytes;
+    change_.budget_bytes = budget.bytes;
+    change_.held_before_bytes = change_.held_bytes = held_bytes();
+    change_.returned_at = shared_->device->host_time();
+    change_.complete_at = change_.returned_at;
+    budget_ = std::move(budget);
     return change_;
 }
 

@@ -35,6 +35,9 @@ public:
     /// Of any other pool, every storage leaves. With leases open: error wrong_state, and nothing has changed. If the device refuses the
     /// memory, the old cap is in force, or, if it refuses that too, the pool is closed.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
+    /// Blocks. Every storage leaves, and the pool is closed. No lease is open. Afterwards, and after a failure, only set_cap() goes on: it
+    /// opens the pool again, and tells the evictor.
+    [[nodiscard]] Status close_pool();
     /// Moves or evicts storages whose leases have ended and whose uses are complete, and gives back the memory that they leave. Does not
     /// block.
     [[nodiscard]] Status reclaim_pending();
@@ -55,6 +58,8 @@ private:
         return restored;
     }
     [[nodiscard]] Status reopen(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
+    /// Blocks. Evicts everything, without a word to the evictor, and closes the pool.
+    [[nodiscard]] Status empty_and_close();
     /// Blocks. Evicts what is too much for the new cap, moves what has to move, and gives the rest of the memory back.
     [[nodiscard]] Status make_room(StepIndex now);
     [[nodiscard]] Status move_or_evict(StorageId id) {
@@ -176,6 +181,24 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
                      "this pool cannot change its size while weights are leased, and leases keep " +
                          std::to_string(leased) + " bytes: end every lease before the budget changes"};
     }
+    if (auto closed = empty_and_close(); !closed) { return closed; }
+    auto opened = cache_->open(cap_bytes, limits.ceiling_bytes);
+    if (!opened) { static_cast<void>(cache_->open(cap_before, limits.ceiling_bytes).has_value()); }
+    return opened;
+}
+
+template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
+Status CapChange<Evictor, Pool>::close_pool() {
+    if (!allocations().is_open()) { return {}; }
+    if (auto closed = empty_and_close(); !closed) { return closed; }
+    is_pending_ = false;
+    cap_to_restore_.reset();
+    departure_ = 0;
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
+Status CapChange<Evictor, Pool>::empty_and_close() {
     Status emptied;
     allocations().for_each_allocated([&](StorageId id) {
         if (emptied) { emptied = allocations().evict(id); }
@@ -183,9 +206,7 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
     if (emptied) { emptied = copy_scheduler().drain(); }
     if (!emptied) { return emptied; }
     allocations().close();
-    auto opened = cache_->open(cap_bytes, limits.ceiling_bytes);
-    if (!opened) { static_cast<void>(cache_->open(cap_before, limits.ceiling_bytes).has_value()); }
-    return opened;
+    return {};
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>

@@ -71,17 +71,17 @@ namespace detail {
 /// Runs a caller's function inside a capture, and keeps what it throws until the capture has ended.
 class Attempt {
 public:
-    template <class Body, class Argument>
-    [[nodiscard]] Status run(Body& body, Argument& argument) {
+    template <class Body, class... Arguments>
+    [[nodiscard]] Status run(Body& body, Arguments&... arguments) {
 #if RESIDENCY_EXCEPTIONS
         try {
-            return call(body, argument);
+            return call(body, arguments...);
         } catch (...) {
             thrown_ = std::current_exception();
             return Error{ErrorKind::cancelled, "the body threw an exception"};
         }
 #else
-        return call(body, argument);
+        return call(body, arguments...);
 #endif
     }
     void rethrow() const {
@@ -91,13 +91,13 @@ public:
     }
 
 private:
-    template <class Body, class Argument>
-    [[nodiscard]] static Status call(Body& body, Argument& argument) {
-        if constexpr (std::is_void_v<decltype(body(argument))>) {
-            body(argument);
+    template <class Body, class... Arguments>
+    [[nodiscard]] static Status call(Body& body, Arguments&... arguments) {
+        if constexpr (std::is_void_v<decltype(body(arguments...))>) {
+            body(arguments...);
             return {};
         } else {
-            return body(argument);
+            return body(arguments...);
         }
     }
 #if RESIDENCY_EXCEPTIONS

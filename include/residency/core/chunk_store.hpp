@@ -55,6 +55,9 @@ public:
     /// Device bytes, as the driver counts them.
     [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
     [[nodiscard]] std::uint64_t peak_held_bytes() const noexcept { return peak_held_; }
+    /// Gives all device memory back until the next adopt(). The plan stays in force, is_unmapped(). Addresses are null meanwhile. Blocks. On
+    /// failure some of the memory is given back, and it may be called again. The streams are drained.
+    [[nodiscard]] Status suspend();
     /// Precondition: the streams are drained.
     void close() noexcept {
         if (is_open_) { pool_.close(); }
@@ -187,6 +190,21 @@ Status ChunkStore<Pool>::adopt(plan::Plan plan) {
     for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
         if (plan_.storage_bytes(s) > 0) { context_->states[s].address = pool_.base() + plan_.storage_offset(s); }
     }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::suspend() {
+    if (!is_open_) { return {}; }
+    evict_all_but({});
+    is_unmapped_ = true;
+    ++mapping_generation_;
+    ++address_generation_;
+    for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
+        if (plan_.storage_bytes(s) > 0) { context_->states[s].address = nullptr; }
+    }
+    if (auto closed = pool_.try_close(); !closed) { return closed; }
+    is_open_ = false;
     return {};
 }
 

@@ -92,6 +92,14 @@ public:
         const Copy copy{to, from, bytes};
         return device_->copy({&copy, 1}, copy_stream_);
     }
+    /// Blocks. Copies from or to memory of the host, which are complete when it returns; after a failure await_unrecorded_copies() waits for
+    /// them.
+    [[nodiscard]] Status copy_and_wait(std::span<const Copy> copies) {
+        has_unrecorded_copy_ = true;
+        auto copied = device_->copy(copies, copy_stream_);
+        auto drained = drain();
+        return copied ? std::move(drained) : std::move(copied);
+    }
     /// A consumer waits for an arrival. Enqueues nothing if it has waited for that arrival, or a later one, before.
     [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival);
     /// The stream of `first` waits for the last recorded point of `second`.

@@ -135,6 +135,11 @@ public:
     /// Continues a change of the cap where leases have ended and their uses are complete. Does not block.
     [[nodiscard]] virtual Status reclaim_pending() = 0;
     [[nodiscard]] virtual bool has_pending() const noexcept = 0;
+    /// Gives all device memory back; what it held is lost. No lease is open, and the streams are drained. On failure, resume() is not
+    /// called before another call of this has succeeded.
+    [[nodiscard]] virtual Status suspend() = 0;
+    /// Takes memory again, after suspend(). Blocks while the device allocates. On failure suspend() follows.
+    [[nodiscard]] virtual Status resume(std::uint64_t cap_bytes, StepIndex now) = 0;
     /// Precondition: the streams are drained.
     virtual void close() noexcept = 0;
     /// The device is broken: forgets everything without a device call.
@@ -157,6 +162,11 @@ public:
 
     /// Appends what of a storage lies on the device, so that it can be copied again. Precondition: the streams are drained.
     [[nodiscard]] virtual Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) = 0;
+
+    /// Enqueues copies of whole storages that must stay resident, where holds_residents(). Precondition: no lease is open.
+    [[nodiscard]] virtual Status bring_residents(std::span<const StorageId>) { return {}; }
+    /// Withdraws what was announced to the transport.
+    virtual void forget_ahead() {}
 
     /// Whether speculative copies are sent in pieces while the host waits.
     [[nodiscard]] virtual bool is_speculative() const noexcept { return false; }

@@ -56,6 +56,8 @@ public:
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
     [[nodiscard]] Status reclaim_pending() override { return cap_change_.reclaim_pending(); }
     [[nodiscard]] bool has_pending() const noexcept override { return cap_change_.is_pending(); }
+    [[nodiscard]] Status suspend() override { return cap_change_.close_pool(); }
+    [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override { return set_cap(cap_bytes, now); }
     void close() noexcept override {
         allocations().close();
         speculation_.close();

@@ -24,6 +24,7 @@
 #include "residency/core/plan_player.hpp"
 #include "residency/core/unrecorded_uses.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/model/step_range.hpp"
 #include "residency/plan/link.hpp"
 #include "residency/plan/options.hpp"
@@ -87,6 +88,12 @@ public:
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
     [[nodiscard]] Status reclaim_pending() override;
     [[nodiscard]] bool has_pending() const noexcept override { return uses_.records_residents(); }
+    [[nodiscard]] Status suspend() override {
+        player_.forget_ahead();
+        return store_.suspend();
+    }
+    /// Under the cap of the plan in force, that plan comes into force again.
+    [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override;
     void close() noexcept override { store_.close(); }
     void abandon() noexcept override { store_.abandon(); }
 
@@ -119,6 +126,8 @@ public:
         }
         return {};
     }
+    [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override;
+    void forget_ahead() override { player_.forget_ahead(); }
     [[nodiscard]] bool is_streaming() const noexcept override { return player_.calls_per_pass() > 0; }
     [[nodiscard]] MemoryUse memory_use() const override {
         const std::uint64_t held = store_.held_bytes();
@@ -265,6 +274,33 @@ auto PlannedDecider<Pool>::find_or_make(std::uint64_t cap_bytes) -> Result<Known
     // Under a lease the image stays, so that the plan may not be the best.
     if (!keeps_image) { known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges}); }
     return next;
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::resume(std::uint64_t cap_bytes, StepIndex) {
+    KnownPlan next{plan(), ranges_};
+    if (cap_bytes != cap_bytes_) {
+        auto found = find_or_make(cap_bytes);
+        if (!found) { return found.error(); }
+        next = std::move(*found);
+    }
+    if (auto adopted = adopt(std::move(next)); !adopted) { return adopted; }
+    cap_bytes_ = cap_bytes;
+    known_plans_.keep_budget(cap_bytes);
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::bring_residents(std::span<const StorageId> ids) {
+    std::vector<std::uint32_t> absent;
+    for (const StorageId id : ids) {
+        for (const std::uint32_t chunk : store_.contents().chunks(id)) {
+            if (!store_.table().is_there(chunk)) { absent.push_back(chunk); }
+        }
+    }
+    residency::detail::sort(absent);
+    absent.erase(std::unique(absent.begin(), absent.end()), absent.end());
+    return loader_.load(absent);
 }
 
 template <pool::PlannedPool Pool>

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -137,6 +139,42 @@ public:
     /// Blocks until the device is idle, then changes the schedule, between passes. Error budget: the budget is below the floor of the new
     /// schedule; the old one stays.
     [[nodiscard]] Status try_set_schedule(Schedule schedule) { return session_->set_schedule(std::move(schedule)); }
+    /// Blocks until all uses and copies are complete, then gives all device memory back, between passes, when no lease is open: no weight has an
+    /// address until try_resume(), and generation() changes. What kernels wrote to mutable weights is copied to pinned host memory.
+    /// Meanwhile passes, captures and other schedules are refused (wrong_state); another budget is for try_resume(). Captured passes
+    /// become stale. Does nothing where it is suspended. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the
+    /// device's own: if is_suspended() then, memory is still held, and another call goes on.
+    [[nodiscard]] Status try_suspend() { return session_->suspend(); }
+    /// Blocks until what kernels wrote is on the device again; other weights come with the next pass. Plans nothing, unless the budget has
+    /// changed. Does nothing where it is not suspended. Errors, after which it is suspended as before: out_of_memory, budget, or the device's
+    /// own.
+    [[nodiscard]] Status try_resume() { return session_->resume(); }
+    [[nodiscard]] bool is_suspended() const noexcept { return session_->is_suspended(); }
+    /// Replaces the bytes of weights at their sources, between passes, when no lease is open: `write()` does it, in host memory or in files (of
+    /// the same size), and returns void or a Status. Blocks: until all uses and copies are complete, before; until what the device holds of
+    /// these weights is new, after. No pass sees both. Nothing of this Residency reads the sources while `write()` runs; others that
+    /// share them are refreshed around it: `a.try_refresh(w, [&] { return b.try_refresh(w, write); })`. Weights that lie in one storage are
+    /// refreshed together; a mutable weight that is named loses what kernels wrote. Addresses stay, and captured passes stay valid.
+    ///
+    /// Errors: invalid_argument (no such weight) and wrong_state (a pass or a lease is open), before `write()` runs; what `write()` returns;
+    /// io and mismatch (of files), or the device's own. Whatever fails, no pass reads a mix: the next one brings what is missing, or fails.
+    template <std::invocable Write>
+    [[nodiscard]] Status try_refresh(std::span<const WeightId> weights, Write&& write) {
+        return refreshed(weights, write);
+    }
+    template <std::invocable Write>
+    [[nodiscard]] Status try_refresh(std::initializer_list<WeightId> weights, Write&& write) {
+        return refreshed(std::span<const WeightId>{weights.begin(), weights.size()}, write);
+    }
+    template <std::invocable Write>
+    [[nodiscard]] Status try_refresh(WeightId weight, Write&& write) {
+        return refreshed(std::span<const WeightId>{&weight, 1}, write);
+    }
+    /// The same for every weight that is not mutable.
+    template <std::invocable Write>
+    [[nodiscard]] Status try_refresh_all(Write&& write) {
+        return refreshed(std::nullopt, write);
+    }
     /// The acquisitions of the last pass that ended, in order, as a schedule. Needs Options::record.
     [[nodiscard]] Result<Schedule> try_recorded_schedule(Cycle cycle = Cycle::cyclic) const {
         return session_->recorded_schedule(cycle);
@@ -162,6 +200,24 @@ public:
         return unwrap(try_recorded_schedule(cycle));
     }
     void drain() { unwrap(try_drain()); }
+    void suspend() { unwrap(try_suspend()); }
+    void resume() { unwrap(try_resume()); }
+    template <std::invocable Write>
+    void refresh(std::span<const WeightId> weights, Write&& write) {
+        unwrap(try_refresh(weights, write));
+    }
+    template <std::invocable Write>
+    void refresh(std::initializer_list<WeightId> weights, Write&& write) {
+        unwrap(try_refresh(weights, write));
+    }
+    template <std::invocable Write>
+    void refresh(WeightId weight, Write&& write) {
+        unwrap(try_refresh(weight, write));
+    }
+    template <std::invocable Write>
+    void refresh_all(Write&& write) {
+        unwrap(try_refresh_all(write));
+    }
 #endif
 
     /// May ask the device whether a pass is complete. Does not block.
@@ -221,6 +277,14 @@ public:
 private:
     Residency(std::unique_ptr<core::Session<Device>> session, Decider& decider) noexcept
         : session_{std::move(session)}, decider_{&decider} {}
+
+    template <class Write>
+    [[nodiscard]] Status refreshed(std::optional<std::span<const WeightId>> weights, Write& write) {
+        detail::Attempt attempt;
+        auto done = session_->refresh(weights, [&] { return attempt.run(write); });
+        attempt.rethrow();
+        return done;
+    }
 
     std::unique_ptr<core::Session<Device>> session_;
     Decider* decider_;  // of the session, by its type

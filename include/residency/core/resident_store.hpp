@@ -35,13 +35,17 @@ public:
     [[nodiscard]] Status view_host_storages(SessionState<D>& shared);
     /// Allocates, and enqueues the copies of all residents. Blocks while the device allocates.
     [[nodiscard]] Status bring_residents(SessionState<D>& shared);
+    /// Gives the allocation back, until bring_residents(). Precondition: the streams are drained.
+    [[nodiscard]] Status suspend(SessionState<D>& shared);
     /// Precondition: the streams are drained.
     void close(D& device) noexcept {
         if (memory_ != nullptr) { static_cast<void>(device.deallocate(memory_).has_value()); }
         memory_ = nullptr;
     }
-    /// Device bytes, as the driver counts them.
+    /// Device bytes, as the driver counts them, unless suspended.
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_; }
+    /// The same, now.
+    [[nodiscard]] std::uint64_t held_now_bytes() const noexcept { return memory_ == nullptr ? 0 : held_bytes_; }
 
 private:
     void* memory_ = nullptr;
@@ -63,6 +67,17 @@ Status ResidentStore<D>::view_host_storages(SessionState<D>& shared) {
         auto view = shared.device->device_view(shared.catalog.host_bytes(StorageId{i}));
         if (!view) { return view.error(); }
         shared.states[i].address = const_cast<std::byte*>(static_cast<const std::byte*>(*view));
+    }
+    return {};
+}
+
+template <Device D>
+Status ResidentStore<D>::suspend(SessionState<D>& shared) {
+    if (memory_ == nullptr) { return {}; }
+    if (auto freed = shared.device->deallocate(memory_); !freed) { return freed; }
+    memory_ = nullptr;
+    for (StorageState& state : shared.states) {
+        if (state.placement == Placement::resident) { state.address = nullptr; }
     }
     return {};
 }

@@ -21,10 +21,12 @@
 #include "residency/core/lease_keeper.hpp"
 #include "residency/core/order_learner.hpp"
 #include "residency/core/pass_timer.hpp"
+#include "residency/core/replace_sources.hpp"
 #include "residency/core/resident_store.hpp"
 #include "residency/core/session_state.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/step_profiler.hpp"
+#include "residency/core/suspension.hpp"
 #include "residency/core/transport_interface.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/natural_order.hpp"
@@ -132,6 +134,15 @@ public:
     [[nodiscard]] Status set_schedule(Schedule schedule);
     [[nodiscard]] Result<Schedule> recorded_schedule(Cycle cycle) const;
 
+    /// Gives all device memory back, between passes. After a failure is_suspended() says which it is. Blocks.
+    [[nodiscard]] Status suspend();
+    /// Takes the device memory of the budget again. On failure it stays suspended. Blocks.
+    [[nodiscard]] Status resume();
+    [[nodiscard]] bool is_suspended() const noexcept { return suspension_.is_suspended(); }
+    /// Replaces the bytes of weights at their sources by `write()`, which returns a Status, between passes. Without weights: of all that kernels only read. Blocks.
+    template <class Write>
+    [[nodiscard]] Status refresh(std::optional<std::span<const WeightId>> weights, Write&& write);
+
     /// Blocks until every recorded use and every copy is complete, and gives back what a change of the budget left pending.
     [[nodiscard]] Status drain();
     [[nodiscard]] Status transport_status() const { return shared_.copy_scheduler.transport_status(); }
@@ -161,6 +172,7 @@ private:
           profiler_{shared_, settings_.learn_threshold},
           leases_{shared_, profiler_},
           graphs_{shared_, leases_},
+          suspension_{shared_},
           budget_{shared_, settings_.budget, settings_.reserve_bytes} {
         shared_.device = &device;
         shared_.catalog = std::move(catalog);
@@ -190,6 +202,19 @@ private:
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error no_weight(WeightId weight) const;
     /// The storages that weights lie on, each once. Valid until the next call.
     [[nodiscard]] std::span<const StorageId> distinct_storages(std::span<const WeightId> weights);
+    /// An error where the device memory is given back.
+    [[nodiscard]] Status check_not_suspended() const {
+        if (!suspension_.is_suspended()) { return {}; }
+        return Error{ErrorKind::wrong_state,
+                     "it is suspended, and holds no device memory: call resume() before passes, captures and other "
+                     "schedules"};
+    }
+    /// Blocks until everything is complete, between passes; no lease is open.
+    [[nodiscard]] Status settle() {
+        if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
+        if (auto drained = shared_.drain(); !drained) { return drained; }
+        return budget_.reclaim_pending();
+    }
     /// Another schedule, of this catalog, with the streams not drained yet. Blocks. On failure the one in force stays.
     [[nodiscard]] Status change_schedule(Schedule schedule);
     /// Adopts an order or step times that were learned, if they are ready and differ from what was planned. Blocks then, and only then.
@@ -211,6 +236,7 @@ private:
     StepProfiler<D> profiler_;
     LeaseKeeper<D> leases_;
     GraphRunner<D> graphs_;
+    Suspension<D> suspension_;
     BudgetControl<D> budget_;
     ResidentStore<D> residents_;
     PassTimer<D> timer_;
@@ -252,6 +278,7 @@ Status Session<D>::begin_pass(Stream stream) {
     if (shared_.is_pass_open) {
         return Error{ErrorKind::wrong_state, "a pass is already open on this Residency: end it before the next begins"};
     }
+    if (auto awake = check_not_suspended(); !awake) { return awake; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     Decider<D>& decider = *shared_.decider;
     const auto is_captured = shared_.device->is_capturing(stream);
@@ -410,6 +437,7 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Body&& body)
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open"};
     }
+    if (auto awake = check_not_suspended(); !awake) { return awake.error(); }
     if (!shared_.copy_scheduler.transport().is_capturable()) {
         return Error{ErrorKind::unsupported,
                      "this transport needs the host for every copy, and a graph runs without it"};
@@ -460,12 +488,62 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
     const std::uint64_t held_bytes = budget_.held_bytes();
     auto resolved = budget_.try_resolve(budget);
     if (!resolved) { return resolved.error(); }
-    if (auto resumed = graphs_.resume(); !resumed) { return resumed.error(); }
-    if (auto drained = shared_.drain(); !drained) { return drained.error(); }
-    if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
+    if (suspension_.is_suspended()) { return budget_.set_while_suspended(std::move(*resolved)); }
+    if (auto settled = settle(); !settled) { return settled.error(); }
     auto changed = budget_.set(std::move(*resolved), held_bytes);
     if (changed) { profiler_.graphs_are_stale(); }
     return changed;
+}
+
+template <Device D>
+Status Session<D>::suspend() {
+    if (shared_.is_pass_open || leases_.open_leases() > 0) {
+        return Error{ErrorKind::wrong_state,
+                     "it is suspended between passes, when no lease is open: end the pass and every lease before"};
+    }
+    if (!suspension_.is_suspended()) {
+        if (auto settled = settle(); !settled) { return settled; }
+    }
+    auto suspended = suspension_.suspend(residents_);
+    budget_.set_held_residents_bytes(residents_.held_now_bytes());
+    return suspended;
+}
+
+template <Device D>
+Status Session<D>::resume() {
+    auto resumed = suspension_.resume(residents_, budget_.decider_cap_bytes());
+    budget_.set_held_residents_bytes(residents_.held_now_bytes());
+    return resumed;
+}
+
+template <Device D>
+template <class Write>
+Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Write&& write) {
+    if (shared_.is_pass_open || leases_.open_leases() > 0) {
+        return Error{ErrorKind::wrong_state,
+                     "weights are replaced between passes, when no lease is open: end the pass and every lease before"};
+    }
+    std::vector<StorageId> storages;
+    if (weights) {
+        for (const WeightId weight : *weights) {
+            if (!shared_.catalog.contains(weight)) { return no_weight(weight); }
+        }
+        const auto wanted = distinct_storages(*weights);
+        storages.assign(wanted.begin(), wanted.end());
+    } else {
+        const auto all = shared_.catalog.storages();
+        for (std::uint32_t i = 0; i < all.size(); ++i) {
+            if (!all[i].is_mutable) { storages.push_back(StorageId{i}); }
+        }
+    }
+    if (suspension_.is_suspended()) {
+        return replace_sources(shared_, storages, false, [&]() -> Status {
+            for (const StorageId id : storages) { suspension_.forget(id); }
+            return write();
+        });
+    }
+    if (auto settled = settle(); !settled) { return settled; }
+    return replace_sources(shared_, storages, true, write);
 }
 
 template <Device D>
@@ -473,6 +551,7 @@ Status Session<D>::set_schedule(Schedule schedule) {
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
     }
+    if (auto awake = check_not_suspended(); !awake) { return awake; }
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
     if (schedule == given_ || schedule == this->schedule()) {
         auto changed = change_schedule(this->schedule());
@@ -556,7 +635,7 @@ Statistics Session<D>::statistics() const {
     result.held_bytes = budget_.held_bytes();
     result.pending_bytes = pending_bytes();
     const std::uint64_t residents = decider.holds_residents() ? 0 : catalog.resident_bytes();
-    result.requested_bytes = residents + use.requested_bytes;
+    result.requested_bytes = (is_suspended() ? 0 : residents) + use.requested_bytes;
     result.peak_requested_bytes = residents + use.peak_requested_bytes;
     result.resident_bytes = catalog.resident_bytes();
     result.host_read_bytes = catalog.bytes_placed(Placement::host);
@@ -631,6 +710,7 @@ void Session<D>::close() noexcept {
     }
     shared_.decider->close();
     residents_.close(*shared_.device);
+    suspension_.close();
     profiler_.close();
     timer_.close(*shared_.device);
     copy_scheduler.close();

@@ -101,6 +101,15 @@ struct SessionState {
         ++counters.calls;
         return {};
     }
+    /// Appends what of a storage lies on the device. Precondition: drained.
+    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) {
+        const StorageState& state = states[index(id)];
+        if (state.placement != Placement::resident || decider->holds_residents()) {
+            return decider->append_present(id, fetches);
+        }
+        if (state.address != nullptr) { fetches.push_back({id, 0, catalog.storage(id).bytes, state.address, true}); }
+        return {};
+    }
     /// Sets right what failed calls left behind, between passes. Where nothing did, it does nothing; otherwise it blocks, and says once
     /// what the transport failed at.
     [[nodiscard]] Status mend() {
@@ -120,12 +129,7 @@ private:
                                                          " could not be read, and a lease covers it: end the lease, so "
                                                          "that they can be brought again"};
             }
-            if (state.placement == Placement::resident && !decider->holds_residents()) {
-                const std::uint64_t bytes = catalog.storage(id).bytes;
-                if (state.address != nullptr) { fetches.push_back({id, 0, bytes, state.address, true}); }
-            } else if (auto appended = decider->append_present(id, fetches); !appended) {
-                return appended;
-            }
+            if (auto appended = append_present(id, fetches); !appended) { return appended; }
         }
         if (auto sent = send(fetches); !sent) { return sent; }
         unread.clear();

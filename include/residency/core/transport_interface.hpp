@@ -33,6 +33,10 @@ public:
     /// Announces what the next call of enqueue brings. False: not now, or never.
     [[nodiscard]] virtual bool read_ahead(std::span<const transport::Fetch> fetches) = 0;
     virtual void forget_ahead() = 0;
+    /// Blocks until no thread reads these storages' sources; what was announced is withdrawn.
+    [[nodiscard]] virtual Status pause(std::span<const StorageId> storages) = 0;
+    /// The sources' bytes were replaced, after pause(). Precondition: the copy stream is drained.
+    [[nodiscard]] virtual Status sources_changed(std::span<const StorageId> storages) = 0;
     virtual void close() noexcept = 0;
     virtual void abandon() noexcept = 0;
 };
@@ -67,6 +71,20 @@ public:
     }
     void forget_ahead() override {
         if constexpr (requires { transport_.forget_ahead(); }) { transport_.forget_ahead(); }
+    }
+    [[nodiscard]] Status pause([[maybe_unused]] std::span<const StorageId> storages) override {
+        if constexpr (requires { transport_.pause(storages); }) {
+            return transport_.pause(storages);
+        } else {
+            return {};
+        }
+    }
+    [[nodiscard]] Status sources_changed([[maybe_unused]] std::span<const StorageId> storages) override {
+        if constexpr (requires { transport_.sources_changed(storages); }) {
+            return transport_.sources_changed(storages);
+        } else {
+            return {};
+        }
     }
     void close() noexcept override { transport_.close(); }
     void abandon() noexcept override {

@@ -63,6 +63,16 @@ public:
     void forget_ahead() {
         if (core_) { core_->forget_ahead(); }
     }
+    /// Blocks until no thread reads: what was announced is withdrawn, and what is loading of these storages is loaded. Errors: those of the
+    /// load.
+    [[nodiscard]] Status pause(std::span<const StorageId> storages) {
+        return core_ ? core_->pause(storages) : Status{};
+    }
+    /// The bytes of these storages were replaced since pause(). Blocks: their files are opened anew, by their paths, and any identity is
+    /// right now. Errors: io; mismatch: a file has another size than the catalog says. The caller has drained the streams.
+    [[nodiscard]] Status sources_changed(std::span<const StorageId> storages) {
+        return core_ ? core_->sources_changed(storages) : Status{};
+    }
     /// Blocks until the threads have ended. The caller has drained the streams.
     void close() noexcept { core_.reset(); }
     /// Blocks until the threads have ended. Leaves to the device what it may still read, wait for or record.
@@ -99,6 +109,14 @@ private:
         [[nodiscard]] bool read_ahead(std::span<const Fetch> fetches);
         void forget_ahead();
 
+        [[nodiscard]] Status pause(std::span<const StorageId> storages) {
+            forget_ahead();
+            workers_.await_queued();
+            return sources_.await_loaded(storages);
+        }
+        [[nodiscard]] Status sources_changed(std::span<const StorageId> storages) {
+            return sources_.open_again(storages);
+        }
         void take_failure(std::vector<StorageId>& storages);
         [[nodiscard]] Status status() const { return failures_.status(); }
         [[nodiscard]] Statistics statistics() const;

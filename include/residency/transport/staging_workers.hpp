@@ -74,6 +74,12 @@ public:
     /// The bytes of a queued job are not needed: it is not read if it has not begun.
     void withdraw(std::uint32_t slot, std::uint32_t generation);
 
+    /// Blocks until every queued job is done.
+    void await_queued() {
+        std::unique_lock lock{mutex_};
+        done_.wait(lock, [&] { return undone_ == 0; });
+    }
+
     /// Bytes of the parts that were filled.
     [[nodiscard]] std::uint64_t filled_bytes() const noexcept { return filled_bytes_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t filled_slots() const noexcept { return filled_slots_.load(std::memory_order_relaxed); }
@@ -126,6 +132,7 @@ private:
     std::condition_variable queued_, done_;
     std::unique_ptr<Job> queue_;  // in the order in which their slots come free
     Job* last_ = nullptr;         // of a queue that is not empty
+    std::size_t undone_ = 0;      // jobs that were queued
     std::unique_ptr<Job> free_jobs_;
     std::vector<Progress> progress_;  // by slot
     bool is_stopping_ = false;
@@ -153,6 +160,7 @@ void StagingWorkers<D>::queue(std::unique_ptr<Job> job) {
         Job* const last = job.get();
         (queue_ ? last_->next : queue_) = std::move(job);
         last_ = last;
+        ++undone_;
     }
     queued_.notify_one();
 }
@@ -199,6 +207,7 @@ void StagingWorkers<D>::work() {
             Progress& progress = progress_[job->slot];
             progress.done = job->generation;
             std::erase(progress.withdrawn, job->generation);
+            --undone_;
         }
         done_.notify_all();
         give_back(std::move(job));

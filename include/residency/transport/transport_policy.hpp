@@ -39,7 +39,11 @@ struct Fetch {
 ///  7. `t.status()`                   optional, const: the first failure of the transport's threads. No pass begins or ends without it
 ///     `t.take_failure(storages)`     optional, goes with status(): forgets the failure, and appends the storages of which bytes did not
 ///                                    arrive, which are then brought again; the caller has drained s. Without it, a failure is for good
-///  8. `t.abandon()`                  optional, noexcept; called before close() if s could not be drained: what the device may still
+///  8. `t.pause(storages)`            optional, for a transport whose threads read sources; goes with `t.sources_changed(storages)`. Blocks
+///                                    until no thread reads these sources, and none does before the next call of enqueue or read_ahead;
+///                                    withdraws what was announced. The second says that their bytes were replaced, in memory or in
+///                                    files; the caller has drained s
+///  9. `t.abandon()`                  optional, noexcept; called before close() if s could not be drained: what the device may still
 ///                                    use is never given back
 ///
 /// Semantic rules; the conformance suite cites them.

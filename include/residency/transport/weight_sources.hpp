@@ -32,6 +32,12 @@ public:
     /// storage has no source.
     [[nodiscard]] Status open(const Catalog& catalog, const StagedConfig& config);
 
+    /// Blocks until these storages are loaded, where their catalog is still loading. Errors: those of the load.
+    [[nodiscard]] Status await_loaded(std::span<const StorageId> storages) const;
+    /// Blocks. The files of these storages were written to or replaced: opens them anew, by their paths, whatever their identity. Nothing
+    /// reads meanwhile. Errors: io; mismatch: another size. Files after the one that failed are those from before.
+    [[nodiscard]] Status open_again(std::span<const StorageId> storages);
+
     [[nodiscard]] const WeightSource& of(StorageId id) const noexcept { return sources_[index(id)]; }
     /// Whether a storage lies in pinned memory, by now, so that the device can copy from there.
     [[nodiscard]] bool is_pinned(StorageId id) const noexcept;
@@ -53,6 +59,7 @@ private:
     std::function<Status(StorageId, std::uint64_t offset, std::uint64_t bytes)> before_read_;  // may be empty
     std::vector<WeightSource> sources_;                                                        // by storage
     std::vector<host::WeightFile> files_;                                                      // by number
+    host::FileAccess access_ = host::FileAccess::cached;
     bool has_direct_files_ = false;
     std::atomic<std::uint64_t> file_bytes_ = 0, file_reads_ = 0;
 };

@@ -28,11 +28,10 @@ RESIDENCY_INLINE Status WeightSources::open(const Catalog& catalog, const Staged
         const auto* source = std::get_if<FileSource>(&storage.source);
         if (source != nullptr && storage.bytes != 0) { file_bytes += storage.bytes; }
     }
-    host::FileAccess access = host::FileAccess::cached;
     if (config.file_access) {
-        access = *config.file_access;
+        access_ = *config.file_access;
     } else if (file_bytes > (config.limits ? *config.limits : host::read_memory_limits()).room_bytes()) {
-        access = host::FileAccess::direct;
+        access_ = host::FileAccess::direct;
     }
     sources_.resize(storages.size());
     for (std::uint32_t i = 0; i < storages.size(); ++i) {
@@ -48,7 +47,7 @@ RESIDENCY_INLINE Status WeightSources::open(const Catalog& catalog, const Staged
             const auto [known, fresh] =
                 numbers.try_emplace(file->file.get(), static_cast<std::uint32_t>(files_.size()));
             if (fresh) {
-                auto opened = host::WeightFile::try_open(*file->file, access);
+                auto opened = host::WeightFile::try_open(*file->file, access_);
                 if (!opened) { return opened.error(); }
                 has_direct_files_ = has_direct_files_ || opened->is_direct();
                 files_.push_back(std::move(*opened));
@@ -62,6 +61,33 @@ RESIDENCY_INLINE Status WeightSources::open(const Catalog& catalog, const Staged
         } else {
             return Error{ErrorKind::unsupported,
                          catalog_.describe(StorageId{i}) + " has no source: there is nothing to stream"};
+        }
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Status WeightSources::await_loaded(std::span<const StorageId> storages) const {
+    for (const StorageId id : storages) {
+        if (of(id).memory == nullptr || loading_ == nullptr) { continue; }
+        if (Status loaded = loading_->wait(id); !loaded) { return loaded; }
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Status WeightSources::open_again(std::span<const StorageId> storages) {
+    std::vector<bool> is_done(files_.size(), false);
+    for (const StorageId id : storages) {
+        const std::uint32_t number = of(id).file;
+        if (number == WeightSource::no_file || is_done[number]) { continue; }
+        is_done[number] = true;
+        SourceFile file = *std::get<FileSource>(catalog_.storage(id).source).file;
+        file.identity.reset();
+        for (SourceFile& piece : file.pieces) { piece.identity.reset(); }
+        auto opened = host::WeightFile::try_open(file, access_);
+        if (!opened) { return opened.error(); }
+        files_[number] = std::move(*opened);
+        for (WeightSource& source : sources_) {
+            if (source.file == number) { source.is_direct = files_[number].is_direct(); }
         }
     }
     return {};

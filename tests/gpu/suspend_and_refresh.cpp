@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Device memory that is given back and taken again, and weights that are replaced, on a real GPU: the random programs of the simulated
+// device.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+#include "residency/core/planned_decider.hpp"
+#include "residency/core/residency.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "residency/transport/staged.hpp"
+#include "tests/gpu/cuda_harness.hpp"
+#include "tests/support/replaced_weights.hpp"
+
+using support::WeightsIn;
+
+namespace {
+
+using Device = residency::CudaDevice;
+using OnDemand =
+    residency::Residency<residency::evict::Lru, residency::prefetch::None, residency::pool::StreamOrdered<Device>>;
+using OnSlab =
+    residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<2>, residency::pool::Slab<Device>>;
+using Planned =
+    residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
+using PlannedStaged = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                           residency::pool::Virtual<Device>, residency::transport::Staged<Device>>;
+
+template <class Weights>
+void run_programs(std::uint64_t programs, WeightsIn place) {
+    support::replace_weights<Weights, gpu::CudaHarness>(programs, place, 2 * gpu::MiB, gpu::driver_own_bytes,
+                                                        [](auto& options) {
+                                                            if constexpr (requires { options.transport.ring_bytes; }) {
+                                                                options.transport.ring_bytes = 8 * gpu::MiB;
+                                                                options.transport.slot_bytes = gpu::MiB;
+                                                            }
+                                                        });
+}
+
+}  // namespace
+
+TEST_CASE("C30 C31: memory that is given back, weights that are replaced: random programs on the driver") {
+    run_programs<OnDemand>(8, WeightsIn::pinned);
+    run_programs<OnSlab>(8, WeightsIn::pinned);
+    run_programs<Planned>(12, WeightsIn::pinned);
+    run_programs<PlannedStaged>(4, WeightsIn::pageable);
+    run_programs<PlannedStaged>(4, WeightsIn::file);
+}
