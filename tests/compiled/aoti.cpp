@@ -209,6 +209,86 @@ TEST_CASE_FIXTURE(Fixture, "the budget of a compiled model changes between runs"
     CHECK(device.report_count() == 0);
 }
 
+TEST_CASE_FIXTURE(Fixture, "methods are loaded and released in any order, and the last gives the device's bytes back") {
+    const Exported exported;
+    const std::uint64_t free_bytes = unwrap(device.memory()).free_bytes;
+    Model model = unwrap(try_open(exported, "0"));
+    for (const auto& [first, second] : {std::pair{"run", "again"}, {"again", "run"}}) {
+        CAPTURE(first);
+        const auto before = *static_cast<const float*>(unwrap(model.try_mutable("cache")).data);
+        unwrap(model.try_load("again"));
+        unwrap(model.try_load("run"));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream)));
+        unwrap(model.try_release(first));
+        CHECK_FALSE(model.weights().is_suspended());
+        check_outputs(unwrap(model.try_run(second, inputs(), stream)));
+        unwrap(model.try_release(first));  // it is not loaded
+        unwrap(model.try_release(second));
+        CHECK(model.weights().is_suspended());
+        CHECK(unwrap(device.memory()).free_bytes == free_bytes);
+        const auto nowhere = model.try_mutable("cache");
+        REQUIRE_FALSE(nowhere);
+        CHECK(nowhere.error().kind() == ErrorKind::wrong_state);
+        // What kernels wrote is still there.
+        unwrap(model.try_load(first));
+        CHECK(*static_cast<const float*>(unwrap(model.try_mutable("cache")).data) == before + 2);
+    }
+    check_outputs(unwrap(model.try_run("again", inputs(), stream)));
+    unwrap(model.weights().try_suspend());
+    check_outputs(unwrap(model.try_run("run", inputs(), stream)));  // which takes the memory again
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "several callers share the weights, each with its own state") {
+    const Exported exported;
+    Model model = unwrap(try_open(exported, "0"));
+    const std::uint64_t free_bytes = unwrap(device.memory()).free_bytes;
+    {
+        auto first = unwrap(model.try_make_state());
+        auto second = unwrap(model.try_make_state());
+        CHECK(first.bytes() == 16 * sizeof(float));
+        const auto cache_of = [&](const auto&... state) {
+            const aoti::TensorView view = unwrap(model.try_mutable("cache", state...));
+            CHECK(view.shape == Shape{16});
+            return *static_cast<const float*>(view.data);
+        };
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, first)));
+        check_outputs(unwrap(model.try_run("again", inputs(), stream, second)));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, first)));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream)));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, first)));
+        unwrap(model.weights().try_set_budget(Budget::parse("100%")));
+        check_outputs(unwrap(model.try_run("again", inputs(), stream, second)));
+        CHECK(cache_of(first) == 3);
+        CHECK(cache_of(second) == 2);
+        CHECK(cache_of() == 1);
+        unwrap(model.weights().try_suspend());  // a caller's state is the caller's
+        CHECK(cache_of(first) == 3);
+
+        unwrap(model.try_reset(first));
+        CHECK(cache_of(first) == 0);
+        auto moved = std::move(first);
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, moved)));
+        moved = std::move(second);
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, moved)));
+        CHECK(cache_of(moved) == 3);
+        CHECK(cache_of() == 1);
+        unwrap(model.weights().try_set_budget(Budget::parse("0")));
+    }
+    CHECK(unwrap(device.memory()).free_bytes == free_bytes);
+    CHECK(device.report_count() == 0);
+
+    Model other = unwrap(try_open(exported, "0"));
+    auto state = unwrap(other.try_make_state());
+    device.fail(simulation::CallKind::allocate, 1, ErrorKind::out_of_memory);
+    const auto refused = other.try_make_state();
+    device.clear_failures();
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::out_of_memory);
+    check_outputs(unwrap(model.try_run("run", inputs(), stream, state)));  // the same weights
+    CHECK(*static_cast<const float*>(unwrap(other.try_mutable("cache", state)).data) == 1);
+}
+
 TEST_CASE_FIXTURE(Fixture, "the budget: set by whoever runs it, stored in the program, automatic") {
     const Exported stored{"good", "67%"};
     CHECK(unwrap(try_open(stored)).weights().statistics().streaming);

@@ -106,6 +106,10 @@ class TransportRun {
         { t.read_ahead(fetches) } -> std::same_as<bool>;
         t.forget_ahead();
     };
+    static constexpr bool pauses = requires(T t, std::span<const StorageId> storages) {
+        { t.pause(storages) } -> std::same_as<Status>;
+        { t.sources_changed(storages) } -> std::same_as<Status>;
+    };
     static constexpr bool breaks = requires(D d) {
         d.fail(D::CallKind::any, std::uint64_t{1});
         d.clear_failures();
@@ -146,7 +150,10 @@ public:
                 case 3:
                     if constexpr (reads_ahead) { announce(transport); }
                     break;
-                case 4: compare(); break;
+                case 4:
+                    compare();
+                    if constexpr (pauses) { pause(transport); }
+                    break;
                 default: send(transport);
             }
         }
@@ -320,6 +327,15 @@ private:
                 announced_.push_back(std::move(fetches));
             }
         }
+    }
+    /// 8: what was announced is withdrawn, and the sources are read anew afterwards. The stream is drained.
+    void pause(T& transport) {
+        if (below(4) != 0) { return; }
+        std::vector<StorageId> all;
+        for (std::uint32_t i = 0; i < contents_.size(); ++i) { all.push_back(StorageId{i}); }
+        must(transport.pause(all));
+        must(transport.sources_changed(all));
+        announced_.clear();
     }
     /// 4: a graph brings the same bytes at every launch.
     void capture(T& transport) {

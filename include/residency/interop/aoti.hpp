@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,19 +14,24 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "residency/budget/budget.hpp"
 #include "residency/core/residency.hpp"
+#include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/format/program.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/host/loading.hpp"
+#include "residency/host/weight_file.hpp"
 #include "residency/interop/aoti_package.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/pool/rounding.hpp"
 
 // PyTorch models that AOTInductor compiled, with their weights streamed inside a budget. No header of PyTorch is needed.
 
@@ -121,6 +127,44 @@ private:
 
 }  // namespace detail
 
+/// What kernels write, such as a cache, of one of several callers of a model: a run that is given it works on this memory, and leaves the
+/// model's own and that of other callers as it is. Device memory beside the budget. Movable. Ends after the runs with it, and before its
+/// device.
+template <Device D>
+class CallerState {
+public:
+    CallerState(CallerState&& other) noexcept
+        : device_{other.device_},
+          memory_{std::exchange(other.memory_, nullptr)},
+          bytes_{other.bytes_},
+          catalog_hash_{other.catalog_hash_},
+          addresses_{std::move(other.addresses_)} {}
+    CallerState& operator=(CallerState&& other) noexcept {
+        std::swap(device_, other.device_);
+        std::swap(memory_, other.memory_);
+        std::swap(bytes_, other.bytes_);
+        std::swap(catalog_hash_, other.catalog_hash_);
+        std::swap(addresses_, other.addresses_);
+        return *this;
+    }
+    ~CallerState() {
+        if (memory_ != nullptr) { static_cast<void>(device_->deallocate(memory_).has_value()); }
+    }
+    /// Device bytes that were asked for.
+    [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+
+private:
+    template <class>
+    friend class CompiledModel;
+    CallerState(D& device, std::uint64_t catalog_hash) noexcept : device_{&device}, catalog_hash_{catalog_hash} {}
+
+    D* device_;
+    void* memory_ = nullptr;  // null: no kernel writes anything
+    std::uint64_t bytes_ = 0;
+    std::uint64_t catalog_hash_;         // of the model
+    std::vector<std::byte*> addresses_;  // by storage; null: kernels do not write it
+};
+
 /// A model that residency_export wrote (a folder with program.residency), on one device, inside one budget. Its methods share the
 /// weights and the bytes on the device. `Weights`: a composition with fixed addresses, such as Planned<CudaDevice>. Movable; one call at
 /// a time, of one thread.
@@ -160,20 +204,38 @@ public:
         const auto found = find(method);
         return found ? load(**found) : Status{found.error()};
     }
-    /// Unloads a method's package. Its weights stay for the others. Error invalid_argument: there is no such method.
+    /// Blocks. Unloads a method's package. Its weights stay for the others; with the last of them all device memory of the weights is given
+    /// back, until a method is loaded again, and what kernels wrote is kept on the host. Errors: invalid_argument (there is no such
+    /// method), wrong_state (a run is under way), those of Residency::try_suspend.
     [[nodiscard]] Status try_release(std::string_view method);
 
     /// Runs a method: one pass of its schedule. Enqueues on the stream, and blocks only for what switches to another method. Inputs
     /// stay valid until the stream has run. Errors: wrong_state (a run is under way), those of try_load and of passes; mismatch where
     /// the package's markers are not the program's. After an error the next run works.
     [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
-                                                      Stream stream);
+                                                      Stream stream) {
+        return try_run(method, inputs, stream, nullptr);
+    }
+    /// The same on a caller's state instead of the model's own. It stays valid until the stream has run. Precondition: this model made it, or
+    /// another one of the same weights.
+    [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
+                                                      Stream stream, const CallerState<Device>& state) {
+        return try_run(method, inputs, stream, &state);
+    }
+    /// Blocks. Memory for all that kernels write, with the bytes that the model begins with. Errors: out_of_memory, io, or the device's.
+    [[nodiscard]] Result<CallerState<Device>> try_make_state();
+    /// Blocks. Sets a caller's state back to what the model begins with. Precondition: runs with it are complete. Errors: as above.
+    [[nodiscard]] Status try_reset(CallerState<Device>& state) const;
     /// What the last run left out; nothing where it did all that its program says.
     [[nodiscard]] const RunReport& last_run() const noexcept { return state_->report; }
 
     /// The memory of a weight that kernels write, such as a cache, on the device: to reset or to read it while nothing runs. Valid until
-    /// the budget changes. Error mismatch: there is no such weight, or kernels do not write it.
-    [[nodiscard]] Result<TensorView> try_mutable(std::string_view name) const;
+    /// the budget changes. Errors: mismatch (there is no such weight, or kernels do not write it), wrong_state (its memory is given back).
+    [[nodiscard]] Result<TensorView> try_mutable(std::string_view name) const { return try_mutable(name, nullptr); }
+    /// The same of a caller's state. Valid as long as the state.
+    [[nodiscard]] Result<TensorView> try_mutable(std::string_view name, const CallerState<Device>& state) const {
+        return try_mutable(name, &state);
+    }
 
     [[nodiscard]] const format::Program& program() const noexcept { return state_->program; }
     /// For budgets and statistics. Passes are begun by run() alone.
@@ -185,7 +247,8 @@ private:
         const format::ProgramMethod* program = nullptr;
         Schedule schedule;
         std::optional<Package> package;
-        std::optional<std::uint64_t> bound_generation;  // of the addresses that the package has
+        /// Which addresses the package has: of a generation of the weights, and of a caller's state, or null.
+        std::optional<std::pair<std::uint64_t, const void*>> bound;
     };
     /// At a fixed address, since the hooks of packages point to it.
     struct State {
@@ -220,10 +283,14 @@ private:
 
     [[nodiscard]] Result<Method*> find(std::string_view name) const;
     [[nodiscard]] Status load(Method& method);
-    [[nodiscard]] Status bind(Method& method);
+    [[nodiscard]] Status bind(Method& method, const CallerState<Device>* of_caller);
+    [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
+                                                      Stream stream, const CallerState<Device>* of_caller);
     [[nodiscard]] Status run(Method& method, std::span<const TensorView> inputs, Stream stream,
-                             std::vector<Tensor>& outputs);
-    [[nodiscard]] TensorView view(WeightId id) const;
+                             const CallerState<Device>* of_caller, std::vector<Tensor>& outputs);
+    [[nodiscard]] Result<TensorView> try_mutable(std::string_view name, const CallerState<Device>* of_caller) const;
+    [[nodiscard]] TensorView view(WeightId id, const CallerState<Device>* of_caller) const;
+    [[nodiscard]] const Catalog& catalog() const noexcept { return state_->weights->catalog(); }
     /// A stream of CUDA is a pointer, or converts to one.
     static constexpr bool is_cuda_stream = std::is_convertible_v<Stream, const void*>;
     [[nodiscard]] static void* native(Stream stream) noexcept {
@@ -304,33 +371,88 @@ auto CompiledModel<Weights>::find(std::string_view name) const -> Result<Method*
 }
 
 template <class Weights>
-TensorView CompiledModel<Weights>::view(WeightId id) const {
-    const Weight& weight = state_->program.catalog.weight(id);
-    return {state_->weights->address(id), weight.dtype, weight.shape, weight.strides, 0};
+TensorView CompiledModel<Weights>::view(WeightId id, const CallerState<Device>* of_caller) const {
+    const Weight& weight = catalog().weight(id);
+    void* address = state_->weights->address(id);
+    if (of_caller != nullptr && of_caller->addresses_[index(weight.storage)] != nullptr) {
+        address = of_caller->addresses_[index(weight.storage)] + weight.offset_bytes;
+    }
+    return {address, weight.dtype, weight.shape, weight.strides, 0};
 }
 
 template <class Weights>
-Status CompiledModel<Weights>::bind(Method& method) {
-    const std::uint64_t generation = state_->weights->generation();
-    if (method.bound_generation == generation) { return {}; }
+auto CompiledModel<Weights>::try_make_state() -> Result<CallerState<Device>> {
+    Device& device = state_->weights->device();
+    CallerState<Device> state{device, catalog().hash()};
+    const auto storages = catalog().storages();
+    std::vector<std::uint64_t> offsets(storages.size());
+    for (std::size_t i = 0; i < storages.size(); ++i) {
+        if (!storages[i].is_mutable || storages[i].bytes == 0) { continue; }
+        offsets[i] = pool::round_up(state.bytes_, storages[i].alignment_bytes);
+        state.bytes_ = offsets[i] + storages[i].bytes;
+    }
+    state.addresses_.resize(storages.size());
+    if (state.bytes_ == 0) { return state; }
+    auto memory = device.allocate(state.bytes_);
+    if (!memory) { return memory.error().in("for what kernels write"); }
+    state.memory_ = *memory;
+    for (std::size_t i = 0; i < storages.size(); ++i) {
+        if (!storages[i].is_mutable || storages[i].bytes == 0) { continue; }
+        state.addresses_[i] = static_cast<std::byte*>(*memory) + offsets[i];
+    }
+    if (Status reset = try_reset(state); !reset) { return reset.error(); }
+    return state;
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::try_reset(CallerState<Device>& state) const {
+    Device& device = *state.device_;
+    const Stream stream{};
+    for (std::uint32_t i = 0; i < state.addresses_.size(); ++i) {
+        if (state.addresses_[i] == nullptr) { continue; }
+        const Storage& storage = catalog().storages()[i];
+        const std::byte* from = catalog().host_bytes(StorageId{i});
+        std::vector<std::byte> read;
+        if (const auto* source = std::get_if<FileSource>(&storage.source)) {
+            const auto file = host::WeightFile::try_open(*source->file, host::FileAccess::cached);
+            if (!file) { return file.error(); }
+            read.resize(static_cast<std::size_t>(storage.bytes));
+            if (Status done = file->try_read(source->offset_bytes, read); !done) { return done; }
+            from = read.data();
+        }
+        const Copy copy{state.addresses_[i], from, storage.bytes};
+        Status copied = device.copy({&copy, 1}, stream);
+        Status complete = device.synchronize(stream);
+        if (!copied) { return copied; }
+        if (!complete) { return complete; }
+    }
+    return {};
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::bind(Method& method, const CallerState<Device>* of_caller) {
+    const std::pair<std::uint64_t, const void*> now{state_->weights->generation(),
+                                                    of_caller == nullptr ? nullptr : of_caller->memory_};
+    if (method.bound == now) { return {}; }
     std::vector<ConstantBinding> bindings;
     for (const format::ProgramConstant& constant : method.program->constants) {
-        bindings.push_back({constant.name, view(constant.weight)});
+        bindings.push_back({constant.name, view(constant.weight, of_caller)});
     }
     if (Status bound = method.package->try_bind(bindings); !bound) { return bound; }
-    method.bound_generation = generation;
+    method.bound = now;
     return {};
 }
 
 template <class Weights>
 Status CompiledModel<Weights>::load(Method& method) {
+    if (Status resumed = state_->weights->try_resume(); !resumed) { return resumed; }
     if (method.package) { return {}; }
     auto package = Package::try_open(state_->folder + "/" + method.program->package, state_->package_options);
     if (!package) { return package.error(); }
     if (Status same = detail::check_constants(*package, state_->program, *method.program); !same) { return same; }
     package->set_hooks({state_.get(), &State::on_step});
     method.package.emplace(std::move(*package));
-    method.bound_generation.reset();
+    method.bound.reset();
     return {};
 }
 
@@ -341,7 +463,9 @@ Status CompiledModel<Weights>::try_release(std::string_view name) {
     if (state_->is_running) { return Error{ErrorKind::wrong_state, "a run is under way"}; }
     if (Status drained = state_->weights->try_drain(); !drained) { return drained; }
     (*found)->package.reset();
-    return {};
+    const bool is_any_loaded =
+        std::ranges::any_of(state_->methods, [](const Method& m) { return m.package.has_value(); });
+    return is_any_loaded ? Status{} : state_->weights->try_suspend();
 }
 
 template <class Weights>
@@ -386,7 +510,7 @@ std::int32_t CompiledModel<Weights>::State::step(std::int64_t number) {
 
 template <class Weights>
 Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> inputs, Stream stream,
-                                   std::vector<Tensor>& outputs) {
+                                   const CallerState<Device>* of_caller, std::vector<Tensor>& outputs) {
     State& state = *state_;
     if (state.current != &method) {
         if (Status changed = state.weights->try_set_schedule(method.schedule); !changed) { return changed; }
@@ -395,7 +519,7 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
     auto pass = state.weights->try_begin(stream);
     if (!pass) { return pass.error(); }
     state.pass.emplace(std::move(*pass));
-    Status status = bind(method);
+    Status status = bind(method, of_caller);
     if (status) {
         auto ran = method.package->try_run(inputs, native(stream));
         if (ran) {
@@ -418,20 +542,22 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
 
 template <class Weights>
 Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view name, std::span<const TensorView> inputs,
-                                                            Stream stream) {
+                                                            Stream stream, const CallerState<Device>* of_caller) {
     State& state = *state_;
     if (state.is_running) {
         return Error{ErrorKind::wrong_state, "a run of this model is under way; runs follow each other"};
     }
     const auto found = find(name);
     if (!found) { return found.error(); }
+    RESIDENCY_ASSERT(of_caller == nullptr || of_caller->catalog_hash_ == catalog().hash(),
+                     "pass a state that a model of the same weights made");
     Method& method = **found;
     if (Status loaded = load(method); !loaded) { return loaded.error(); }
     state.is_running = true;
     state.report = {};
     state.markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
     std::vector<Tensor> outputs;
-    Status ran = run(method, inputs, stream, outputs);
+    Status ran = run(method, inputs, stream, of_caller, outputs);
     state.is_running = false;
     for (std::uint32_t i = state.markers.reached(); i < state.markers.steps(); ++i) {
         state.report.steps_not_called.push_back(i);
@@ -442,13 +568,18 @@ Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view nam
 }
 
 template <class Weights>
-Result<TensorView> CompiledModel<Weights>::try_mutable(std::string_view name) const {
+Result<TensorView> CompiledModel<Weights>::try_mutable(std::string_view name,
+                                                       const CallerState<Device>* of_caller) const {
     const auto id = state_->program.find(name);
     if (!id || !state_->program.catalog.storage(state_->program.catalog.storage_of(*id)).is_mutable) {
         return Error{ErrorKind::mismatch, id ? residency::detail::quoted(name) + " is not written by kernels"
                                              : "the program has no weight " + residency::detail::quoted(name)};
     }
-    return view(*id);
+    if (of_caller == nullptr && state_->weights->is_suspended()) {
+        return Error{ErrorKind::wrong_state, "no method is loaded, so that " + residency::detail::quoted(name) +
+                                                 " has no memory: load one first"};
+    }
+    return view(*id, of_caller);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::aoti
