@@ -76,6 +76,23 @@ TEST_CASE("docs/budgets.md: another budget while the program runs") {
     CHECK(model.is_right());
 }
 
+TEST_CASE("docs/budgets.md: no memory at all for a time") {
+    Model model;
+    Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("75%"), .schedule = model.schedule}};
+    run_pass(model, weights);
+    const std::uint64_t before = unwrap(model.gpu.memory()).free_bytes + weights.statistics().held_bytes;
+
+    weights.suspend();  // between passes, with no lease open: every device byte is free for others
+    CHECK(weights.statistics().held_bytes == 0);
+    weights.set_budget(Budget::parse("40%"));  // what resume() takes; without it, as much as before
+    weights.resume();
+
+    run_pass(model, weights);
+    CHECK(model.is_right());
+    CHECK(unwrap(model.gpu.memory()).free_bytes + weights.statistics().held_bytes == before);
+    CHECK(weights.statistics().held_bytes < model.catalog.total_bytes() / 2);
+}
+
 TEST_CASE("docs/budgets.md: a KV cache and the weights share one total") {
     Model model;
     auto& gpu = model.gpu;

@@ -63,6 +63,11 @@ public:
                                }}));
     }
     void launch(WeightId weight, const void* at) { launch(weight, at, stream); }
+    /// A weight's bytes where the host has them.
+    [[nodiscard]] std::span<std::byte> bytes(WeightId weight) {
+        const std::size_t each = host_.size() / catalog.weights().size();
+        return std::span{host_}.subspan(index(weight) * each, each);
+    }
     /// Waits for everything. Whether every kernel read the right bytes, and the device saw no access that nothing orders.
     [[nodiscard]] bool is_right() {
         unwrap(gpu.synchronize());
