@@ -66,20 +66,20 @@ void fill(Device& device, const streaming::Model& model, std::uint32_t i, std::b
 
 TEST_SUITE_BEGIN("core suspend and refresh");
 
-TEST_CASE_TEMPLATE("C30 C31: memory that is given back, weights that are replaced: random programs", Weights,
+TEST_CASE_TEMPLATE("C31 C32: memory that is given back, weights that are replaced: random programs", Weights,
                    compositions::OnDemand, compositions::OnSlab, compositions::Ahead, compositions::Hinted,
                    compositions::Planned) {
     run_programs<Weights>(30, WeightsIn::pinned);
 }
 
-TEST_CASE_TEMPLATE("C30 C31: the same through a staging ring, from pageable memory and from a file", Weights,
+TEST_CASE_TEMPLATE("C31 C32: the same through a staging ring, from pageable memory and from a file", Weights,
                    compositions::OnDemand, compositions::Planned) {
     using Staged = typename WithStaging<Weights>::type;
     run_programs<Staged>(12, WeightsIn::pageable);
     run_programs<Staged>(12, WeightsIn::file);
 }
 
-TEST_CASE_TEMPLATE("C30: what is suspended refuses passes in words, and ends without being resumed", Weights,
+TEST_CASE_TEMPLATE("C31: what is suspended refuses passes in words, and ends without being resumed", Weights,
                    compositions::OnDemand, compositions::Planned) {
     streaming::CheckedDevice device;
     const auto model = streaming::uniform_model(device, 4, 4096);
@@ -103,7 +103,7 @@ TEST_CASE_TEMPLATE("C30: what is suspended refuses passes in words, and ends wit
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE_TEMPLATE("C31: weights that the catalog lacks are refused before anything is replaced", Weights,
+TEST_CASE_TEMPLATE("C32: weights that the catalog lacks are refused before anything is replaced", Weights,
                    compositions::OnDemand, compositions::Planned) {
     streaming::CheckedDevice device;
     const auto model = streaming::uniform_model(device, 3, 4096);
@@ -115,7 +115,7 @@ TEST_CASE_TEMPLATE("C31: weights that the catalog lacks are refused before anyth
 }
 
 #if RESIDENCY_EXCEPTIONS
-TEST_CASE_TEMPLATE("C31: what throws while it replaces weights is thrown on, and passes read what is there", Weights,
+TEST_CASE_TEMPLATE("C32: what throws while it replaces weights is thrown on, and passes read what is there", Weights,
                    compositions::OnDemand, compositions::Planned) {
     streaming::CheckedDevice device;
     const auto model = streaming::uniform_model(device, 4, 4096);
@@ -138,7 +138,7 @@ TEST_CASE_TEMPLATE("C31: what throws while it replaces weights is thrown on, and
 }
 #endif
 
-TEST_CASE_TEMPLATE("C31: two of one model, each refreshed around the same bytes", Weights, compositions::OnDemand,
+TEST_CASE_TEMPLATE("C32: two of one model, each refreshed around the same bytes", Weights, compositions::OnDemand,
                    compositions::Planned) {
     streaming::CheckedDevice device;
     const auto model = streaming::uniform_model(device, 4, 4096);
@@ -168,7 +168,7 @@ TEST_CASE_TEMPLATE("C31: two of one model, each refreshed around the same bytes"
     must(device.destroy_stream(second));
 }
 
-TEST_CASE("C31: bytes that are still loading are loaded before they are replaced") {
+TEST_CASE("C32: bytes that are still loading are loaded before they are replaced") {
     using Weights = typename WithStaging<compositions::Planned>::type;
     streaming::CheckedDevice device;
     const auto model = streaming::uniform_model(device, 6, 100'000);

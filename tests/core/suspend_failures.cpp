@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// C19 C30 C31: each call of the device fails once while memory is given back, taken again, and weights are replaced.
+// C19 C31 C32: each call of the device fails once while memory is given back, taken again, and weights are replaced.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -200,7 +200,7 @@ void every_failure() {
 
 TEST_SUITE_BEGIN("core suspend failures");
 
-TEST_CASE_TEMPLATE("C19 C30 C31: any call fails once while memory is given back and taken again", Weights, OnDemand,
+TEST_CASE_TEMPLATE("C19 C31 C32: any call fails once while memory is given back and taken again", Weights, OnDemand,
                    Ahead, compositions::Hinted, compositions::Planned) {
     every_failure<Weights>();
 }

@@ -47,7 +47,7 @@ void run_programs(std::uint64_t programs, WeightsIn place) {
 
 }  // namespace
 
-TEST_CASE("C30 C31: memory that is given back, weights that are replaced: random programs on the driver") {
+TEST_CASE("C31 C32: memory that is given back, weights that are replaced: random programs on the driver") {
     run_programs<OnDemand>(8, WeightsIn::pinned);
     run_programs<OnSlab>(8, WeightsIn::pinned);
     run_programs<Planned>(12, WeightsIn::pinned);

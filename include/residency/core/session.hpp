@@ -505,6 +505,7 @@ Status Session<D>::suspend() {
         if (auto settled = settle(); !settled) { return settled; }
     }
     auto suspended = suspension_.suspend(residents_);
+    if (suspension_.is_suspended()) { profiler_.graphs_are_stale(); }
     budget_.set_held_residents_bytes(residents_.held_now_bytes());
     return suspended;
 }
