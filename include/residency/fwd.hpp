@@ -76,7 +76,8 @@ using Scheduled = Residency<evict::Scheduled, prefetch::Scheduled, pool::StreamO
 template <Device D>
 using Cached = Residency<evict::Lru, prefetch::Lookahead<4>, pool::StreamOrdered<D>, transport::Pinned<D>>;
 
-/// Mixtures of experts: equal slots, experts ranked by expected use, the router's guesses brought ahead.
+/// Mixtures of experts: equal slots, experts ranked by expected use, the router's guesses brought ahead. `policies.storages_at_once` is
+/// the number of experts that one acquisition asks for: a smaller cache is refused when the Residency is made.
 template <VirtualMemoryDevice D>
 using Experts = Residency<evict::ExpectedUse, prefetch::Hinted, pool::Slab<D>, transport::Pinned<D>>;
 

@@ -157,14 +157,16 @@ TEST_CASE("residents that share their slot with no chunk stay; the plan's other 
             if (stays) { CHECK_FALSE(table.is_of_ring(table.slot(chunk))); }
             const std::uint32_t slot = made.slot_of_chunk(chunk);
             CHECK(table.is_sole_owner(chunk) == (slot != plan::none && lie[slot] == 1));
-            all = all && stays;
+            all = all && (stays || slot == plan::none);
         }
         CHECK(table.all_stay() == all);
         for (std::uint32_t s = 0; s < made.storages(); ++s) {
-            bool never_leaves = true;
+            bool never_leaves = true, has_slots = true;
             for (const std::uint32_t chunk : made.chunks_of_storage(s)) {
                 never_leaves = never_leaves && table.stays(chunk);
+                has_slots = has_slots && made.slot_of_chunk(chunk) != plan::none;
             }
+            CHECK(table.is_unplanned(residency::StorageId{s}) == !has_slots);
             CHECK(table.never_leaves(residency::StorageId{s}) == never_leaves);
         }
     });

@@ -56,7 +56,7 @@ public:
         must(scheduler.begin_pass());
         reader = must(scheduler.consumer(stream));
         const residency::pool::Needs needs{sizes, step, storage_bytes, 1};
-        limits = cache.allocations().limits(device, model.catalog, residency::Schedule{}, needs);
+        limits = cache.allocations().limits(device, model.catalog, residency::Schedule{}, needs, 0);
         cache.attach(context, needs, speculates ? &speculation : nullptr);
         speculation.attach(context, cache.allocations().bytes());
         change.attach(cache);

@@ -132,7 +132,7 @@ public:
         uses.set_records_residents(store.has_misplaced());
         loader.reserve();
         player.start(factory.problem());
-        demand.start();
+        demand.start(store.plan().budget_bytes());
         return {};
     }
 

@@ -49,6 +49,7 @@ TEST_CASE("docs/experts.md: a cache of experts, and a router's guesses") {
         Experts<Gpu>::Options options;
         options.budget = Budget::parse("50%");
         options.policies.evictor = evict::ExpectedUse{{.layers = layer_of}};
+        options.policies.storages_at_once = chosen;  // a cache that cannot hold them is refused here
         Experts<Gpu> weights{gpu, catalog, options};
 
         std::mt19937 router{1};

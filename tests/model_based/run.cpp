@@ -230,7 +230,13 @@ private:
         for (const auto& promised : tickets_) { storages.merge(storages_of(promised)); }
         return storages;
     }
-    /// Whether there must be room: a declared step or a single weight alone, or, with slots, whatever has enough of them.
+    /// Whether the floor counts a storage: a step reads it, or there are no steps.
+    [[nodiscard]] bool counts(StorageId id) const {
+        const auto& schedule = weights_->schedule();
+        return schedule.empty() || !schedule.use_order().uses(id).empty();
+    }
+    /// Whether there must be room: a declared step or a single weight that the floor counts alone, or, with slots, whatever has enough of
+    /// them.
     [[nodiscard]] bool has_to_fit(std::span<const WeightId> ids, bool declared) {
         std::set<StorageId> together = storages_of(ids);
         std::erase_if(together, [&](StorageId id) { return !is_streamed(id); });
@@ -238,16 +244,22 @@ private:
         together.merge(leased());
         std::erase_if(together, [&](StorageId id) { return !is_streamed(id); });
         if (composition_.is_slab) {
-            std::uint64_t slot = 0, streamed = 0, resident = 0;
+            std::uint64_t slot = 0, largest = 0, streamed = 0, resident = 0;
             for (const auto& storage : catalog_.storages()) {
                 if (storage.placement == residency::Placement::resident) {
                     resident = (resident + 255) / 256 * 256 + storage.bytes;
                 }
                 if (storage.placement != residency::Placement::streamed || storage.bytes == 0) { continue; }
-                slot = std::max(slot, (storage.bytes + 255) / 256 * 256);
+                const StorageId id{static_cast<std::uint32_t>(&storage - catalog_.storages().data())};
+                largest = std::max(largest, (storage.bytes + 255) / 256 * 256);
+                if (counts(id)) { slot = std::max(slot, (storage.bytes + 255) / 256 * 256); }
                 ++streamed;
             }
-            if (slot == 0) { return true; }
+            if (largest == 0) { return true; }
+            if (slot == 0) { slot = largest; }
+            for (const StorageId id : together) {
+                if (catalog_.storage(id).bytes > slot) { return false; }  // it needs neighbours
+            }
             if (changed_under_lease_) {
                 changed_under_lease_ = !leases_.empty() || !tickets_.empty();
                 return false;
@@ -257,7 +269,8 @@ private:
             return together.size() <= std::min(streamed, (budget_ - (resident + 255) / 256 * 256) / slot);
         }
         const bool is_alone = leases_.empty() && tickets_.empty();
-        return is_alone && (declared || (!composition_.is_planned && wanted <= 1));
+        return is_alone &&
+               (declared || (!composition_.is_planned && (wanted == 0 || (wanted == 1 && counts(*together.begin())))));
     }
 
     /// After a lease or a ticket, or a refusal.

@@ -45,9 +45,9 @@ plan::Problem small_problem(Dice& dice, bool repeats, std::uint64_t& budget) {
         problem.compute_seconds.push_back(dice(0, 3) == 0 ? 0 : dice(0, 200) * std::pow(10, -2 + 2 * dice.real()));
         problem.compute_seconds.back() = std::floor(problem.compute_seconds.back());
     }
-    std::uint64_t unread = 0, rest = 0;
-    for (std::uint32_t s = 0; s < storages; ++s) { (read[s] ? rest : unread) += problem.storage_bytes[s]; }
-    budget = unread + (dice(0, 3) == 0 ? largest : largest + (rest - largest) * dice(0, 100) / 100);
+    std::uint64_t sum = 0;  // of what is read
+    for (std::uint32_t s = 0; s < storages; ++s) { sum += read[s] ? problem.storage_bytes[s] : 0; }
+    budget = dice(0, 3) == 0 ? largest : largest + (sum - largest) * dice(0, 100) / 100;
     return problem;
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("the bounds are in order") {
     }
 }
 
-TEST_CASE("pinned and unread storages take their room") {
+TEST_CASE("pinned storages take their room, and those that no step reads take none") {
     plan::Problem problem;
     problem.link.bytes_per_second = 1;
     problem.storage_bytes = {100, 100, 100, 50};
@@ -324,9 +324,19 @@ TEST_CASE("pinned and unread storages take their room") {
     problem.compute_seconds = {1, 1, 1};
     plan::Problem smaller = problem;
     smaller.storage_bytes[3] = 0;
-    CHECK(plan::exact_bound(problem, 250) == doctest::Approx(plan::exact_bound(smaller, 200)));
-    smaller.storage_bytes[0] = 0;
-    problem.pinned = {0};
-    CHECK(plan::exact_bound(problem, 300) == doctest::Approx(plan::exact_bound(smaller, 150)));
-    CHECK(plan::exact_bound(problem, 350) == doctest::Approx(3));
+    for (const bool cyclic : {true, false}) {
+        CAPTURE(cyclic);
+        problem.cyclic = smaller.cyclic = cyclic;
+        problem.pinned = {};
+        smaller.storage_bytes[0] = 100;
+        CHECK(plan::exact_bound(problem, 200) == doctest::Approx(plan::exact_bound(smaller, 200)));
+        CHECK(plan::usual_bound(problem, 200) == doctest::Approx(plan::usual_bound(smaller, 200)));
+        smaller.storage_bytes[0] = 0;
+        problem.pinned = {0};
+        CHECK(plan::exact_bound(problem, 250) == doctest::Approx(plan::exact_bound(smaller, 150)));
+        CHECK(plan::exact_bound(problem, 300) == doctest::Approx(3));
+        problem.pinned = {0, 3};
+        CHECK(plan::exact_bound(problem, 300) == doctest::Approx(plan::exact_bound(smaller, 150)));
+        CHECK(plan::exact_bound(problem, 350) == doctest::Approx(3));
+    }
 }

@@ -4,6 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "residency/plan/check.hpp"
 #include "residency/plan/floor.hpp"
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
@@ -21,7 +28,7 @@ TEST_CASE("cells say who reads each chunk first and last") {
              {plan::ImageOrder::grouped, plan::ImageOrder::aligned, plan::ImageOrder::packed}) {
             const plan::Image image = plan::lay_out(problem, order);
             std::vector<std::uint32_t> first(image.chunks(), plan::none), last(image.chunks(), plan::none);
-            std::vector<bool> keep(image.chunks(), false), filled(image.chunks(), false);
+            std::vector<bool> keep(image.chunks(), false), filled(image.chunks(), false), with_bytes = filled;
             std::vector<std::uint32_t> readers(problem.storages(), 0);
             for (const std::uint32_t s : problem.step_storages) { ++readers[s]; }
             for (std::uint32_t s = 0; s < problem.storages(); ++s) {
@@ -48,9 +55,10 @@ TEST_CASE("cells say who reads each chunk first and last") {
                 }
             }
             for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-                const bool stays = readers[s] == 0 || std::count(problem.pinned.begin(), problem.pinned.end(), s) != 0;
+                const bool stays = std::count(problem.pinned.begin(), problem.pinned.end(), s) != 0;
                 each_chunk(s, [&](std::size_t c) {
-                    filled[c] = true;
+                    with_bytes[c] = true;
+                    filled[c] = filled[c] || stays || readers[s] != 0;
                     keep[c] = keep[c] || stays;
                 });
             }
@@ -65,8 +73,80 @@ TEST_CASE("cells say who reads each chunk first and last") {
                 }
             }
             for (; at < image.chunks(); ++at) { CHECK_FALSE(filled[at]); }
+            CHECK(image.unread_chunks + image.filled_chunks() ==
+                  static_cast<std::uint64_t>(std::count(with_bytes.begin(), with_bytes.end(), true)));
         }
     }
+}
+
+namespace {
+
+/// Eight steps, each with a storage of two chunks of its own, and a storage of 20 chunks that none reads.
+plan::Problem vision_tower() {
+    plan::Problem problem;
+    problem.storage_bytes.assign(8, 2 * problem.chunk_bytes);
+    problem.storage_bytes.push_back(20 * problem.chunk_bytes);
+    for (std::uint32_t s = 0; s < 8; ++s) { problem.add_step({&s, 1}); }
+    return problem;
+}
+
+}  // namespace
+
+TEST_CASE("what no step reads raises no floor, takes no room and is in no copy") {
+    for (const bool cyclic : {true, false}) {
+        CAPTURE(cyclic);
+        plan::Problem problem = vision_tower();
+        problem.cyclic = cyclic;
+        const std::uint64_t chunk = problem.chunk_bytes;
+        plan::Problem without = problem;
+        without.storage_bytes.back() = 0;
+        const auto ends = plan::chunk_floor(problem);
+        REQUIRE(ends.has_value());
+        CHECK(ends->floor_bytes == 2 * chunk);
+        CHECK(ends->step == 0);
+        CHECK(ends->everything_bytes == 16 * chunk);
+        CHECK(ends->unread_bytes == 20 * chunk);
+        for (const std::uint64_t chunks : {2U, 3U, 5U, 8U, 15U, 16U, 20U, 36U, 50U}) {
+            CAPTURE(chunks);
+            problem.budget_bytes = without.budget_bytes = chunks * chunk;
+            const auto made = plan::make_plan(problem), least = plan::make_plan(without);
+            REQUIRE(made.has_value());
+            REQUIRE(least.has_value());
+            CHECK(plan::check(*made, problem).has_value());
+            CHECK(made->held_bytes() <= 16 * chunk);
+            CHECK(made->bytes_per_pass() == least->bytes_per_pass());
+            CHECK(made->predicted_seconds() == doctest::Approx(least->predicted_seconds()));
+            CHECK(made->bound_seconds() == doctest::Approx(least->bound_seconds()));
+            for (const std::uint32_t c : made->chunks_of_storage(8)) { CHECK(made->slot_of_chunk(c) == plan::none); }
+        }
+        problem.budget_bytes = chunk;
+        const auto refused = plan::make_plan(problem);
+        REQUIRE_FALSE(refused.has_value());
+        CHECK(refused.error().message() ==
+              "budget of 2097152 bytes is below the floor of 4194304 bytes, which step 0 sets");
+        problem.pinned = {8};
+        const auto pinned = plan::make_plan(problem);
+        REQUIRE_FALSE(pinned.has_value());
+        CHECK(
+            pinned.error().message() ==
+            "budget of 2097152 bytes is below the floor of 46137344 bytes, which step 0 sets, beside 41943040 that are "
+            "pinned");
+    }
+}
+
+TEST_CASE("the floor holds as many storages as may be asked for at once, of whatever size") {
+    plan::Problem problem = vision_tower();
+    const std::uint64_t chunk = problem.chunk_bytes;
+    for (const auto& [at_once, chunks] : {std::pair{0U, 2U}, {1U, 20U}, {2U, 22U}, {9U, 36U}, {20U, 36U}}) {
+        CAPTURE(at_once);
+        const auto ends = plan::chunk_floor(problem, at_once);
+        REQUIRE(ends.has_value());
+        CHECK(ends->floor_bytes == chunks * chunk);
+        CHECK(ends->is_at_once == (at_once > 0));
+        CHECK(ends->step == (at_once > 0 ? plan::none : 0));
+    }
+    problem.pinned = {8};
+    CHECK(plan::chunk_floor(problem, 3)->floor_bytes == 26 * chunk);
 }
 
 TEST_CASE("the aligned layout has the smallest floor that steps of one storage can have") {

@@ -84,7 +84,7 @@ TEST_CASE("another schedule before the measured passes are over is measured inst
     for (std::uint32_t i = 0; i < 600; ++i) { longer.push_back({i / 100}); }
     for (const Steps& next : {longer, Steps{{0}, {1, 2}}}) {
         const auto schedule = schedule_of(model, next, residency::Cycle::cyclic, std::chrono::milliseconds{900});
-        auto weights = make_learning(device, model, 10 * chunk, in_order(model));
+        auto weights = make_learning(device, model, 5 * chunk, in_order(model));
         run_pass(weights, model, stream);
         must(weights.try_set_schedule(schedule));
         for (int pass = 0; pass < 4; ++pass) { run_steps(weights, device, model, schedule, stream); }

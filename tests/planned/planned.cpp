@@ -650,27 +650,4 @@ TEST_CASE("a pool on a small budget measures the link without exceeding it") {
     must(device.destroy_stream(stream));
 }
 
-TEST_CASE("a given plan that has no place for what no step reads is refused, naming it") {
-    CheckedDevice device;
-    const Model model = uniform_model(device, 6, chunk);
-    const auto schedule = schedule_of(model, {{0}, {1}, {2}, {3}}, Cycle::one_shot);
-    residency::plan::PlanData data = make(device, model, 0, schedule).plan().data();
-    const auto unread = data.storage_offsets[5];
-    data.chunk_slot[unread / chunk] = residency::plan::none;
-    std::vector<residency::plan::Copy> rest;
-    for (const auto& copy : data.residents) {
-        for (auto begin = copy.image_begin; begin < copy.image_end; begin += chunk) {
-            if (begin == unread) { continue; }
-            rest.push_back({begin, begin + chunk, copy.needed_by});
-        }
-    }
-    data.residents = rest;
-    auto chosen = options(data.budget_bytes, schedule);
-    chosen.policies.plan = residency::plan::Plan{data};
-    const auto made = Weights::try_create(device, model.catalog, std::move(chosen));
-    REQUIRE_FALSE(made);
-    CHECK(made.error().kind() == ErrorKind::mismatch);
-    CHECK(made.error().message().find("no place for") != std::string::npos);
-}
-
 TEST_SUITE_END();

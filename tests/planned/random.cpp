@@ -346,13 +346,16 @@ private:
             ++tally_.returns;
         }
     }
+    [[nodiscard]] residency::StorageId storage_of(WeightId id) const { return weights_->catalog().storage_of(id); }
     void keep(residency::Result<Weights::Lease> lease, std::vector<WeightId> ids, Stream on) {
         if (!lease) {
             if (lease.error().kind() == ErrorKind::budget && !(held_.empty() && tickets_.empty())) {
                 ++tally_.refused;
                 return;
             }
-            if (lease.error().kind() == ErrorKind::budget && ids.size() > 1) { return; }
+            // The floor counts steps: sets that none announces, and what none reads, may be too much.
+            const bool is_more = ids.size() > 1 || weights_->schedule().use_order().uses(storage_of(ids[0])).empty();
+            if (lease.error().kind() == ErrorKind::budget && is_more) { return; }
             note(lease, "acquire");
             return;
         }

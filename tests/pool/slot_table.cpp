@@ -45,6 +45,34 @@ TEST_CASE("slot table: as many slots are open as the cap has chunks for, in the 
     CHECK(take_all(table) == std::vector<std::size_t>{2, 0});
 }
 
+TEST_CASE("slot table: neighbours are taken as one, given back as one, and pinned as one") {
+    SlotTable table;
+    table.open(7, 100, 100, true);
+    table.begin_resize(6, {});
+    end_resize(table);
+    CHECK(table.take() == 0);
+    CHECK(table.take(3) == 1);
+    CHECK_FALSE(table.take(3));
+    CHECK(table.take() == 4);
+    CHECK(table.used_slots() == 5);
+    table.give_back(0);
+    CHECK_FALSE(table.take(2));  // 0 and 5 are no neighbours
+    CHECK(table.take() == 0);
+    table.give_back(4);
+    CHECK(table.take(2) == 4);
+    CHECK_FALSE(table.take());
+    table.begin_resize(5, std::vector<std::size_t>{1});
+    CHECK_FALSE(table.must_be_given_back(1));
+    CHECK(table.must_be_given_back(4));  // its second slot is closed
+    CHECK(table.is_over());
+    table.give_back(4);
+    CHECK_FALSE(table.is_over());
+    CHECK(end_resize(table) == Chunks{true, true, true, true, true, false, false});
+    table.give_back(1);
+    CHECK(table.take(4) == 1);
+    CHECK_FALSE(table.take());
+}
+
 TEST_CASE("slot table: a slot is backed only if all of its chunks are mapped") {
     SlotTable table;
     table.open(4, 150, 100);  // slots 0 and 1 share chunk 1, 2 and 3 share chunk 4

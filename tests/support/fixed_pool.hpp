@@ -17,6 +17,7 @@ public:
     using Device = typename Inner::Device;
     using Config = typename Inner::Config;
     static constexpr bool one_range = Inner::one_range;
+    static constexpr bool is_laid_out_for_steps = residency::pool::StepwisePool<Inner>;
 
     explicit FixedPool(Config config) : inner_{config} {}
 

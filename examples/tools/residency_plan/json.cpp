@@ -321,7 +321,7 @@ The plan, as JSON:
   predicted_seconds    of a pass of this plan
   compute_seconds      of the kernels of a pass
   bytes_per_pass       that are copied
-  held_bytes           device bytes that are held
+  held_bytes           device bytes that are held; none of them for storages that no step reads
   resident             array of {"storage", "begin", "end", "at"}: bytes of a storage that never leave
   copies               array, in the order of the link: {"storage", "begin", "end", "to", "call", "waits_for",
                        "needed_by", "live_until"}: bytes of a storage, copied with others of the same call once the

@@ -40,11 +40,15 @@ struct BudgetContext {
     std::uint64_t streamed_bytes = 0;       ///< of all streamed storages
     std::uint64_t resident_bytes = 0;       ///< of all resident storages
     std::uint64_t everything_bytes = 0;     ///< of all of them together, as the pool rounds; 0: the sum of the two
+    std::uint64_t resident_from_bytes = 0;  ///< with so much nothing streams; 0: everything_bytes
     std::uint64_t floor_bytes = 0;          ///< the smallest budget that works: residents and the largest step
     std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: no step
     std::string floor_step_name;            ///< its name; may be empty
     std::string floor_weight;               ///< where no step sets the floor: the weight that does; may be empty
-    std::uint64_t floor_step_bytes = 0;  ///< streamed bytes of the step or weight, before the pool rounds; 0: not known
+    std::uint32_t floor_storages =
+        0;  ///< where neither does: the number of storages that do, the largest; 0: not known
+    std::uint64_t floor_step_bytes =
+        0;  ///< streamed bytes of what sets the floor, before the pool rounds; 0: not known
     std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
     std::uint64_t reserve_bytes = 0;                 ///< left free by an automatic budget
     std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down to multiples of it, the floor and the total up
@@ -64,6 +68,8 @@ struct ResolvedBudget {
     std::uint64_t asked_bytes = 0;  ///< before rounding and adjustment
     std::uint64_t floor_bytes = 0;  ///< rounded up to the granularity
     std::uint64_t total_bytes = 0;  ///< that everything takes, rounded up to the granularity; at least the floor
+    std::uint64_t resident_from_bytes =
+        0;  ///< with so much nothing streams: the total, or less where no step reads some weights
     BudgetAdjustment adjustment = BudgetAdjustment::none;
     BudgetOrigin origin = BudgetOrigin::load_time;
     std::string text;  ///< one line: who asked for what, and the result
@@ -71,7 +77,7 @@ struct ResolvedBudget {
     /// Whether more than the total was asked for.
     [[nodiscard]] bool is_clamped() const noexcept { return adjustment == BudgetAdjustment::clamped_to_total; }
     /// Whether weights are evicted and copied again. False: everything is resident.
-    [[nodiscard]] bool is_streaming() const noexcept { return bytes < total_bytes; }
+    [[nodiscard]] bool is_streaming() const noexcept { return bytes < resident_from_bytes; }
 };
 
 /// The hard cap on device bytes, as a caller states it. A regular value; a default-constructed budget is automatic.

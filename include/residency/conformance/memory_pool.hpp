@@ -69,7 +69,7 @@ class PoolRun {
 
 public:
     PoolRun(Device& device, const MemoryPoolSuite& suite, std::uint32_t seed)
-        : device_{device}, suite_{suite}, random_{seed} {
+        : device_{device}, suite_{suite}, random_{seed}, fragments_{suite.fragments} {
         granule_ = device.pool_granularity();
         const std::uint64_t unit =
             suite.unit_bytes != 0 ? suite.unit_bytes : (std::max)(granule_ / 8, std::uint64_t{1});
@@ -91,6 +91,10 @@ public:
         needs_.storages = sizes_;
         needs_.step = std::span{sizes_}.first(step_);
         needs_.largest_storage_bytes = sizes_.front();
+        if (!is_tidy_ && below(3) == 0) {  // the larger ones are read by no step
+            needs_.largest_read_bytes = sizes_[static_cast<std::size_t>(below(sizes_.size()))];
+            fragments_ = fragments_ || needs_.largest_read_bytes < sizes_.front();
+        }
         needs_.largest_alignment_bytes = std::uint64_t{1} << below(9);
 
         source_bytes_ = 13 * unit;
@@ -162,7 +166,7 @@ private:
         const MemoryInfo memory = must(device_.memory());
         return memory.total_bytes - memory.free_bytes;
     }
-    [[nodiscard]] bool may_fail() const noexcept { return !suite_.fragments || is_tidy_; }
+    [[nodiscard]] bool may_fail() const noexcept { return !fragments_ || is_tidy_; }
 
     /// Makes a call, sometimes once with a device that fails and then again. `unchanged`: the state that the failed call must leave as
     /// it was.
@@ -314,7 +318,7 @@ private:
         if (held.at != nullptr) { return; }
         std::byte* at = ask(pool, held.bytes);
         if (at == nullptr && has_to_fit(pool, held)) {
-            expect(suite_.fragments, "4: what has room under the cap finds it");
+            expect(fragments_, "4: what has room under the cap finds it");
             look();
             if constexpr (pool::RecoverablePool<P>) { must(pool.recover()); }
             at = ask(pool, held.bytes);
@@ -488,8 +492,7 @@ private:
             to = ask(pool, held.bytes);
         }
         if (to == nullptr) {
-            expect(may_leave || suite_.fragments,
-                   "13, 15: what is not over has a place for everything that has to move");
+            expect(may_leave || fragments_, "13, 15: what is not over has a place for everything that has to move");
             drop(pool, static_cast<std::size_t>(&held - held_.data()));
             return;
         }
@@ -555,6 +558,7 @@ private:
     std::mt19937_64 random_;
     std::uint64_t granule_ = 0;
     bool is_tidy_ = false;  // storages fill whole granules
+    bool fragments_ = false;
     std::vector<Held> held_;
     std::size_t step_ = 1;
     std::vector<std::uint64_t> sizes_;  // largest first

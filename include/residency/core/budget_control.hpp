@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +79,8 @@ private:
     [[nodiscard]] BudgetContext context(BudgetKind kind);
     /// The streamed bytes that the steps which set the floor read, before the pool rounds.
     [[nodiscard]] std::uint64_t floor_step_bytes(const BudgetLimits& limits) const;
+    /// The bytes of so many of the largest streamed storages.
+    [[nodiscard]] std::uint64_t largest_bytes(std::uint32_t storages) const;
     /// The step that sets the floor, of a schedule that the caller gave; otherwise UINT32_MAX, since the caller knows no steps.
     [[nodiscard]] std::uint32_t floor_step(const BudgetLimits& limits) const noexcept {
         return shared_->order.origin() == OrderOrigin::declared ? limits.floor_step : UINT32_MAX;
@@ -150,6 +154,10 @@ Status BudgetControl<D>::raise_floor() {
         if (floor_step(limits) != UINT32_MAX) {
             message += ": step " + std::to_string(limits.floor_step) + " needs " +
                        std::to_string(floor_step_bytes(limits)) + " bytes at once, before the pool rounds";
+        } else if (limits.floor_storages > 1) {
+            message += ": the " + std::to_string(limits.floor_storages) +
+                       " largest storages (policies.storages_at_once) have " +
+                       std::to_string(largest_bytes(limits.floor_storages)) + " bytes, before the pool rounds";
         }
         return Error{ErrorKind::budget, message + "; raise the budget first",
                      BudgetNumbers{floor, budget_.bytes, resident_bytes_, floor, floor_step(limits)}};
@@ -177,6 +185,19 @@ std::uint64_t BudgetControl<D>::floor_step_bytes(const BudgetLimits& limits) con
 }
 
 template <Device D>
+std::uint64_t BudgetControl<D>::largest_bytes(std::uint32_t storages) const {
+    std::vector<std::uint64_t> sizes;
+    for (const Storage& storage : shared_->catalog.storages()) {
+        if (storage.placement == Placement::streamed) { sizes.push_back(storage.bytes); }
+    }
+    residency::detail::sort(sizes, std::greater<>{});
+    sizes.resize((std::min<std::size_t>)(sizes.size(), storages));
+    std::uint64_t sum = 0;
+    for (const std::uint64_t bytes : sizes) { sum += bytes; }
+    return sum;
+}
+
+template <Device D>
 StorageId BudgetControl<D>::largest_storage(const BudgetLimits& limits) const {
     const Catalog& catalog = shared_->catalog;
     StorageId largest = no_storage;
@@ -201,11 +222,15 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
     result.streamed_bytes = shared_->catalog.streamed_bytes();
     result.resident_bytes = shared_->catalog.resident_bytes();
     result.everything_bytes = resident_bytes_ + limits.ceiling_bytes;
+    result.resident_from_bytes = resident_bytes_ + limits.resident_from_bytes;
     result.floor_bytes = floor_bytes_;
     result.floor_step = floor_step(limits);
     if (result.floor_step < schedule.size()) {
         result.floor_step_name = schedule[limits.floor_step].name;
         result.floor_step_bytes = floor_step_bytes(limits);
+    } else if (limits.floor_storages > 1) {
+        result.floor_storages = limits.floor_storages;
+        result.floor_step_bytes = largest_bytes(limits.floor_storages);
     } else if (const StorageId largest = largest_storage(limits); largest != no_storage) {
         const auto weights = shared_->catalog.weights_of(largest);
         if (!weights.empty() && limits.floor_steps == 1) {

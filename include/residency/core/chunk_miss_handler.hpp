@@ -37,8 +37,10 @@ public:
                      UnrecordedUses<Device>& uses, PlanPlayer<Pool>& player) noexcept
         : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, player_{&player} {}
 
-    /// The store has adopted a plan.
-    void start();
+    /// The store has adopted a plan, made for so many device bytes.
+    void start(std::uint64_t cap_bytes);
+    /// A graph of the caller holds today's addresses: no resident leaves.
+    void note_foreign_graph() noexcept { is_in_foreign_graph_ = true; }
     /// Brings those chunks of some storages that are not there. `is_planned`: the plan has brought all that their step needs. Blocks if a
     /// chunk has to be mapped elsewhere, or a resident has to leave. Errors: budget if leases leave no room; those of device calls.
     [[nodiscard]] Status bring(std::span<const StorageId> wanted, bool is_planned);
@@ -46,7 +48,8 @@ public:
 private:
     static constexpr std::uint32_t none = plan::none;
 
-    /// Makes sure that a missing chunk lies on a slot that may be overwritten: its own, else one of the ring, else one of a resident.
+    /// Makes sure that a missing chunk lies on a slot that may be overwritten: its own, else one of the ring or a new one within the cap,
+    /// else one of a resident. What no step reads takes nothing from the plan as long as the cap has room.
     [[nodiscard]] Status make_room(std::uint32_t chunk);
     /// Whether a slot may be overwritten: its chunk is neither leased nor wanted by this request, and no chunk of the request has it.
     [[nodiscard]] bool is_free(std::uint32_t slot) const noexcept {
@@ -54,8 +57,14 @@ private:
         return reserved_by_[slot] == none &&
                (occupant == none || (wanted_in_[occupant] != request_ && !store_->is_leased(occupant)));
     }
-    /// A free slot of the ring; else the free slot of the resident that is needed last, counted from the current step; else none.
-    [[nodiscard]] std::uint32_t find_place() const noexcept;
+    /// A free slot for a chunk, or none: of the ring, or a new one; else that of the resident which is needed last, counted from the current
+    /// step. Blocks for a new one.
+    [[nodiscard]] Result<std::uint32_t> find_place(std::uint32_t chunk);
+    /// A free slot of the ring from slot `first` on, or none.
+    [[nodiscard]] std::uint32_t find_in_ring(std::uint32_t first) const noexcept;
+    /// A new slot within the cap, or none.
+    [[nodiscard]] Result<std::uint32_t> add_slot();
+    [[nodiscard]] std::uint32_t find_resident() const noexcept;
     [[nodiscard]] Error no_room_for(std::uint32_t chunk) const;
 
     const DeciderContext<Device>* context_;
@@ -64,6 +73,8 @@ private:
     UnrecordedUses<Device>* uses_;
     PlanPlayer<Pool>* player_;
 
+    std::uint64_t cap_bytes_ = 0;  // device bytes
+    bool is_in_foreign_graph_ = false;
     std::uint64_t request_ = 0;             // counts the requests under this plan
     std::vector<std::uint64_t> wanted_in_;  // by chunk: the last request that wanted it
     std::vector<std::uint32_t>
@@ -72,7 +83,9 @@ private:
 };
 
 template <pool::PlannedPool Pool>
-void ChunkMissHandler<Pool>::start() {
+void ChunkMissHandler<Pool>::start(std::uint64_t cap_bytes) {
+    cap_bytes_ = cap_bytes;
+    is_in_foreign_graph_ = false;
     request_ = 0;
     wanted_in_.assign(store_->table().chunks(), 0);
     missing_.reserve(store_->table().chunks());
@@ -115,13 +128,14 @@ Status ChunkMissHandler<Pool>::bring(std::span<const StorageId> wanted, bool is_
 template <pool::PlannedPool Pool>
 Status ChunkMissHandler<Pool>::make_room(std::uint32_t chunk) {
     const ChunkTable& table = store_->table();
-    if (!is_free(table.slot(chunk))) {
-        const std::uint32_t place = find_place();
-        if (place == none) { return no_room_for(chunk); }
-        if (!table.is_of_ring(place) || table.stays(chunk)) {
+    if (table.slot(chunk) == none || !is_free(table.slot(chunk))) {
+        const auto place = find_place(chunk);
+        if (!place) { return place.error(); }
+        if (*place == none) { return no_room_for(chunk); }
+        if (!table.is_of_ring(*place) || table.stays(chunk)) {
             if (auto included = uses_->record_residents(); !included) { return included; }
         }
-        if (auto remapped = store_->remap_chunk(chunk, place); !remapped) { return remapped; }
+        if (auto remapped = store_->remap_chunk(chunk, *place); !remapped) { return remapped; }
         player_->verify_a_pass();
     }
     const std::uint32_t occupant = table.occupant(table.slot(chunk));
@@ -130,13 +144,45 @@ Status ChunkMissHandler<Pool>::make_room(std::uint32_t chunk) {
 }
 
 template <pool::PlannedPool Pool>
-std::uint32_t ChunkMissHandler<Pool>::find_place() const noexcept {
+Result<std::uint32_t> ChunkMissHandler<Pool>::find_place(std::uint32_t chunk) {
+    const std::uint32_t planned = store_->plan().slots_held();
+    std::uint32_t slot = none;
+    if (store_->plan().slot_of_chunk(chunk) != none) { slot = find_in_ring(0); }
+    if (slot == none) {
+        const auto added = add_slot();
+        if (!added) { return added; }
+        slot = *added;
+    }
+    if (slot == none) { slot = find_in_ring(planned); }
+    if (slot == none) { slot = find_in_ring(0); }
+    return slot == none ? find_resident() : slot;
+}
+
+template <pool::PlannedPool Pool>
+std::uint32_t ChunkMissHandler<Pool>::find_in_ring(std::uint32_t first) const noexcept {
     const ChunkTable& table = store_->table();
-    for (std::uint32_t slot = 0; slot < table.slots(); ++slot) {
+    for (std::uint32_t slot = first; slot < table.slots(); ++slot) {
         if (table.is_of_ring(slot) && is_free(slot)) { return slot; }
     }
+    return none;
+}
+
+template <pool::PlannedPool Pool>
+Result<std::uint32_t> ChunkMissHandler<Pool>::add_slot() {
+    if (store_->held_bytes() + store_->plan().chunk_bytes() > cap_bytes_) { return none; }
+    auto added = store_->add_slot();
+    if (!added && added.error().kind() == ErrorKind::out_of_memory) { return none; }
+    if (added) { reserved_by_.push_back(none); }
+    return added;
+}
+
+template <pool::PlannedPool Pool>
+std::uint32_t ChunkMissHandler<Pool>::find_resident() const noexcept {
+    const ChunkTable& table = store_->table();
     const plan::Plan& plan = store_->plan();
-    if (!plan.is_cyclic()) { return none; }  // residents of a one-shot plan are brought once per pass
+    if (!plan.is_cyclic() || is_in_foreign_graph_) {
+        return none;
+    }  // residents of a one-shot plan are brought once per pass
     // The residents that are needed last: those of the steps before this one, the nearest step first.
     const auto residents = plan.residents();
     const auto next = static_cast<std::size_t>(
@@ -168,7 +214,9 @@ Error ChunkMissHandler<Pool>::no_room_for(std::uint32_t chunk) const {
                           std::to_string(plan.budget_bytes()) + " are " + std::to_string(leased) + " leased; ";
     message += leased > 0
                    ? "end leases first, or plan for as many steps as are leased together: policies.leases_at_once"
-                   : "raise the budget, or ask for less at once";
+                   : "raise the budget, or ask for less at once; policies.storages_at_once has the budget checked for "
+                     "so many storages "
+                     "when the Residency is made";
     return Error{ErrorKind::budget, std::move(message),
                  BudgetNumbers{asked, plan.budget_bytes(), leased, plan.floor_bytes(), UINT32_MAX}};
 }

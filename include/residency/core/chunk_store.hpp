@@ -25,10 +25,11 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// The image of the plan in force, mapped: table() says for each chunk on which slot it lies and for each slot whose bytes it holds, and
 /// the pool's mapping agrees with it, except while is_unmapped(). Nothing else maps device memory.
 ///
-/// A chunk lies on the slot that the plan gives it, its *home*, or it is one of
+/// A chunk lies on the slot that the plan gives it, its *home*, which is none where no step reads it, or it is one of
 ///  - misplaced_leased chunks: leased when the plan came into force, and their home could not be had. They go home when their leases
 ///    have ended and their uses are complete.
-///  - remapped chunks: put on another slot by remap_chunk(), since their home was needed for something else at the same time.
+///  - remapped chunks: put on another slot by remap_chunk(), since their home is none, or was needed for something else at the same
+///    time.
 template <pool::PlannedPool Pool>
 class ChunkStore {
 public:
@@ -107,6 +108,12 @@ public:
     /// Goes back to occupants of slots that table() gave. Precondition: nothing was mapped since.
     void set_occupants(const std::vector<std::uint32_t>& occupants) { table_.set_occupants(occupants); }
 
+    /// Holds one slot more than before, on which no chunk lies, and returns its number. Blocks. It is given back once it is empty again.
+    [[nodiscard]] Result<std::uint32_t> add_slot() {
+        if (auto added = pool_.add_slot(); !added) { return added.error(); }
+        peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
+        return table_.add();
+    }
     /// Puts a chunk on another slot; its bytes are lost. Blocks until all recorded uses are complete.
     [[nodiscard]] Status remap_chunk(std::uint32_t chunk, std::uint32_t slot);
     /// Puts the chunks of some copies back home; their bytes are lost where they were elsewhere. Blocks if there are any.
@@ -141,6 +148,8 @@ private:
     }
     /// Precondition: nothing uses the chunk.
     [[nodiscard]] Status remap_unused(std::uint32_t chunk, std::uint32_t slot);
+    /// Gives slots beyond the plan back on which no chunk lies.
+    [[nodiscard]] Status give_back_slots();
 
     Pool pool_;
     const DeciderContext<Device>* context_;
@@ -257,7 +266,7 @@ Status ChunkStore<Pool>::restore_remapped() {
         const std::uint32_t chunk = remapped_.back();
         if (auto moved = remap_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
     }
-    return {};
+    return give_back_slots();
 }
 
 template <pool::PlannedPool Pool>
@@ -270,6 +279,11 @@ Status ChunkStore<Pool>::send_home() {
         }
         misplaced_leased_.erase(misplaced_leased_.begin() + static_cast<std::ptrdiff_t>(i));
     }
+    return give_back_slots();
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::give_back_slots() {
     for (std::uint32_t slot = table_.slots(); slot-- > plan_.slots_held();) {
         if (!table_.is_empty(slot)) { continue; }
         if (auto given = pool_.give_back(slot); !given) { return given; }
@@ -302,7 +316,8 @@ Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storage
 template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::remap_unused(std::uint32_t chunk, std::uint32_t slot) {
     table_.lose(chunk);
-    ++mapping_generation_;
+    // What no step reads is in no graph.
+    if (plan_.slot_of_chunk(chunk) != none) { ++mapping_generation_; }
     if (auto moved = pool_.remap(chunk, slot); !moved) {
         is_unmapped_ = pool_.slot_of(chunk) != table_.slot(chunk);
         return moved;

@@ -41,10 +41,15 @@ public:
     [[nodiscard]] bool is_sole_owner(std::uint32_t chunk) const noexcept { return is_sole_owner_[chunk]; }
     /// Whether a chunk never leaves while the plan is followed: it is resident, and the sole owner of its slot.
     [[nodiscard]] bool stays(std::uint32_t chunk) const noexcept { return stays_[chunk]; }
+    /// Whether every chunk stays that the plan has a slot for.
     [[nodiscard]] bool all_stay() const noexcept { return all_stay_; }
+    /// Whether the plan has no slot for some chunk of a storage: no step reads it.
+    [[nodiscard]] bool is_unplanned(StorageId storage) const noexcept {
+        return has_unplanned_ && is_unplanned_[index(storage)];
+    }
     /// Whether all chunks of a storage stay.
     [[nodiscard]] bool never_leaves(StorageId storage) const noexcept { return never_leaves_[index(storage)]; }
-    /// Whether a slot belongs to the plan, and to no chunk that stays.
+    /// Whether a slot belongs to the plan and to no chunk that stays, or was added.
     [[nodiscard]] bool is_of_ring(std::uint32_t slot) const noexcept { return is_of_ring_[slot]; }
 
     /// A copy of a chunk to its slot was enqueued (`is_sent`) or failed; after a failure the slot has no occupant. True: another chunk
@@ -59,6 +64,12 @@ public:
     }
     /// A chunk lies on another slot from now on. Precondition: its bytes are not there.
     void set_slot(std::uint32_t chunk, std::uint32_t slot) noexcept { slot_[chunk] = slot; }
+    /// Adds a slot, on which no chunk lies, and returns its number.
+    std::uint32_t add() {
+        occupant_.push_back(none);
+        is_of_ring_.push_back(true);
+        return slots() - 1;
+    }
     /// Removes a slot; the last slot takes its number. Precondition: is_empty(slot), and the plan does not have the slot.
     void remove(std::uint32_t slot);
 
@@ -73,6 +84,8 @@ private:
     std::vector<bool> stays_;
     bool all_stay_ = false;
     std::vector<bool> never_leaves_;  // by storage
+    std::vector<bool> is_unplanned_;  // by storage
+    bool has_unplanned_ = false;      // some storage is
     // By slot.
     std::vector<std::uint32_t> occupant_;
     std::vector<bool> is_of_ring_;

@@ -67,7 +67,9 @@ struct BudgetLimits {
     std::uint64_t floor_bytes = 0;
     std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: none
     std::uint32_t floor_steps = 1;          ///< the steps, from that one on, whose weights are there together
-    std::uint64_t ceiling_bytes = 0;        ///< everything is resident from here on
+    std::uint32_t floor_storages = 0;       ///< where no step sets the floor: so many storages, the largest, set it
+    std::uint64_t resident_from_bytes = 0;  ///< nothing streams from here on
+    std::uint64_t ceiling_bytes = 0;        ///< everything fits from here on, what no step reads with it
 };
 
 /// The device memory of a decider, in bytes.

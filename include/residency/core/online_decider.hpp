@@ -33,25 +33,35 @@ public:
         Evictor evictor{};
         Prefetcher prefetcher{};
         typename Pool::Config pool{};
+        /// The number of streamed storages that one acquisition asks for where no step of the schedule says it, such as the experts that a
+        /// router chooses. The floor holds the largest so many together. 0: the steps alone set the floor; without a schedule, the largest
+        /// storage.
+        std::uint32_t storages_at_once = 0;
     };
 
     explicit OnlineDecider(Config config)
-        : prefetcher_{std::move(config.prefetcher)}, cache_{std::move(config.evictor), std::move(config.pool)} {}
+        : prefetcher_{std::move(config.prefetcher)},
+          cache_{std::move(config.evictor), std::move(config.pool)},
+          storages_at_once_{config.storages_at_once} {}
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Needs& needs) override {
-        limits_ = allocations().limits(device, catalog, schedule, needs);
+        needs_ = needs;
+        limits_ = allocations().limits(device, catalog, schedule, needs, storages_at_once_);
         return {};
     }
     [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
     [[nodiscard]] bool holds_residents() const noexcept override { return false; }
     [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs& needs,
                               std::uint64_t cap_bytes) override;
+    /// Empties the pool if it is laid out for other steps.
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
-                                   std::uint64_t) override {
+                                   std::uint64_t cap_bytes) override {
         context_.order = order;
         context_.groups = groups;
-        return start_policies_over(now);
+        auto opened = lay_out_for_steps(cap_bytes);
+        auto started = start_policies_over(now);
+        return opened ? std::move(started) : std::move(opened);
     }
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
     [[nodiscard]] Status reclaim_pending() override { return cap_change_.reclaim_pending(); }
@@ -115,6 +125,24 @@ private:
         if (auto ranked = cache_.rank_again(now); !ranked) { return ranked; }
         return attach_prefetcher();
     }
+    /// Opens the pool anew if it is not laid out for the steps that were prepared last. Precondition: the streams are drained, and no
+    /// lease is open.
+    [[nodiscard]] Status lay_out_for_steps([[maybe_unused]] std::uint64_t cap_bytes) {
+        if constexpr (pool::StepwisePool<Pool>) {
+            if (allocations().needs().largest_read_bytes == needs_.largest_read_bytes) { return {}; }
+            Status emptied;
+            allocations().for_each_allocated([&](StorageId id) {
+                if (emptied) { emptied = allocations().evict(id); }
+            });
+            if (emptied) { emptied = context_.copy_scheduler->drain(); }
+            if (!emptied) { return emptied; }
+            allocations().close();
+            allocations().set_needs(needs_);
+            ahead_.reset();
+            return cache_.open(cap_bytes, limits_.ceiling_bytes);
+        }
+        return {};
+    }
     [[nodiscard]] Status attach_prefetcher() {
         return prefetcher_.attach({allocations().occupied_bytes(), cache_.cap_bytes(), context_.order});
     }
@@ -135,8 +163,10 @@ private:
     Speculation<Device> speculation_;  // idle unless the prefetcher is interruptible
     StorageMissHandler<Evictor, Pool> demand_;
     PrefetchAhead<Evictor, Pool> ahead_;  // idle if the prefetcher is interruptible
-    std::uint64_t leases_ = 0;            // open leases and tickets
-    std::vector<StorageId> missing_;      // of one access
+    std::uint32_t storages_at_once_;
+    pool::Needs needs_;               // of the schedule that was prepared last
+    std::uint64_t leases_ = 0;        // open leases and tickets
+    std::vector<StorageId> missing_;  // of one access
 };
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -33,20 +34,23 @@ class PlanFactory {
 public:
     /// `leases_at_once`: the number of consecutive steps whose bytes are there together, at least 1. `link`: unset until set_link().
     /// `given`: a plan to be used instead of making one.
-    /// `memory_bytes_per_second`: unset until set_memory_rate().
+    /// `memory_bytes_per_second`: unset until set_memory_rate(). `storages_at_once`: so many storages, the largest, fit together as well.
     PlanFactory(plan::Options options, std::uint32_t leases_at_once, std::optional<plan::Link> link,
-                std::optional<double> memory_bytes_per_second, std::optional<plan::Plan> given)
+                std::optional<double> memory_bytes_per_second, std::optional<plan::Plan> given,
+                std::uint32_t storages_at_once = 0)
         : options_{std::move(options)},
           leases_at_once_{leases_at_once},
           link_{link},
           memory_bytes_per_second_{memory_bytes_per_second},
-          given_{std::move(given)} {}
+          given_{std::move(given)},
+          storages_at_once_{storages_at_once} {}
 
     /// Computes problem() and sizes() for a schedule. `current_plan`: null while there is none. Errors: what the planner says of a
     /// malformed problem.
     [[nodiscard]] Status prepare(const Catalog& catalog, const Schedule& schedule, std::uint64_t chunk_bytes,
                                  const plan::Plan* current_plan);
     [[nodiscard]] std::uint32_t leases_at_once() const noexcept { return leases_at_once_; }
+    [[nodiscard]] std::uint32_t storages_at_once() const noexcept { return storages_at_once_; }
     /// What there is to plan, apart from the budget.
     [[nodiscard]] const plan::Problem& problem() const noexcept { return problem_; }
     /// The smallest budget that works, and the one from which on everything is resident.
@@ -83,6 +87,11 @@ private:
 
     /// A step for which no time is declared takes its bytes over the rate at which kernels read them.
     void assume_times();
+    /// The ends of the range of budgets. Where no step reads anything, the floor holds the largest storage.
+    [[nodiscard]] Result<plan::ChunkFloor> sizes_of(const plan::Problem& problem) const {
+        return plan::chunk_floor(problem,
+                                 problem.step_storages.empty() ? (std::max)(storages_at_once_, 1U) : storages_at_once_);
+    }
     [[nodiscard]] Result<plan::Plan> check_given(const Catalog& catalog, std::uint64_t budget_bytes) const;
     /// A plan that keeps the layout of the image, hence the addresses of leased storages.
     [[nodiscard]] Result<plan::Plan> make_under_leases(const Catalog& catalog, plan::Problem problem,
@@ -94,6 +103,7 @@ private:
     std::optional<plan::Link> link_;
     std::optional<double> memory_bytes_per_second_;
     std::optional<plan::Plan> given_;
+    std::uint32_t storages_at_once_;
     std::vector<StepWork> work_;  // by step of problem_
     plan::Problem problem_;       // of the schedule that was prepared last; its budget is not set
     plan::ChunkFloor sizes_;      // of that problem

@@ -54,6 +54,9 @@ public:
         /// The number of leases that are open together, on consecutive steps of one pass: 2 if the next step is acquired before the last
         /// lease ends. The floor is the largest sum of so many steps. More leases work if there is room, but wait for the device.
         std::uint32_t leases_at_once = 1;
+        /// The number of streamed storages that one acquisition asks for where no step of the schedule says it. The floor holds the largest so
+        /// many together. 0: the steps alone set the floor.
+        std::uint32_t storages_at_once = 0;
         std::optional<plan::Link> link{};  ///< unset: measured when the Residency is made
         /// The rate at which kernels read device memory; unset: measured when the Residency is made. A step for which the schedule
         /// declares no compute time is assumed to take its bytes over this rate.
@@ -63,8 +66,8 @@ public:
     };
 
     explicit PlannedDecider(Config config)
-        : plan_factory_{std::move(config.options), config.leases_at_once, config.link, config.memory_bytes_per_second,
-                        std::move(config.plan)},
+        : plan_factory_{std::move(config.options),      config.leases_at_once,  config.link,
+                        config.memory_bytes_per_second, std::move(config.plan), config.storages_at_once},
           store_{std::move(config.pool), context_} {}
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
@@ -75,7 +78,14 @@ public:
     }
     [[nodiscard]] BudgetLimits limits() const noexcept override {
         const plan::ChunkFloor& sizes = plan_factory_.sizes();
-        return {sizes.floor_bytes, sizes.step, plan_factory_.leases_at_once(), sizes.everything_bytes};
+        BudgetLimits limits;
+        limits.floor_bytes = sizes.floor_bytes;
+        limits.floor_step = sizes.step;
+        limits.floor_steps = plan_factory_.leases_at_once();
+        limits.floor_storages = sizes.is_at_once ? (std::max)(plan_factory_.storages_at_once(), 1U) : 0;
+        limits.resident_from_bytes = sizes.everything_bytes;
+        limits.ceiling_bytes = sizes.everything_bytes + sizes.unread_bytes;
+        return limits;
     }
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
     /// Measures the link and the device's memory if they are not known. Blocks.
@@ -97,6 +107,11 @@ public:
     void close() noexcept override { store_.close(); }
     void abandon() noexcept override { store_.abandon(); }
 
+    [[nodiscard]] Status prepare_pass(const PassStart& start) override {
+        in_foreign_capture_ = start.in_foreign_capture;
+        if (in_foreign_capture_) { demand_.note_foreign_graph(); }
+        return {};
+    }
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                 LeaseToken& token) override;
     void forget(const LeaseToken& token) noexcept override { player_.forget_lease(token); }
@@ -164,18 +179,26 @@ private:
         std::shared_ptr<std::vector<StepRange>> ranges;  // of a pass; empty: not asked for yet
     };
 
+    /// A storage of these that no step reads, or no_storage.
+    [[nodiscard]] StorageId find_unplanned(std::span<const StorageId> storages) const noexcept {
+        for (const StorageId id : storages) {
+            if (store_.table().is_unplanned(id)) { return id; }
+        }
+        return no_storage;
+    }
     /// Error budget if the bytes of a range of steps do not fit together: says those of which of its steps would.
     [[nodiscard]] Status check_range(const AccessPoint& access) const;
     /// What the next plan follows.
     [[nodiscard]] CurrentPlan current_plan() const;
     /// A plan for what was prepared last: one that was made before, or a new one.
     [[nodiscard]] Result<KnownPlan> find_or_make(std::uint64_t cap_bytes);
-    /// A plan comes into force. Streams are drained. Blocks.
-    [[nodiscard]] Status adopt(KnownPlan next);
+    /// A plan for so many device bytes comes into force. Streams are drained. Blocks.
+    [[nodiscard]] Status adopt(KnownPlan next, std::uint64_t cap_bytes);
     /// Maps the image again if a failed call left parts of it unmapped. Blocks then.
     [[nodiscard]] Status repair();
 
     PlanFactory plan_factory_;
+    bool in_foreign_capture_ = false;  // the current pass
     DeciderContext<Device> context_;
     ChunkStore<Pool> store_;
     UnrecordedUses<Device> uses_{context_};
@@ -197,7 +220,13 @@ Status PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const Acc
     }
     for (const StorageId id : wanted) { context_.states[index(id)].demand_missed = false; }
     bool in_order = false;
-    if (player_.mode() != PlanMode::at_rest) {
+    const StorageId unplanned = find_unplanned(wanted);
+    if (unplanned != no_storage && in_foreign_capture_) {
+        return Error{ErrorKind::unsupported,
+                     "the pass is captured, and no step reads " + context_.catalog.describe(unplanned) +
+                         ": a foreign capture holds no copies; let a step of the schedule read it"};
+    }
+    if (player_.mode() != PlanMode::at_rest || unplanned != no_storage) {
         if (auto repaired = repair(); !repaired) { return repaired; }
         if (auto reclaimed = reclaim_pending(); !reclaimed) { return reclaimed; }
         if (auto sent = store_.send_home_before_use(wanted); !sent) { return sent; }
@@ -231,8 +260,7 @@ Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const p
     }
     auto plan = find_or_make(cap_bytes);
     if (!plan) { return plan.error(); }
-    cap_bytes_ = cap_bytes;
-    return adopt(std::move(*plan));
+    return adopt(std::move(*plan), cap_bytes);
 }
 
 template <pool::PlannedPool Pool>
@@ -247,11 +275,11 @@ template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::set_cap(std::uint64_t cap_bytes, StepIndex) {
     auto plan = find_or_make(cap_bytes);
     if (!plan) { return plan.error(); }
-    if (auto adopted = adopt(std::move(*plan)); !adopted) {
+    auto adopted = adopt(std::move(*plan), cap_bytes);
+    if (!adopted) {
         static_cast<void>(repair().has_value());
         return adopted;
     }
-    cap_bytes_ = cap_bytes;
     known_plans_.keep_budget(cap_bytes);
     return {};
 }
@@ -284,8 +312,7 @@ Status PlannedDecider<Pool>::resume(std::uint64_t cap_bytes, StepIndex) {
         if (!found) { return found.error(); }
         next = std::move(*found);
     }
-    if (auto adopted = adopt(std::move(next)); !adopted) { return adopted; }
-    cap_bytes_ = cap_bytes;
+    if (auto adopted = adopt(std::move(next), cap_bytes); !adopted) { return adopted; }
     known_plans_.keep_budget(cap_bytes);
     return {};
 }
@@ -400,14 +427,15 @@ CurrentPlan PlannedDecider<Pool>::current_plan() const {
 }
 
 template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::adopt(KnownPlan next) {
+Status PlannedDecider<Pool>::adopt(KnownPlan next, std::uint64_t cap_bytes) {
     player_.forget_ahead();
     if (auto adopted = store_.adopt(std::move(next.plan)); !adopted) { return adopted; }
     ranges_ = std::move(next.ranges);
     uses_.set_records_residents(store_.has_misplaced());
     loader_.reserve();
     player_.start(plan_factory_.problem());
-    demand_.start();
+    demand_.start(cap_bytes);
+    cap_bytes_ = cap_bytes;
     return {};
 }
 
@@ -415,7 +443,7 @@ template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::repair() {
     if (player_.mode() != PlanMode::unmapped) { return {}; }
     if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
-    return adopt({plan::Plan{plan()}, ranges_});
+    return adopt({plan::Plan{plan()}, ranges_}, cap_bytes_);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -190,6 +190,8 @@ private:
     [[nodiscard]] Status check_schedule(const Schedule& schedule) const;
     /// Collects what the streamed storages ask of a pool.
     void collect_needs();
+    /// Prepares the decider for a schedule.
+    [[nodiscard]] Status prepare_decider(const Schedule& schedule);
     [[nodiscard]] Status set_order() {
         const ScheduleCursor& cursor = shared_.cursor;
         return shared_.decider->set_order(cursor.order(), cursor.groups(), cursor.now(), budget_.decider_cap_bytes());
@@ -585,13 +587,10 @@ template <Device D>
 Status Session<D>::change_schedule(Schedule schedule) {
     if (auto drained = shared_.drain(); !drained) { return drained; }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
-    const auto prepare = [&](const Schedule& next) {
-        return shared_.decider->prepare(*shared_.device, shared_.catalog, next, needs_);
-    };
-    if (auto prepared = prepare(schedule); !prepared) { return prepared; }
+    if (auto prepared = prepare_decider(schedule); !prepared) { return prepared; }
     const std::uint64_t floor_before = budget_.floor_bytes();
     if (auto raised = budget_.raise_floor(); !raised) {
-        if (auto undone = prepare(this->schedule()); !undone) { return undone; }
+        if (auto undone = prepare_decider(this->schedule()); !undone) { return undone; }
         return raised;
     }
     const ScheduleCursor cursor_before = shared_.cursor;
@@ -600,7 +599,7 @@ Status Session<D>::change_schedule(Schedule schedule) {
     if (ordered) { return {}; }
     shared_.cursor = cursor_before;
     budget_.set_floor_bytes(floor_before);
-    if (auto undone = prepare(this->schedule()); !undone) { return undone; }
+    if (auto undone = prepare_decider(this->schedule()); !undone) { return undone; }
     static_cast<void>(set_order().has_value());
     return ordered;
 }
@@ -666,9 +665,7 @@ Status Session<D>::prepare() {
         weight_offset_.push_back(weight.offset_bytes);
     }
     collect_needs();
-    if (auto prepared = shared_.decider->prepare(*shared_.device, catalog, this->schedule(), needs_); !prepared) {
-        return prepared;
-    }
+    if (auto prepared = prepare_decider(this->schedule()); !prepared) { return prepared; }
     residents_.prepare(*shared_.device, catalog, shared_.decider->holds_residents());
     return budget_.resolve(residents_.held_bytes());
 }
@@ -753,6 +750,19 @@ void Session<D>::collect_needs() {
     const auto largest = std::max_element(streamed_bytes_.begin(), streamed_bytes_.end());
     needs_.step = {&*largest, 1};
     needs_.largest_storage_bytes = *largest;
+}
+
+template <Device D>
+Status Session<D>::prepare_decider(const Schedule& schedule) {
+    needs_.largest_read_bytes = 0;
+    for (const Schedule::Step& step : schedule) {
+        for (const StorageId id : step.storages) {
+            const Storage& storage = catalog().storage(id);
+            if (storage.placement != Placement::streamed) { continue; }
+            needs_.largest_read_bytes = (std::max)(needs_.largest_read_bytes, storage.bytes);
+        }
+    }
+    return shared_.decider->prepare(*shared_.device, catalog(), schedule, needs_);
 }
 
 template <Device D>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "residency/model/id_vector.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/transport/transport_policy.hpp"
 
@@ -30,9 +32,10 @@ public:
 
     explicit StorageAllocations(typename Pool::Config config) : pool_{std::move(config)} {}
 
-    /// The budgets that the pool can work with under a schedule.
+    /// The budgets that the pool can work with under a schedule. The floor holds every step, and the largest `at_once` storages together;
+    /// without a schedule at least the largest one.
     [[nodiscard]] BudgetLimits limits(const Device& device, const Catalog& catalog, const Schedule& schedule,
-                                      const pool::Needs& needs) const;
+                                      const pool::Needs& needs, std::uint32_t at_once) const;
 
     /// Allocates on the host; neither open() nor what follows does. What is passed outlives this object. `speculation` is told which
     /// storages leave; null: there is none.
@@ -40,6 +43,10 @@ public:
     /// Blocks while the device allocates. Opens the pool, if any storage is streamed.
     [[nodiscard]] Status open(std::uint64_t cap_bytes);
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+    /// What the pool was opened for.
+    [[nodiscard]] const pool::Needs& needs() const noexcept { return needs_; }
+    /// Before open(): other needs.
+    void set_needs(const pool::Needs& needs) noexcept { needs_ = needs; }
     /// Deallocates everything, and closes the pool. Precondition: every stream is drained.
     void close() noexcept;
     /// The device is broken: forgets the pool without a device call.
@@ -154,13 +161,18 @@ private:
 
 template <pool::MemoryPool Pool>
 BudgetLimits StorageAllocations<Pool>::limits(const Device& device, const Catalog& catalog, const Schedule& schedule,
-                                              const pool::Needs& needs) const {
+                                              const pool::Needs& needs, std::uint32_t at_once) const {
     BudgetLimits limits;
     if (needs.storages.empty()) { return limits; }
-    limits.floor_bytes = pool_.floor_bytes(device, needs);
-    limits.ceiling_bytes = pool::ceiling_bytes(pool_, device, needs);
+    limits.resident_from_bytes = limits.ceiling_bytes = pool::ceiling_bytes(pool_, device, needs);
+    if (schedule.empty()) { at_once = (std::max)(at_once, 1U); }
     pool::Needs of_step = needs;
-    std::vector<std::uint64_t> sizes;
+    std::vector<std::uint64_t> sizes{needs.storages.begin(), needs.storages.end()};
+    residency::detail::sort(sizes, std::greater<>{});
+    sizes.resize((std::min<std::size_t>)(sizes.size(), at_once));
+    of_step.step = sizes;
+    limits.floor_storages = static_cast<std::uint32_t>(sizes.size());
+    limits.floor_bytes = sizes.empty() ? 0 : pool_.floor_bytes(device, of_step);
     for (const Schedule::Step& step : schedule) {
         sizes.clear();
         for (const StorageId id : step.storages) {
@@ -173,6 +185,7 @@ BudgetLimits StorageAllocations<Pool>::limits(const Device& device, const Catalo
         if (floor > limits.floor_bytes || (floor == limits.floor_bytes && limits.floor_step == UINT32_MAX)) {
             limits.floor_bytes = floor;
             limits.floor_step = step.position;
+            limits.floor_storages = 0;
         }
     }
     return limits;

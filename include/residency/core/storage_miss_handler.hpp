@@ -211,7 +211,9 @@ Error StorageMissHandler<Evictor, Pool>::no_room(std::span<const StorageId> miss
                  "no room for " + context().catalog.describe(refused) + ": " + std::to_string(asked) +
                      " bytes are asked for together, " + std::to_string(leased) +
                      " are leased, the streamed share of the budget is " + std::to_string(cap) +
-                     "; end leases before, or give the budget the sum of what is leased at once",
+                     "; end leases before, or say how many storages are asked for together, so that the budget is "
+                     "checked when the "
+                     "Residency is made: policies.storages_at_once",
                  BudgetNumbers{asked, cap, leased, limits.floor_bytes, UINT32_MAX}};
 }
 

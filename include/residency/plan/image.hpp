@@ -14,34 +14,36 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// How storages follow each other in an image that the planner lays out.
 enum class ImageOrder : std::uint8_t {
     given,  ///< as Problem::image_offsets says
-    grouped,  ///< small, pinned and unread storages first, then those that several steps read, then the rest, each group in the order
-    ///< of first use; groups that must not share a chunk start a chunk of their own
-    packed,   ///< the same without gaps
-    aligned,  ///< in the order of first use; what a step reads first starts a chunk where that saves the step a chunk
+    grouped,  ///< unread storages first, then small and pinned ones, then those that several steps read, then the rest, each group in
+    ///< the order of first use; groups that must not share a chunk start a chunk of their own
+    packed,   ///< the same without gaps, except behind the unread ones
+    aligned,  ///< unread storages first, the others in the order of first use; what a step reads first starts a chunk where that saves
+              ///< the step a chunk
 };
 
 /// Consecutive chunks of the image with the same first and last reader.
 struct Cell {
     std::uint32_t chunk_begin = 0, chunk_end = 0;
     std::uint32_t first = none, last = none;  ///< steps; none: no step reads the chunks
-    bool keep = false;                        ///< the chunks hold a pinned or an unread storage and never stream
+    bool keep = false;                        ///< the chunks hold a pinned storage and never stream
 
     [[nodiscard]] std::uint32_t chunks() const noexcept { return chunk_end - chunk_begin; }
 };
 
-/// The image of a problem, cut into chunks. Cells are in the order of the image, do not overlap, and leave out chunks that hold padding
-/// alone.
+/// The image of a problem, cut into chunks. Cells are in the order of the image, do not overlap, and leave out chunks that nothing has to
+/// hold: those of padding alone, and of *unread* storages, which no step reads and which are not pinned.
 struct Image {
     std::vector<std::uint64_t> offsets;  ///< bytes, one for each storage
     std::uint64_t bytes = 0;             ///< end of the last storage
     std::uint64_t chunk_bytes = 0;
     std::vector<Cell> cells;
+    std::uint64_t unread_chunks = 0;                 ///< in no cell, with bytes of unread storages
     std::vector<std::uint32_t> first_use, last_use;  ///< steps, one for each storage; none: no step reads it
 
     [[nodiscard]] std::uint32_t chunks() const noexcept {
         return static_cast<std::uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes);
     }
-    /// Chunks that hold something.
+    /// Chunks of all cells.
     [[nodiscard]] std::uint64_t filled_chunks() const noexcept {
         std::uint64_t sum = 0;
         for (const Cell& cell : cells) { sum += cell.chunks(); }
@@ -59,9 +61,13 @@ struct Image {
 struct FloorChunks {
     std::uint64_t chunks = 0;
     std::uint32_t step = none;  ///< none: the kept chunks alone are that many
+    std::uint64_t kept = 0;     ///< of these, kept chunks
 };
 /// The kept chunks, and those between their first and their last reader, at the step with the most.
 [[nodiscard]] RESIDENCY_INLINE FloorChunks floor_chunks(const Image& image, std::uint32_t steps);
+/// The kept chunks, and those of the `count` storages that lie on the most chunks, pinned ones apart.
+[[nodiscard]] RESIDENCY_INLINE std::uint64_t chunks_at_once(const Problem& problem, const Image& image,
+                                                            std::uint32_t count);
 
 }}}  // namespace residency::RESIDENCY_ABI::plan
 

@@ -43,6 +43,9 @@ struct Place {
 ///
 /// Optional, ResizablePool: calls 12 to 16.
 ///
+/// Optional, StepwisePool: `P::is_laid_out_for_steps`    constexpr bool: what open() makes depends on needs.largest_read_bytes, so that the
+///                                          pool is emptied, closed and opened anew where another schedule changes that
+///
 /// Semantic rules; the conformance suite cites them.
 ///  P1 held_bytes() ≤ cap_bytes at every instant, apart from a change of the cap.
 ///  P2 Calls 6 and 7 allocate no host memory and do not block.
@@ -70,6 +73,10 @@ template <class P>
 concept RecoverablePool = MemoryPool<P> && requires(P p) {
     { p.recover() } -> std::same_as<Status>;
 };
+
+/// A pool that a change of the schedule may have to open anew: MemoryPool gives the rule.
+template <class P>
+concept StepwisePool = MemoryPool<P> && requires { requires P::is_laid_out_for_steps; };
 
 /// A pool whose cap can change while storages stay allocated. Any other pool is emptied, closed and opened anew for another budget,
 /// which open leases prevent.

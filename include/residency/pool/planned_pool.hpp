@@ -21,11 +21,12 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 ///  4. `p.open(device, image_bytes)`   reserves the range; holds no memory yet
 ///  5. `p.arrange(slots, table)`, `p.arrange(slots, table, keeping)`    holds that many slots, chunk c of the image on slot table[c];
 ///                                     the chunks in `keeping` may be read all the while
-///  6. `p.remap(chunk, slot)`          puts one chunk on another slot
-///  7. `p.give_back(slot)`             one slot less, on which no chunk lies; the last slot takes its number
-///  8. `p.slot_of(chunk)`              its slot
-///  9. `p.base()`, `p.held_bytes()`    the address of the image; bytes of all slots
-///  10. `p.try_close()`, `p.close()`, `p.abandon()`   gives everything back; the same without a report; forgets everything without a
+///  6. `p.remap(chunk, slot)`          puts one chunk on another slot, or on none
+///  7. `p.add_slot()`                  one slot more, on which no chunk lies; it has the next number
+///  8. `p.give_back(slot)`             one slot less, on which no chunk lies; the last slot takes its number
+///  9. `p.slot_of(chunk)`              its slot
+///  10. `p.base()`, `p.held_bytes()`    the address of the image; bytes of all slots
+///  11. `p.try_close()`, `p.close()`, `p.abandon()`    gives everything back; the same without a report; forgets everything without a
 ///                                     device call
 template <class P>
 concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_initializable<typename P::Config> &&
@@ -37,6 +38,7 @@ concept PlannedPool = VirtualMemoryDevice<typename P::Device> && std::default_in
                           { p.open(device, bytes) } -> std::same_as<Status>;
                           { p.arrange(slots, table) } -> std::same_as<Status>;
                           { p.arrange(slots, table, table) } -> std::same_as<Status>;
+                          { p.add_slot() } -> std::same_as<Status>;
                           { p.give_back(slots) } -> std::same_as<Status>;
                           { p.remap(slots, slots) } -> std::same_as<Status>;
                           { c.slot_of(slots) } -> std::same_as<std::uint32_t>;

@@ -17,8 +17,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
-/// Equal slots in one address range, each as large as the largest streamed storage. Nothing fragments, and the floor is exact. A smaller
-/// storage wastes the rest of its slot, so the pool suits storages of one size (layers, experts).
+/// Equal slots in one address range, each as large as the largest storage that steps read, of all that stream if no steps are known.
+/// Nothing fragments, and the floor is exact. A smaller storage wastes the rest of its slot, so the pool suits storages of one size
+/// (layers, experts). A larger one, which no step reads, takes several neighbours.
 ///
 /// The range has an address for every streamed storage. Memory lies under the first slots, as many as the cap allows, in chunks of the
 /// device's granularity, or of a slot if that is a multiple of it. Another cap takes or gives back chunks at the end. What lies there and
@@ -32,6 +33,7 @@ public:
         std::uint64_t alignment_bytes = 256;
     };
     static constexpr bool one_range = true;
+    static constexpr bool is_laid_out_for_steps = true;
 
     Slab() : Slab(Config{}) {}
     explicit Slab(Config config) noexcept : config_{config} {}
@@ -51,17 +53,18 @@ public:
 
     /// Before open(), where the slot is not known yet, `bytes` themselves.
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept {
-        return slot_bytes_ == 0 ? bytes : slot_bytes_;
+        return slot_bytes_ == 0 ? bytes : slots_for(bytes, slot_bytes_) * slot_bytes_;
     }
     [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
-        return round_up(needs.step.size() * slot_bytes(needs), chunk_bytes(device, needs));
+        const std::uint64_t slot = slot_bytes(needs);
+        return round_up(slots_for(needs.step, slot) * slot, chunk_bytes(device, needs));
     }
 
     /// Blocks while the device maps memory.
     [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes);
-    [[nodiscard]] Result<void*> allocate([[maybe_unused]] std::uint64_t bytes, typename D::Stream) {
-        RESIDENCY_ASSERT(bytes <= slot_bytes_, "a storage larger than the largest that was announced");
-        const auto slot = slots_.take();
+    [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, typename D::Stream) {
+        const auto slot =
+            bytes <= slot_bytes_ ? slots_.take() : slots_.take(static_cast<std::size_t>(slots_for(bytes, slot_bytes_)));
         return slot ? static_cast<void*>(first_slot_ + *slot * slot_bytes_) : nullptr;
     }
     /// A slot is reused only by copies of the same stream, which has waited for its last use.
@@ -92,8 +95,16 @@ private:
         bool is_held = false;
     };
 
+    [[nodiscard]] static std::uint64_t slots_for(std::uint64_t bytes, std::uint64_t slot_bytes) noexcept {
+        return (std::max)(bytes + slot_bytes - 1, slot_bytes) / slot_bytes;
+    }
+    [[nodiscard]] static std::uint64_t slots_for(std::span<const std::uint64_t> storages, std::uint64_t slot_bytes) {
+        std::uint64_t sum = 0;
+        for (const std::uint64_t bytes : storages) { sum += slots_for(bytes, slot_bytes); }
+        return sum;
+    }
     [[nodiscard]] std::uint64_t slot_bytes(const Needs& needs) const noexcept {
-        return round_up(needs.largest_storage_bytes,
+        return round_up(needs.largest_read_bytes != 0 ? needs.largest_read_bytes : needs.largest_storage_bytes,
                         (std::max)(config_.alignment_bytes, needs.largest_alignment_bytes));
     }
     [[nodiscard]] std::uint64_t chunk_bytes(const D& device, const Needs& needs) const noexcept {
@@ -132,8 +143,8 @@ Status Slab<D>::open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
     }
     // A range begins at a multiple of the granularity.
     const std::uint64_t align = needs.largest_alignment_bytes;
-    range_bytes_ =
-        round_up(needs.storages.size() * slot_bytes_, chunk_bytes_) + (align > device.chunk_granularity() ? align : 0);
+    const std::uint64_t slots = slots_for(needs.storages, slot_bytes_);
+    range_bytes_ = round_up(slots * slot_bytes_, chunk_bytes_) + (align > device.chunk_granularity() ? align : 0);
     range_bytes_ = round_up(range_bytes_, device.chunk_granularity());
     auto range = device.reserve(range_bytes_);
     if (!range) { return range.error(); }
@@ -141,7 +152,7 @@ Status Slab<D>::open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
     range_ = *range;
     first_slot_ = reinterpret_cast<std::byte*>(
         round_up(reinterpret_cast<std::uintptr_t>(range_), (std::max)(align, std::uint64_t{1})));
-    slots_.open(needs.storages.size(), slot_bytes_, chunk_bytes_);
+    slots_.open(static_cast<std::size_t>(slots), slot_bytes_, chunk_bytes_, slots > needs.storages.size());
     chunks_.assign(slots_.chunks(), {});
     auto opened = resize(cap_bytes, {});
     if (opened) { opened = commit_resize(); }

@@ -159,7 +159,7 @@ Status StreamOrdered<D>::open(D& device, const Needs& needs, std::uint64_t cap_b
     ceiling_bytes_ = segment_bytes(needs.storages, config_.rounding_bytes, device.pool_granularity());
     largest_bytes_ = round_up(needs.largest_storage_bytes, device.pool_granularity());
     owners_.reserve(needs.storages.size() + 1);  // what moves has two allocations
-    if (auto added = add_pool(cap_bytes_); !added) {
+    if (auto added = cap_bytes_ == 0 ? Status{} : add_pool(cap_bytes_); !added) {
         abandon();
         return added;
     }

@@ -61,8 +61,16 @@ public:
     /// does, other chunks may be unmapped, and arrange() has to be called again.
     [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table,
                                  std::span<const std::uint32_t> keeping = {});
-    /// Blocks. Puts one chunk of the image on another slot. Precondition: every stream is drained.
+    /// Blocks. Puts one chunk of the image on another slot, or on none. Precondition: nothing uses the chunk.
     [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot);
+
+    /// Blocks. Holds one physical chunk more, on which nothing lies; its number is the next one.
+    [[nodiscard]] Status add_slot() {
+        auto chunk = device_->create_chunk(chunk_bytes_);
+        if (!chunk) { return chunk.error(); }
+        slots_.push_back(*chunk);
+        return {};
+    }
 
     /// Blocks. Holds one physical chunk less; the last slot takes the number of this one. Precondition: no chunk of the image lies on it.
     [[nodiscard]] Status give_back(std::uint32_t slot);
@@ -164,10 +172,14 @@ Status Virtual<D>::arrange(std::uint32_t slots, std::span<const std::uint32_t> t
 
 template <VirtualMemoryDevice D>
 Status Virtual<D>::remap(std::uint32_t chunk, std::uint32_t slot) {
-    if (auto done = device_->unmap(address(chunk), chunk_bytes_); !done) { return done; }
+    if (table_[chunk] != none) {
+        if (auto done = device_->unmap(address(chunk), chunk_bytes_); !done) { return done; }
+    }
     const std::uint32_t before = std::exchange(table_[chunk], none);
+    if (slot == none) { return {}; }
     const Mapping<typename D::Chunk> mapping{address(chunk), slots_[slot]};
     if (auto done = device_->map({&mapping, 1}, chunk_bytes_); !done) {
+        if (before == none) { return done; }
         const Mapping<typename D::Chunk> back{address(chunk), slots_[before]};
         if (device_->map({&back, 1}, chunk_bytes_)) { table_[chunk] = before; }
         return done;

@@ -124,6 +124,10 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
     resolved.floor_bytes = round_up(context.floor_bytes);
     resolved.total_bytes =
         (std::max)(round_up(context.everything_bytes != 0 ? context.everything_bytes : weights), resolved.floor_bytes);
+    resolved.resident_from_bytes = resolved.total_bytes;
+    if (context.resident_from_bytes != 0) {
+        resolved.resident_from_bytes = (std::min)(round_up(context.resident_from_bytes), resolved.total_bytes);
+    }
     const std::string who = "the " + std::string{name_of(origin)} + " budget " + text();
     const bool may_fall_back = kind_ == BudgetKind::automatic || origin == BudgetOrigin::automatic;
 
@@ -178,6 +182,9 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
                 message += "step " + std::to_string(context.floor_step);
             } else if (!context.floor_weight.empty()) {
                 message += "the largest weight, " + detail::quoted(context.floor_weight) + ",";
+            } else if (context.floor_storages > 0) {
+                message += "a request of the " + std::to_string(context.floor_storages) +
+                           " largest storages (policies.storages_at_once)";
             } else {
                 message += "the largest request";
             }

@@ -20,6 +20,7 @@ RESIDENCY_INLINE ChunkTable::ChunkTable(const plan::Plan& plan, ChunkPlacement p
       is_sole_owner_(slot_.size(), false),
       stays_(slot_.size(), false),
       never_leaves_(plan.storages(), true),
+      is_unplanned_(plan.storages(), false),
       occupant_(placement.slots, none),
       is_of_ring_(placement.slots, false) {
     for (const std::uint32_t chunk : placement.kept) { occupant_[slot_[chunk]] = chunk; }
@@ -33,10 +34,13 @@ RESIDENCY_INLINE ChunkTable::ChunkTable(const plan::Plan& plan, ChunkPlacement p
         is_of_ring_[plan.slot_of_chunk(chunk)] = !stays_[chunk];
     });
     all_stay_ = true;
-    for (const bool stays : stays_) { all_stay_ = all_stay_ && stays; }
+    for (std::uint32_t chunk = 0; chunk < chunks(); ++chunk) {
+        all_stay_ = all_stay_ && (stays_[chunk] || plan.slot_of_chunk(chunk) == none);
+    }
     for (std::uint32_t s = 0; s < plan.storages(); ++s) {
         for (const std::uint32_t chunk : plan.chunks_of_storage(s)) {
             if (!stays_[chunk]) { never_leaves_[s] = false; }
+            if (plan.slot_of_chunk(chunk) == none) { has_unplanned_ = is_unplanned_[s] = true; }
         }
     }
 }
@@ -55,6 +59,7 @@ RESIDENCY_INLINE void ChunkTable::remove(std::uint32_t slot) {
     const std::uint32_t last = slots() - 1;
     std::replace(slot_.begin(), slot_.end(), last, slot);
     occupant_[slot] = occupant_[last];
+    is_of_ring_[slot] = is_of_ring_[last];
     occupant_.pop_back();
     is_of_ring_.pop_back();
 }

@@ -67,14 +67,14 @@ RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Sched
     // Bytes that kernels have written cannot be copied again, so that the image stays as it is laid out. It is laid out for the smallest
     // floor, since the budget may be lowered later.
     if (current_plan != nullptr && is_written) { problem.image_offsets = current_plan->data().storage_offsets; }
-    auto sizes = plan::chunk_floor(problem);
+    auto sizes = sizes_of(problem);
     if (!sizes) { return sizes.error(); }
     if (current_plan == nullptr && is_written && !given_) {
         const plan::Image aligned = plan::lay_out(problem, plan::ImageOrder::aligned);
         const plan::Image grouped = plan::lay_out(problem, plan::ImageOrder::grouped);
         const auto floor = [&](const plan::Image& image) { return plan::floor_chunks(image, problem.steps()).chunks; };
         problem.image_offsets = floor(aligned) < floor(grouped) ? aligned.offsets : grouped.offsets;
-        sizes = plan::chunk_floor(problem);
+        sizes = sizes_of(problem);
         if (!sizes) { return sizes.error(); }
     }
     problem_ = std::move(problem);
@@ -124,7 +124,7 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
     }
     // Keep the image as it is laid out if a plan for it is as good, within 2 %: chunks that are there need not be copied again.
     problem.image_offsets = current_plan.plan->data().storage_offsets;
-    const auto sizes = plan::chunk_floor(problem);
+    const auto sizes = sizes_of(problem);
     if (!sizes || sizes->floor_bytes > budget_bytes) { return best; }
     auto same = plan::make_plan(problem, options);
     const bool is_as_good = same && same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
@@ -146,13 +146,6 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::check_given(const Catalog& cata
                                               ", the chunks of this pool are " + std::to_string(problem_.chunk_bytes)};
     }
     if (auto fits = plan::check(given, problem_); !fits) { return fits.error(); }
-    for (std::uint32_t s = 0; s < given.storages(); ++s) {
-        for (const std::uint32_t chunk : given.chunks_of_storage(s)) {
-            if (given.slot_of_chunk(chunk) != plan::none) { continue; }
-            return Error{ErrorKind::mismatch, "the plan has no place for " + catalog.describe(StorageId{s}) +
-                                                  ", which no step reads: let it keep that resident"};
-        }
-    }
     return given;
 }
 
@@ -160,7 +153,7 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make_under_leases(const Catalog
                                                                    const plan::Options& options,
                                                                    const CurrentPlan& current_plan) const {
     problem.image_offsets = current_plan.plan->data().storage_offsets;
-    const auto sizes = plan::chunk_floor(problem);
+    const auto sizes = sizes_of(problem);
     if (!sizes) { return sizes.error(); }
     if (sizes->floor_bytes > problem.budget_bytes) {
         return Error{ErrorKind::wrong_state,

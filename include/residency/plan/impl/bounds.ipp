@@ -25,8 +25,11 @@ RESIDENCY_INLINE double total_compute(const Problem& problem) {
 }
 
 RESIDENCY_INLINE std::uint64_t deficit_bytes(const Problem& problem, std::uint64_t budget_bytes) {
+    std::vector<std::uint8_t> counts(problem.storages(), 0);
+    for (const std::uint32_t s : problem.step_storages) { counts[s] = 1; }
+    for (const std::uint32_t s : problem.pinned) { counts[s] = 1; }
     std::uint64_t sum = 0;
-    for (const std::uint64_t b : problem.storage_bytes) { sum += b; }
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) { sum += counts[s] != 0 ? problem.storage_bytes[s] : 0; }
     return sum > budget_bytes ? sum - budget_bytes : 0;
 }
 
@@ -96,9 +99,9 @@ RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_
     auto budget = static_cast<std::int64_t>(budget_bytes);
     std::int64_t total = 0;
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-        if (held[s] != 0 || first[s] == none) {
+        if (held[s] != 0) {
             budget -= static_cast<std::int64_t>(problem.storage_bytes[s]);
-        } else {
+        } else if (first[s] != none) {
             total += static_cast<std::int64_t>(problem.storage_bytes[s]);
             gaps.push_back({last[s], first[s], s, true});
         }
@@ -181,9 +184,6 @@ RESIDENCY_INLINE double single_use_bound(const Problem& problem, std::uint64_t b
             seen[s] = 1;
         }
     }
-    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-        if (seen[s] == 0) { kept += static_cast<double>(problem.storage_bytes[s]); }
-    }
     return SingleUseBound{std::move(bytes), std::move(work), static_cast<double>(budget_bytes) - kept}.solve() / p;
 }
 
@@ -215,7 +215,7 @@ RESIDENCY_INLINE double one_shot_flow_bound(const Problem& problem, std::uint64_
     }
     auto budget = static_cast<std::int64_t>(budget_bytes);
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-        if (held[s] != 0 || last[s] == none) { budget -= static_cast<std::int64_t>(problem.storage_bytes[s]); }
+        if (held[s] != 0) { budget -= static_cast<std::int64_t>(problem.storage_bytes[s]); }
     }
     const double compute = total_compute(problem);
     if (total <= budget) { return compute; }
@@ -257,14 +257,10 @@ RESIDENCY_INLINE bool reads_repeatedly(const Problem& problem) {
 RESIDENCY_INLINE double one_shot_bound(const Problem& problem, std::uint64_t budget_bytes) {
     const double p = problem.link.bytes_per_second;
     double room = static_cast<double>(budget_bytes);
-    std::vector<std::uint8_t> seen(problem.storages(), 0), read(problem.storages(), 0);
-    for (const std::uint32_t s : problem.step_storages) { read[s] = 1; }
+    std::vector<std::uint8_t> seen(problem.storages(), 0);
     for (const std::uint32_t s : problem.pinned) {
-        if (read[s] != 0) { room -= static_cast<double>(problem.storage_bytes[s]); }
+        if (seen[s] == 0) { room -= static_cast<double>(problem.storage_bytes[s]); }
         seen[s] = 1;
-    }
-    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-        if (read[s] == 0) { room -= static_cast<double>(problem.storage_bytes[s]); }
     }
     // Fetched so far, at most as much as steps that are over have left behind.
     double now = 0, fetched = 0, needed = 0, left = 0;

@@ -203,10 +203,7 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
             brought.push_back({s, call, begin - at->first, end - at->first});
             device(begin, end, {0, 0, call, last[s], s, begin - at->first});
             if (call != none && d.cyclic) {
-                if (first[s] == none) {
-                    trouble = "storage " + number(s) + " streams and no step reads it";
-                    return;
-                }
+                if (first[s] == none) { continue; }  // it shares a chunk with what is read
                 if (first[s] < copy.needed_by || first[s] < d.calls[call].needed_by) {
                     trouble = "storage " + number(s) + " comes after step " + number(first[s]) + " that reads it";
                     return;
@@ -237,13 +234,15 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
         std::size_t p = 0;
         for (std::uint32_t s = 0; s < problem.storages(); ++s) {
             std::uint64_t at = 0;
+            const bool is_unread = first[s] == none && !pinned[s];
             for (; p < brought.size() && brought[p].storage == s; ++p) {
+                if (is_unread) { continue; }
                 if (brought[p].begin != at) {
                     return wrong("storage " + number(s) + " is not covered once at byte " + number(at));
                 }
                 at = brought[p].end;
             }
-            if (at != d.storage_bytes[s]) {
+            if (!is_unread && at != d.storage_bytes[s]) {
                 return wrong("storage " + number(s) + " is not covered at byte " + number(at));
             }
         }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -32,21 +33,23 @@ inline void find_uses(const Problem& problem, Image& image) {
     }
 }
 
-// Gives each storage its offset, in the order of `sequence`. `group`: by storage, 1: several steps read it.
+// By storage, in the order of the image.
+enum class Group : std::uint8_t { unread, small_or_pinned, read_by_several, others };
+
+// Gives each storage its offset, in the order of `sequence`. `group`: by storage.
 inline void place_storages(const Problem& problem, ImageOrder order, const std::vector<std::uint32_t>& sequence,
-                           const std::vector<std::uint8_t>& group, Image& image) {
+                           const std::vector<Group>& group, Image& image) {
     const std::uint64_t g = problem.chunk_bytes;
     const std::uint64_t alignment = (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, g));
     image.offsets.assign(problem.storages(), 0);
     std::uint64_t at = 0;
-    std::uint8_t group_before = 0;
+    Group group_before = Group::unread;
     for (std::size_t k = 0; k < sequence.size(); ++k) {
         const std::uint32_t s = sequence[k];
         const std::uint32_t step = image.first_use[s];
-        at = round_up(at, alignment);
+        at = round_up(at, group[s] != Group::unread && group_before == Group::unread ? g : alignment);
         if (order == ImageOrder::grouped) {
-            if (group[s] == 1 || group_before == 1) { at = round_up(at, g); }
-            group_before = group[s];
+            if (group[s] == Group::read_by_several || group_before == Group::read_by_several) { at = round_up(at, g); }
         } else if (order == ImageOrder::aligned && (k == 0 || step != image.first_use[sequence[k - 1]])) {
             std::uint64_t bytes = 0;  // that the step reads first
             for (std::size_t j = k; j < sequence.size() && image.first_use[sequence[j]] == step; ++j) {
@@ -54,6 +57,7 @@ inline void place_storages(const Problem& problem, ImageOrder order, const std::
             }
             if (bytes != 0 && (at % g + bytes + g - 1) / g > (bytes + g - 1) / g) { at = round_up(at, g); }
         }
+        group_before = group[s];
         image.offsets[s] = at;
         at += problem.storage_bytes[s];
         image.bytes = (std::max)(image.bytes, at);
@@ -92,14 +96,19 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
     for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
     if (order == ImageOrder::given) { image.offsets = problem.image_offsets; }
 
-    // By group, then by offset where that is given, else by first use. 0: small or kept, 1: several steps read it, 2: the rest.
-    std::vector<std::uint8_t> group(count, 2);
-    for (std::uint32_t s = 0; s < count && (order == ImageOrder::grouped || order == ImageOrder::packed); ++s) {
+    const auto is_unread = [&](std::uint32_t s) { return image.first_use[s] == none && !pinned[s]; };
+    // By group, then by offset where that is given, else by first use.
+    std::vector<detail::Group> group(count, detail::Group::others);
+    for (std::uint32_t s = 0; s < count && order != ImageOrder::given; ++s) {
         const bool is_small = problem.storage_bytes[s] * tuning::small_storages_per_chunk < g;
-        if (image.first_use[s] == none || pinned[s] || is_small) {
-            group[s] = 0;
+        if (is_unread(s)) {
+            group[s] = detail::Group::unread;
+        } else if (order == ImageOrder::aligned) {
+            continue;
+        } else if (pinned[s] || is_small) {
+            group[s] = detail::Group::small_or_pinned;
         } else if (image.last_use[s] != image.first_use[s]) {
-            group[s] = 1;
+            group[s] = detail::Group::read_by_several;
         }
     }
     std::vector<std::uint32_t> sequence(count);
@@ -119,12 +128,17 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
         detail::place_storages(problem, order, sequence, group, image);
     }
 
+    std::uint64_t chunks_with_bytes = 0;
+    std::uint32_t end = 0;
     for (const std::uint32_t s : sequence) {
         if (problem.storage_bytes[s] == 0) { continue; }
         const Chunks range = chunks_of(image.offsets[s], image.offsets[s] + problem.storage_bytes[s], g);
-        detail::append_cell(image.cells, {range.first, range.last, image.first_use[s], image.last_use[s],
-                                          pinned[s] || image.first_use[s] == none});
+        chunks_with_bytes += range.last - (std::min)(range.last, (std::max)(range.first, end));
+        end = range.last;
+        if (is_unread(s)) { continue; }
+        detail::append_cell(image.cells, {range.first, range.last, image.first_use[s], image.last_use[s], pinned[s]});
     }
+    image.unread_chunks = chunks_with_bytes - image.filled_chunks();
     return image;
 }
 
@@ -147,13 +161,32 @@ RESIDENCY_INLINE FloorChunks floor_chunks(const Image& image, std::uint32_t step
             change[cell.last + 1] -= cell.chunks();
         }
     }
-    FloorChunks floor{static_cast<std::uint64_t>(kept), none};
+    FloorChunks floor{static_cast<std::uint64_t>(kept), none, static_cast<std::uint64_t>(kept)};
     std::int64_t live = kept;
     for (std::uint32_t i = 0; i < steps; ++i) {
         live += change[i];
-        if (static_cast<std::uint64_t>(live) > floor.chunks) { floor = {static_cast<std::uint64_t>(live), i}; }
+        if (static_cast<std::uint64_t>(live) <= floor.chunks) { continue; }
+        floor.chunks = static_cast<std::uint64_t>(live);
+        floor.step = i;
     }
     return floor;
+}
+
+RESIDENCY_INLINE std::uint64_t chunks_at_once(const Problem& problem, const Image& image, std::uint32_t count) {
+    std::uint64_t sum = 0;
+    for (const Cell& cell : image.cells) { sum += cell.keep ? cell.chunks() : 0; }
+    std::vector<bool> pinned(problem.storages(), false);
+    for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
+    std::vector<std::uint32_t> chunks;
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (pinned[s] || problem.storage_bytes[s] == 0) { continue; }
+        const Chunks range =
+            chunks_of(image.offsets[s], image.offsets[s] + problem.storage_bytes[s], image.chunk_bytes);
+        chunks.push_back(range.last - range.first);
+    }
+    residency::detail::sort(chunks, std::greater<>{});
+    for (std::size_t k = 0; k < chunks.size() && k < count; ++k) { sum += chunks[k]; }
+    return sum;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::plan

@@ -42,7 +42,7 @@ RESIDENCY_INLINE PlanData one_shot_plan(const Problem& problem, const Image& ima
         residency::detail::sort(sizes);
         sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     }
-    GreedyPlanner planner{problem, image, budget_chunks};
+    GreedyPlanner planner{problem, image, (std::min)(budget_chunks, total)};
     PlanData best;
     for (const std::uint32_t size : sizes) {
         RingAssignment assignment;

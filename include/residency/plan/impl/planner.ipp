@@ -28,12 +28,18 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 namespace detail {
 
 // What is below the floor is refused.
-inline Error below_floor(std::uint64_t budget_bytes, std::uint64_t floor_bytes, std::uint32_t step) {
-    return Error{ErrorKind::budget,
-                 "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " +
-                     std::to_string(floor_bytes) + " bytes" +
-                     (step == none ? std::string{} : ", which step " + std::to_string(step) + " sets"),
-                 BudgetNumbers{floor_bytes, budget_bytes, 0, floor_bytes, step}};
+inline Error below_floor(std::uint64_t budget_bytes, const FloorChunks& floor, std::uint64_t chunk_bytes) {
+    const std::uint64_t floor_bytes = floor.chunks * chunk_bytes, kept_bytes = floor.kept * chunk_bytes;
+    std::string message = "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " +
+                          std::to_string(floor_bytes) + " bytes";
+    if (floor.step != none) {
+        message += ", which step " + std::to_string(floor.step) + " sets";
+        if (kept_bytes != 0) { message += ", beside " + std::to_string(kept_bytes) + " that are pinned"; }
+    } else if (kept_bytes != 0) {
+        message += ", all of which are pinned";
+    }
+    return Error{ErrorKind::budget, std::move(message),
+                 BudgetNumbers{floor_bytes, budget_bytes, kept_bytes, floor_bytes, floor.step}};
 }
 
 // What a plan says of its budget, without a plan.
@@ -64,7 +70,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
     const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
-    if (budget < floor.chunks) { return below_floor(budget_bytes, floor.chunks * g, floor.step); }
+    if (budget < floor.chunks) { return below_floor(budget_bytes, floor, g); }
     const auto deficit = [&](std::size_t k) {
         return (std::max<std::int64_t>)(0, static_cast<std::int64_t>(images[k].filled_chunks()) -
                                                static_cast<std::int64_t>(budget));

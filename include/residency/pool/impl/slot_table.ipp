@@ -13,8 +13,11 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
-RESIDENCY_INLINE void SlotTable::open(std::size_t slots, std::uint64_t slot_bytes, std::uint64_t chunk_bytes) {
+RESIDENCY_INLINE void SlotTable::open(std::size_t slots, std::uint64_t slot_bytes, std::uint64_t chunk_bytes,
+                                      bool packs) {
     *this = {};
+    packs_ = packs;
+    taken_.assign(packs ? slots : 0, 0);
     slot_bytes_ = slot_bytes;
     chunk_bytes_ = chunk_bytes;
     used_.assign(slots, false);
@@ -23,6 +26,7 @@ RESIDENCY_INLINE void SlotTable::open(std::size_t slots, std::uint64_t slot_byte
 }
 
 RESIDENCY_INLINE std::optional<std::size_t> SlotTable::take() noexcept {
+    if (packs_) { return take(1); }
     if (free_slots_ == 0) { return std::nullopt; }
     const std::size_t slot = free_[next_free_];
     next_free_ = next_free_ + 1 == free_.size() ? 0 : next_free_ + 1;
@@ -32,17 +36,38 @@ RESIDENCY_INLINE std::optional<std::size_t> SlotTable::take() noexcept {
     return slot;
 }
 
+RESIDENCY_INLINE std::optional<std::size_t> SlotTable::take(std::size_t count) noexcept {
+    std::size_t run = 0;  // free slots just before `slot`
+    for (std::size_t slot = 0; slot < open_slots_ && count <= free_slots_; ++slot) {
+        run = used_[slot] || !is_backed(slot) ? 0 : run + 1;
+        if (run < count) { continue; }
+        const std::size_t first = slot + 1 - count;
+        for (std::size_t k = first; k <= slot; ++k) { used_[k] = true; }
+        taken_[first] = count;
+        used_slots_ += count;
+        free_slots_ -= count;
+        return first;
+    }
+    return std::nullopt;
+}
+
 RESIDENCY_INLINE void SlotTable::give_back(std::size_t slot) noexcept {
-    used_[slot] = false;
-    --used_slots_;
-    if (slot < open_slots_) { add_free(slot); }
+    const std::size_t count = neighbours(slot);
+    for (std::size_t k = slot; k < slot + count; ++k) {
+        used_[k] = false;
+        --used_slots_;
+        if (k < open_slots_) { add_free(k); }
+    }
 }
 
 RESIDENCY_INLINE void SlotTable::begin_resize(std::size_t cap_chunks, std::span<const std::size_t> pinned) {
     cap_chunks_ = cap_chunks;
     std::vector<bool> kept(used_.size(), false);
-    for (const std::size_t slot : pinned) { kept[slot] = true; }
-    pinned_slots_ = pinned.size();
+    pinned_slots_ = 0;
+    for (const std::size_t slot : pinned) {
+        for (std::size_t k = slot; k < slot + neighbours(slot); ++k) { kept[k] = true; }
+        pinned_slots_ += neighbours(slot);
+    }
     open_slots(kept);
     places_ = 0;
     for (std::size_t slot = 0; slot < open_slots_; ++slot) { places_ += is_backed(slot) && !kept[slot] ? 1U : 0U; }
@@ -92,6 +117,10 @@ RESIDENCY_INLINE void SlotTable::open_slots(const std::vector<bool>& kept) {
 }
 
 RESIDENCY_INLINE void SlotTable::add_free(std::size_t slot) noexcept {
+    if (packs_) {  // take() looks at used_
+        ++free_slots_;
+        return;
+    }
     const std::size_t end = next_free_ + free_slots_;
     free_[end < free_.size() ? end : end - free_.size()] = slot;
     ++free_slots_;
