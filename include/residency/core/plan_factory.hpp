@@ -57,10 +57,7 @@ public:
     [[nodiscard]] const plan::ChunkFloor& sizes() const noexcept { return sizes_; }
 
     [[nodiscard]] bool knows_link() const noexcept { return link_.has_value(); }
-    void set_link(const plan::Link& link) {
-        link_ = problem_.link = link;
-        assume_times();
-    }
+    void set_link(const plan::Link& link) { link_ = problem_.link = link; }
     /// The rate at which kernels read device memory.
     [[nodiscard]] bool knows_memory_rate() const noexcept { return memory_bytes_per_second_.has_value(); }
     void set_memory_rate(double bytes_per_second) {
@@ -81,11 +78,11 @@ private:
     /// What one step takes of the device.
     struct StepWork {
         std::optional<double> declared_seconds;
-        std::uint64_t device_bytes = 0;  ///< read from device memory
-        std::uint64_t host_bytes = 0;    ///< read over the link
+        std::uint64_t device_bytes = 0;  ///< of its storages, apart from those that kernels read from the host
     };
 
-    /// A step for which no time is declared takes its bytes over the rate at which kernels read them.
+    /// A step for which no time is declared takes its bytes over the rate at which kernels read them. Of a storage that stays on the host
+    /// it reads a few rows, as of a table of embeddings: that takes no time, so that the bound is none that a pass beats.
     void assume_times();
     /// The ends of the range of budgets. Where no step reads anything, the floor holds the largest storage.
     [[nodiscard]] Result<plan::ChunkFloor> sizes_of(const plan::Problem& problem) const {

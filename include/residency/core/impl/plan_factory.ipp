@@ -85,7 +85,7 @@ RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Sched
         if (step.compute) { work.declared_seconds = std::chrono::duration<double>(*step.compute).count(); }
         for (const StorageId id : step.storages) {
             const Storage& storage = catalog.storage(id);
-            (storage.placement == Placement::host ? work.host_bytes : work.device_bytes) += storage.bytes;
+            if (storage.placement != Placement::host) { work.device_bytes += storage.bytes; }
         }
     }
     assume_times();
@@ -98,8 +98,7 @@ RESIDENCY_INLINE void PlanFactory::assume_times() {
     for (std::size_t i = 0; i < work_.size(); ++i) {
         const StepWork& work = work_[i];
         problem_.compute_seconds[i] =
-            work.declared_seconds.value_or(static_cast<double>(work.device_bytes) / memory_rate +
-                                           static_cast<double>(work.host_bytes) / problem_.link.bytes_per_second);
+            work.declared_seconds.value_or(static_cast<double>(work.device_bytes) / memory_rate);
     }
 }
 
