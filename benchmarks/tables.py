@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/measured.md: what is measured on a GPU, from the records.
+"""The tables of docs/measured.md, from the records: passes beside peers and over the bound, and compile times.
 
     tables.py [--check FILE] [FOLDER]    FOLDER: of the records, by default results beside this program
 """
@@ -28,6 +28,14 @@ BOUNDS = (
     ("as a CUDA graph", "gpu-decode", "decode.{}graph.time_over_bound"),
     ("Llama-3-70B, 40 of its layers, 70.6 GB", "gpu-decode-70b", "decode_70b.{}time_over_bound"),
     ("`decoder` at Llama-3-8B's shapes, as a CUDA graph", "gpu-decoder", "decoder.{}graph.over_bound"),
+)
+COMPILED = (
+    ("nlohmann/json, parse and dump, to compare with", "json"),
+    ("`residency.hpp` alone", "umbrella"),
+    ("`evict/lru.hpp` alone", "lru"),
+    ("a program with `Planned`, simulated", "planned"),
+    ("a program with `Planned` on CUDA", "planned_cuda"),
+    ("the example `minimal`, which reads model files", "minimal"),
 )
 
 
@@ -74,6 +82,16 @@ def over_bounds(read):
     return table("over the exact bound", rows, budgets)
 
 
+def compile_times(values):
+    """Seconds and megabytes of one file, as lines of Markdown."""
+    columns = (("-O0", "O0"), ("-O0, compiled apart", "O0.compiled"), ("-O2", "O2"), ("-O2, compiled apart", "O2.compiled"))
+    lines = ["| one file | " + " | ".join(f"`{title}`" if "," not in title else title for title, _ in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for row, name in COMPILED:
+        keys = [f"compile.{name}.{column}" for _, column in columns]
+        lines.append(f"| {row} | " + " | ".join(f"{values[key + '.time']:.1f} s, {values[key + '.memory']:.0f} MB" if key + ".time" in values else "–" for key in keys) + " |")
+    return lines
+
+
 def main(arguments):
     document = None
     if arguments[:1] == ["--check"]:
@@ -91,7 +109,7 @@ def main(arguments):
             return json.load(records)
 
     try:
-        made = [peers(read("gpu-peers")), over_bounds(lambda file: values_of(read(file)))]
+        made = [peers(read("gpu-peers")), over_bounds(lambda file: values_of(read(file))), compile_times(values_of(read("cpu-compile")))]
         lines = open(document).read().splitlines() if document else []
     except (OSError, ValueError, KeyError) as error:
         print(f"cannot read the records: {error}: name the folder that '.ci/gpu bench' wrote", file=sys.stderr)
