@@ -14,84 +14,22 @@
 #include <vector>
 
 #include "residency/format/program.hpp"
-#include "residency/format/safetensors_writer.hpp"
-#include "residency/model/catalog_builder.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "tests/compiled/exported.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/zip_archive.hpp"
 
 using namespace residency;
+using test::elements;
+using test::Exported;
+using test::stub_folder;
 
 namespace {
 
 using Weights = Planned<SimulatedDevice>;
 using Model = aoti::CompiledModel<Weights>;
-constexpr std::uint64_t elements = (3U << 20U) / sizeof(float);
-const std::string stub_folder = RESIDENCY_STUB_DIR;
-
-/// A folder as residency_export writes it, with stand-ins for the compiled libraries: "run" and "again" are the same method.
-class Exported {
-public:
-    explicit Exported(const std::string& variant = "good", const std::string& budget = "") {
-        CatalogBuilder builder;
-        format::Program program;
-        for (const char* name : {"w.0", "w.1", "w.2"}) {
-            program.tensors.emplace_back(name);
-            builder.add(name, dtype::f32, {elements});
-        }
-        builder.add("cache", dtype::f32, {16}, {}, true);
-        program.tensors.emplace_back("cache");
-        program.catalog = unwrap(builder.try_build());
-        program.kinds.assign(4, format::ProgramWeightKind::parameter);
-        program.kinds[3] = format::ProgramWeightKind::buffer;
-        program.compiler = "torch 2.11.0";
-        program.device = "cpu";
-        program.weights_file = "weights.safetensors";
-        program.budget = budget;
-        for (const char* name : {"run", "again"}) {
-            program.methods.push_back({name,
-                                       std::string{name} + ".pt2",
-                                       {{dtype::f32, {1}}},
-                                       {{"cache", "cache", WeightId{3}},
-                                        {"w_0", "w.0", WeightId{0}},
-                                        {"w_1", "w.1", WeightId{1}},
-                                        {"w_2", "w.2", WeightId{2}}},
-                                       {{{WeightId{0}}, {}, {}, "first", "a"},
-                                        {{WeightId{1}}, {}, {}, "second", "b"},
-                                        {{WeightId{2}}, {}, {}, "third", "c"},
-                                        {{WeightId{3}}, {}, {}, "add", ""}}});
-            support::write_all(path() + "/" + name + ".pt2",
-                               support::zip_archive({{std::string{name} + "/data/aotinductor/model/x.wrapper.so",
-                                                      support::read_all(stub_folder + "/" + variant + ".so")}}));
-        }
-        save(program);
-        write_weights(elements);
-    }
-    [[nodiscard]] std::string path() const { return folder_.path(""); }
-    void save(const format::Program& program) const {
-        unwrap(format::try_save_file(program, path() + "/program.residency"));
-    }
-    [[nodiscard]] format::Program program() const {
-        return unwrap(format::try_load_program_file(path() + "/program.residency"));
-    }
-    void write_weights(std::uint64_t count) {
-        std::vector<std::vector<float>> values;
-        for (int i = 0; i < 3; ++i) { values.emplace_back(count, float(i + 1)); }
-        values.emplace_back(16, 0.0F);
-        auto writer = unwrap(
-            format::SafetensorsWriter::try_create(path() + "/weights.safetensors", {{"w.0", dtype::f32, {count}},
-                                                                                    {"w.1", dtype::f32, {count}},
-                                                                                    {"w.2", dtype::f32, {count}},
-                                                                                    {"cache", dtype::f32, {16}}}));
-        for (const auto& each : values) { unwrap(writer.try_append(std::as_bytes(std::span{each}))); }
-        unwrap(writer.try_finish());
-    }
-
-private:
-    test::TemporaryFolder folder_;
-};
 
 struct Fixture {
     SimulatedDevice device;
@@ -399,6 +337,9 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be run is refused in words") {
     const auto none = model.try_run("run", {}, stream);
     REQUIRE_FALSE(none);
     CHECK(contains(none.error().message(), "takes 1 inputs, not 0"));
+    const auto captured = model.try_capture("run", inputs(), stream);
+    REQUIRE_FALSE(captured);
+    CHECK(contains(captured.error().message(), "it was compiled for the CPU, whose kernels run at once"));
     CHECK(contains(model.try_mutable("w.0").error().message(), "\"w.0\" is not written by kernels"));
     CHECK(contains(model.try_mutable("w.9").error().message(), "no weight \"w.9\""));
     check_outputs(unwrap(model.try_run("run", inputs(), stream)));

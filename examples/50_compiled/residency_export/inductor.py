@@ -44,6 +44,44 @@ __attribute__((__visibility__("hidden"))) AOTITorchError aoti_torch_cuda_residen
 }
 """
 
+# For graphs: from begin to end, what PyTorch allocates on the stream comes from a pool of its own, which stays until it is released.
+POOL_SOURCE = """
+#include <ATen/cuda/MemPool.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <exception>
+#include <iostream>
+
+template <class Call>
+static int32_t residency_guarded(Call&& call) {
+    try {
+        call();
+        return 0;
+    } catch (const std::exception& error) {
+        std::cerr << "residency: " << error.what() << std::endl;
+        return 1;
+    }
+}
+extern "C" {
+__attribute__((__visibility__("default"))) int32_t residency_pool_begin(int32_t device, void* stream, uint64_t* pool) {
+    return residency_guarded([&] {
+        const auto id = at::cuda::MemPool::graph_pool_handle();
+        c10::cuda::CUDACachingAllocator::beginAllocateToPool(static_cast<c10::DeviceIndex>(device), id,
+                                                             [stream](cudaStream_t other) { return other == stream; });
+        pool[0] = id.first;
+        pool[1] = id.second;
+    });
+}
+__attribute__((__visibility__("default"))) int32_t residency_pool_end(int32_t device, const uint64_t* pool) {
+    return residency_guarded(
+        [&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(static_cast<c10::DeviceIndex>(device), {pool[0], pool[1]}); });
+}
+__attribute__((__visibility__("default"))) int32_t residency_pool_release(int32_t device, const uint64_t* pool) {
+    return residency_guarded(
+        [&] { c10::cuda::CUDACachingAllocator::releasePool(static_cast<c10::DeviceIndex>(device), {pool[0], pool[1]}); });
+}
+}
+"""
+
 
 @dataclass
 class Step:
@@ -135,6 +173,8 @@ def recording(markers=True):
         original_header(self)
         if V.graph.aot_mode and not V.graph.is_const_graph:
             self.header.splice(HOOK_SOURCE)
+            if "cuda" in V.graph.device_types:
+                self.header.splice(POOL_SOURCE)
 
     def codegen_model_constructor(self):
         for name, tensor in V.graph.constants.items():

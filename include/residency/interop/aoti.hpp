@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "residency/budget/budget.hpp"
+#include "residency/core/captured_pass.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
@@ -226,6 +227,33 @@ public:
     [[nodiscard]] Result<CallerState<Device>> try_make_state();
     /// Blocks. Sets a caller's state back to what the model begins with. Precondition: runs with it are complete. Errors: as above.
     [[nodiscard]] Status try_reset(CallerState<Device>& state) const;
+
+    /// One run of a method as a graph, copies included. Ends before its model.
+    class CapturedRun {
+    public:
+        /// Enqueues the run: it reads the inputs of the capture where they lie, and writes the outputs. Does not block. Errors: those of
+        /// CapturedPass::try_launch; stale after a change of the budget, or another method: capture it again.
+        [[nodiscard]] Status try_launch(Stream stream) { return graph_.try_launch(stream); }
+        [[nodiscard]] bool is_stale() const noexcept { return graph_.is_stale(); }
+        /// What every launch writes.
+        [[nodiscard]] std::span<const Tensor> outputs() const noexcept { return outputs_; }
+
+    private:
+        friend class CompiledModel;
+        // Taken down from the end: the graph before the memory that it writes.
+        CapturePool pool_;
+        std::vector<Tensor> outputs_;
+        CapturedPass<Device> graph_;
+    };
+
+    /// Blocks. Records a run of a method, on the model's own state, as a graph; nothing of it runs. The method has run before, on that stream: the first run loads its
+    /// kernels, which a capture forbids. Inputs stay where they are as long as the graph is launched. Errors: wrong_state (a run is under
+    /// way, or the method has not run yet), unsupported (compiled for the CPU, whose kernels run at once), those of try_run and of
+    /// Residency::try_capture. After an error the next run works.
+    [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
+                                                  Stream stream)
+        requires CapturingDevice<Device>;
+
     /// What the last run left out; nothing where it did all that its program says.
     [[nodiscard]] const RunReport& last_run() const noexcept { return state_->report; }
 
@@ -565,6 +593,60 @@ Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view nam
     }
     if (!ran) { return ran.error().in("method " + residency::detail::quoted(name)); }
     return outputs;
+}
+
+template <class Weights>
+auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const TensorView> inputs, Stream stream)
+    -> Result<CapturedRun>
+    requires CapturingDevice<Device>
+{
+    State& state = *state_;
+    if (state.is_running) {
+        return Error{ErrorKind::wrong_state, "a run of this model is under way; runs follow each other"};
+    }
+    const auto found = find(name);
+    if (!found) { return found.error(); }
+    Method& method = **found;
+    const auto in_words = [&](const Error& error) { return error.in("method " + residency::detail::quoted(name)); };
+    if (!state.package_options.is_cuda) {
+        return in_words({ErrorKind::unsupported, "it was compiled for the CPU, whose kernels run at once"});
+    }
+    if (!method.package || !method.bound) {
+        return in_words(
+            {ErrorKind::wrong_state,
+             "run it once before it is captured: the first run loads its kernels, which a capture forbids"});
+    }
+    if (state.current != &method) {
+        if (Status changed = state.weights->try_set_schedule(method.schedule); !changed) {
+            return in_words(changed.error());
+        }
+        state.current = &method;
+    }
+
+    CapturedRun run;
+    state.is_running = true;
+    state.report = {};
+    state.markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
+    auto graph = state.weights->try_capture(stream, [&](typename Weights::Pass& pass) -> Status {
+        if (Status bound = bind(method, nullptr); !bound) { return bound; }
+        auto pool = method.package->try_begin_capture(native(stream));
+        if (!pool) { return pool.error(); }
+        run.pool_ = std::move(*pool);
+        state.pass.emplace(std::move(pass));
+        auto ran = method.package->try_run(inputs, native(stream));
+        state.end_step();
+        pass = std::move(*state.pass);
+        state.pass.reset();
+        Status ended = run.pool_.end();
+        if (state.failure) { return *std::exchange(state.failure, std::nullopt); }
+        if (!ran) { return ran.error(); }
+        run.outputs_ = std::move(*ran);
+        return ended;
+    });
+    state.is_running = false;
+    if (!graph) { return in_words(graph.error()); }
+    run.graph_ = std::move(*graph);
+    return run;
 }
 
 template <class Weights>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -84,6 +85,8 @@ struct PackageHooks {
     std::int32_t (*step)(void* context, std::int64_t step) = nullptr;
 };
 
+class CapturePool;
+
 /// A library that AOTInductor made of one method (.pt2), loaded, with its constants outside: it runs once every constant is bound.
 /// Uses PyTorch's C interface only, looked up when the first package is opened. Movable; one call at a time.
 class Package {
@@ -115,11 +118,36 @@ public:
     [[nodiscard]] RESIDENCY_INLINE Result<std::vector<Tensor>> try_run(std::span<const TensorView> inputs,
                                                                        void* stream = nullptr);
 
-private:
-    struct State;
-    explicit Package(std::unique_ptr<State> state) noexcept;
+    /// From here until CapturePool::end, what PyTorch allocates on the stream (cudaStream_t) comes from memory of its own, so that a graph
+    /// that is captured meanwhile keeps what it writes between its kernels. Errors: unsupported for a package that cannot; device.
+    [[nodiscard]] RESIDENCY_INLINE Result<CapturePool> try_begin_capture(void* stream);
 
-    std::unique_ptr<State> state_;
+private:
+    friend class CapturePool;
+    struct State;
+    explicit Package(std::shared_ptr<State> state) noexcept;
+
+    std::shared_ptr<State> state_;
+};
+
+/// Memory of PyTorch that belongs to one graph. It keeps the library of its package loaded. Movable; given back when destroyed, after the
+/// graph.
+class CapturePool {
+public:
+    CapturePool() noexcept = default;
+    CapturePool(CapturePool&& other) noexcept;
+    CapturePool& operator=(CapturePool&& other) noexcept;
+    ~CapturePool();
+
+    /// The capture is over: allocations come from where they came from before. Error device.
+    [[nodiscard]] RESIDENCY_INLINE Status end();
+
+private:
+    friend class Package;
+
+    std::shared_ptr<Package::State> state_;
+    std::array<std::uint64_t, 2> id_{};
+    bool is_open_ = false;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::aoti

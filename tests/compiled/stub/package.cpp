@@ -1,18 +1,24 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for the library that AOTInductor generates: a method of four kernels, of which three read weights. Kernel i writes the sum
-// of its weight into output[i], times the input; the last adds one to each element of the cache. Macros plant mistakes.
+// of its weight into output[i], times the input; the last adds one to each element of the cache. Given a stream, it launches them there,
+// with the function that a test has set. Macros plant mistakes.
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "torch.hpp"
 
 #define EXPORTED extern "C" __attribute__((__visibility__("default")))
 
 extern "C" std::int32_t aoti_torch_delete_tensor_object(void* tensor);
+extern "C" stub::Launch stub_launch;
+extern "C" std::int64_t stub_live_pools, stub_open_pools;
 
 #ifndef STUB_WITHOUT_HOOKS
 #ifdef STUB_HOOK_VERSION
@@ -66,11 +72,21 @@ std::int32_t mark([[maybe_unused]] std::int64_t step) {
 #endif
 }
 
-float sum(const stub::Tensor* tensor) {
-    const auto* values = static_cast<const float*>(tensor->data);
+float sum(const float* values, std::int64_t count) {
     float result = 0;
-    for (std::int64_t i = 0; i < tensor->sizes[0]; ++i) { result += values[i]; }
+    for (std::int64_t i = 0; i < count; ++i) { result += values[i]; }
     return result;
+}
+
+/// A kernel: at once, or on the stream. What a graph launches again stays for ever.
+void run_kernel(void* stream, const stub::Tensor* reads, std::function<void()> body) {
+    if (stream == nullptr) { return body(); }
+    static std::deque<std::function<void()>> bodies;
+    bodies.push_back(std::move(body));
+    stub_launch(
+        stream, reads == nullptr ? nullptr : reads->data,
+        reads == nullptr ? 0 : static_cast<std::uint64_t>(reads->sizes[0]) * sizeof(float),
+        [](void* context) { (*static_cast<std::function<void()>*>(context))(); }, &bodies.back());
 }
 
 }  // namespace
@@ -81,7 +97,7 @@ EXPORTED std::int32_t AOTInductorModelContainerCreateWithDevice(void** container
     (void)container, (void)device;
     return 1;
 #else
-    if (std::strcmp(device, "cpu") != 0) { return 1; }
+    if (std::strcmp(device, "cpu") != 0 && std::strcmp(device, "cuda:0") != 0) { return 1; }
     *container = new Container;
     return 0;
 #endif
@@ -142,11 +158,27 @@ EXPORTED std::int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPa
     }
     return 0;
 }
+#ifndef STUB_WITHOUT_POOLS
+EXPORTED std::int32_t residency_pool_begin(std::int32_t, void*, std::uint64_t* pool) {
+    pool[0] = 7;
+    ++stub_live_pools;
+    ++stub_open_pools;
+    return 0;
+}
+EXPORTED std::int32_t residency_pool_end(std::int32_t, const std::uint64_t* pool) {
+    --stub_open_pools;
+    return pool[0] == 7 ? 0 : 1;
+}
+EXPORTED std::int32_t residency_pool_release(std::int32_t, const std::uint64_t* pool) {
+    --stub_live_pools;
+    return pool[0] == 7 ? 0 : 1;
+}
+#endif
 EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container, void** inputs, std::size_t,
-                                                                 void** outputs, std::size_t, void*, void*) {
+                                                                 void** outputs, std::size_t, void* stream, void*) {
     auto& bound = static_cast<Container*>(container)->bound;
     auto* input = static_cast<stub::Tensor*>(inputs[0]);
-    const float factor = *static_cast<const float*>(input->data);
+    const auto* factor = static_cast<const float*>(input->data);
     aoti_torch_delete_tensor_object(input);  // the package takes it
 #ifdef STUB_FAILS
     return 1;
@@ -169,23 +201,31 @@ EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container
 #else
     const std::int64_t markers[] = {0, 1, -1, 2, 3};
 #endif
+    const auto multiply = [&](int i, const char* name) {
+        const stub::Tensor* weight = constant(name);
+        const auto* values = static_cast<const float*>(weight->data);
+        float* to = &output->own[static_cast<std::size_t>(i)];
+        run_kernel(stream, weight, [=, count = weight->sizes[0]] { *to = *factor * sum(values, count); });
+    };
     const auto fail = [&] {
         aoti_torch_delete_tensor_object(output);
         return 1;
     };
     if (mark(markers[0]) != 0) { return fail(); }
-    output->own[0] = factor * sum(constant("w_0"));
+    multiply(0, "w_0");
 #ifndef STUB_MARKER_REMOVED
     if (mark(markers[1]) != 0) { return fail(); }
 #endif
-    output->own[1] = factor * sum(constant("w_1"));
+    multiply(1, "w_1");
     if (mark(markers[2]) != 0) { return fail(); }  // reads no weight
-    output->own[1] += 1;
+    run_kernel(stream, nullptr, [to = &output->own[1]] { *to += 1; });
 #ifndef STUB_ENDS_EARLY
     if (mark(markers[3]) != 0) { return fail(); }
-    output->own[2] = factor * sum(constant("w_2"));
+    multiply(2, "w_2");
     if (mark(markers[4]) != 0) { return fail(); }
-    for (int i = 0; i < 16; ++i) { static_cast<float*>(constant("cache")->data)[i] += 1; }
+    run_kernel(stream, constant("cache"), [cache = static_cast<float*>(constant("cache")->data)] {
+        for (int i = 0; i < 16; ++i) { cache[i] += 1; }
+    });
 #endif
     outputs[0] = output;
     return 0;

@@ -19,7 +19,7 @@ EXPORTED std::int32_t aoti_torch_create_tensor_from_blob_v2(void* data, std::int
                                                             std::int32_t dtype, std::int32_t device, std::int32_t,
                                                             void** result, std::int32_t, const std::uint8_t*,
                                                             std::int64_t) {
-    if (device != 0) { return 1; }
+    if (device != 0 && device != 1) { return 1; }
     auto tensor = std::make_unique<stub::Tensor>();
     tensor->data = data;
     tensor->dtype = dtype;
@@ -54,5 +54,11 @@ EXPORTED std::int32_t aoti_torch_get_dtype(void* tensor, std::int32_t* result) {
     *result = static_cast<stub::Tensor*>(tensor)->dtype;
     return 0;
 }
+/// What a package compiled for CUDA launches its kernels with; set by tests.
+EXPORTED stub::Launch stub_launch;
+stub::Launch stub_launch = nullptr;
+/// Pools of graphs that exist, and how many of them allocations come from.
+EXPORTED std::int64_t stub_live_pools, stub_open_pools;
+std::int64_t stub_live_pools = 0, stub_open_pools = 0;
 /// Tensors that exist, for tests.
 EXPORTED std::int64_t stub_live_tensors() { return stub::live_tensors(); }

@@ -15,6 +15,9 @@ struct Tensor {
     std::vector<float> own;  // what `data` points to, where the tensor owns it
 };
 
+/// Enqueues `body(context)` on a stream, as a kernel that reads the bytes.
+using Launch = void (*)(void* stream, const void* reads, std::uint64_t bytes, void (*body)(void*), void* context);
+
 inline std::int64_t& live_tensors() {
     static std::int64_t count = 0;
     return count;

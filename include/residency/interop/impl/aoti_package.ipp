@@ -356,6 +356,10 @@ struct Package::State {
                         void*, void*) = nullptr;
     std::int32_t (**step_hook)(void*, std::int64_t) = nullptr;
     void** hook_context = nullptr;
+    // Null in a package that was compiled for the CPU.
+    std::int32_t (*begin_pool)(std::int32_t device, void* stream, std::uint64_t* pool) = nullptr;
+    std::int32_t (*end_pool)(std::int32_t device, const std::uint64_t* pool) = nullptr;
+    std::int32_t (*release_pool)(std::int32_t device, const std::uint64_t* pool) = nullptr;
 };
 
 RESIDENCY_INLINE Status Package::State::try_load(const std::string& library_path) {
@@ -395,6 +399,11 @@ RESIDENCY_INLINE Status Package::State::try_load(const std::string& library_path
                      "the symbol " +
                          missing + " is missing"};
     }
+    std::string without_pools;
+    find("residency_pool_begin", begin_pool, without_pools);
+    find("residency_pool_end", end_pool, without_pools);
+    find("residency_pool_release", release_pool, without_pools);
+    if (!without_pools.empty()) { begin_pool = nullptr; }
     const std::string device = options.is_cuda ? "cuda:" + std::to_string(options.device_index) : "cpu";
     if (create(&container, 1, device.c_str(), folder.path().c_str()) != 0) {
         container = nullptr;
@@ -452,13 +461,13 @@ RESIDENCY_INLINE Status Package::State::try_read_constants() {
     return {};
 }
 
-RESIDENCY_INLINE Package::Package(std::unique_ptr<State> state) noexcept : state_{std::move(state)} {}
+RESIDENCY_INLINE Package::Package(std::shared_ptr<State> state) noexcept : state_{std::move(state)} {}
 RESIDENCY_INLINE Package::Package(Package&&) noexcept = default;
 RESIDENCY_INLINE Package& Package::operator=(Package&&) noexcept = default;
 RESIDENCY_INLINE Package::~Package() = default;
 
 RESIDENCY_INLINE Result<Package> Package::try_open(const std::string& path, const PackageOptions& options) {
-    auto state = std::make_unique<State>();
+    auto state = std::make_shared<State>();
     state->path = path;
     state->options = options;
     auto folder = detail::TemporaryFolder::try_make();
@@ -510,6 +519,46 @@ RESIDENCY_INLINE Status Package::try_bind(std::span<const ConstantBinding> bindi
 RESIDENCY_INLINE void Package::set_hooks(const PackageHooks& hooks) noexcept {
     *state_->hook_context = hooks.context;
     *state_->step_hook = hooks.step;
+}
+
+RESIDENCY_INLINE Result<CapturePool> Package::try_begin_capture(void* stream) {
+    if (state_->begin_pool == nullptr) {
+        return Error{ErrorKind::unsupported,
+                     residency::detail::quoted(state_->path) +
+                         " cannot be captured: it was compiled for the CPU, or by an older export; export it again"};
+    }
+    CapturePool pool;
+    if (state_->begin_pool(state_->options.device_index, stream, pool.id_.data()) != 0) {
+        return Error{ErrorKind::device, "PyTorch refuses memory for a graph; its words are on the standard error"};
+    }
+    pool.state_ = state_;
+    pool.is_open_ = true;
+    return pool;
+}
+
+RESIDENCY_INLINE CapturePool::CapturePool(CapturePool&& other) noexcept
+    : state_{std::move(other.state_)}, id_{other.id_}, is_open_{std::exchange(other.is_open_, false)} {}
+
+RESIDENCY_INLINE CapturePool& CapturePool::operator=(CapturePool&& other) noexcept {
+    std::swap(state_, other.state_);
+    std::swap(id_, other.id_);
+    std::swap(is_open_, other.is_open_);
+    return *this;
+}
+
+RESIDENCY_INLINE CapturePool::~CapturePool() {
+    if (state_ == nullptr) { return; }
+    static_cast<void>(end().has_value());
+    static_cast<void>(state_->release_pool(state_->options.device_index, id_.data()));
+}
+
+RESIDENCY_INLINE Status CapturePool::end() {
+    if (!std::exchange(is_open_, false)) { return {}; }
+    if (state_->end_pool(state_->options.device_index, id_.data()) != 0) {
+        return Error{ErrorKind::device,
+                     "PyTorch cannot end the memory of a graph; its words are on the standard error"};
+    }
+    return {};
 }
 
 RESIDENCY_INLINE Result<std::vector<Tensor>> Package::try_run(std::span<const TensorView> inputs, void* stream) {

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/interop/aoti.hpp"
+#include "residency/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
+#include "tests/compiled/exported.hpp"
+#include "tests/compiled/stub/torch.hpp"
+#include "tests/support/files.hpp"
+
+using namespace residency;
+using test::elements;
+using test::Exported;
+using test::stub_folder;
+
+namespace {
+
+/// A simulated device whose streams are pointers, as those of CUDA: what was compiled for CUDA runs on it.
+class PointerDevice : public SimulatedDevice {
+public:
+    class Stream {
+    public:
+        Stream() noexcept = default;
+        explicit Stream(const SimulatedDevice::Stream* stream) noexcept : stream_{stream} {}
+        operator SimulatedDevice::Stream() const noexcept {  // NOLINT(google-explicit-constructor)
+            return stream_ == nullptr ? SimulatedDevice::Stream{} : *stream_;
+        }
+        operator void*() const noexcept {  // NOLINT(google-explicit-constructor)
+            return const_cast<SimulatedDevice::Stream*>(stream_);
+        }
+        friend bool operator==(const Stream& a, const Stream& b) noexcept { return a.stream_ == b.stream_; }
+
+    private:
+        const SimulatedDevice::Stream* stream_ = nullptr;
+    };
+    [[nodiscard]] Result<Stream> create_stream() {
+        auto stream = SimulatedDevice::create_stream();
+        if (!stream) { return stream.error(); }
+        return Stream{streams_.emplace_back(std::make_unique<SimulatedDevice::Stream>(*stream)).get()};
+    }
+
+private:
+    std::vector<std::unique_ptr<SimulatedDevice::Stream>> streams_;
+};
+
+using Model = aoti::CompiledModel<Planned<PointerDevice>>;
+
+PointerDevice* device_of_kernels = nullptr;
+
+void launch(void* stream, const void* reads, std::uint64_t bytes, void (*body)(void*), void* context) {
+    SimulatedDevice::Kernel kernel{
+        .name = "kernel", .reads = {}, .writes = {}, .body = [body, context] { body(context); }};
+    if (bytes > 0) { kernel.reads.push_back({static_cast<const std::byte*>(reads), bytes}); }
+    unwrap(device_of_kernels->launch(*static_cast<const SimulatedDevice::Stream*>(stream), std::move(kernel)));
+}
+
+/// A symbol of the stand-in for PyTorch.
+template <class T>
+T& stub_value(const char* name) {
+    void* library = ::dlopen((stub_folder + "/libtorch_cpu.so").c_str(), RTLD_NOW);
+    REQUIRE(library != nullptr);
+    void* found = ::dlsym(library, name);
+    REQUIRE(found != nullptr);
+    return *static_cast<T*>(found);
+}
+
+struct Captures {
+    Captures() {
+        device_of_kernels = &device;
+        stub_value<stub::Launch>("stub_launch") = launch;
+    }
+    ~Captures() { device_of_kernels = nullptr; }
+    Captures(const Captures&) = delete;
+    Captures& operator=(const Captures&) = delete;
+
+    [[nodiscard]] Model open(const Exported& exported, const char* budget) {
+        format::Program program = exported.program();
+        program.device = "cuda:sm_90";
+        exported.save(program);
+        Model::Options options;
+        options.budget = Budget::parse(budget);
+        options.package.torch_folder = stub_folder;
+        return unwrap(Model::try_open(device, exported.path(), std::move(options)));
+    }
+    [[nodiscard]] std::vector<aoti::TensorView> inputs() { return {{&factor, dtype::f32, {1}}}; }
+    void check(std::span<const aoti::Tensor> outputs) {
+        unwrap(device.synchronize(stream));
+        REQUIRE(outputs.size() == 1);
+        const auto* values = static_cast<const float*>(outputs[0].data());
+        CHECK(values[0] == factor * float(elements));
+        CHECK(values[1] == factor * 2 * float(elements) + 1);
+        CHECK(values[2] == factor * 3 * float(elements));
+    }
+    [[nodiscard]] float cache(const Model& model) const {
+        return *static_cast<const float*>(unwrap(model.try_mutable("cache")).data);
+    }
+
+    PointerDevice device;
+    PointerDevice::Stream stream = unwrap(device.create_stream());
+    float factor = 2;
+    std::int64_t& live_pools = stub_value<std::int64_t>("stub_live_pools");
+    std::int64_t& open_pools = stub_value<std::int64_t>("stub_open_pools");
+};
+
+bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Captures, "a run is captured, and its launches read the inputs and bring the weights each time") {
+    const Exported exported;
+    for (const char* budget : {"100%", "67%", "0"}) {
+        CAPTURE(budget);
+        Model model = open(exported, budget);
+        check(unwrap(model.try_run("run", inputs(), stream)));
+        CHECK(cache(model) == 1);
+        auto captured = model.try_capture("run", inputs(), stream);
+        REQUIRE_MESSAGE(captured.has_value(), captured.error().message());
+        CHECK(live_pools == 1);
+        CHECK(open_pools == 0);
+        unwrap(device.synchronize(stream));
+        CHECK(cache(model) == 1);  // nothing of it has run
+        CHECK(model.last_run().steps_not_called.empty());
+        for (float next : {3.0F, 5.0F, 2.0F}) {
+            factor = next;
+            unwrap(captured->try_launch(stream));
+            check(captured->outputs());
+        }
+        CHECK(cache(model) == 4);
+        const auto eager = unwrap(model.try_run("run", inputs(), stream));  // they may alternate
+        unwrap(captured->try_launch(stream));
+        check(captured->outputs());
+        check(eager);
+        const Statistics statistics = model.weights().statistics();
+        CHECK(statistics.held_bytes <= statistics.budget_bytes);
+        CHECK(statistics.streaming == (std::string{budget} != "100%"));
+    }
+    CHECK(live_pools == 0);
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Captures, "after a change of the budget a captured run is stale, and is captured again") {
+    const Exported exported;
+    Model model = open(exported, "0");
+    check(unwrap(model.try_run("run", inputs(), stream)));
+    auto captured = unwrap(model.try_capture("run", inputs(), stream));
+    unwrap(model.weights().try_set_budget(Budget::parse("67%")));
+    CHECK(captured.is_stale());
+    const Status refused = captured.try_launch(stream);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::stale);
+    captured = unwrap(model.try_capture("run", inputs(), stream));
+    CHECK(live_pools == 1);
+    factor = 7;
+    unwrap(captured.try_launch(stream));
+    check(captured.outputs());
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Captures, "a captured run keeps what it needs of a package that is unloaded") {
+    const Exported exported;
+    Model model = open(exported, "0");
+    for (const char* method : {"again", "run"}) { check(unwrap(model.try_run(method, inputs(), stream))); }
+    auto captured = unwrap(model.try_capture("run", inputs(), stream));
+    REQUIRE(model.try_release("run"));
+    factor = 3;
+    unwrap(captured.try_launch(stream));
+    check(captured.outputs());
+    check(unwrap(model.try_run("again", inputs(), stream)));
+}
+
+TEST_CASE_FIXTURE(Captures, "what cannot be captured is refused, and the next run works") {
+    const Exported exported, swapped{"MARKERS_SWAPPED"}, without{"WITHOUT_POOLS"};
+    Model model = open(exported, "0");
+    const auto refusal = [&](Model& of, const char* method) {
+        const auto captured = of.try_capture(method, inputs(), stream);
+        REQUIRE_FALSE(captured);
+        return captured.error().message();
+    };
+    CHECK(contains(refusal(model, "run"), "run it once before it is captured"));
+    CHECK(contains(refusal(model, "fly"), "the model has no method \"fly\""));
+    check(unwrap(model.try_run("run", inputs(), stream)));
+    const auto none = model.try_capture("run", {}, stream);
+    REQUIRE_FALSE(none);
+    CHECK(contains(none.error().message(), "takes 1 inputs, not 0"));
+    CHECK(live_pools == 0);
+    check(unwrap(model.try_run("run", inputs(), stream)));
+
+    // Markers of another export, that come with a package in its place.
+    support::write_all(exported.path() + "/again.pt2", support::read_all(swapped.path() + "/again.pt2"));
+    REQUIRE_FALSE(model.try_run("again", inputs(), stream));
+    CHECK(contains(refusal(model, "again"), "marker 1 came where marker 0 belongs"));
+    CHECK(live_pools == 0);
+    check(unwrap(model.try_run("run", inputs(), stream)));
+
+    Model older = open(without, "0");
+    check(unwrap(older.try_run("run", inputs(), stream)));
+    CHECK(contains(refusal(older, "run"), "cannot be captured: it was compiled for the CPU, or by an older export"));
+    check(unwrap(older.try_run("run", inputs(), stream)));
+    CHECK(device.report_count() == 0);
+}
