@@ -83,7 +83,6 @@ TEST_CASE("C30: a return to a schedule plans nothing, and brings only what the o
                 const auto wanted = held_between_passes(plan);
                 for (std::size_t c = 0; c < wanted.size(); ++c) { missing += wanted[c] && !held[c] ? 1U : 0U; }
                 CHECK(counters.fetched_bytes <= bytes_of(plan) + missing * chunk);
-                if (!weights.statistics().streaming) { CHECK(counters.fetched_bytes == 0); }
             }
             streaming += weights.statistics().streaming ? 1U : 0U;
             expect_back_on_plan(weights, model, stream);
