@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -37,13 +38,19 @@ public:
     [[nodiscard]] Status load_call(std::uint32_t k);
     /// Copies those chunks of `copies` that are absent or away from home; puts the latter back home first, which blocks. The copies follow
     /// all recorded uses. False: nothing was done, because one of these chunks, or one whose place it takes, is leased.
-    [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies);
+    [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies) {
+        return load_around_leases(copies, [](std::uint32_t) { return true; });
+    }
+    /// The same of those chunks for which the predicate holds.
+    template <std::predicate<std::uint32_t> IsWanted>
+    [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies, const IsWanted& is_wanted);
     /// Copies these chunks, ascending. The caller has made the copy stream wait for what is overwritten.
     [[nodiscard]] Status load(std::span<const std::uint32_t> chunks);
 
 private:
-    /// Copies those chunks of `copies` that are absent. `overwrites`: the copy stream first waits for all recorded uses.
-    [[nodiscard]] Status load_absent(std::span<const plan::Copy> copies, bool overwrites);
+    /// Copies those chunks of `copies` that are absent and wanted. `overwrites`: the copy stream first waits for all recorded uses.
+    template <class IsWanted>
+    [[nodiscard]] Status load_absent(std::span<const plan::Copy> copies, bool overwrites, const IsWanted& is_wanted);
     [[nodiscard]] Status send(std::span<const transport::Fetch> pieces);
     /// Appends the parts of storages on chunks [first, last), up to the ends of the image and of a copy.
     void append_chunks(std::uint32_t first, std::uint32_t last, std::uint64_t copy_begin, std::uint64_t copy_end) {
@@ -68,24 +75,26 @@ Status ChunkLoader<Pool>::load_call(std::uint32_t k) {
 }
 
 template <pool::PlannedPool Pool>
-Result<bool> ChunkLoader<Pool>::load_around_leases(std::span<const plan::Copy> copies) {
+template <std::predicate<std::uint32_t> IsWanted>
+Result<bool> ChunkLoader<Pool>::load_around_leases(std::span<const plan::Copy> copies, const IsWanted& is_wanted) {
     const ChunkTable& table = store_->table();
     const auto is_in_use = [&](std::uint32_t chunk) { return store_->is_leased(chunk) || store_->is_misplaced(chunk); };
     bool overwrites = false;
     const bool is_blocked = any_chunk(store_->plan(), copies, [&](std::uint32_t chunk) {
-        if (table.is_there(chunk) && store_->is_at_home(chunk)) { return false; }
+        if (!is_wanted(chunk) || (table.is_there(chunk) && store_->is_at_home(chunk))) { return false; }
         const std::uint32_t occupant = table.occupant(store_->plan().slot_of_chunk(chunk));
         overwrites = overwrites || !table.stays(chunk) || uses_->records_residents();
         return is_in_use(chunk) || (occupant != plan::none && is_in_use(occupant));
     });
     if (is_blocked) { return false; }
     if (auto restored = store_->restore(copies); !restored) { return restored.error(); }
-    if (auto loaded = load_absent(copies, overwrites); !loaded) { return loaded.error(); }
+    if (auto loaded = load_absent(copies, overwrites, is_wanted); !loaded) { return loaded.error(); }
     return true;
 }
 
 template <pool::PlannedPool Pool>
-Status ChunkLoader<Pool>::load_absent(std::span<const plan::Copy> copies, bool overwrites) {
+template <class IsWanted>
+Status ChunkLoader<Pool>::load_absent(std::span<const plan::Copy> copies, bool overwrites, const IsWanted& is_wanted) {
     const plan::Plan& plan = store_->plan();
     const ChunkTable& table = store_->table();
     pieces_.clear();
@@ -93,7 +102,7 @@ Status ChunkLoader<Pool>::load_absent(std::span<const plan::Copy> copies, bool o
         const plan::Chunks range = plan.chunks_of_copy(copy);
         for (std::uint32_t first = range.first; first < range.last;) {
             std::uint32_t last = first;
-            while (last < range.last && !table.is_there(last)) { ++last; }
+            while (last < range.last && !table.is_there(last) && is_wanted(last)) { ++last; }
             if (last > first) { append_chunks(first, last, copy.image_begin, copy.image_end); }
             first = last + 1;
         }
@@ -104,7 +113,7 @@ Status ChunkLoader<Pool>::load_absent(std::span<const plan::Copy> copies, bool o
     }
     Status sent = send(pieces_);
     for_each_chunk(plan, copies, [&](std::uint32_t chunk) {
-        if (!table.is_there(chunk)) { store_->note_copy(chunk, sent.has_value()); }
+        if (!table.is_there(chunk) && is_wanted(chunk)) { store_->note_copy(chunk, sent.has_value()); }
     });
     return sent;
 }

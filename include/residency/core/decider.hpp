@@ -152,6 +152,9 @@ public:
     [[nodiscard]] virtual Status prepare_pass(const PassStart&) { return {}; }
     virtual void pass_began(StepIndex now) noexcept = 0;
     virtual void pass_ended() noexcept = 0;
+    /// Passes are expected to end after the first `steps` steps of the schedule from now on: nothing is brought for later ones. `order`: of
+    /// passes that do; step indexes from `now` on count such passes. Called between passes, or before an access to a later step.
+    [[nodiscard]] virtual Status expect_steps(std::uint32_t steps, const UseOrder& order, StepIndex now) = 0;
     /// Makes distinct storages resident or their copies enqueued, all or none, and writes the token of the lease.
     [[nodiscard]] virtual Status ensure(std::span<const StorageId> storages, const AccessPoint& access,
                                         LeaseToken& token) = 0;

@@ -83,6 +83,15 @@ public:
         if constexpr (Prefetcher::interruptible) { bring_ahead(now); }
     }
     void pass_ended() noexcept override {}
+    [[nodiscard]] Status expect_steps(std::uint32_t, const UseOrder& order, StepIndex now) override {
+        ranking_.clear();
+        if (!cache_.everything_fits()) { cache_.take_ranking(now, ranking_); }
+        expected_order_ = order;
+        context_.order = &expected_order_;
+        ahead_.reset();
+        if (auto ranked = cache_.rank_again(ranking_, now); !ranked) { return ranked; }
+        return attach_prefetcher();
+    }
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                 LeaseToken& token) override;
     void released(const LeaseToken& token, bool) noexcept override {
@@ -165,6 +174,8 @@ private:
     PrefetchAhead<Evictor, Pool> ahead_;  // idle if the prefetcher is interruptible
     std::uint32_t storages_at_once_;
     pool::Needs needs_;               // of the schedule that was prepared last
+    UseOrder expected_order_;         // where passes are expected to end before the last step
+    std::vector<StorageId> ranking_;  // while that changes: the evictor's order
     std::uint64_t leases_ = 0;        // open leases and tickets
     std::vector<StorageId> missing_;  // of one access
 };

@@ -23,6 +23,8 @@
 #include "residency/core/transport_interface.hpp"
 #include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/use_order.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/pool/virtual.hpp"
@@ -66,7 +68,10 @@ public:
     /// Enqueues what waited for the end of the lease.
     void end_lease(const LeaseToken& token) noexcept;
     void begin_pass() noexcept;
+    /// Of a pass that ends before the last step, what follows is left out, and the next pass is brought.
     void end_pass() noexcept;
+    /// Passes are expected to end after so many steps: what only later ones need is not enqueued. A captured pass is always whole.
+    void expect_steps(std::uint32_t steps) noexcept;
 
     /// The next calls bring what is absent, after looking at memory, and for as many calls as a pass has.
     void verify_a_pass() noexcept { calls_.verify_a_pass(); }
@@ -110,16 +115,41 @@ private:
     /// Enqueues what may come now, and announces what follows. A failure is tried again by the next access; in a capture it is kept.
     void try_advance() noexcept;
     [[nodiscard]] Status advance();
+    /// Whether passes are expected to end before the last step of the plan.
+    [[nodiscard]] bool ends_early() const noexcept {
+        return expected_steps_ > 0 && expected_steps_ < store_->plan().steps() && !calls_.is_capturing();
+    }
+    /// Whether the steps that are expected need no more calls.
+    [[nodiscard]] bool has_all_expected() const noexcept {
+        return ends_early() && calls_.has_enqueued(store_->plan().step_calls(expected_steps_ - 1));
+    }
+    /// Whether an expected step, from the one on that needs a call of this chunk first, reads the chunk.
+    [[nodiscard]] bool is_expected(std::uint32_t chunk, std::uint32_t needed_by) const noexcept {
+        for (const std::uint32_t s : store_->contents().storages(chunk)) {
+            if (reads_.use_from(StorageId{s}, needed_by) < expected_steps_) { return true; }
+        }
+        return false;
+    }
     /// Enqueues calls up to the first that has to wait for the host: its step has not ended, or a lease is in the way.
     [[nodiscard]] Status enqueue_calls();
     /// True: the next call is enqueued. False: it has to wait for the host.
     [[nodiscard]] Result<bool> enqueue_next();
+    /// The same of those chunks alone that an expected step reads.
+    [[nodiscard]] Result<bool> enqueue_expected(const plan::Call& call);
     /// Tells the transport what the next calls bring, at most one pass of them (one-shot: of the current pass).
     void read_ahead();
     [[nodiscard]] bool is_any_leased(std::span<const plan::Copy> copies) const noexcept {
         return any_chunk(store_->plan(), copies, [&](std::uint32_t chunk) { return store_->is_leased(chunk); });
     }
     [[nodiscard]] Error not_captured(const AccessPoint& access) const;
+    [[nodiscard]] static UseOrder reads_of(const plan::Problem& problem) {
+        std::vector<StorageId> storages;
+        storages.reserve(problem.step_storages.size());
+        for (const std::uint32_t s : problem.step_storages) { storages.push_back(StorageId{s}); }
+        const std::vector<std::uint64_t> offsets{problem.step_offsets.begin(), problem.step_offsets.end()};
+        auto order = UseOrder::try_from(offsets, storages, problem.storages(), Cycle::one_shot);
+        return order ? std::move(*order) : UseOrder{};
+    }
 
     // LeaseToken::kind
     static constexpr std::uint8_t no_lease = 0;         // of nothing
@@ -133,10 +163,14 @@ private:
     ResidentQueue<Pool> residents_;
     StepRetirement steps_;
     CopyCursor calls_;
-    std::uint32_t plan_epoch_ = 0;      // plans that came into force so far
-    std::uint64_t unplanned_ = 0;       // open leases that no step of the plan accounts for
-    std::uint64_t announced_ = 0;       // calls before this one are known to the transport, numbered across passes
-    std::vector<bool> has_sole_owner_;  // by call: brings a chunk to a slot that no other chunk has
+    std::uint32_t plan_epoch_ = 0;          // plans that came into force so far
+    std::uint64_t unplanned_ = 0;           // open leases that no step of the plan accounts for
+    UseOrder reads_;                        // of the steps of the plan
+    std::uint32_t expected_steps_ = 0;      // of each pass; 0, or as many as the plan has: all
+    std::uint64_t cut_short_ = UINT64_MAX;  // of the current pass: the first call of which only a part was enqueued
+    std::uint32_t pass_end_ = 0;            // the furthest step of the current pass, plus 1
+    std::uint64_t announced_ = 0;           // calls before this one are known to the transport, numbered across passes
+    std::vector<bool> has_sole_owner_;      // by call: brings a chunk to a slot that no other chunk has
 
     State outside_;                           // while capturing: the state before
     std::vector<std::uint32_t> after_graph_;  // by slot: the occupant that a graph leaves
@@ -151,6 +185,8 @@ void PlanPlayer<Pool>::start(const plan::Problem& problem) {
     unplanned_ += steps_.open_leases();
     steps_ = StepRetirement{plan.steps(), context_->copy_scheduler->consumers()};
     calls_ = CopyCursor{plan};
+    cut_short_ = UINT64_MAX;
+    reads_ = reads_of(problem);
     residents_.start(problem);
     if (unplanned_ > 0) { calls_.verify_a_pass(); }
     has_sole_owner_.assign(plan.calls().size(), false);
@@ -178,6 +214,7 @@ PlanMode PlanPlayer<Pool>::mode() const noexcept {
 template <pool::PlannedPool Pool>
 auto PlanPlayer<Pool>::reach(std::span<const StorageId> wanted, const AccessPoint& access) -> Result<Reached> {
     const std::uint64_t step = first_step() + access.first_step();
+    if (access.step != AccessPoint::nowhere) { pass_end_ = (std::max)(pass_end_, access.step + 1); }
     const bool is_capturing = mode() == PlanMode::capturing;
     if (is_capturing && (!access.is_announced || step < steps_.current())) {
         return Error{
@@ -254,6 +291,7 @@ void PlanPlayer<Pool>::end_lease(const LeaseToken& token) noexcept {
 
 template <pool::PlannedPool Pool>
 void PlanPlayer<Pool>::begin_pass() noexcept {
+    pass_end_ = 0;
     steps_.reach(first_step());
     if (calls_.begin_pass()) { residents_.start_again(); }
     try_advance();
@@ -262,6 +300,12 @@ void PlanPlayer<Pool>::begin_pass() noexcept {
 template <pool::PlannedPool Pool>
 void PlanPlayer<Pool>::end_pass() noexcept {
     calls_.end_pass();
+    const bool is_whole = pass_end_ == store_->plan().steps() || !store_->plan().is_cyclic() || calls_.is_capturing();
+    if (!is_whole && calls_.skip_to_pass()) {
+        forget_ahead();
+        calls_.verify_a_pass();  // memory holds what the pass before left
+    }
+    if (cut_short_ < calls_.pass() * calls_.calls_per_pass()) { cut_short_ = UINT64_MAX; }
     steps_.reach(first_step());
     steps_.advance(*context_->copy_scheduler);
     try_advance();
@@ -287,9 +331,12 @@ Status PlanPlayer<Pool>::enqueue_calls() {
     }
     if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
     if (calls_.may_bring_rest()) {
-        if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
+        const bool brings_all = store_->plan().is_cyclic() || !ends_early();
+        if (auto brought = residents_.bring_for(brings_all ? plan::none : expected_steps_ - 1); !brought) {
+            return brought;
+        }
     }
-    while (calls_.may_enqueue()) {
+    while (calls_.may_enqueue() && !has_all_expected()) {
         const auto enqueued = enqueue_next();
         if (!enqueued) { return enqueued.error(); }
         if (!*enqueued) { return {}; }
@@ -310,6 +357,10 @@ Result<bool> PlanPlayer<Pool>::enqueue_next() {
     if (auto brought = residents_.bring_for(call.needed_by); !brought) { return brought.error(); }
     if (auto brought = residents_.bring_before_call(calls_.next()); !brought) { return brought.error(); }
     if (!residents_.has_all_for(call.needed_by) || (waits && after >= steps_.ended())) { return false; }
+    if (ends_early() &&
+        any_chunk(plan, plan.copies(call), [&](std::uint32_t chunk) { return !is_expected(chunk, call.needed_by); })) {
+        return enqueue_expected(call);
+    }
     const PlanMode now = mode();
     if (now == PlanMode::verifying) { return loader_->load_around_leases(plan.copies(call)); }
     // The only chunk on a slot: the plan lets its copy wait for no step, and the chunk may still be leased from an earlier pass.
@@ -324,6 +375,26 @@ Result<bool> PlanPlayer<Pool>::enqueue_next() {
 }
 
 template <pool::PlannedPool Pool>
+Result<bool> PlanPlayer<Pool>::enqueue_expected(const plan::Call& call) {
+    auto loaded = loader_->load_around_leases(store_->plan().copies(call),
+                                              [&](std::uint32_t chunk) { return is_expected(chunk, call.needed_by); });
+    if (loaded && *loaded) {
+        cut_short_ = (std::min)(cut_short_, calls_.next());
+        calls_.verify_a_pass();
+    }
+    return loaded;
+}
+
+template <pool::PlannedPool Pool>
+void PlanPlayer<Pool>::expect_steps(std::uint32_t steps) noexcept {
+    const bool is_more = ends_early() && steps > expected_steps_;
+    expected_steps_ = steps;
+    if (!is_more || cut_short_ == UINT64_MAX) { return; }
+    calls_.go_back_to(std::exchange(cut_short_, UINT64_MAX));
+    calls_.verify_a_pass();
+}
+
+template <pool::PlannedPool Pool>
 void PlanPlayer<Pool>::read_ahead() {
     const PlanMode now = mode();
     if (calls_.calls_per_pass() == 0 || now == PlanMode::capturing || unplanned_ > 0) { return; }
@@ -333,8 +404,9 @@ void PlanPlayer<Pool>::read_ahead() {
     }
     announced_ = (std::max)(announced_, calls_.next());
     TransportInterface<Device>& transport = context_->copy_scheduler->transport();
-    while (announced_ < calls_.known_end() && transport.read_ahead(store_->contents().call(
-                                                  static_cast<std::uint32_t>(announced_ % calls_.calls_per_pass())))) {
+    while (!has_all_expected() && announced_ < calls_.known_end() &&
+           transport.read_ahead(
+               store_->contents().call(static_cast<std::uint32_t>(announced_ % calls_.calls_per_pass())))) {
         ++announced_;
     }
 }
@@ -353,6 +425,7 @@ Status PlanPlayer<Pool>::reach_cut() {
         if (auto sent = loader_->load_call(k); !sent) { return sent; }
     }
     calls_.reach_cut();
+    cut_short_ = UINT64_MAX;
     return {};
 }
 

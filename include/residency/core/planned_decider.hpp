@@ -121,6 +121,10 @@ public:
     }
     void pass_began(StepIndex) noexcept override { player_.begin_pass(); }
     void pass_ended() noexcept override { player_.end_pass(); }
+    [[nodiscard]] Status expect_steps(std::uint32_t steps, const UseOrder&, StepIndex) override {
+        player_.expect_steps(steps);
+        return {};
+    }
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
         if (uses_.records_residents()) { return true; }
         for (const StorageId id : storages) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -42,8 +43,17 @@ public:
 
     [[nodiscard]] const Place& place() const noexcept { return place_; }
     [[nodiscard]] StepIndex now() const noexcept { return place_.access.step_index; }
-    void go_to(const Place& place) noexcept { place_ = place; }
+    void go_to(const Place& place) noexcept {
+        place_ = place;
+        if (has_started()) { pass_end_ = (std::max)(pass_end_, place.access.step + 1); }
+    }
     void begin_pass(bool is_first) noexcept;
+
+    /// Passes are counted as if they ended after so many steps; an access to a later one is an error of the caller.
+    void expect_steps(std::uint32_t steps) noexcept;
+    [[nodiscard]] std::uint32_t expected_steps() const noexcept { return expected_steps_; }
+    /// The furthest step of the current pass plus 1; 0: none yet.
+    [[nodiscard]] std::uint32_t pass_end() const noexcept { return pass_end_; }
 
     /// Writes the access point of the next acquisition, of a step, of a range of steps or of distinct storages; the cursor stays where it is.
     /// Errors: invalid_argument (no such step, or none in the range), divergence. Not a result by value, whose copies on the way to the
@@ -54,6 +64,8 @@ public:
 
 private:
     void index_uses();
+    /// Of a cyclic schedule: passes begin at multiples of the expected steps.
+    void align_base() noexcept;
     [[nodiscard]] bool has_started() const noexcept { return place_.access.step != AccessPoint::nowhere; }
     /// The step that the schedule announces next.
     [[nodiscard]] std::uint32_t expected() const noexcept {
@@ -71,6 +83,8 @@ private:
     UseOrder order_;
     std::vector<std::uint32_t> groups_;
     Place place_;
+    std::uint32_t expected_steps_ = 0;  // of the schedule, per pass
+    std::uint32_t pass_end_ = 0;        // a step
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

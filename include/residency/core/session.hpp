@@ -20,6 +20,7 @@
 #include "residency/core/learning_report.hpp"
 #include "residency/core/lease_keeper.hpp"
 #include "residency/core/order_learner.hpp"
+#include "residency/core/pass_ends.hpp"
 #include "residency/core/pass_timer.hpp"
 #include "residency/core/replace_sources.hpp"
 #include "residency/core/resident_store.hpp"
@@ -197,6 +198,13 @@ private:
         return shared_.decider->set_order(cursor.order(), cursor.groups(), cursor.now(), budget_.decider_cap_bytes());
     }
     void start_pass(ConsumerId consumer, PassMode mode);
+    /// Passes are expected to end after so many steps of the schedule.
+    [[nodiscard]] Status expect_steps(std::uint32_t steps);
+    [[nodiscard]] Status expect_all_steps() { return expect_steps(schedule().size()); }
+    /// Whether a step lies behind the expected end of the pass.
+    [[nodiscard]] bool goes_beyond(std::uint32_t step) const noexcept {
+        return step >= shared_.cursor.expected_steps() && step < schedule().size();
+    }
     /// Adds a storage to those of this acquisition, once.
     void want(StorageId storage) {
         if (std::exchange(seen_[index(storage)], acquisition_) != acquisition_) { wanted_.push_back(storage); }
@@ -242,6 +250,7 @@ private:
     BudgetControl<D> budget_;
     ResidentStore<D> residents_;
     PassTimer<D> timer_;
+    PassEnds pass_ends_;
 
     std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
     pool::Needs needs_;                          // spans over it
@@ -336,6 +345,10 @@ Status Session<D>::end_pass() {
     if (shared_.is_eager()) { note(timer_.stop(*shared_.device, pass_stream())); }
     note(copy_scheduler.transport_status());
     note(profiler_.pass_ended(pass_stream()));
+    if (shared_.is_eager()) {
+        pass_ends_.note(shared_.cursor.pass_end());
+        note(expect_steps(shared_.decider->is_streaming() ? pass_ends_.expected() : schedule().size()));
+    }
     shared_.decider->pass_ended();
     ++shared_.counters.passes;
     shared_.last_pass = shared_.counters - before_pass_;
@@ -369,6 +382,9 @@ Status Session<D>::wait_in_pass() {
 
 template <Device D>
 Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
+    if (goes_beyond(step)) {
+        if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
+    }
     ScheduleCursor::Found found;
     if (auto known = shared_.cursor.find(step, found); !known) { return known.error(); }
     AccessPoint& access = found.place.access;
@@ -381,6 +397,9 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
 
 template <Device D>
 Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<Stream> stream) {
+    if (goes_beyond(range.last - 1)) {
+        if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
+    }
     ScheduleCursor::Found found;
     if (auto known = shared_.cursor.find(range, found); !known) { return known.error(); }
     found.place.access.is_announced = found.place.access.is_whole = found.place.access.is_by_step = true;
@@ -407,6 +426,11 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
         is_single ? std::span<const StorageId>{&weight_storage_[index(weights[0])], 1} : distinct_storages(weights);
     ScheduleCursor::Found found;
     if (auto known = shared_.cursor.find(wanted, found); !known) { return known.error(); }
+    if (goes_beyond(found.place.access.step)) {
+        if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
+        found = {};
+        if (auto known = shared_.cursor.find(wanted, found); !known) { return known.error(); }
+    }
     auto lease = leases_.hold(wanted, !is_single, found, stream);
     if (lease) { record_step(weights); }
     return lease;
@@ -587,6 +611,7 @@ template <Device D>
 Status Session<D>::change_schedule(Schedule schedule) {
     if (auto drained = shared_.drain(); !drained) { return drained; }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
+    if (auto expected = expect_all_steps(); !expected) { return expected; }
     if (auto prepared = prepare_decider(schedule); !prepared) { return prepared; }
     const std::uint64_t floor_before = budget_.floor_bytes();
     if (auto raised = budget_.raise_floor(); !raised) {
@@ -596,7 +621,10 @@ Status Session<D>::change_schedule(Schedule schedule) {
     const ScheduleCursor cursor_before = shared_.cursor;
     shared_.cursor.change(std::move(schedule));
     auto ordered = set_order();
-    if (ordered) { return {}; }
+    if (ordered) {
+        pass_ends_.start(this->schedule().size());
+        return {};
+    }
     shared_.cursor = cursor_before;
     budget_.set_floor_bytes(floor_before);
     if (auto undone = prepare_decider(this->schedule()); !undone) { return undone; }
@@ -640,6 +668,7 @@ Statistics Session<D>::statistics() const {
     result.resident_bytes = catalog.resident_bytes();
     result.host_read_bytes = catalog.bytes_placed(Placement::host);
     result.streaming = decider.is_streaming();
+    result.pass_steps = shared_.cursor.expected_steps();
     result.learning = learning_report();
     result.pass_time = timer_.last(*shared_.device);
     result.bound = decider.bound();
@@ -653,6 +682,7 @@ Status Session<D>::prepare() {
     given_ = *schedule;
     const Catalog& catalog = shared_.catalog;
     shared_.cursor.open(catalog, std::move(*schedule), settings_.strict);
+    pass_ends_.start(this->schedule().size());
     const std::size_t storages = catalog.storages().size();
     shared_.states.resize(storages);
     for (std::size_t i = 0; i < storages; ++i) { shared_.states[i].placement = catalog.storages()[i].placement; }
@@ -750,6 +780,14 @@ void Session<D>::collect_needs() {
     const auto largest = std::max_element(streamed_bytes_.begin(), streamed_bytes_.end());
     needs_.step = {&*largest, 1};
     needs_.largest_storage_bytes = *largest;
+}
+
+template <Device D>
+Status Session<D>::expect_steps(std::uint32_t steps) {
+    ScheduleCursor& cursor = shared_.cursor;
+    if (steps == cursor.expected_steps()) { return {}; }
+    cursor.expect_steps(steps);
+    return shared_.decider->expect_steps(steps, schedule().use_order(steps), cursor.now());
 }
 
 template <Device D>

@@ -102,6 +102,8 @@ struct Statistics {
     std::uint64_t host_read_bytes = 0;  ///< storages that kernels read from host memory
     /// Where the order and the compute times of the steps come from. A guessed order that is wrong costs traffic until it is learned.
     LearningReport learning;
+    /// Of the schedule, the steps of a pass as they are expected: fewer than it has if the last passes ended earlier.
+    std::uint32_t pass_steps = 0;
     bool streaming = true;  ///< false: everything fits, and nothing is evicted
     /// From the first to the last operation of a pass on its stream, of the last pass that was timed and is complete. While everything is
     /// resident, the first sixteen passes in a row are timed, then one in sixteen.

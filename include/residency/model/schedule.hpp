@@ -97,7 +97,9 @@ public:
     /// Number of storages of that catalog.
     [[nodiscard]] std::uint32_t storage_count() const noexcept { return data_ ? data_->storage_count : 0; }
     /// The steps that read each storage.
-    [[nodiscard]] UseOrder use_order() const;
+    [[nodiscard]] UseOrder use_order() const { return use_order(size()); }
+    /// The same of a pass that ends after so many steps. Precondition: steps <= size().
+    [[nodiscard]] UseOrder use_order(std::uint32_t steps) const;
 
     /// The same steps with these durations; none: not known. Error invalid_argument: not one for each step, or a negative one.
     [[nodiscard]] Result<Schedule> try_with_compute(

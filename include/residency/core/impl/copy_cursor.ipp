@@ -32,6 +32,12 @@ RESIDENCY_INLINE void CopyCursor::end_pass() noexcept {
     begun_ = 0;
 }
 
+RESIDENCY_INLINE bool CopyCursor::skip_to_pass() noexcept {
+    if (next_ >= pass_ * calls_) { return false; }
+    next_ = pass_ * calls_;
+    return true;
+}
+
 RESIDENCY_INLINE void CopyCursor::reach_cut() noexcept {
     verify_until_ = 0;
     next_ = pass_ * calls_ + cut_;

@@ -30,14 +30,25 @@ RESIDENCY_INLINE void ScheduleCursor::change(Schedule schedule) {
     schedule_ = std::move(schedule);
     index_uses();
     place_.base = place_.access.step_index + 1;
+    align_base();
+}
+
+RESIDENCY_INLINE void ScheduleCursor::align_base() noexcept {
     if (schedule_.empty() || !schedule_.is_cyclic()) { return; }
-    if (const StepIndex beyond = place_.base % schedule_.size(); beyond > 0) {
-        place_.base += schedule_.size() - beyond;
-    }
+    if (const StepIndex beyond = place_.base % expected_steps_; beyond > 0) { place_.base += expected_steps_ - beyond; }
+}
+
+RESIDENCY_INLINE void ScheduleCursor::expect_steps(std::uint32_t steps) noexcept {
+    expected_steps_ = steps;
+    if (!schedule_.is_cyclic()) { return; }
+    place_.base = place_.access.step_index + 1;
+    align_base();
+    if (has_started()) { place_.access.step_index = place_.base + place_.access.step; }
 }
 
 RESIDENCY_INLINE void ScheduleCursor::index_uses() {
     order_ = schedule_.use_order();
+    expected_steps_ = schedule_.size();
     groups_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
     for (std::uint32_t i = 0; i < groups_.size(); ++i) {
         const auto uses = order_.uses(StorageId{i});
@@ -47,10 +58,11 @@ RESIDENCY_INLINE void ScheduleCursor::index_uses() {
 
 RESIDENCY_INLINE void ScheduleCursor::begin_pass(bool is_first) noexcept {
     if (!schedule_.empty()) {
-        if (schedule_.is_cyclic() && !is_first) { place_.base += schedule_.size(); }
+        if (schedule_.is_cyclic() && !is_first) { place_.base += expected_steps_; }
         if (!schedule_.is_cyclic()) { place_.access.step_index = 0; }
     }
     place_.access.step = AccessPoint::nowhere;
+    pass_end_ = 0;
 }
 
 RESIDENCY_INLINE Status ScheduleCursor::find(std::uint32_t step, Found& found) const {
@@ -66,7 +78,7 @@ RESIDENCY_INLINE Status ScheduleCursor::find(std::uint32_t step, Found& found) c
     found.has_diverged = step != expected();
     if (found.has_diverged && strict_) { return diverged(step); }
     if (schedule_.is_cyclic()) {
-        if (has_started() && step < last.step) { found.place.base += schedule_.size(); }
+        if (has_started() && step < last.step) { found.place.base += expected_steps_; }
         access.step_index = found.place.base + step;
     } else {
         access.step_index = std::max<StepIndex>(last.step_index, step);

@@ -80,9 +80,12 @@ RESIDENCY_INLINE Schedule Schedule::make(const Catalog& catalog, Content content
             std::move(storages), std::move(content)};
 }
 
-RESIDENCY_INLINE UseOrder Schedule::use_order() const {
+RESIDENCY_INLINE UseOrder Schedule::use_order(std::uint32_t steps) const {
     if (!data_) { return {}; }
-    return *UseOrder::try_from(data_->storage_offsets, data_->storages, data_->storage_count, data_->cycle);
+    RESIDENCY_ASSERT(steps <= size(), "a pass ends after a step of the schedule");
+    const auto offsets = std::span<const std::uint64_t>{data_->storage_offsets}.first(std::size_t{steps} + 1);
+    return *UseOrder::try_from(offsets, std::span{data_->storages}.first(static_cast<std::size_t>(offsets.back())),
+                               data_->storage_count, data_->cycle);
 }
 
 }}  // namespace residency::RESIDENCY_ABI
