@@ -16,6 +16,7 @@ struct Job {
     std::vector<std::string> budgets;  ///< each in turn; "stored": that of the program
     std::vector<std::string> methods;  ///< in the order of a round; empty: all of the program
     std::uint32_t rounds = 10;         ///< timed ones
+    bool graph = false;                ///< on a GPU: each method as a graph too
     std::string timeline;              ///< file for a run of each method at the last budget that works; empty: none
     std::string torch_folder;          ///< of PyTorch's libraries; empty: where the dynamic linker looks
 };
@@ -27,6 +28,7 @@ struct Row {
     double milliseconds = 0;         ///< of a run, the median
     double bound_milliseconds = 0;   ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
     bool is_right = false;           ///< each output has the bits of the package's own run, without the library
+    bool is_graph = false;           ///< the run was captured, and launched
     std::uint64_t driver_bytes = 0;  ///< by which the device's free memory fell when the model was opened
 };
 struct Results {

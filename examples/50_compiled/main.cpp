@@ -27,7 +27,15 @@ using examples::text_of;
 
 Results run_on(const Job& job) {
     const auto program = residency::format::load_program_file(job.model + "/program.residency");
-    if (program.device == "cpu") { return run_simulated(job); }
+    if (program.device == "cpu") {
+        if (job.graph) {
+            residency::throw_error(
+                {residency::ErrorKind::unsupported,
+                 "--graph: the model was compiled for the CPU, whose kernels run at once; leave it out, "
+                 "or export the model for a GPU"});
+        }
+        return run_simulated(job);
+    }
 #ifdef WITH_CUDA
     return run_cuda(job);
 #else
@@ -51,6 +59,7 @@ void write_json(const std::string& path, const Results& results) {
     for (const Row& row : results.rows) {
         json["runs"].push_back({{"budget", row.budget},
                                 {"method", row.method},
+                                {"graph", row.is_graph},
                                 {"right", row.is_right},
                                 {"milliseconds", row.milliseconds},
                                 {"bound_milliseconds", row.bound_milliseconds},
@@ -77,9 +86,9 @@ int run(const Job& job, const std::string& json) {
         right = right && row.is_right;
         alone.emplace(row.method, row.milliseconds);
         table.row(
-            {row.method + (row.budget == "none" ? " alone" : ", " + row.budget), mib_text(row.statistics.held_bytes),
-             row.driver_bytes > 0 ? mib_text(row.driver_bytes) : "", mib_text(row.statistics.last_pass.fetched_bytes),
-             text_of(row.milliseconds, "%.3f ms"),
+            {row.method + (row.budget == "none" ? " alone" : ", " + row.budget) + (row.is_graph ? ", graph" : ""),
+             mib_text(row.statistics.held_bytes), row.driver_bytes > 0 ? mib_text(row.driver_bytes) : "",
+             mib_text(row.statistics.last_pass.fetched_bytes), text_of(row.milliseconds, "%.3f ms"),
              row.bound_milliseconds > 0 ? text_of(row.milliseconds / least(row, alone.at(row.method)), "%.3f") : "",
              row.is_right ? "" : "DIFFERS"});
     }
@@ -109,6 +118,7 @@ int main(int argc, char** argv) {
         ->delimiter(',');
     app.add_option("--method", job.methods, "methods, in the order of a round; by default all")->delimiter(',');
     app.add_option("--rounds", job.rounds, "timed runs of each method")->capture_default_str();
+    app.add_flag("--graph", job.graph, "on a GPU: each method as a graph too");
     app.add_option("--timeline", job.timeline,
                    "file for a timeline: a run of each method at the last budget, by kernel and module");
     app.add_option("--json", json, "file for the figures of the table");

@@ -83,6 +83,8 @@ def run(name, options):
     command = [options.program, os.path.join(options.out, name), "--torch", os.path.join(os.path.dirname(torch.__file__), "lib"),
                "--budget", ",".join(BUDGETS), "--rounds", str(options.rounds), "--json", figures,
                "--timeline", os.path.join(options.out, name + ".timeline.json")]
+    if options.device == "cuda":
+        command.append("--graph")
     print("$", *command, flush=True)
     status = subprocess.run(command, check=False).returncode
     if status not in (0, 1):
@@ -98,6 +100,7 @@ def record(records, name, seconds, figures):
     for each in figures["runs"]:
         method, budget = each["method"], {"0": "floor"}.get(each["budget"], each["budget"])
         prefix = f"compiled.{name}.{method}." + ("alone" if budget == "none" else budget)
+        prefix += ".graph" if each["graph"] else ""
         records.add(f"{prefix}.run", each["milliseconds"], "ms")
         if budget == "none":
             continue

@@ -92,7 +92,7 @@ private:
         }
     }
 
-    [[nodiscard]] Outputs bytes_of(const std::vector<aoti::Tensor>& tensors) {
+    [[nodiscard]] Outputs bytes_of(std::span<const aoti::Tensor> tensors) {
         residency::unwrap(device_.synchronize(stream_));
         Outputs result;
         for (const aoti::Tensor& tensor : tensors) {
@@ -134,7 +134,7 @@ private:
         std::vector<double> times;
         for (std::uint32_t i = 0; i < job_.rounds; ++i) {
             const auto begin = Clock::now();
-            const auto kept = run(method);
+            [[maybe_unused]] const auto kept = run(method);  // its outputs are in use until it is complete
             residency::unwrap(device_.synchronize(stream_));
             times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
             bar.show((i + 1) * results_.weight_bytes, job_.rounds * results_.weight_bytes);
@@ -229,14 +229,55 @@ private:
         for (const std::string& method : job_.methods) {
             const double milliseconds = time(method, run, is_settled);
             if (budget == job_.budgets.front()) { note_left_out(model, method); }
-            Row row{budget, method, model.weights().statistics(), milliseconds, 0, is_first_right, driver_bytes};
-            if (is_cuda_ && row.statistics.streaming) {
-                const residency::plan::Plan& plan = model.weights().plan();
-                row.bound_milliseconds = 1e3 * (std::max)(plan.bound_seconds(), plan.latency_floor_seconds());
-            }
-            results_.rows.push_back(std::move(row));
+            add_row({budget, method, {}, milliseconds, 0, is_first_right, false, driver_bytes}, model);
+            if (job_.graph) { run_graph(budget, method, model, driver_bytes); }
         }
         model.weights().drain();
+    }
+
+    void add_row(Row row, const Model& model) {
+        row.statistics = model.weights().statistics();
+        if (is_cuda_ && row.statistics.streaming) {
+            const residency::plan::Plan& plan = model.weights().plan();
+            row.bound_milliseconds = 1e3 * (std::max)(plan.bound_seconds(), plan.latency_floor_seconds());
+        }
+        results_.rows.push_back(std::move(row));
+    }
+
+    /// Copies what kernels write to the host, or back.
+    void copy_mutable(const Model& model, std::vector<std::vector<std::byte>>& values, bool to_host) {
+        std::size_t next = 0;
+        const residency::Catalog& catalog = model.weights().catalog();
+        for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+            const residency::StorageId id{i};
+            if (!catalog.storage(id).is_mutable || catalog.weights_of(id).empty()) { continue; }
+            const residency::WeightId weight = catalog.weights_of(id).front();
+            auto* at = static_cast<std::byte*>(model.weights().address(weight)) - catalog.weight(weight).offset_bytes;
+            if (values.size() == next) { values.emplace_back(catalog.storage(id).bytes); }
+            std::vector<std::byte>& value = values[next++];
+            memory_.copy(to_host ? at : value.data(), to_host ? value.data() : at, value.size(), stream_);
+        }
+    }
+
+    /// A run as a graph: what one launch gives has the bits of what a run gives that begins with the same mutable weights.
+    void run_graph(const std::string& budget, const std::string& method, Model& model, std::uint64_t driver_bytes) {
+        if constexpr (residency::CapturingDevice<Device>) {
+            auto captured = residency::unwrap(model.try_capture(method, inputs_.at(method), stream_));
+            std::vector<std::vector<std::byte>> values;
+            copy_mutable(model, values, true);
+            const Outputs eager = bytes_of(residency::unwrap(model.try_run(method, inputs_.at(method), stream_)));
+            copy_mutable(model, values, false);
+            residency::unwrap(captured.try_launch(stream_));
+            const bool is_right = bytes_of(captured.outputs()) == eager;
+            const double milliseconds = time(
+                method,
+                [&](const std::string&) {
+                    residency::unwrap(captured.try_launch(stream_));
+                    return 0;
+                },
+                [] { return true; });
+            add_row({budget, method, {}, milliseconds, 0, is_right, true, driver_bytes}, model);
+        }
     }
 
     /// One more run of each method, drawn.

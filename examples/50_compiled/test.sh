@@ -51,6 +51,7 @@ assert runs["100%", "decode"]["copied_bytes"] == 0 < runs["stored", "decode"]["c
 assert all(run["driver_bytes"] == run["held_bytes"] <= run["budget_bytes"] for (b, _), run in runs.items() if b != "none"), figures
 END
 expect 0 'refused: the load-time budget 1% .* is below the smallest that works' "$folder/model/markers" --torch "$torch" --rounds 1 --budget 1%,100%
+expect 2 '^compiled: --graph: the model was compiled for the CPU' "$folder/model/markers" --torch "$torch" --graph
 expect 2 'has no method "fly"' "$folder/model/markers" --torch "$torch" --method fly
 
 # The commands of docs/compiled.md, from its first export on, and the messages that it quotes.
