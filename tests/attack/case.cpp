@@ -562,7 +562,12 @@ void Case::operate(Target& target) {
     }
     Subject& subject = *target.subject;
     const bool is_idle = !subject.is_open() && target.leases.empty() && target.tickets.empty();
-    switch (below(30)) {
+    if (subject.is_suspended()) {
+        at("take the memory again");
+        if (one_in(2)) { check_failed(subject.resume(), target, "resume"); }
+        if (subject.is_suspended()) { return; }
+    }
+    switch (below(31)) {
         case 8:
         case 9:
             at("end a lease");
@@ -655,6 +660,10 @@ void Case::operate(Target& target) {
             }
             return;
         case 29: at("spoil"); return spoil(target);
+        case 30:
+            at("give the memory back");
+            if (is_idle && mode_ != Mode::lies && one_in(3)) { check_failed(subject.suspend(), target, "suspend"); }
+            return;
         default: at("go on"); return go_on(target);
     }
 }
@@ -666,6 +675,14 @@ void Case::recover(Target& target) {
     release(target);
     target.read_error_in = 0;
     if (subject.is_open()) { check_failed(subject.end(), target, "end after all"); }
+    if (subject.is_suspended()) {
+        Status resumed = subject.resume();
+        if (!resumed) {
+            refused(resumed.error(), target, "resume after all");
+            resumed = subject.resume();
+        }
+        if (!resumed) { failed("not usable after faults: resume", resumed.error().message()); }
+    }
     Status drained = subject.drain();
     if (!drained) {
         // What failed before is said once.

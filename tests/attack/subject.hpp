@@ -70,6 +70,9 @@ public:
     virtual Status set_budget(const residency::Budget& budget) = 0;
     virtual Status reclaim_pending() = 0;
     virtual Status set_schedule(const residency::Schedule& schedule) = 0;
+    virtual Status suspend() = 0;
+    virtual Status resume() = 0;
+    [[nodiscard]] virtual bool is_suspended() = 0;
     virtual Status drain() = 0;
     virtual Status transport_status() = 0;
     virtual Status hint(std::span<const residency::prefetch::Hint> hints) = 0;

@@ -95,6 +95,9 @@ public:
     Status set_budget(const residency::Budget& budget) override { return status_of(weights_.try_set_budget(budget)); }
     Status reclaim_pending() override { return status_of(weights_.try_reclaim_pending()); }
     Status set_schedule(const residency::Schedule& schedule) override { return weights_.try_set_schedule(schedule); }
+    Status suspend() override { return weights_.try_suspend(); }
+    Status resume() override { return weights_.try_resume(); }
+    bool is_suspended() override { return weights_.is_suspended(); }
     Status drain() override { return weights_.try_drain(); }
     Status transport_status() override { return weights_.try_transport_status(); }
     Status hint([[maybe_unused]] std::span<const residency::prefetch::Hint> hints) override {

@@ -79,8 +79,6 @@ public:
         must(weights_->try_drain());
     }
     [[nodiscard]] std::uint64_t errors() const noexcept { return errors_; }
-    /// Memory that the device did not take back may be missing.
-    void allow_missing_memory() noexcept { may_lack_memory_ = true; }
 
 private:
     template <class R>
@@ -88,7 +86,7 @@ private:
         errors_ += result ? 0U : 1U;
     }
     void expect_given_back() {
-        if (weights_->is_suspended() && weights_->statistics().held_bytes == 0 && !may_lack_memory_) {
+        if (weights_->is_suspended() && weights_->statistics().held_bytes == 0) {
             const auto memory = device_.memory();  // which may be what fails
             if (memory) { CHECK(memory->free_bytes == free_bytes_); }
         }
@@ -139,7 +137,6 @@ private:
     std::uint64_t errors_ = 0;
     std::uint32_t fillings_ = 0;
     bool is_first_ = true;
-    bool may_lack_memory_ = false;
 };
 
 template <class Weights>
@@ -165,7 +162,6 @@ void every_failure() {
                 const std::string where = std::string{residency::simulation::name(kind)} + " " + std::to_string(nth);
                 CAPTURE(where);
                 Program<Weights> program{device, model, stream};
-                if (gives_back(kind)) { program.allow_missing_memory(); }
                 const auto before = device.statistics().of(kind);
                 device.fail(kind, nth, residency::ErrorKind::device);
                 program.run();

@@ -543,6 +543,9 @@ private:
             drop(pool, i);
         }
         look();
+        if constexpr (requires { pool.try_close(); }) {
+            if (random_() % 2 == 0) { must(pool.try_close()); }
+        }
         pool.close();
         expect(
             pool.held_bytes() == 0 && pool.requested_bytes() == 0 && used_bytes() <= before_bytes_ + suite_.own_bytes,

@@ -58,8 +58,8 @@ private:
         return restored;
     }
     [[nodiscard]] Status reopen(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
-    /// Blocks. Evicts everything, without a word to the evictor, and closes the pool.
-    [[nodiscard]] Status empty_and_close();
+    /// Blocks. Evicts everything, without a word to the evictor.
+    [[nodiscard]] Status evict_all();
     /// Blocks. Evicts what is too much for the new cap, moves what has to move, and gives the rest of the memory back.
     [[nodiscard]] Status make_room(StepIndex now);
     [[nodiscard]] Status move_or_evict(StorageId id) {
@@ -181,7 +181,8 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
                      "this pool cannot change its size while weights are leased, and leases keep " +
                          std::to_string(leased) + " bytes: end every lease before the budget changes"};
     }
-    if (auto closed = empty_and_close(); !closed) { return closed; }
+    if (auto emptied = evict_all(); !emptied) { return emptied; }
+    allocations().close();
     auto opened = cache_->open(cap_bytes, limits.ceiling_bytes);
     if (!opened) { static_cast<void>(cache_->open(cap_before, limits.ceiling_bytes).has_value()); }
     return opened;
@@ -190,7 +191,8 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status CapChange<Evictor, Pool>::close_pool() {
     if (!allocations().is_open()) { return {}; }
-    if (auto closed = empty_and_close(); !closed) { return closed; }
+    if (auto emptied = evict_all(); !emptied) { return emptied; }
+    if (auto closed = allocations().try_close(); !closed) { return closed; }
     is_pending_ = false;
     cap_to_restore_.reset();
     departure_ = 0;
@@ -198,15 +200,12 @@ Status CapChange<Evictor, Pool>::close_pool() {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::empty_and_close() {
+Status CapChange<Evictor, Pool>::evict_all() {
     Status emptied;
     allocations().for_each_allocated([&](StorageId id) {
         if (emptied) { emptied = allocations().evict(id); }
     });
-    if (emptied) { emptied = copy_scheduler().drain(); }
-    if (!emptied) { return emptied; }
-    allocations().close();
-    return {};
+    return emptied ? copy_scheduler().drain() : std::move(emptied);
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>

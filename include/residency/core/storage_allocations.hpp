@@ -49,6 +49,8 @@ public:
     void set_needs(const pool::Needs& needs) noexcept { needs_ = needs; }
     /// Deallocates everything, and closes the pool. Precondition: every stream is drained.
     void close() noexcept;
+    /// The same, after everything was evicted. On failure the pool is open for another call of this, or close().
+    [[nodiscard]] Status try_close();
     /// The device is broken: forgets the pool without a device call.
     void abandon() noexcept {
         if (is_open_) { pool_.abandon(); }
@@ -224,6 +226,18 @@ void StorageAllocations<Pool>::close() noexcept {
     });
     pool_.close();
     is_open_ = false;
+}
+
+template <pool::MemoryPool Pool>
+Status StorageAllocations<Pool>::try_close() {
+    if constexpr (requires { pool_.try_close(); }) {
+        if (!is_open_) { return {}; }
+        if (auto freed = give_back_again(); !freed) { return freed; }
+        if (auto closed = pool_.try_close(); !closed) { return closed; }
+        is_open_ = false;
+    }
+    close();
+    return {};
 }
 
 template <pool::MemoryPool Pool>

@@ -46,11 +46,15 @@ struct Place {
 /// Optional, StepwisePool: `P::is_laid_out_for_steps`    constexpr bool: what open() makes depends on needs.largest_read_bytes, so that the
 ///                                          pool is emptied, closed and opened anew where another schedule changes that
 ///
+/// Optional:
+/// 17. `p.try_close()`                      call 9 that says what the device refused; after a failure only calls 9, 10 and 17 follow.
+///                                          Without it, what the device refuses while a Residency is suspended is left behind
+///
 /// Semantic rules; the conformance suite cites them.
 ///  P1 held_bytes() ≤ cap_bytes at every instant, apart from a change of the cap.
 ///  P2 Calls 6 and 7 allocate no host memory and do not block.
 ///  P3 Exhaustion is a null address, never an error. An error means that the device failed.
-///  P4 A failed call changes nothing. Calls 11, 15 and 16 may have done a part; called again, they do the rest.
+///  P4 A failed call changes nothing. Calls 11 and 15 to 17 may have done a part; called again, they do the rest.
 template <class P>
 concept MemoryPool = Device<typename P::Device> && std::default_initializable<typename P::Config> &&
                      std::constructible_from<P, typename P::Config> && std::is_nothrow_move_constructible_v<P> &&

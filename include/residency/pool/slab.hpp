@@ -84,7 +84,9 @@ public:
     /// Blocks while the device maps memory.
     [[nodiscard]] Status commit_resize();
 
-    /// What fails twice is left behind.
+    /// Blocks. Gives everything back; after a failure, another call goes on.
+    [[nodiscard]] Status try_close();
+    /// The same. What fails twice is left behind.
     void close() noexcept;
     void abandon() noexcept;
 
@@ -182,6 +184,19 @@ Status Slab<D>::commit_resize() {
     auto taken = take(wanted);
     slots_.list_free();
     return taken;
+}
+
+template <VirtualMemoryDevice D>
+Status Slab<D>::try_close() {
+    if (device_ != nullptr && range_ != nullptr) {
+        for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+            if (!chunks_[chunk].is_held) { continue; }
+            if (auto given = give_back(chunk); !given) { return given; }
+        }
+        if (auto released = device_->release(range_, range_bytes_); !released) { return released; }
+    }
+    abandon();
+    return {};
 }
 
 template <VirtualMemoryDevice D>

@@ -82,7 +82,15 @@ public:
     [[nodiscard]] Status reclaim();
     [[nodiscard]] Status commit_resize();
 
-    /// What fails twice is left behind.
+    /// Gives everything back; after a failure, another call goes on.
+    [[nodiscard]] Status try_close() {
+        for (; !pools_.empty(); pools_.pop_back()) {
+            if (auto destroyed = device_->destroy_pool(pools_.back().handle); !destroyed) { return destroyed; }
+        }
+        abandon();
+        return {};
+    }
+    /// The same. What fails twice is left behind.
     void close() noexcept {
         for (const DriverPool& pool : pools_) {
             if (device_->destroy_pool(pool.handle)) { continue; }
