@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/plan/fluid.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/release_ring.hpp"
+#include "residency/plan/release_search.hpp"
+#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/tuning.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+// The least level for which steps that stream up to so many chunks each leave a ring that holds as many.
+inline double least_level(const RingProblem& problem, double most) {
+    double low = 0, high = most;
+    for (int k = 0; k < tuning::release_level_halvings; ++k) {
+        const double level = (low + high) / 2;
+        double sum = 0;
+        for (const double chunks : problem.capacity()) { sum += (std::min)(chunks, level); }
+        (sum - static_cast<double>(problem.deficit()) >= level ? high : low) = level;
+    }
+    return high;
+}
+
+// Whole chunks, the error passed on to the next step.
+inline std::vector<std::uint32_t> rounded(const RingProblem& problem, const std::vector<double>& target, double most) {
+    std::vector<std::uint32_t> streamed(target.size());
+    double error = 0;
+    for (std::size_t i = 0; i < target.size(); ++i) {
+        const double wanted = target[i] + error;
+        const double chunks =
+            (std::clamp)(std::round(wanted), 0.0, std::floor((std::min)(problem.capacity()[i], most)));
+        error = (std::clamp)(wanted - chunks, -1.0, 1.0);
+        streamed[i] = static_cast<std::uint32_t>(chunks);
+    }
+    return streamed;
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE bool ReleaseSearch::search(const std::vector<std::uint32_t>& streamed_per_step) {
+    best_ = {};
+    able_.clear();
+    for (std::uint32_t i = 0; i < problem_.steps(); ++i) {
+        if (problem_.capacity()[i] > 0) { able_.push_back(i); }
+    }
+    const auto most =
+        static_cast<std::uint64_t>(config_.work_share * static_cast<double>(tuning::release_work(config_.effort)));
+    stop_ = work() + most;
+    best_ = start(streamed_per_step);
+    if (best_.seconds < RingEvaluator::impossible) { descend(best_); }
+    return best_.seconds < RingEvaluator::impossible;
+}
+
+RESIDENCY_INLINE ReleaseSearch::Solution ReleaseSearch::start(const std::vector<std::uint32_t>& streamed_per_step) {
+    Solution best;
+    if (!streamed_per_step.empty()) { consider_start(streamed_per_step, best); }
+    const auto deficit = static_cast<double>(problem_.deficit());
+    const double widest = *std::max_element(problem_.capacity().begin(), problem_.capacity().end());
+    const double least = std::ceil(detail::least_level(problem_, widest));
+    Fluid fluid{problem_.capacity(), problem_.compute(), problem_.chunks_per_second()};
+    const int sizes = tuning::release_sizes(config_.effort);
+    for (int k = 0; k < sizes && work() < stop_; ++k) {
+        const double part = k / static_cast<double>(sizes);
+        const double ring = static_cast<double>(problem_.budget()) * std::pow(tuning::release_least_ring, part);
+        if (ring >= 1 && fluid.solve(ring, deficit)) {
+            consider_start(detail::rounded(problem_, fluid.stream(), ring), best);
+        }
+        const double level = std::floor(least + (widest - least) * part * part);
+        consider_start(detail::rounded(problem_, problem_.capacity(), level), best);
+    }
+    return best;
+}
+
+RESIDENCY_INLINE void ReleaseSearch::consider_start(std::vector<std::uint32_t> streamed_per_step, Solution& best) {
+    Solution now;
+    now.candidate.streamed_per_step = std::move(streamed_per_step);
+    now.candidate.joins.assign(problem_.steps(), 0);
+    for (std::uint8_t wider = 0; wider < tuning::release_wide_steps(config_.effort); ++wider) {
+        for (const bool backward : {false, true}) {
+            now.candidate.wider = wider;
+            now.candidate.backward = backward;
+            now.seconds = ring_.evaluate(now.candidate, best.seconds);
+            if (now.seconds < best.seconds) { best = now; }
+        }
+    }
+}
+
+// Changes what was found, many chunks first, for as long as something helps.
+RESIDENCY_INLINE void ReleaseSearch::descend(Solution& now) {
+    for (double before = RingEvaluator::impossible; now.seconds < before * (1 - tuning::release_gain) && !ends(now);) {
+        before = now.seconds;
+        for (std::uint32_t chunks = tuning::release_most_chunks; chunks > 0; chunks /= 2) {
+            for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
+                last = now.seconds;
+                stream_otherwise(now, chunks);
+            }
+        }
+        assign_otherwise(now);
+    }
+}
+
+// Each step streams some chunks less or more, or others do in its place.
+RESIDENCY_INLINE void ReleaseSearch::stream_otherwise(Solution& now, std::uint32_t chunks) {
+    std::vector<std::uint32_t>& streamed = now.candidate.streamed_per_step;
+    const auto has_room = [&](std::uint32_t step) { return streamed[step] + chunks <= problem_.capacity()[step]; };
+    const std::size_t count = able_.size(), reach = (std::min)(tuning::release_reach(config_.effort), count);
+    for (std::size_t k = 0; k < count; ++k) {
+        const std::uint32_t a = able_[k];
+        if (ends(now)) { return; }
+        if (streamed[a] >= chunks) {
+            streamed[a] -= chunks;
+            if (!keeps(now)) { streamed[a] += chunks; }
+        }
+        if (has_room(a)) {
+            streamed[a] += chunks;
+            if (!keeps(now)) { streamed[a] -= chunks; }
+        }
+        for (std::size_t distance = 1; distance < reach && streamed[a] >= chunks; ++distance) {
+            const std::uint32_t b = able_[(k + distance) % count];
+            if (!has_room(b)) { continue; }
+            streamed[a] -= chunks;
+            streamed[b] += chunks;
+            if (!keeps(now)) {
+                streamed[a] += chunks;
+                streamed[b] -= chunks;
+            }
+            if (ends(now)) { return; }
+        }
+    }
+}
+
+RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
+    for (std::uint8_t wider = 0; wider < tuning::release_wide_steps(config_.effort); ++wider) {
+        for (const bool backward : {false, true}) {
+            const auto before = std::pair{now.candidate.wider, now.candidate.backward};
+            now.candidate.wider = wider;
+            now.candidate.backward = backward;
+            if (!keeps(now)) { std::tie(now.candidate.wider, now.candidate.backward) = before; }
+        }
+    }
+    if (problem_.is_captured()) { return; }
+    for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
+        last = now.seconds;
+        for (const std::uint32_t step : able_) {
+            for (unsigned number = 0; number < tuning::release_joins && !ends(now); ++number) {
+                std::uint8_t& joins = now.candidate.joins[step];
+                joins = static_cast<std::uint8_t>(joins ^ 1U << number);
+                if (!keeps(now)) { joins = static_cast<std::uint8_t>(joins ^ 1U << number); }
+            }
+        }
+    }
+}
+
+// Whether the candidate, changed, is faster than it was.
+RESIDENCY_INLINE bool ReleaseSearch::keeps(Solution& now) {
+    const double seconds = ring_.evaluate(now.candidate, now.seconds);
+    if (seconds >= now.seconds * (1 - tuning::refine_gain)) { return false; }
+    now.seconds = seconds;
+    return true;
+}
+
+RESIDENCY_INLINE bool ReleaseSearch::ends(const Solution& now) const {
+    return work() >= stop_ || now.seconds <= config_.bound_seconds * (1 + tuning::refine_ends_within);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan
