@@ -137,6 +137,8 @@ public:
     /// Continues a change of the cap where leases have ended and their uses are complete. Does not block.
     [[nodiscard]] virtual Status reclaim_pending() = 0;
     [[nodiscard]] virtual bool has_pending() const noexcept = 0;
+    /// Takes back the memory that a failed call left unmapped, or beyond the cap. Blocks if there is any.
+    [[nodiscard]] virtual Status repair() { return {}; }
     /// Gives all device memory back; what it held is lost. No lease is open, and the streams are drained. On failure, resume() is not
     /// called before another call of this has succeeded.
     [[nodiscard]] virtual Status suspend() = 0;

@@ -98,6 +98,8 @@ public:
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
     [[nodiscard]] Status reclaim_pending() override;
     [[nodiscard]] bool has_pending() const noexcept override { return uses_.records_residents(); }
+    /// Maps the image again if a failed call left parts of it unmapped. Blocks then.
+    [[nodiscard]] Status repair() override;
     [[nodiscard]] Status suspend() override {
         player_.forget_ahead();
         return store_.suspend();
@@ -198,8 +200,6 @@ private:
     [[nodiscard]] Result<KnownPlan> find_or_make(std::uint64_t cap_bytes);
     /// A plan for so many device bytes comes into force. Streams are drained. Blocks.
     [[nodiscard]] Status adopt(KnownPlan next, std::uint64_t cap_bytes);
-    /// Maps the image again if a failed call left parts of it unmapped. Blocks then.
-    [[nodiscard]] Status repair();
 
     PlanFactory plan_factory_;
     bool in_foreign_capture_ = false;  // the current pass

@@ -643,6 +643,9 @@ Result<Schedule> Session<D>::recorded_schedule(Cycle cycle) const {
 template <Device D>
 Status Session<D>::drain() {
     if (auto drained = shared_.drain(); !drained) { return drained; }
+    if (!suspension_.is_suspended()) {
+        if (auto repaired = shared_.decider->repair(); !repaired) { return repaired; }
+    }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
     if (!shared_.decider->has_pending()) { return {}; }
     // What was copied within the device has to arrive, too.
