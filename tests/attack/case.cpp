@@ -459,8 +459,9 @@ void Case::capture(Target& target) {
     if (!may_capture) { return; }
     const Stream stream = any_stream();
     const std::uint64_t how = below(8);
-    const auto steps = static_cast<std::uint32_t>(subject.schedule().size());
     const auto body = [&](const CapturedSteps& steps_of_pass) -> Status {
+        // What was learned comes into force before the pass: the schedule may be another one now.
+        const auto steps = static_cast<std::uint32_t>(subject.schedule().size());
         for (std::uint32_t step = 0; step < steps; ++step) {
             if (step == steps / 2) {
                 if (how == 0) { return Error{ErrorKind::cancelled, "no further"}; }

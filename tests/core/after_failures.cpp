@@ -185,6 +185,35 @@ TEST_CASE("C19: memory of a plan that failed on its way, and could not be undone
     CHECK(left_behind > 0);
 }
 
+TEST_CASE("C31: memory that a failed resume() could not give back counts, and is given back before more is taken") {
+    int left_behind = 0;
+    for (std::uint64_t nth = 1; nth <= 40; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 8, page);
+        const Stream stream = must(device.create_stream());
+        const std::uint64_t before = device.peak_used_bytes();
+        {
+            auto chosen = options<compositions::Planned>(7 * page, in_order(model));
+            chosen.policies.pool.chunk_bytes = page;
+            auto weights = must(compositions::Planned::try_create(device, model.catalog, std::move(chosen)));
+            run_pass(weights, model, stream);
+            must(weights.try_suspend());
+            for (std::uint64_t i = 0; i < 60; ++i) { device.fail(CallKind::any, nth + i); }
+            static_cast<void>(weights.try_resume().has_value());
+            device.clear_failures();
+            left_behind += weights.is_suspended() && weights.statistics().held_bytes > 0 ? 1 : 0;
+            must(weights.try_resume());
+            run_pass(weights, model, stream);
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+            CHECK(device.peak_used_bytes() <= before + 7 * page);
+        }
+        must(device.destroy_stream(stream));
+    }
+    CHECK(left_behind > 0);
+}
+
 TEST_CASE_TEMPLATE("C8: what the weights hold already counts as free where a budget is a share of what is free",
                    Weights, OnDemand, compositions::Planned) {
     CheckedDevice device;

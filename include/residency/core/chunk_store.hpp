@@ -134,7 +134,7 @@ private:
         context_->counters->evicted_bytes += plan_.chunk_bytes();
     }
     [[nodiscard]] bool is_same_image(const plan::Plan& plan) const noexcept {
-        return is_open_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
+        return is_open_ && !has_other_image_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
                plan.image_bytes() == plan_.image_bytes();
     }
     /// Counts all chunks but these as evicted.
@@ -160,6 +160,7 @@ private:
     std::vector<std::uint32_t> misplaced_leased_;  // chunks
     bool is_open_ = false;
     bool is_unmapped_ = false;
+    bool has_other_image_ = false;  // a failed call left the pool with another image than that of the plan in force
     std::uint64_t mapping_generation_ = 0;
     std::uint64_t address_generation_ = 0;
     std::uint64_t peak_held_ = 0;  // device bytes
@@ -183,13 +184,14 @@ Status ChunkStore<Pool>::adopt(plan::Plan plan) {
             is_open_ = false;
         }
         if (auto opened = pool_.open(*context_->device, plan.image_bytes()); !opened) { return opened; }
-        is_open_ = true;
+        is_open_ = has_other_image_ = true;
     }
     if (auto arranged = pool_.arrange(placement.slots, placement.table, placement.kept); !arranged) {
-        if (!keeps_image) { close(); }  // the addresses are not those of the plan in force
+        // The addresses are not those of the plan in force. What the device does not take back now is held until the next call.
+        if (!keeps_image && pool_.try_close()) { is_open_ = false; }
         return arranged;
     }
-    is_unmapped_ = false;
+    is_unmapped_ = has_other_image_ = false;
     peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
     plan_ = std::move(plan);
     remapped_.clear();
