@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -409,7 +410,12 @@ TEST_CASE("residency: a captured pass brings the right weights, beside eager one
         };
         must_cuda(cudaMemset(sums, 0, reads * 8));
         const std::uint64_t floor = weights.budget().floor_bytes;
-        const std::uint64_t span = weights.budget().total_bytes - floor;
+        // Of what the steps read: beyond that nothing more is held.
+        std::set<StorageId> read;
+        for (const Schedule::Step& step : schedule) { read.insert(step.storages.begin(), step.storages.end()); }
+        std::uint64_t most = 0;
+        for (const StorageId id : read) { most += model.catalog.storage(id).bytes; }
+        const std::uint64_t span = most - floor;
         const auto part = [&](std::uint64_t tenths) { return Budget::bytes(floor + span * tenths / 10); };
         for (const std::uint64_t tenths : {0U, 4U, 7U, 2U}) {
             if (tenths > 0) { must(weights.try_set_budget(part(tenths))); }
