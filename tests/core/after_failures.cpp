@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/core/compositions.hpp"
+#include "tests/support/fixed_pool.hpp"
 
 using namespace streaming;
 using residency::Budget;
@@ -20,6 +21,10 @@ using CallKind = Device::CallKind;
 namespace {
 
 constexpr std::uint64_t page = 4096;
+
+using HintedOnSlab = residency::Residency<residency::evict::Lru, residency::prefetch::Hinted, compositions::Slab>;
+using OnReopened = residency::Residency<residency::evict::Lru, residency::prefetch::None,
+                                        support::FixedPool<compositions::StreamOrdered>>;
 
 template <class Weights>
 residency::Status acquire(Weights& weights, const Model& model, Stream stream, std::uint32_t first, std::uint32_t last,
@@ -212,6 +217,73 @@ TEST_CASE("C31: memory that a failed resume() could not give back counts, and is
         must(device.destroy_stream(stream));
     }
     CHECK(left_behind > 0);
+}
+
+TEST_CASE_TEMPLATE(
+    "C19: a schedule that failed on its way, and could not be undone, leaves the one in force, which works again",
+    Weights, compositions::OnSlab, Ahead, HintedOnSlab) {
+    int left_closed = 0;
+    for (const bool is_drained : {false, true}) {
+        for (std::uint64_t nth = 1; nth <= 30; ++nth) {
+            CAPTURE(nth);
+            CheckedDevice device;
+            // The large one is read by the second schedule only, so that its slots are larger.
+            const Model model = make_model(device, {{page}, {page}, {page}, {page}, {2 * page}});
+            residency::ScheduleBuilder of_small{model.catalog}, of_all{model.catalog};
+            for (std::uint32_t i = 0; i < 5; ++i) {
+                if (i < 4) { of_small.step({weight(i)}); }
+                of_all.step({weight(i)});
+            }
+            const residency::Schedule small = must(of_small.try_build(residency::Cycle::cyclic));
+            const residency::Schedule all = must(of_all.try_build(residency::Cycle::cyclic));
+            const Stream stream = must(device.create_stream());
+            {
+                auto weights = make<Weights>(device, model, 4 * page, small);
+                run_pass(weights, model, stream);
+                // From one call on everything fails, what would put the old layout back included.
+                for (int i = 0; i < 60; ++i) { device.fail(CallKind::any, nth); }
+                const bool has_failed = !weights.try_set_schedule(all);
+                CHECK((weights.schedule() == small) == has_failed);
+                device.clear_failures();
+                left_closed += weights.statistics().held_bytes == 0 ? 1 : 0;
+                if (is_drained) {
+                    must(weights.try_drain());
+                    CHECK(weights.statistics().held_bytes == 4 * page);
+                }
+                run_pass(weights, model, stream);
+                CHECK(weights.statistics().held_bytes == 4 * page);
+                must(weights.try_set_schedule(all));
+                run_pass(weights, model, stream);
+                must(weights.try_drain());
+                CHECK(*model.wrong == 0);
+            }
+            must(device.destroy_stream(stream));
+        }
+    }
+    CHECK(left_closed > 0);
+}
+
+TEST_CASE("C19: a budget whose undoing failed leaves the one in force, not the one that was refused then") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, page);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<OnReopened>(device, model, 3 * page);
+        must(acquire(weights, model, stream, 0, 3));
+        for (int change = 1; change <= 2; ++change) {  // the second finds a pool that is closed
+            for (int i = 0; i < 4; ++i) { device.fail(CallKind::create_pool, 1); }
+            CHECK_FALSE(weights.try_set_budget(Budget::bytes(7 * page)));
+            device.clear_failures();
+            CHECK(weights.budget().bytes == 3 * page);
+        }
+        for (const std::uint32_t first : {0U, 3U, 5U}) {
+            must(acquire(weights, model, stream, first, first + 3));
+            CHECK(weights.statistics().held_bytes <= 3 * page);
+        }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
 }
 
 TEST_CASE_TEMPLATE("C8: what the weights hold already counts as free where a budget is a share of what is free",

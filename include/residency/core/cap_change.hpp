@@ -33,10 +33,10 @@ public:
     /// on the device.
     ///
     /// Of any other pool, every storage leaves. With leases open: error wrong_state, and nothing has changed. If the device refuses the
-    /// memory, the old cap is in force, or, if it refuses that too, the pool is closed.
+    /// memory, the old cap is in force, or, if it refuses that too, the pool is closed, to be opened under the old cap.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
-    /// Blocks. Every storage leaves, and the pool is closed. No lease is open. Afterwards, and after a failure, only set_cap() goes on: it
-    /// opens the pool again, and tells the evictor.
+    /// Blocks. Every storage leaves, and the pool is closed. No lease is open. Afterwards, and after a failure, the evictor has to be told,
+    /// as set_cap() does, which opens the pool again.
     [[nodiscard]] Status close_pool();
     /// Moves or evicts storages whose leases have ended and whose uses are complete, and gives back the memory that they leave. Does not
     /// block.
@@ -94,7 +94,9 @@ Status CapChange<Evictor, Pool>::set_cap(std::uint64_t cap_bytes, const BudgetLi
     ranking_.clear();
     Status changed;
     if (!allocations().is_open()) {
+        const std::uint64_t cap_before = cache_->cap_bytes();
         changed = cache_->open(cap_bytes, limits.ceiling_bytes);
+        if (!changed) { cache_->set_cap(cap_before, limits.ceiling_bytes); }
     } else if constexpr (pool::ResizablePool<Pool>) {
         changed = resize(cap_bytes, limits, now);
     } else {
@@ -182,7 +184,7 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
                          std::to_string(leased) + " bytes: end every lease before the budget changes"};
     }
     if (auto emptied = evict_all(); !emptied) { return emptied; }
-    allocations().close();
+    if (auto closed = allocations().try_close(); !closed) { return closed; }
     auto opened = cache_->open(cap_bytes, limits.ceiling_bytes);
     if (!opened) { static_cast<void>(cache_->open(cap_before, limits.ceiling_bytes).has_value()); }
     return opened;
@@ -190,8 +192,9 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status CapChange<Evictor, Pool>::close_pool() {
-    if (!allocations().is_open()) { return {}; }
-    if (auto emptied = evict_all(); !emptied) { return emptied; }
+    if (allocations().is_open()) {
+        if (auto emptied = evict_all(); !emptied) { return emptied; }
+    }
     if (auto closed = allocations().try_close(); !closed) { return closed; }
     is_pending_ = false;
     cap_to_restore_.reset();

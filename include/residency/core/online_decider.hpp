@@ -66,6 +66,8 @@ public:
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
     [[nodiscard]] Status reclaim_pending() override { return cap_change_.reclaim_pending(); }
     [[nodiscard]] bool has_pending() const noexcept override { return cap_change_.is_pending(); }
+    /// Opens the pool if a change that failed, and could not be undone, left it closed. Blocks then.
+    [[nodiscard]] Status repair() override;
     [[nodiscard]] Status suspend() override { return cap_change_.close_pool(); }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override { return set_cap(cap_bytes, now); }
     void close() noexcept override {
@@ -136,21 +138,15 @@ private:
     }
     /// Opens the pool anew if it is not laid out for the steps that were prepared last. Precondition: the streams are drained, and no
     /// lease is open.
-    [[nodiscard]] Status lay_out_for_steps([[maybe_unused]] std::uint64_t cap_bytes) {
-        if constexpr (pool::StepwisePool<Pool>) {
+    [[nodiscard]] Status lay_out_for_steps(std::uint64_t cap_bytes) {
+        if (allocations().is_open()) {
+            if (!pool::StepwisePool<Pool>) { return {}; }
             if (allocations().needs().largest_read_bytes == needs_.largest_read_bytes) { return {}; }
-            Status emptied;
-            allocations().for_each_allocated([&](StorageId id) {
-                if (emptied) { emptied = allocations().evict(id); }
-            });
-            if (emptied) { emptied = context_.copy_scheduler->drain(); }
-            if (!emptied) { return emptied; }
-            allocations().close();
-            allocations().set_needs(needs_);
-            ahead_.reset();
-            return cache_.open(cap_bytes, limits_.ceiling_bytes);
+            if (auto closed = cap_change_.close_pool(); !closed) { return closed; }
         }
-        return {};
+        allocations().set_needs(needs_);
+        ahead_.reset();
+        return cache_.open(cap_bytes, limits_.ceiling_bytes);
     }
     [[nodiscard]] Status attach_prefetcher() {
         return prefetcher_.attach({allocations().occupied_bytes(), cache_.cap_bytes(), context_.order});
@@ -204,6 +200,15 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::set_cap(std::uint64_t cap_bytes
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
+Status OnlineDecider<Evictor, Prefetcher, Pool>::repair() {
+    if (allocations().is_open() || needs_.storages.empty()) { return {}; }
+    if (auto opened = cache_.open(cache_.cap_bytes(), limits_.ceiling_bytes); !opened) {
+        return opened.error().in("for the memory of the budget, which the device refused before");
+    }
+    return start_policies_over(0);
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
 Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                                         LeaseToken& token) {
     const StepIndex now = access.step_index;
@@ -218,6 +223,7 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageI
     }
     if constexpr (Prefetcher::interruptible) { speculation_.judge(wanted, !missing_.empty(), now); }
     if (!missing_.empty()) {
+        if (auto repaired = repair(); !repaired) { return repaired; }
         if constexpr (Prefetcher::interruptible) { prefetcher_.clear(); }
         const auto start_over = [&] { return start_policies_over(now); };
         if (auto fetched = demand_.fetch(missing_, wanted, limits_, now, start_over); !fetched) { return fetched; }

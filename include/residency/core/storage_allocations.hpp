@@ -40,7 +40,7 @@ public:
     /// Allocates on the host; neither open() nor what follows does. What is passed outlives this object. `speculation` is told which
     /// storages leave; null: there is none.
     void attach(const DeciderContext<Device>& context, const pool::Needs& needs, Speculation<Device>* speculation);
-    /// Blocks while the device allocates. Opens the pool, if any storage is streamed.
+    /// Blocks while the device allocates. Opens the pool, if any storage is streamed, once what failed calls have left is given back.
     [[nodiscard]] Status open(std::uint64_t cap_bytes);
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     /// What the pool was opened for.
@@ -49,13 +49,14 @@ public:
     void set_needs(const pool::Needs& needs) noexcept { needs_ = needs; }
     /// Deallocates everything, and closes the pool. Precondition: every stream is drained.
     void close() noexcept;
-    /// The same, after everything was evicted. On failure the pool is open for another call of this, or close().
+    /// The same, after everything was evicted. On failure the pool is open as before, or it is not, and some memory is still held: another
+    /// call of this or open() goes on.
     [[nodiscard]] Status try_close();
     /// The device is broken: forgets the pool without a device call.
     void abandon() noexcept {
-        if (is_open_) { pool_.abandon(); }
+        if (is_open_ || is_closing_) { pool_.abandon(); }
         not_taken_back_.clear();
-        is_open_ = false;
+        is_open_ = is_closing_ = false;
     }
 
     [[nodiscard]] std::uint64_t bytes(StorageId id) const noexcept { return bytes_[id]; }
@@ -106,7 +107,7 @@ public:
         return sum;
     }
     [[nodiscard]] MemoryUse memory_use() const {
-        if (!is_open_) { return {0, 0, peak_requested_}; }
+        if (!is_open_ && !is_closing_) { return {0, 0, peak_requested_}; }
         return {pool_.held_bytes(), pool_.requested_bytes(), peak_requested_};
     }
 
@@ -159,6 +160,7 @@ private:
     std::uint64_t changes_ = 0;
     bool has_departure_ = false;
     bool is_open_ = false;
+    bool is_closing_ = false;  // open() or try_close() has failed, and may have left memory that is held
 };
 
 template <pool::MemoryPool Pool>
@@ -207,8 +209,14 @@ void StorageAllocations<Pool>::attach(const DeciderContext<Device>& context, con
 
 template <pool::MemoryPool Pool>
 Status StorageAllocations<Pool>::open(std::uint64_t cap_bytes) {
+    if (is_closing_) {
+        if (auto closed = try_close(); !closed) { return closed; }
+    }
     if (!needs_.storages.empty()) {
-        if (auto opened = pool_.open(*context_->device, needs_, cap_bytes); !opened) { return opened; }
+        if (auto opened = pool_.open(*context_->device, needs_, cap_bytes); !opened) {
+            is_closing_ = requires { pool_.try_close(); };
+            return opened;
+        }
         is_open_ = true;
     }
     for (std::size_t i = 0; i < bytes_.size(); ++i) { occupied_bytes_[i] = pool_.occupied(bytes_[i]); }
@@ -217,24 +225,30 @@ Status StorageAllocations<Pool>::open(std::uint64_t cap_bytes) {
 
 template <pool::MemoryPool Pool>
 void StorageAllocations<Pool>::close() noexcept {
-    if (!is_open_) { return; }
-    static_cast<void>(give_back_again().has_value());
-    not_taken_back_.clear();
-    for_each_allocated([&](StorageId id) {
-        static_cast<void>(pool_.deallocate(state(id).address, bytes_[id], copy_stream()).has_value());
-        left(id);
-    });
-    pool_.close();
-    is_open_ = false;
+    if (is_open_) {
+        static_cast<void>(give_back_again().has_value());
+        not_taken_back_.clear();
+        for_each_allocated([&](StorageId id) {
+            static_cast<void>(pool_.deallocate(state(id).address, bytes_[id], copy_stream()).has_value());
+            left(id);
+        });
+    }
+    if (is_open_ || is_closing_) { pool_.close(); }
+    is_open_ = is_closing_ = false;
 }
 
 template <pool::MemoryPool Pool>
 Status StorageAllocations<Pool>::try_close() {
     if constexpr (requires { pool_.try_close(); }) {
-        if (!is_open_) { return {}; }
-        if (auto freed = give_back_again(); !freed) { return freed; }
-        if (auto closed = pool_.try_close(); !closed) { return closed; }
-        is_open_ = false;
+        if (is_open_) {
+            if (auto freed = give_back_again(); !freed) { return freed; }
+            is_open_ = false;
+            is_closing_ = true;
+        }
+        if (is_closing_) {
+            if (auto closed = pool_.try_close(); !closed) { return closed; }
+            is_closing_ = false;
+        }
     }
     close();
     return {};

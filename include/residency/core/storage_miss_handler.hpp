@@ -42,7 +42,7 @@ public:
 
     /// Blocks only where nothing that may leave is left, or where storages have to leave for the first time; `start_over()` then tells the
     /// policies to begin anew. `missing` is a part of `wanted`: it is sorted, and storages of `wanted` that have to leave and come back are
-    /// added. Errors: budget, with the numbers; out_of_memory; or the device's own.
+    /// added. Precondition: the pool is open. Errors: budget, with the numbers; out_of_memory; or the device's own.
     template <class StartOver>
     [[nodiscard]] Status fetch(std::vector<StorageId>& missing, std::span<const StorageId> wanted,
                                const BudgetLimits& limits, StepIndex now, const StartOver& start_over);
@@ -103,9 +103,6 @@ template <class StartOver>
 Status StorageMissHandler<Evictor, Pool>::fetch(std::vector<StorageId>& missing, std::span<const StorageId> wanted,
                                                 const BudgetLimits& limits, StepIndex now,
                                                 const StartOver& start_over) {
-    if (!allocations().is_open()) {
-        return Error{ErrorKind::out_of_memory, "the device has refused the memory of this budget: set another one"};
-    }
     ++misses_;
     for (const StorageId id : wanted) { wanted_in_[id] = misses_; }
     sort_by_size(missing);

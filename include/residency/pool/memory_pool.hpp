@@ -47,7 +47,8 @@ struct Place {
 ///                                          pool is emptied, closed and opened anew where another schedule changes that
 ///
 /// Optional:
-/// 17. `p.try_close()`                      call 9 that says what the device refused; after a failure only calls 9, 10 and 17 follow.
+/// 17. `p.try_close()`                      call 9 that says what the device refused; after a failure only calls 9, 10 and 17 follow. One
+///                                          of them follows a call 5 that failed, which may hold what the device refused to take back.
 ///                                          Without it, what the device refuses while a Residency is suspended is left behind
 ///
 /// Semantic rules; the conformance suite cites them.

@@ -60,7 +60,7 @@ public:
         return round_up(slots_for(needs.step, slot) * slot, chunk_bytes(device, needs));
     }
 
-    /// Blocks while the device maps memory.
+    /// Blocks while the device maps memory. After a failure, what the device refused to take back is held until try_close() or close().
     [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes);
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, typename D::Stream) {
         const auto slot =
@@ -158,7 +158,7 @@ Status Slab<D>::open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
     chunks_.assign(slots_.chunks(), {});
     auto opened = resize(cap_bytes, {});
     if (opened) { opened = commit_resize(); }
-    if (!opened) { close(); }
+    if (!opened) { static_cast<void>(try_close().has_value()); }
     return opened;
 }
 
