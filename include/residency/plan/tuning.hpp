@@ -121,19 +121,6 @@ inline constexpr double single_block_within = 0.02;
 inline constexpr ByEffort<std::uint64_t> single_block_work{150000, 1500000};
 inline constexpr ByEffort<std::uint64_t> single_block_refine_work{10000, 100000};
 
-// ---- release ring
-inline constexpr std::uint32_t release_most_steps = 48;
-inline constexpr double release_above = 2e-3;
-inline constexpr ByEffort<std::uint64_t> release_work{10000, 400000};
-inline constexpr ByEffort<int> release_sizes{4, 20};
-inline constexpr double release_least_ring = 0.02;
-inline constexpr int release_level_halvings = 40;
-inline constexpr std::uint32_t release_most_chunks = 32;
-inline constexpr ByEffort<std::size_t> release_reach{2, 8};
-inline constexpr ByEffort<std::uint8_t> release_wide_steps{1, 4};
-inline constexpr unsigned release_joins = 5;
-inline constexpr double release_gain = 1e-6;
-
 // ---- rounding
 inline constexpr double rounding_growth = 2e-3;
 inline constexpr double rounding_most = 50;

@@ -18,7 +18,6 @@
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/plan/release_search.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/token_ring.hpp"
@@ -115,16 +114,6 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         RingSolution solution = ring.search();
         work += ring.work();
         if (solution.found) { consider(ring.assignment(solution)); }
-        // Of few storages some are wide as a rule: a ring of rounds does not fit them all.
-        if (problem.steps() <= tuning::release_most_steps &&
-            (!solution.found || solution.seconds() > bound_seconds * (1 + tuning::release_above))) {
-            ReleaseSearch other{ring.problem(), {options.effort, bound_seconds, share}};
-            if (other.search(solution.ring.streamed_per_step) &&
-                (!solution.found || other.seconds() < solution.seconds())) {
-                consider(other.assignment());
-            }
-            work += other.work();
-        }
         if (!solution.found ||
             static_cast<double>(budget) <= tuning::interval_ring_floors * static_cast<double>(floor)) {
             std::uint64_t held = 0;

@@ -50,11 +50,7 @@ inline PlanData bounds_at(const Problem& problem, std::uint64_t budget_bytes, co
     data.bound_seconds = (std::max)(data.usual_bound_seconds,
                                     exact_bound(problem, budget_bytes, tuning::flow_bound_steps(options.effort)));
     const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
-    data.latency_floor_seconds = data.bound_seconds;
-    if (problem.cyclic) {  // a plan holds whole chunks, and leaves the rest of the budget unused
-        const std::uint64_t held = budget_bytes / problem.chunk_bytes * problem.chunk_bytes;
-        data.latency_floor_seconds = (std::max)(latency_floor(problem, held, latency), single_use_bound(problem, held));
-    }
+    data.latency_floor_seconds = problem.cyclic ? latency_floor(problem, budget_bytes, latency) : data.bound_seconds;
     return data;
 }
 inline void keep_bounds(PlanData& data, const PlanData& bounds) {
