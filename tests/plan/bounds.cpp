@@ -91,7 +91,8 @@ double period_of(const plan::Problem& problem, const std::vector<double>& r, dou
 }
 
 #if RESIDENCY_TEST_GLPK
-/// The same relaxation as a linear program: bytes fetched anew for each reader, bytes fetched beside each step and each stall.
+/// The same relaxation as a linear program: bytes fetched anew for each reader, bytes fetched beside each step and each stall. What no step
+/// reads has no access, and takes no room.
 double linear_program(const plan::Problem& problem, double budget) {
     const int n = static_cast<int>(problem.steps());
     std::vector<std::vector<int>> uses(problem.storages());
@@ -105,7 +106,6 @@ double linear_program(const plan::Problem& problem, double budget) {
     };
     std::vector<Access> accesses;
     for (std::size_t s = 0; s < uses.size(); ++s) {
-        if (uses[s].empty()) { budget -= static_cast<double>(problem.storage_bytes[s]); }
         for (std::size_t k = 0; k < uses[s].size(); ++k) {
             if (k == 0 && !problem.cyclic) {
                 accesses.push_back({s, -1, uses[s][0], true});
