@@ -173,7 +173,7 @@ TEST_CASE("C19: memory of a plan that failed on its way, and could not be undone
             auto weights = must(compositions::Planned::try_create(device, model.catalog, std::move(chosen)));
             run_pass(weights, model, stream);
             // From one call on everything fails, what would put the old plan back included.
-            for (std::uint64_t i = 0; i < 60; ++i) { device.fail(CallKind::any, nth + i); }
+            fail_from(device, CallKind::any, nth);
             const bool has_failed = !weights.try_set_budget(Budget::bytes(7 * page));
             device.clear_failures();
             const std::uint64_t most = (has_failed ? 3 : 7) * page;
@@ -204,7 +204,7 @@ TEST_CASE("C31: memory that a failed resume() could not give back counts, and is
             auto weights = must(compositions::Planned::try_create(device, model.catalog, std::move(chosen)));
             run_pass(weights, model, stream);
             must(weights.try_suspend());
-            for (std::uint64_t i = 0; i < 60; ++i) { device.fail(CallKind::any, nth + i); }
+            fail_from(device, CallKind::any, nth);
             static_cast<void>(weights.try_resume().has_value());
             device.clear_failures();
             left_behind += weights.is_suspended() && weights.statistics().held_bytes > 0 ? 1 : 0;
@@ -241,7 +241,7 @@ TEST_CASE_TEMPLATE(
                 auto weights = make<Weights>(device, model, 4 * page, small);
                 run_pass(weights, model, stream);
                 // From one call on everything fails, what would put the old layout back included.
-                for (int i = 0; i < 60; ++i) { device.fail(CallKind::any, nth); }
+                fail_from(device, CallKind::any, nth);
                 const bool has_failed = !weights.try_set_schedule(all);
                 CHECK((weights.schedule() == small) == has_failed);
                 device.clear_failures();
@@ -271,7 +271,7 @@ TEST_CASE("C19: a budget whose undoing failed leaves the one in force, not the o
         auto weights = make<OnReopened>(device, model, 3 * page);
         must(acquire(weights, model, stream, 0, 3));
         for (int change = 1; change <= 2; ++change) {  // the second finds a pool that is closed
-            for (int i = 0; i < 4; ++i) { device.fail(CallKind::create_pool, 1); }
+            fail_from(device, CallKind::create_pool, 1);
             CHECK_FALSE(weights.try_set_budget(Budget::bytes(7 * page)));
             device.clear_failures();
             CHECK(weights.budget().bytes == 3 * page);

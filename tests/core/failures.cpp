@@ -30,20 +30,6 @@ std::uint64_t waiting_calls(const Device& device) {
     return device.statistics().of(CallKind::synchronize_stream) + device.statistics().of(CallKind::synchronize_device);
 }
 
-bool gives_back(CallKind kind) {
-    switch (kind) {
-        case CallKind::destroy_stream:
-        case CallKind::destroy_event:
-        case CallKind::deallocate:
-        case CallKind::destroy_pool:
-        case CallKind::pool_deallocate:
-        case CallKind::release:
-        case CallKind::destroy_chunk:
-        case CallKind::unmap: return true;
-        default: return false;
-    }
-}
-
 /// Two passes with overlapping leases, tickets and a second stream, a change of schedule and of budget, a third pass.
 template <class Weights>
 Outcome program(Device& device, const Model& model, Stream stream, Stream second) {

@@ -38,6 +38,27 @@ T must(residency::Result<T> result) {
     if constexpr (!std::is_void_v<T>) { return std::move(result).value(); }
 }
 
+/// Whether a call gives back what another one created, on the device.
+inline bool gives_back(Device::CallKind kind) {
+    using CallKind = Device::CallKind;
+    switch (kind) {
+        case CallKind::destroy_stream:
+        case CallKind::destroy_event:
+        case CallKind::deallocate:
+        case CallKind::destroy_pool:
+        case CallKind::pool_deallocate:
+        case CallKind::release:
+        case CallKind::destroy_chunk:
+        case CallKind::unmap: return true;
+        default: return false;
+    }
+}
+
+/// From the nth call of that kind on (1: the next one) sixty fail in a row, or fewer: until clear_failures().
+inline void fail_from(Device& device, Device::CallKind kind, std::uint64_t nth) {
+    for (int i = 0; i < 60; ++i) { device.fail(kind, nth); }
+}
+
 /// Small granularities, so that small storages fill a budget.
 inline Device::Config small_config() {
     Device::Config config;
