@@ -180,9 +180,8 @@ template <pool::PlannedPool Pool>
 std::uint32_t ChunkMissHandler<Pool>::find_resident() const noexcept {
     const ChunkTable& table = store_->table();
     const plan::Plan& plan = store_->plan();
-    if (!plan.is_cyclic() || is_in_foreign_graph_) {
-        return none;
-    }  // residents of a one-shot plan are brought once per pass
+    // Residents of a one-shot plan are brought once per pass.
+    if (!plan.is_cyclic() || is_in_foreign_graph_) { return none; }
     // The residents that are needed last: those of the steps before this one, the nearest step first.
     const auto residents = plan.residents();
     const auto next = static_cast<std::size_t>(
@@ -215,8 +214,7 @@ Error ChunkMissHandler<Pool>::no_room_for(std::uint32_t chunk) const {
     message += leased > 0
                    ? "end leases first, or plan for as many steps as are leased together: policies.leases_at_once"
                    : "raise the budget, or ask for less at once; policies.storages_at_once has the budget checked for "
-                     "so many storages "
-                     "when the Residency is made";
+                     "so many storages when the Residency is made";
     return Error{ErrorKind::budget, std::move(message),
                  BudgetNumbers{asked, plan.budget_bytes(), leased, plan.floor_bytes(), UINT32_MAX}};
 }

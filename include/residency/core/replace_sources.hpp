@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/sort.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -29,8 +27,7 @@ template <Device D, class Write>
     auto known = transport.sources_changed(storages);
     if (is_on_device) {
         shared.unread.insert(shared.unread.end(), storages.begin(), storages.end());
-        residency::detail::sort(shared.unread);
-        shared.unread.erase(std::unique(shared.unread.begin(), shared.unread.end()), shared.unread.end());
+        shared.sort_unread();
     }
     auto brought = shared.drain();
     if (!written) { return written; }

@@ -72,6 +72,11 @@ struct SessionState {
     void keep_failure(const Status& status) {
         if (!status) { keep_failure(status.error()); }
     }
+    /// Each of `unread` once, ascending.
+    void sort_unread() {
+        residency::detail::sort(unread);
+        unread.erase(std::unique(unread.begin(), unread.end()), unread.end());
+    }
     /// Blocks until every recorded use and every copy is complete; then says, once, what the transport failed at, and brings what it could
     /// not read again.
     [[nodiscard]] Status drain() {
@@ -79,8 +84,7 @@ struct SessionState {
         auto healthy = copy_scheduler.transport_status();
         if (!healthy) {
             copy_scheduler.transport().take_failure(unread);
-            residency::detail::sort(unread);
-            unread.erase(std::unique(unread.begin(), unread.end()), unread.end());
+            sort_unread();
         }
         const bool brings = !unread.empty();
         auto brought = bring_unread();
