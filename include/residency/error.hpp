@@ -46,9 +46,10 @@ struct BudgetNumbers {
 
 /// Where in a file, text or stream an error is.
 struct FileLocation {
-    std::string source;           ///< the name of the file, or what the bytes are
-    std::uint64_t offset = 0;     ///< in bytes, from the start
-    std::string found, expected;  ///< may be empty
+    std::string source;        ///< the name of the file, or what the bytes are
+    std::uint64_t offset = 0;  ///< in bytes, from the start
+    std::string found;         ///< what is there; may be empty
+    std::string expected;      ///< what should be there; may be empty
 };
 
 /// A device call that failed.
@@ -60,8 +61,9 @@ struct DeviceFailure {
 
 /// What a schedule said and what the caller asked for instead.
 struct Divergence {
-    std::uint32_t step = 0;      ///< position in the schedule
-    std::string expected, came;  ///< storages, in words
+    std::uint32_t step = 0;  ///< position in the schedule
+    std::string expected;    ///< the storages that the schedule has there, in words
+    std::string came;        ///< the storages that were asked for, in words
 };
 
 /// The numbers behind an error: of one of the four types, or none. Room for all four, since errors are rare and std::variant takes
@@ -69,10 +71,13 @@ struct Divergence {
 class ErrorDetail {
 public:
     ErrorDetail() = default;
+    /// Holds what belongs to the kind of the error.
+    /// @{
     ErrorDetail(BudgetNumbers numbers) noexcept : type_{Type::budget}, budget_{numbers} {}
     ErrorDetail(FileLocation location) noexcept : type_{Type::file}, file_{std::move(location)} {}
     ErrorDetail(DeviceFailure failure) noexcept : type_{Type::device}, device_{std::move(failure)} {}
     ErrorDetail(Divergence divergence) noexcept : type_{Type::divergence}, divergence_{std::move(divergence)} {}
+    /// @}
 
     /// Null where these are no numbers of type T.
     template <class T>
@@ -103,10 +108,13 @@ private:
 /// the data and cannot fail.
 class Error {
 public:
+    /// `message` says what, where and what to do.
     Error(ErrorKind kind, std::string message, ErrorDetail detail = {})
         : data_{std::make_shared<const Data>(Data{kind, std::move(message), std::move(detail)})} {}
 
+    /// What a program decides by.
     [[nodiscard]] ErrorKind kind() const noexcept { return data_->kind; }
+    /// What a person reads.
     [[nodiscard]] const std::string& message() const noexcept { return data_->message; }
     /// The numbers, or null where this error has none of that type.
     template <class T>
@@ -134,11 +142,15 @@ class RESIDENCY_DETAIL_NODISCARD_TYPE Result {
     static_assert(std::is_nothrow_move_constructible_v<T>, "what moves out of a Result cannot fail on the way");
 
 public:
+    /// Holds a value.
     template <class U = T>
         requires(std::constructible_from<T, U &&> && !std::same_as<std::remove_cvref_t<U>, Result> &&
                  !std::same_as<std::remove_cvref_t<U>, Error>)
     Result(U&& value) : value_(std::forward<U>(value)), has_value_{true} {}
+    /// Holds an error.
     Result(Error error) noexcept : error_{std::move(error)}, has_value_{false} {}
+    /// Holds what the other one holds.
+    /// @{
     Result(const Result& other)
         requires std::copy_constructible<T>
         : has_value_{other.has_value_} {
@@ -159,6 +171,7 @@ public:
         std::destroy_at(this);
         return *std::construct_at(this, std::move(other));
     }
+    /// @}
     ~Result() {
         if (has_value_) {
             std::destroy_at(std::addressof(value_));
@@ -167,10 +180,14 @@ public:
         }
     }
 
+    /// Whether there is a value.
+    /// @{
     [[nodiscard]] bool has_value() const noexcept { return has_value_; }
     [[nodiscard]] explicit operator bool() const noexcept { return has_value_; }
+    /// @}
 
     /// Precondition: has_value().
+    /// @{
     [[nodiscard]] T& value() & noexcept { return *checked(this); }
     [[nodiscard]] const T& value() const& noexcept { return *checked(this); }
     [[nodiscard]] T&& value() && noexcept { return std::move(*checked(this)); }
@@ -179,6 +196,7 @@ public:
     [[nodiscard]] T&& operator*() && noexcept { return std::move(*checked(this)); }
     [[nodiscard]] T* operator->() noexcept { return checked(this); }
     [[nodiscard]] const T* operator->() const noexcept { return checked(this); }
+    /// @}
 
     /// Precondition: !has_value().
     [[nodiscard]] const Error& error() const noexcept {
@@ -205,10 +223,14 @@ template <>
 class RESIDENCY_DETAIL_NODISCARD_TYPE Result<void> {
 public:
     Result() noexcept = default;
+    /// Holds an error.
     Result(Error error) : error_{std::make_unique<Error>(std::move(error))} {}
 
+    /// Whether nothing failed.
+    /// @{
     [[nodiscard]] bool has_value() const noexcept { return error_ == nullptr; }
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
+    /// @}
     /// Precondition: !has_value().
     [[nodiscard]] const Error& error() const noexcept {
         RESIDENCY_ASSERT(error_ != nullptr, "ask for an error only after has_value() returned false");
@@ -239,8 +261,11 @@ namespace detail {
 /// Base of all exceptions that the throwing forms throw.
 class Exception : public std::runtime_error {
 public:
+    /// Its what() is the message of `error`.
     explicit Exception(Error error) : std::runtime_error{error.message()}, error_{std::move(error)} {}
+    /// What failed, and where.
     [[nodiscard]] const Error& error() const noexcept { return error_; }
+    /// The kind of that error.
     [[nodiscard]] ErrorKind kind() const noexcept { return error_.kind(); }
 
 private:

@@ -53,16 +53,18 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// broker.
 class BudgetBroker {
 public:
-    using Config = broker::Settings;
-    using Account = broker::Account;
-    using Statistics = broker::Ledger::Sums;
+    using Config = broker::Settings;          ///< the total, and how it is dealt out
+    using Account = broker::Account;          ///< what one client has
+    using Statistics = broker::Ledger::Sums;  ///< sums over all clients
 
+    /// A client that is a Residency.
     struct ModelOptions {
         std::string name;                ///< for messages
         std::int32_t priority = 0;       ///< the higher one is served first
         std::uint64_t floor_bytes = 0;   ///< the smallest budget that works
         std::uint64_t wanted_bytes = 0;  ///< granted at most: what everything takes
     };
+    /// A client that allocates by itself, such as a KV cache.
     struct MemoryOptions {
         std::string name;                        ///< for messages
         std::int32_t priority = 0;               ///< the higher one is served first
@@ -71,6 +73,7 @@ public:
         std::uint64_t limit_bytes = UINT64_MAX;  ///< used at most
     };
 
+    /// Has the total of `config`.
     explicit BudgetBroker(Config config) : ledger_{std::make_shared<broker::Ledger>(config)} {}
 
     /// Bytes of the device that an automatic total leaves free.
@@ -86,6 +89,7 @@ public:
         config.total_bytes = resolved->bytes;
         return BudgetBroker{config};
     }
+    /// The same, of a text that Budget::try_parse() takes.
     template <Device D>
     [[nodiscard]] static Result<BudgetBroker> try_create(D& device, std::string_view total, Config config = {},
                                                          std::uint64_t reserve_bytes = usual_reserve_bytes) {
@@ -101,6 +105,7 @@ public:
         if (!id) { return id.error(); }
         return broker::ModelClient{ledger_, *id};
     }
+    /// Adds memory that a program allocates by itself; error budget: the floors together exceed the total.
     [[nodiscard]] Result<broker::MemoryClient> try_add_memory(MemoryOptions options) {
         auto id = ledger_->open(std::move(options.name), broker::ClientKind::memory,
                                 {options.priority, options.floor_bytes, options.floor_bytes}, options.headroom_bytes,
@@ -119,6 +124,7 @@ public:
         if (!resolved) { return resolved.error(); }
         return try_set_total(resolved->bytes);
     }
+    /// The same, of a text.
     template <Device D>
     [[nodiscard]] Status try_set_total(D& device, std::string_view total,
                                        std::uint64_t reserve_bytes = usual_reserve_bytes) {
@@ -127,11 +133,14 @@ public:
         return try_set_total(device, *parsed, reserve_bytes);
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_create(), but throws Exception.
     template <Device D, class Total>
     [[nodiscard]] static BudgetBroker create(D& device, const Total& total, Config config = {},
                                              std::uint64_t reserve_bytes = usual_reserve_bytes) {
         return unwrap(try_create(device, total, config, reserve_bytes));
     }
+    /// As the form with try_, but throws Exception.
+    /// @{
     [[nodiscard]] broker::ModelClient add_model(ModelOptions options) {
         return unwrap(try_add_model(std::move(options)));
     }
@@ -139,8 +148,10 @@ public:
         return unwrap(try_add_memory(std::move(options)));
     }
     void set_total(std::uint64_t total_bytes) { unwrap(try_set_total(total_bytes)); }
+    /// @}
 #endif
 
+    /// Now; thread safe.
     [[nodiscard]] Statistics statistics() const { return ledger_->sums(); }
     /// The accounts of all clients, in the order in which they were added. A new client takes the place of one that left.
     [[nodiscard]] std::vector<Account> accounts() const { return ledger_->accounts(); }

@@ -30,11 +30,11 @@ struct Settings {
 
 /// What one client has. Device bytes as the driver counts them.
 struct Account {
-    std::string name;
-    ClientKind kind = ClientKind::model;
-    std::int32_t priority = 0;       ///< the higher one is served first
-    std::uint64_t floor_bytes = 0;   ///< granted at least, once they were granted for the first time
-    std::uint64_t wanted_bytes = 0;  ///< granted at most
+    std::string name;                     ///< for messages
+    ClientKind kind = ClientKind::model;  ///< a model, or memory
+    std::int32_t priority = 0;            ///< the higher one is served first
+    std::uint64_t floor_bytes = 0;        ///< granted at least, once they were granted for the first time
+    std::uint64_t wanted_bytes = 0;       ///< granted at most
     std::uint64_t target_bytes =
         0;  ///< the client's share of the total by split(): what it has once all others gave back theirs
     std::uint64_t granted_bytes = 0;  ///< count against the total; the client holds no more at any instant
@@ -52,8 +52,9 @@ struct Account {
 /// states the rules B1–B6. Thread safe: every call is a short critical section, and none waits for a client or for the device.
 class Ledger {
 public:
-    using Id = std::uint32_t;
+    using Id = std::uint32_t;  ///< number of a client
 
+    /// Has the total of `settings`, and no clients.
     explicit Ledger(Settings settings) : settings_{settings} {}
 
     /// Adds a client. `headroom_bytes`: memory wants them beyond what it uses. Error budget: the floors together exceed the total.
@@ -96,17 +97,18 @@ public:
 
     // Any client.
 
-    [[nodiscard]] Account account(Id id) const;
-    [[nodiscard]] std::vector<Account> accounts() const;
+    [[nodiscard]] Account account(Id id) const;           ///< what that client has now
+    [[nodiscard]] std::vector<Account> accounts() const;  ///< the same, of every client
+    /// Over all clients.
     struct Sums {
-        std::uint64_t total_bytes = 0;
+        std::uint64_t total_bytes = 0;         ///< that may be granted
         std::uint64_t granted_bytes = 0;       ///< now, to all clients
         std::uint64_t peak_granted_bytes = 0;  ///< the most at any instant
         std::uint64_t used_bytes = 0;          ///< now, by all clients: Account::used_bytes
         std::uint64_t changes = 0;             ///< of models' budgets, since construction
         std::uint64_t moved_bytes = 0;         ///< sum of the differences that those changes made
     };
-    [[nodiscard]] Sums sums() const;
+    [[nodiscard]] Sums sums() const;  ///< now
 
 private:
     static constexpr Id none = UINT32_MAX;

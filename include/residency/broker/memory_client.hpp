@@ -17,7 +17,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 class [[nodiscard]] MemoryClient {
 public:
     MemoryClient() noexcept = default;
+    /// Made by BudgetBroker.
     MemoryClient(std::shared_ptr<Ledger> ledger, Ledger::Id id) noexcept : ledger_{std::move(ledger)}, id_{id} {}
+    /// The source is empty afterwards.
+    /// @{
     MemoryClient(MemoryClient&& other) noexcept : ledger_{std::move(other.ledger_)}, id_{other.id_} {}
     MemoryClient& operator=(MemoryClient&& other) noexcept {
         if (this != &other) {
@@ -27,6 +30,7 @@ public:
         }
         return *this;
     }
+    /// @}
     ~MemoryClient() { leave(); }
 
     /// Never blocks. Takes the right to allocate so many bytes more, from what is granted or free. Error budget, with the numbers;
@@ -41,8 +45,10 @@ public:
     /// Bytes that others wait for. Nothing takes them away: the owner gives them back when it can.
     [[nodiscard]] std::uint64_t asked_back_bytes() const { return account().asked_back_bytes(); }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_take(), but throws Exception.
     void take(std::uint64_t bytes) { unwrap(try_take(bytes)); }
 #endif
+    /// What the client has now.
     [[nodiscard]] Account account() const { return ledger_->account(id_); }
 
 private:

@@ -41,7 +41,10 @@ struct PassEnd {
 class [[nodiscard]] ModelClient {
 public:
     ModelClient() noexcept = default;
+    /// Made by BudgetBroker.
     ModelClient(std::shared_ptr<Ledger> ledger, Ledger::Id id) noexcept : ledger_{std::move(ledger)}, id_{id} {}
+    /// The source is empty afterwards.
+    /// @{
     ModelClient(ModelClient&& other) noexcept : ledger_{std::move(other.ledger_)}, id_{other.id_} {}
     ModelClient& operator=(ModelClient&& other) noexcept {
         if (this != &other) {
@@ -51,6 +54,7 @@ public:
         }
         return *this;
     }
+    /// @}
     ~ModelClient() { leave(); }
 
     /// The budget to construct the model with. Error budget, with the numbers: others hold what the floor needs; they were asked
@@ -94,13 +98,17 @@ public:
     /// is granted. Error budget: the floors together exceed the total.
     [[nodiscard]] Status try_set_claim(Claim claim) { return ledger_->set_claim(id_, claim); }
 #if RESIDENCY_EXCEPTIONS
+    /// As the form with try_, but throws Exception.
+    /// @{
     [[nodiscard]] Budget budget() { return unwrap(try_budget()); }
     template <Budgeted Model>
     PassEnd at_pass_end(Model& model) {
         return unwrap(try_at_pass_end(model));
     }
     void set_claim(Claim claim) { unwrap(try_set_claim(claim)); }
+    /// @}
 #endif
+    /// What the client has now.
     [[nodiscard]] Account account() const { return ledger_->account(id_); }
 
 private:

@@ -70,9 +70,9 @@ struct ResolvedBudget {
     std::uint64_t total_bytes = 0;  ///< that everything takes, rounded up to the granularity; at least the floor
     std::uint64_t resident_from_bytes =
         0;  ///< with so much nothing streams: the total, or less where no step reads some weights
-    BudgetAdjustment adjustment = BudgetAdjustment::none;
-    BudgetOrigin origin = BudgetOrigin::load_time;
-    std::string text;  ///< one line: who asked for what, and the result
+    BudgetAdjustment adjustment = BudgetAdjustment::none;  ///< what was changed to make it fit
+    BudgetOrigin origin = BudgetOrigin::load_time;         ///< where the budget came from
+    std::string text;                                      ///< one line: who asked for what, and the result
 
     /// Whether more than the total was asked for.
     [[nodiscard]] bool is_clamped() const noexcept { return adjustment == BudgetAdjustment::clamped_to_total; }
@@ -96,6 +96,7 @@ class Budget {
 public:
     constexpr Budget() noexcept = default;
 
+    /// `bytes` bytes of device memory, not less.
     [[nodiscard]] static constexpr Budget bytes(std::uint64_t bytes) noexcept { return {BudgetKind::bytes, bytes}; }
     /// `percent` and `millionths` of a per cent. 100 and above stands for everything, rounding included. Precondition:
     /// millionths < 1,000,000.
@@ -112,14 +113,17 @@ public:
                          "no more than all of the free memory can be asked for");
         return {BudgetKind::percent_of_free, percent, millionths};
     }
+    /// What the device has free when the composition is made, less a reserve.
     [[nodiscard]] static constexpr Budget automatic() noexcept { return {}; }
 
     /// Error malformed, with the place: the text is no budget, or 64 bits do not hold a number.
     [[nodiscard]] static Result<Budget> try_parse(std::string_view text);
 #if RESIDENCY_EXCEPTIONS
+    /// As try_parse(), but throws Exception.
     [[nodiscard]] static Budget parse(std::string_view text) { return unwrap(try_parse(text)); }
 #endif
 
+    /// How the budget was given.
     [[nodiscard]] constexpr BudgetKind kind() const noexcept { return kind_; }
     /// Bytes, or whole per cent; 0 if automatic.
     [[nodiscard]] constexpr std::uint64_t amount() const noexcept { return amount_; }
@@ -148,13 +152,14 @@ public:
     [[nodiscard]] Result<ResolvedBudget> try_resolve(const BudgetContext& context,
                                                      BudgetOrigin origin = BudgetOrigin::load_time) const;
 #if RESIDENCY_EXCEPTIONS
+    /// As try_resolve(), but throws Exception.
     [[nodiscard]] ResolvedBudget resolve(const BudgetContext& context,
                                          BudgetOrigin origin = BudgetOrigin::load_time) const {
         return unwrap(try_resolve(context, origin));
     }
 #endif
 
-    friend constexpr bool operator==(const Budget&, const Budget&) noexcept = default;
+    friend constexpr bool operator==(const Budget&, const Budget&) noexcept = default;  ///< compares all members
 
 private:
     struct Unit {
@@ -202,6 +207,7 @@ struct BudgetSources {
         return budget.try_resolve(context, origin);
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_resolve(), but throws Exception.
     [[nodiscard]] ResolvedBudget resolve(const BudgetContext& context) const { return unwrap(try_resolve(context)); }
 #endif
 };

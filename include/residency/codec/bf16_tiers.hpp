@@ -17,6 +17,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 /// on a GPU; bf16_tiers_layout.hpp describes the bytes. Any bytes are taken, and read as values of 16 bits.
 class Bf16Tiers {
 public:
+    /// What Codec asks for.
+    /// @{
     static constexpr PackedForm form = PackedForm::bf16_tiers;
     static constexpr PackingUnit unit = PackingUnit::chunk;
 
@@ -26,6 +28,7 @@ public:
                                    std::span<std::byte> packed) const noexcept;
     [[nodiscard]] Status unpack(const Extents& extents, std::span<const std::byte> packed,
                                 std::span<std::byte> raw) const;
+    /// @}
 };
 static_assert(Codec<Bf16Tiers>);
 

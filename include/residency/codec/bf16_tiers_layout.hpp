@@ -25,20 +25,20 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace codec { namespa
 /// the lanes before it in its group, plus one index entry a group. So lanes are decoded independently. In T0, value i of a lane has bits
 /// 4 (i mod 8) + 2 (i / 8) and the one above. The last group is filled up with values of rank 0 and S = 0.
 struct Header {
-    PackedHeader packed;
+    PackedHeader packed;       ///< what every packed form begins with
     std::uint32_t values = 0;  ///< of 16 bits; a last odd byte is in `tail`
     std::uint32_t index_at =
         0;  ///< offset of the index: for each group and the end, where it begins in T1, T2, T3, in entries
-    std::uint32_t t1_at = 0;  ///< offsets of T1, T2, T3; S and T0 follow the header
-    std::uint32_t t2_at = 0;
-    std::uint32_t t3_at = 0;
+    std::uint32_t t1_at = 0;      ///< offsets of T1, T2, T3; S and T0 follow the header
+    std::uint32_t t2_at = 0;      ///< the same
+    std::uint32_t t3_at = 0;      ///< the same
     std::uint32_t t1_values = 0;  ///< entries in T1, T2, T3
-    std::uint32_t t2_values = 0;
-    std::uint32_t t3_values = 0;
+    std::uint32_t t2_values = 0;  ///< the same
+    std::uint32_t t3_values = 0;  ///< the same
     std::uint32_t ranks[4] =
-        {};  ///< exponents of ranks 0 … 2, 3 … 5, 6 … 9, 10 … 12, the lowest rank in the lowest byte
-    std::uint32_t tail = 0;
-    std::uint32_t zero = 0;
+        {};                  ///< exponents of ranks 0 … 2, 3 … 5, 6 … 9, 10 … 12, the lowest rank in the lowest byte
+    std::uint32_t tail = 0;  ///< the last byte of an odd number
+    std::uint32_t zero = 0;  ///< 0
 };
 static_assert(sizeof(Header) == 80 && std::has_unique_object_representations_v<Header>);
 
@@ -50,9 +50,13 @@ inline constexpr std::uint64_t most_raw_bytes = std::uint64_t{64} << 20;
 
 /// Where everything lies in a packed form of so many values.
 struct Layout {
-    std::uint32_t groups = 0;
-    std::uint32_t t0_at = 0, index_at = 0, t1_at = 0, t2_at = 0, t3_at = 0;
-    std::uint32_t bytes = 0;  ///< of the whole: a multiple of 16
+    std::uint32_t groups = 0;    ///< of 4,096 values
+    std::uint32_t t0_at = 0;     ///< offset of T0
+    std::uint32_t index_at = 0;  ///< of the index
+    std::uint32_t t1_at = 0;     ///< of T1
+    std::uint32_t t2_at = 0;     ///< of T2
+    std::uint32_t t3_at = 0;     ///< of T3
+    std::uint32_t bytes = 0;     ///< of the whole: a multiple of 16
 };
 
 RESIDENCY_HOST_DEVICE constexpr std::uint32_t up_to_16(std::uint32_t bytes) noexcept { return (bytes + 15) / 16 * 16; }

@@ -22,6 +22,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 /// find one layout.
 class Bf16Tiles {
 public:
+    /// What Codec asks for.
+    /// @{
     static constexpr PackedForm form = PackedForm::bf16_tiles;
     static constexpr PackingUnit unit = PackingUnit::weight;
 
@@ -31,6 +33,7 @@ public:
                                    std::span<std::byte> packed) const noexcept;
     [[nodiscard]] Status unpack(const Extents& extents, std::span<const std::byte> packed,
                                 std::span<std::byte> raw) const;
+    /// @}
 
     /// The bytes that always suffice for pack(): those of tiles whose values are stored as they are. None: there are too many values.
     [[nodiscard]] static std::optional<std::uint64_t> plain_bytes(const Extents& extents) noexcept;

@@ -27,8 +27,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace codec { namespa
 /// 10 bits place, 16 bits of w · 2^shift. The place is that of the half in a tile of 16 words a lane. A block of more entries ends with
 /// a link instead: the number of the block that goes on, bit 31 clear. 0 is no entry.
 struct Header {
-    PackedHeader packed;
-    std::uint32_t rows = 0, columns = 0;
+    PackedHeader packed;              ///< what every packed form begins with
+    std::uint32_t rows = 0;           ///< of the matrix
+    std::uint32_t columns = 0;        ///< the same
     std::uint32_t row_groups = 0;     ///< of 16 rows
     std::uint32_t tiles_across = 0;   ///< of 64 columns, even
     std::uint32_t words = 0;          ///< a lane and tile: 12, or 16 where the values are stored as they are

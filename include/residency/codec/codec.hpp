@@ -17,8 +17,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 
 /// The elements of what is packed, row by row. A weight of shape [a, …, z] has z columns and the product of the others as rows.
 struct Extents {
-    std::uint64_t rows = 1;
-    std::uint64_t columns = 0;
+    std::uint64_t rows = 1;     ///< 1 where there is no matrix
+    std::uint64_t columns = 0;  ///< elements of a row
 };
 
 /// How much of a weight a codec packs at once.

@@ -18,6 +18,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 /// Keeps the bytes as they are: the packed form is the raw bytes, without a header.
 class Identity {
 public:
+    /// What Codec asks for.
+    /// @{
     static constexpr PackedForm form = PackedForm::raw;
     static constexpr PackingUnit unit = PackingUnit::chunk;
 
@@ -36,6 +38,7 @@ public:
         std::copy(packed.begin(), packed.end(), raw.begin());
         return {};
     }
+    /// @}
 };
 static_assert(Codec<Identity>);
 

@@ -23,7 +23,7 @@ namespace residency::conformance {
 
 /// How check_codec runs.
 struct CodecSuite {
-    std::uint32_t seed = 1;
+    std::uint32_t seed = 1;          ///< of the random bytes
     std::uint32_t runs = 60;         ///< with other bytes and another size each
     std::uint32_t mutations = 2000;  ///< of packed bytes, in all
     /// Returns how many allocations there were. Empty: the second half of K4 is not checked.

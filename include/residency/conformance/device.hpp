@@ -61,16 +61,16 @@ inline std::byte* bytes_at(void* at) { return static_cast<std::byte*>(at); }
 /// A device with two streams, and memory for checksums.
 template <class Harness>
 struct Bench {
-    using Device = typename Harness::Device;
-    using Stream = typename Device::Stream;
-    using Event = typename Device::Event;
+    using Device = typename Harness::Device;  ///< the device under test
+    using Stream = typename Device::Stream;   ///< of it
+    using Event = typename Device::Event;     ///< of it
 
-    Harness harness;
-    Device& device = harness.device();
-    Stream a = must(device.create_stream());
-    Stream b = must(device.create_stream());
-    void* sum = must(device.allocate(8));
-    void* sum_back = must(device.allocate_host(8));
+    Harness harness;                                 ///< the caller's
+    Device& device = harness.device();               ///< of the harness
+    Stream a = must(device.create_stream());         ///< owned
+    Stream b = must(device.create_stream());         ///< owned
+    void* sum = must(device.allocate(8));            ///< 8 bytes of device memory, for a checksum
+    void* sum_back = must(device.allocate_host(8));  ///< 8 bytes of pinned host memory, for the same
 
     Bench() = default;
     Bench(const Bench&) = delete;
@@ -82,6 +82,7 @@ struct Bench {
         static_cast<void>(device.destroy_stream(b).has_value());
     }
 
+    /// Enqueues one copy.
     void copy(void* to, const void* from, std::uint64_t bytes, Stream stream) {
         const Copy piece{to, from, bytes};
         must(device.copy({&piece, 1}, stream));
@@ -98,26 +99,31 @@ struct Bench {
         must(device.synchronize(stream));
         return summed();
     }
+    /// The checksum that came back last.
     std::uint64_t summed() const {
         std::uint64_t value = 0;
         std::memcpy(&value, sum_back, 8);
         return value;
     }
+    /// An event that stands for what was enqueued on the stream.
     Event recorded(Stream stream, Timing timing = Timing::off) {
         const Event event = must(device.create_event(timing));
         must(device.record(event, stream));
         return event;
     }
+    /// What `later` gets from here on waits for all of `earlier`.
     void order(Stream later, Stream earlier) {
         const Event event = recorded(earlier);
         must(device.wait(later, event));
         must(device.destroy_event(event));
     }
+    /// Bytes that differ by seed.
     static std::vector<std::byte> pattern(std::uint64_t bytes, std::uint64_t seed) {
         std::vector<std::byte> result(bytes);
         Harness::fill_pattern(result, seed);
         return result;
     }
+    /// The checksum of these.
     static std::uint64_t pattern_sum(std::uint64_t bytes, std::uint64_t seed) {
         return Harness::checksum(pattern(bytes, seed));
     }

@@ -28,6 +28,7 @@ struct PrefetchSuite {
     std::uint32_t steps = 120;  ///< in each run
     /// Returns how many allocations there were. Empty: the first half of R1 is not checked.
     std::function<std::uint64_t()> allocations = nullptr;
+    /// Called before each proposal; may be empty.
     std::function<void(P&, std::uint32_t storages, StepIndex now, std::uint32_t number)> prepare = nullptr;
 };
 

@@ -30,9 +30,9 @@ namespace residency::conformance {
 
 /// A catalog, the bytes of its storages, and whatever must outlive the transport.
 struct TransportModel {
-    Catalog catalog;
-    std::vector<std::vector<std::byte>> contents;
-    std::shared_ptr<void> owner;
+    Catalog catalog;                               ///< of the storages
+    std::vector<std::vector<std::byte>> contents;  ///< the bytes of each storage
+    std::shared_ptr<void> owner;                   ///< of what lives as long as the transport
 };
 
 /// How check_transport_policy runs.

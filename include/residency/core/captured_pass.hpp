@@ -20,9 +20,11 @@ namespace residency { inline namespace RESIDENCY_ABI {
 template <CapturingDevice D>
 class [[nodiscard]] CapturedPass {
 public:
-    using Stream = typename D::Stream;
+    using Stream = typename D::Stream;  ///< of the device
 
     CapturedPass() noexcept = default;
+    /// The source is empty afterwards.
+    /// @{
     CapturedPass(CapturedPass&& other) noexcept
         : session_{std::exchange(other.session_, nullptr)}, captured_{other.captured_} {}
     CapturedPass& operator=(CapturedPass&& other) noexcept {
@@ -33,6 +35,7 @@ public:
         }
         return *this;
     }
+    /// @}
     ~CapturedPass() { destroy(); }
 
     /// Enqueues one pass on a stream, after everything that this Residency did before. Does not block. Errors: stale, wrong_state (a pass
@@ -44,8 +47,10 @@ public:
         return session_->launch(captured_, stream);
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_launch(), but throws Exception.
     void launch(Stream stream) { unwrap(try_launch(stream)); }
 #endif
+    /// A change of the budget, the schedule or the plan made the graph invalid: capture again.
     [[nodiscard]] bool is_stale() const noexcept {
         return session_ == nullptr || captured_.generation != session_->mapping_generation();
     }

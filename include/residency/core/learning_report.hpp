@@ -43,14 +43,14 @@ enum class LearningReason : std::uint8_t {
 
 /// What a Residency knows of the order and the compute times of its steps, and how it came to know it.
 struct LearningReport {
-    OrderOrigin order = OrderOrigin::none;
-    LearningState state = LearningState::off;
-    LearningReason reason = LearningReason::not_wanted;
-    std::uint32_t steps = 0;        ///< of the schedule
+    OrderOrigin order = OrderOrigin::none;               ///< where the order of the steps comes from
+    LearningState state = LearningState::off;            ///< what became of measuring
+    LearningReason reason = LearningReason::not_wanted;  ///< why nothing is measured
+    std::uint32_t steps = 0;                             ///< of the schedule
     std::uint32_t timed_steps = 0;  ///< of these, measured at least once since the schedule came into force
     std::uint32_t replans = 0;      ///< times that the pass was planned again for what was learned, order included
 
-    friend bool operator==(const LearningReport&, const LearningReport&) = default;
+    friend bool operator==(const LearningReport&, const LearningReport&) = default;  ///< compares all members
 };
 
 /// One line, such as "order learned; step times: gave up (untimed_steps), 24 of 25 steps timed; planned again 2 times".

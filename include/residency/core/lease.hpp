@@ -22,9 +22,11 @@ namespace residency { inline namespace RESIDENCY_ABI {
 template <Device D>
 class [[nodiscard]] Lease {
 public:
-    using Stream = typename D::Stream;
+    using Stream = typename D::Stream;  ///< of the device
 
     Lease() noexcept = default;
+    /// The source is empty afterwards.
+    /// @{
     Lease(Lease&& other) noexcept : session_{std::exchange(other.session_, nullptr)}, id_{other.id_} {}
     Lease& operator=(Lease&& other) noexcept {
         if (this != &other) {
@@ -34,12 +36,14 @@ public:
         }
         return *this;
     }
+    /// @}
     ~Lease() { end(); }
 
     /// Records the use on every stream of the lease, and releases the weights. A failure is kept: Residency::failure().
     void end() noexcept {
         if (session_ != nullptr) { std::exchange(session_, nullptr)->end_lease(id_); }
     }
+    /// Whether it holds weights.
     [[nodiscard]] explicit operator bool() const noexcept { return session_ != nullptr; }
 
     /// The device address of a weight's first byte; null if the weight has no bytes. Precondition: the lease covers the weight. An
@@ -96,6 +100,7 @@ public:
         return session_->use_on(id_, stream);
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_use_on(), but throws Exception.
     void use_on(Stream stream) { unwrap(try_use_on(stream)); }
 #endif
 
@@ -120,9 +125,11 @@ private:
 template <Device D>
 class [[nodiscard]] Ticket {
 public:
-    using Stream = typename D::Stream;
+    using Stream = typename D::Stream;  ///< of the device
 
     Ticket() noexcept = default;
+    /// The source is empty afterwards.
+    /// @{
     Ticket(Ticket&& other) noexcept : session_{std::exchange(other.session_, nullptr)}, id_{other.id_} {}
     Ticket& operator=(Ticket&& other) noexcept {
         if (this != &other) {
@@ -132,11 +139,14 @@ public:
         }
         return *this;
     }
+    /// @}
     ~Ticket() { drop(); }
 
+    /// Gives up what was asked for.
     void drop() noexcept {
         if (session_ != nullptr) { std::exchange(session_, nullptr)->end_lease(id_); }
     }
+    /// Whether it stands for weights.
     [[nodiscard]] explicit operator bool() const noexcept { return session_ != nullptr; }
 
     /// The lease on a stream, by default the pass's own. The ticket is spent, also on failure.
@@ -144,6 +154,7 @@ public:
         RESIDENCY_ASSERT(session_ != nullptr, "the ticket is spent");
         return try_lease(session_->pass_stream());
     }
+    /// The same, on another stream.
     [[nodiscard]] Result<Lease<D>> try_lease(Stream stream) {
         RESIDENCY_ASSERT(session_ != nullptr, "the ticket is spent");
         Lease<D> lease{std::exchange(session_, nullptr), id_};
@@ -151,8 +162,11 @@ public:
         return lease;
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As the form with try_, but throws Exception.
+    /// @{
     [[nodiscard]] Lease<D> lease() { return unwrap(try_lease()); }
     [[nodiscard]] Lease<D> lease(Stream stream) { return unwrap(try_lease(stream)); }
+    /// @}
 #endif
 
 private:

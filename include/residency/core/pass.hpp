@@ -33,9 +33,11 @@ concept Acquirable = std::same_as<T, Schedule::Step> || std::same_as<T, StepRang
 template <Device D>
 class [[nodiscard]] Pass {
 public:
-    using Stream = typename D::Stream;
+    using Stream = typename D::Stream;  ///< of the device
 
     Pass() noexcept = default;
+    /// The source is empty afterwards.
+    /// @{
     Pass(Pass&& other) noexcept : session_{std::exchange(other.session_, nullptr)} {}
     Pass& operator=(Pass&& other) noexcept {
         if (this != &other) {
@@ -44,6 +46,7 @@ public:
         }
         return *this;
     }
+    /// @}
     ~Pass() { static_cast<void>(try_end().has_value()); }
 
     /// Ends the pass; leases may outlive it. A failure is also kept: Residency::failure().
@@ -67,6 +70,8 @@ public:
         if (session_ == nullptr) { return ended(); }
         return lease(ask(what, session_->pass_stream()));
     }
+    /// The same, on another stream, or of a list of weights.
+    /// @{
     template <Acquirable What>
     [[nodiscard]] Result<Lease<D>> try_acquire(const What& what, Stream stream) {
         return lease(ask(what, stream));
@@ -77,6 +82,7 @@ public:
     [[nodiscard]] Result<Lease<D>> try_acquire(std::initializer_list<WeightId> weights, Stream stream) {
         return try_acquire(std::span{weights.begin(), weights.size()}, stream);
     }
+    /// @}
     /// One lease on all that steps [first, last) of the schedule read, for a kernel that runs them in one launch: Residency::ranges().
     [[nodiscard]] Result<Lease<D>> try_acquire(std::uint32_t first, std::uint32_t last) {
         return try_acquire(StepRange{first, last});
@@ -88,11 +94,14 @@ public:
         if (!id) { return id.error(); }
         return Ticket<D>{session_, *id};
     }
+    /// The same, of a list of weights.
     [[nodiscard]] Result<Ticket<D>> try_request(std::initializer_list<WeightId> weights) {
         return try_request(std::span{weights.begin(), weights.size()});
     }
 
 #if RESIDENCY_EXCEPTIONS
+    /// As the form with try_, but throws Exception.
+    /// @{
     void end() { unwrap(try_end()); }
     void wait() { unwrap(try_wait()); }
     template <Acquirable What>
@@ -113,6 +122,7 @@ public:
         return unwrap(try_request(what));
     }
     [[nodiscard]] Ticket<D> request(std::initializer_list<WeightId> weights) { return unwrap(try_request(weights)); }
+    /// @}
 #endif
 
 private:

@@ -49,11 +49,11 @@ class Residency<Evictor, Prefetcher, Pool, Transport> {
     using Decider = typename Composition::Decider;
 
 public:
-    using Device = typename Pool::Device;
-    using Stream = typename Device::Stream;
-    using Pass = residency::Pass<Device>;
-    using Lease = residency::Lease<Device>;
-    using Ticket = residency::Ticket<Device>;
+    using Device = typename Pool::Device;      ///< where the weights are used
+    using Stream = typename Device::Stream;    ///< of the device
+    using Pass = residency::Pass<Device>;      ///< one run through the steps
+    using Lease = residency::Lease<Device>;    ///< the right to read weights
+    using Ticket = residency::Ticket<Device>;  ///< weights that were asked for ahead
 
     /// Which fields there are depends on the decider: core::OnlineOptions or core::PlannedOptions.
     using Options = typename Composition::Options;
@@ -80,16 +80,21 @@ public:
                                               std::make_unique<Decider>(std::move(options.policies)));
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_resolve_budget(), but throws Exception.
     [[nodiscard]] static ResolvedBudget resolve_budget(Device& device, Catalog catalog, Options options = {}) {
         return unwrap(try_resolve_budget(device, std::move(catalog), std::move(options)));
     }
+    /// As try_create(), but throws Exception.
     Residency(Device& device, Catalog catalog, Options options = {})
         : Residency{unwrap(try_create(device, std::move(catalog), std::move(options)))} {}
 #endif
     /// Blocks until all uses and copies are complete, then frees everything. On a device that cannot be drained it leaks.
     ~Residency() = default;
+    /// The source is empty afterwards.
+    /// @{
     Residency(Residency&&) noexcept = default;
     Residency& operator=(Residency&&) noexcept = default;
+    /// @}
 
     /// Begins a pass on a stream. Blocks where something was learned and the pass is planned again (Options::learn). Errors: wrong_state (a
     /// pass is open), unsupported (the caller captures the stream, and weights are streamed). With everything resident such a capture is accepted: the caller's graph then holds the addresses of today and must not be
@@ -99,6 +104,7 @@ public:
         return Pass{session_.get()};
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_begin(), but throws Exception.
     [[nodiscard]] Pass begin(Stream stream) { return unwrap(try_begin(stream)); }
 #endif
 
@@ -149,6 +155,7 @@ public:
     /// changed. Does nothing where it is not suspended. Errors, after which it is suspended as before: out_of_memory, budget, or the device's
     /// own.
     [[nodiscard]] Status try_resume() { return session_->resume(); }
+    /// Between try_suspend() and try_resume().
     [[nodiscard]] bool is_suspended() const noexcept { return session_->is_suspended(); }
     /// Replaces the bytes of weights at their sources, between passes, when no lease is open: `write()` does it, in host memory or in files (of
     /// the same size), and returns void or a Status. Blocks: until all uses and copies are complete, before; until what the device holds of
@@ -162,6 +169,8 @@ public:
     [[nodiscard]] Status try_refresh(std::span<const WeightId> weights, Write&& write) {
         return refreshed(weights, write);
     }
+    /// The same, of a list of weights, or of one.
+    /// @{
     template <std::invocable Write>
     [[nodiscard]] Status try_refresh(std::initializer_list<WeightId> weights, Write&& write) {
         return refreshed(std::span<const WeightId>{weights.begin(), weights.size()}, write);
@@ -170,6 +179,7 @@ public:
     [[nodiscard]] Status try_refresh(WeightId weight, Write&& write) {
         return refreshed(std::span<const WeightId>{&weight, 1}, write);
     }
+    /// @}
     /// The same for every weight that is not mutable.
     template <std::invocable Write>
     [[nodiscard]] Status try_refresh_all(Write&& write) {
@@ -187,6 +197,7 @@ public:
     /// While a lease covers them, it returns wrong_state instead.
     [[nodiscard]] Status try_transport_status() const { return session_->transport_status(); }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_capture(), but throws Exception.
     template <class Body, CapturingDevice D = Device>
     [[nodiscard]] CapturedPass<D> capture(Stream stream, Body&& body)
         requires Composition::is_planned
@@ -194,6 +205,8 @@ public:
         return unwrap(try_capture(stream, std::forward<Body>(body)));
     }
     BudgetChange set_budget(const Budget& budget) { return unwrap(try_set_budget(budget)); }
+    /// As the form with try_, but throws Exception.
+    /// @{
     BudgetChange reclaim_pending() { return unwrap(try_reclaim_pending()); }
     void set_schedule(Schedule schedule) { unwrap(try_set_schedule(std::move(schedule))); }
     [[nodiscard]] Schedule recorded_schedule(Cycle cycle = Cycle::cyclic) const {
@@ -218,6 +231,7 @@ public:
     void refresh_all(Write&& write) {
         unwrap(try_refresh_all(write));
     }
+    /// @}
 #endif
 
     /// May ask the device whether a pass is complete. Does not block.
@@ -226,8 +240,11 @@ public:
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return session_->budget(); }
     /// The first failure of an operation that cannot report one: the end of a lease or of a pass.
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return session_->failure(); }
+    /// Of the weights.
     [[nodiscard]] const Catalog& catalog() const noexcept { return session_->catalog(); }
+    /// In force.
     [[nodiscard]] const Schedule& schedule() const noexcept { return session_->schedule(); }
+    /// Where the weights are used.
     [[nodiscard]] Device& device() noexcept { return session_->device(); }
     /// The policies of an online composition, for those that take hints.
     [[nodiscard]] Evictor& evictor() noexcept
@@ -235,6 +252,7 @@ public:
     {
         return decider_->evictor();
     }
+    /// For what it offers beside the library's calls: hints.
     [[nodiscard]] Prefetcher& prefetcher() noexcept
         requires(!Composition::is_planned)
     {
@@ -274,6 +292,7 @@ public:
         return decider_->plan();
     }
 
+    /// @cond
 private:
     Residency(std::unique_ptr<core::Session<Device>> session, Decider& decider) noexcept
         : session_{std::move(session)}, decider_{&decider} {}
@@ -288,6 +307,7 @@ private:
 
     std::unique_ptr<core::Session<Device>> session_;
     Decider* decider_;  // of the session, by its type
+    /// @endcond
 };
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -14,18 +14,18 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// Counts events, since construction or over one pass. An access counts once per storage; a storage that kernels read from host memory
 /// counts as a hit of 0 bytes.
 struct Counters {
-    std::uint64_t passes = 0;
-    std::uint64_t acquires = 0;       ///< calls that gave a lease or a ticket
-    std::uint64_t hits = 0;           ///< accesses that found the storage on the device, used before
-    std::uint64_t prefetch_hits = 0;  ///< accesses that found a prefetched storage, its copy complete or enqueued
-    std::uint64_t demand_misses = 0;  ///< accesses that had to fetch the storage (cold misses included)
-    std::uint64_t hit_bytes = 0;
-    std::uint64_t prefetch_hit_bytes = 0;
-    std::uint64_t missed_bytes = 0;
-    std::uint64_t calls = 0;          ///< copy calls
-    std::uint64_t fetched_bytes = 0;  ///< copied to the device, residents at construction included
-    std::uint64_t evictions = 0;
-    std::uint64_t evicted_bytes = 0;
+    std::uint64_t passes = 0;              ///< that ended
+    std::uint64_t acquires = 0;            ///< calls that gave a lease or a ticket
+    std::uint64_t hits = 0;                ///< accesses that found the storage on the device, used before
+    std::uint64_t prefetch_hits = 0;       ///< accesses that found a prefetched storage, its copy complete or enqueued
+    std::uint64_t demand_misses = 0;       ///< accesses that had to fetch the storage (cold misses included)
+    std::uint64_t hit_bytes = 0;           ///< of those storages
+    std::uint64_t prefetch_hit_bytes = 0;  ///< of those storages
+    std::uint64_t missed_bytes = 0;        ///< of those storages
+    std::uint64_t calls = 0;               ///< copy calls
+    std::uint64_t fetched_bytes = 0;       ///< copied to the device, residents at construction included
+    std::uint64_t evictions = 0;           ///< storages that left the device
+    std::uint64_t evicted_bytes = 0;       ///< of those storages
     std::uint64_t dropped_prefetches = 0;  ///< prefetch proposals for which there was no room
     std::uint64_t divergences = 0;         ///< acquisitions that the schedule did not announce
     /// Times that the library waited for the device on the host, outside construction and teardown: because there was no other way, or
@@ -36,7 +36,7 @@ struct Counters {
     /// learned. A return to a schedule at the same budget plans nothing.
     std::uint64_t plans_made = 0;
 
-    friend bool operator==(const Counters&, const Counters&) = default;
+    friend bool operator==(const Counters&, const Counters&) = default;  ///< compares all members
 };
 
 [[nodiscard]] constexpr Counters operator-(const Counters& a, const Counters& b) noexcept {
@@ -65,10 +65,10 @@ struct Counters {
 
 /// The outcome of one change of the budget, in device bytes as the driver counts them.
 struct BudgetChange {
-    std::uint64_t budget_before_bytes = 0;
-    std::uint64_t budget_bytes = 0;
-    std::uint64_t held_before_bytes = 0;
-    std::uint64_t held_bytes = 0;  ///< when the change returned
+    std::uint64_t budget_before_bytes = 0;  ///< the old budget
+    std::uint64_t budget_bytes = 0;         ///< the new one
+    std::uint64_t held_before_bytes = 0;    ///< when the change began
+    std::uint64_t held_bytes = 0;           ///< when the change returned
     std::uint64_t pending_bytes =
         0;  ///< held beyond the budget now: open leases, or uses that are not complete, keep them
     std::uint64_t given_back_later_bytes = 0;  ///< of the bytes that were pending at first
@@ -77,29 +77,30 @@ struct BudgetChange {
     /// On the device's clock: when the change returned, and when the last bytes came that were pending (the same where none were).
     /// Unset while some still are.
     std::chrono::nanoseconds returned_at{};
-    std::optional<std::chrono::nanoseconds> complete_at{};
+    std::optional<std::chrono::nanoseconds> complete_at{};  ///< unset while bytes are pending
 
     /// Free for others when the change returned.
     [[nodiscard]] constexpr std::uint64_t given_back_bytes() const noexcept {
         return held_before_bytes > held_bytes ? held_before_bytes - held_bytes : 0;
     }
+    /// Nothing is held beyond the budget.
     [[nodiscard]] constexpr bool is_complete() const noexcept { return pending_bytes == 0; }
 
-    friend bool operator==(const BudgetChange&, const BudgetChange&) = default;
+    friend bool operator==(const BudgetChange&, const BudgetChange&) = default;  ///< compares all members
 };
 
 /// The state of a Residency, in device bytes as the driver counts them.
 struct Statistics {
-    Counters total;                     ///< since construction
-    Counters last_pass;                 ///< of the last pass that ended
-    std::uint64_t budget_bytes = 0;     ///< the cap in force
-    std::uint64_t floor_bytes = 0;      ///< the smallest budget that works
-    std::uint64_t held_bytes = 0;       ///< what the library holds of the device: pool and residents
-    std::uint64_t pending_bytes = 0;    ///< of these, above the budget: see BudgetChange
-    std::uint64_t requested_bytes = 0;  ///< of the held bytes, occupied by storages now
-    std::uint64_t peak_requested_bytes = 0;
-    std::uint64_t resident_bytes = 0;   ///< of storages that are never evicted by their placement
-    std::uint64_t host_read_bytes = 0;  ///< storages that kernels read from host memory
+    Counters total;                          ///< since construction
+    Counters last_pass;                      ///< of the last pass that ended
+    std::uint64_t budget_bytes = 0;          ///< the cap in force
+    std::uint64_t floor_bytes = 0;           ///< the smallest budget that works
+    std::uint64_t held_bytes = 0;            ///< what the library holds of the device: pool and residents
+    std::uint64_t pending_bytes = 0;         ///< of these, above the budget: see BudgetChange
+    std::uint64_t requested_bytes = 0;       ///< of the held bytes, occupied by storages now
+    std::uint64_t peak_requested_bytes = 0;  ///< the most of these at any time
+    std::uint64_t resident_bytes = 0;        ///< of storages that are never evicted by their placement
+    std::uint64_t host_read_bytes = 0;       ///< storages that kernels read from host memory
     /// Where the order and the compute times of the steps come from. A guessed order that is wrong costs traffic until it is learned.
     LearningReport learning;
     /// Of the schedule, the steps of a pass as they are expected: fewer than it has if the last passes ended earlier.

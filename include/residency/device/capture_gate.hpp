@@ -22,6 +22,7 @@ public:
     void enter();
     /// Called after a capture has ended, or has failed to begin. `owner`: the thread that entered; if none did, nothing happens.
     void leave(std::thread::id owner = std::this_thread::get_id()) noexcept;
+    /// Whether any thread captures.
     [[nodiscard]] bool is_capturing() const noexcept { return count_.load(std::memory_order_relaxed) > 0; }
 
     /// Lives as long as a call that would harm captures.

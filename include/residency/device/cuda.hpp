@@ -32,34 +32,35 @@ struct CudaState;
 /// thread uses it.
 class CudaDevice {
 public:
-    using Stream = CudaStream;
+    using Stream = CudaStream;  ///< a cudaStream_t
     /// An event that this device made.
     struct Event {
-        CUevent_st* handle = nullptr;  ///< a cudaEvent_t
-        Timing timing = Timing::off;
-        friend bool operator==(const Event&, const Event&) = default;
+        CUevent_st* handle = nullptr;                                  ///< a cudaEvent_t
+        Timing timing = Timing::off;                                   ///< whether it takes the time
+        friend bool operator==(const Event&, const Event&) = default;  ///< compares all members
     };
     /// A capped stream-ordered pool.
     struct Pool {
-        CUmemPoolHandle_st* handle = nullptr;  ///< a cudaMemPool_t
-        friend bool operator==(const Pool&, const Pool&) = default;
+        CUmemPoolHandle_st* handle = nullptr;                        ///< a cudaMemPool_t
+        friend bool operator==(const Pool&, const Pool&) = default;  ///< compares all members
     };
     /// Physical memory: one driver handle.
     struct Chunk {
-        std::uint64_t handle = 0;  ///< a CUmemGenericAllocationHandle
-        friend bool operator==(const Chunk&, const Chunk&) = default;
+        std::uint64_t handle = 0;                                      ///< a CUmemGenericAllocationHandle
+        friend bool operator==(const Chunk&, const Chunk&) = default;  ///< compares all members
     };
     /// A graph that can be launched.
     struct Graph {
-        CUgraphExec_st* handle = nullptr;  ///< a cudaGraphExec_t
-        friend bool operator==(const Graph&, const Graph&) = default;
+        CUgraphExec_st* handle = nullptr;                              ///< a cudaGraphExec_t
+        friend bool operator==(const Graph&, const Graph&) = default;  ///< compares all members
     };
     /// A counter that streams can wait for.
     struct Flag {
-        std::uint32_t* value = nullptr;  ///< pinned; owned by the device
-        friend bool operator==(const Flag&, const Flag&) = default;
+        std::uint32_t* value = nullptr;                              ///< pinned; owned by the device
+        friend bool operator==(const Flag&, const Flag&) = default;  ///< compares all members
     };
 
+    /// What is tuned.
     struct Config {
         unsigned events = 64;        ///< events created at the start, so that create_event is cheap
         unsigned timing_events = 8;  ///< the same with Timing::on
@@ -71,22 +72,33 @@ public:
     /// Blocks. Opens the GPU of that ordinal, and creates its primary context if there is none yet. There is an error of its own for
     /// each of: no driver, a driver that is too old, no GPU, no GPU of that ordinal, a lost device.
     [[nodiscard]] static Result<CudaDevice> try_open(int ordinal) { return try_open(ordinal, Config{}); }
-    [[nodiscard]] static Result<CudaDevice> try_open(int ordinal, Config config);
+    [[nodiscard]] static Result<CudaDevice> try_open(int ordinal, Config config);  ///< the same
 #if RESIDENCY_EXCEPTIONS
+    /// As try_open(), but throws Exception.
+    /// @{
     explicit CudaDevice(int ordinal) : CudaDevice{ordinal, Config{}} {}
     CudaDevice(int ordinal, Config config) : CudaDevice{unwrap(try_open(ordinal, config))} {}
+    /// @}
 #endif
+    /// The source is empty afterwards.
+    /// @{
     CudaDevice(CudaDevice&&) noexcept;
     CudaDevice& operator=(CudaDevice&&) noexcept;
+    /// @}
     ~CudaDevice();
 
-    [[nodiscard]] int ordinal() const noexcept;
+    [[nodiscard]] int ordinal() const noexcept;  ///< of the GPU, as CUDA counts
+    /// What Device asks for (device/device.hpp).
+    /// @{
     [[nodiscard]] std::string_view name() const noexcept;
     [[nodiscard]] std::chrono::nanoseconds host_time() const noexcept;
+    /// @}
     /// Whether a call has reported an error after which the device's context is broken for this process.
     [[nodiscard]] bool is_lost() const noexcept;
 
     // Streams.
+    /// What Device and its optional parts ask for (device/device.hpp), whose numbered list says what each call does.
+    /// @{
     [[nodiscard]] Result<Stream> create_stream();
     [[nodiscard]] Status destroy_stream(Stream stream);
     [[nodiscard]] Status synchronize(Stream stream);
@@ -167,6 +179,7 @@ public:
     [[nodiscard]] Status destroy_flag(Flag flag);
     [[nodiscard]] Status wait_flag(Stream stream, Flag flag, std::uint32_t value);
     [[nodiscard]] Status raise_flag(Flag flag, std::uint32_t value);
+    /// @}
 
 private:
     using HostFill = void(void* context, std::byte* first, std::uint64_t offset, std::uint64_t bytes);

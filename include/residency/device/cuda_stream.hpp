@@ -18,16 +18,20 @@ namespace residency { inline namespace RESIDENCY_ABI {
 class CudaStream {
 public:
     constexpr CudaStream() noexcept = default;
+    /// Of a cudaStream_t; null: the default stream.
     constexpr CudaStream(CUstream_st* stream) noexcept : stream_{stream} {}  // NOLINT(google-explicit-constructor)
     CudaStream(std::nullptr_t) = delete;  ///< say CudaStream{} for the default stream
     CudaStream(int) = delete;
 
+    /// Of cuda::stream_ref, or what is like it.
     template <class Reference>
         requires(std::constructible_from<CUstream_st*, decltype(std::declval<const Reference&>().get())> &&
                  std::constructible_from<Reference, CUstream_st*>)
     constexpr CudaStream(const Reference& reference) noexcept  // NOLINT(google-explicit-constructor)
         : stream_{reference.get()} {}
 
+    /// The stream as CUDA has it, or as cuda::stream_ref.
+    /// @{
     [[nodiscard]] constexpr CUstream_st* get() const noexcept { return stream_; }
     constexpr operator CUstream_st*() const noexcept { return stream_; }  // NOLINT(google-explicit-constructor)
 
@@ -39,14 +43,18 @@ public:
     constexpr operator Reference() const noexcept {  // NOLINT(google-explicit-constructor)
         return Reference{stream_};
     }
+    /// @}
 
     /// Whether this is the stream that waits for, and is waited for by, every blocking stream of its device. It cannot be captured.
     [[nodiscard]] bool is_legacy_default() const noexcept;
     /// Whether this is a default stream, legacy or per thread. The driver takes no batch of copies on one.
     [[nodiscard]] bool is_default() const noexcept;
 
+    /// Whether both are the same stream.
+    /// @{
     friend constexpr bool operator==(CudaStream a, CudaStream b) noexcept { return a.stream_ == b.stream_; }
     friend constexpr bool operator==(CudaStream a, CUstream_st* b) noexcept { return a.stream_ == b; }
+    /// @}
 
 private:
     CUstream_st* stream_ = nullptr;

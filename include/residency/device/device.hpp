@@ -16,15 +16,15 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// One transfer of `bytes` bytes. The addresses say in which direction.
 struct Copy {
-    void* to = nullptr;
-    const void* from = nullptr;
-    std::uint64_t bytes = 0;
+    void* to = nullptr;          ///< its first byte
+    const void* from = nullptr;  ///< its first byte
+    std::uint64_t bytes = 0;     ///< 0: nothing is copied
 };
 
 /// Device memory as the driver counts it.
 struct MemoryInfo {
-    std::uint64_t free_bytes = 0;
-    std::uint64_t total_bytes = 0;
+    std::uint64_t free_bytes = 0;   ///< not held by anybody
+    std::uint64_t total_bytes = 0;  ///< of the device
 };
 
 /// Whether an event takes the time when it is reached.
@@ -123,8 +123,8 @@ concept Device = requires(D d, const D c, typename D::Stream s, typename D::Even
 /// A chunk, and the address to map it at: a multiple of chunk_granularity().
 template <class Chunk>
 struct Mapping {
-    void* at = nullptr;
-    Chunk chunk{};
+    void* at = nullptr;  ///< where the range begins
+    Chunk chunk{};       ///< the physical memory that lies there
 };
 
 /// A device that maps physical memory at chosen addresses: one chunk may be mapped at several.

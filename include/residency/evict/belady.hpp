@@ -19,11 +19,13 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// whole trace. O(log n).
 class Belady {
 public:
+    /// The uses that it is told of in advance.
     struct Config {
         UseOrder recorded{};  ///< the whole run from attach() on; without steps: the context's order is taken for it
     };
 
     Belady() noexcept = default;
+    /// Decides by `config`.
     explicit Belady(Config config) noexcept : config_{std::move(config)} {}
 
     /// Errors: invalid_argument where neither order has steps; mismatch where the order lacks storages.
@@ -43,6 +45,8 @@ public:
         heap_.attach(context.bytes.size(), &future_);
         return {};
     }
+    /// What EvictionPolicy asks for.
+    /// @{
     void inserted(StorageId id, StepIndex now) noexcept { heap_.put(id, now); }
     void used(StorageId id, StepIndex now) noexcept { heap_.put(id, now + 1); }
     void removed(StorageId id) noexcept { heap_.remove(id); }
@@ -50,6 +54,7 @@ public:
     [[nodiscard]] std::optional<StorageId> victim(StepIndex now, MayLeave&& may_leave) noexcept {
         return heap_.furthest(now, may_leave);
     }
+    /// @}
 
 private:
     Config config_;

@@ -28,6 +28,7 @@ struct Context {
 
 /// The `may_leave` of concept checks and tests: every storage may be evicted.
 struct AllMayLeave {
+    /// True.
     constexpr bool operator()(StorageId) const noexcept { return true; }
 };
 

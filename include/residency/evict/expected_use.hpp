@@ -31,6 +31,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// 1999) of its storages, and a heap ranks the layers: O(log n) amortised, beside layers that are skipped.
 class ExpectedUse {
 public:
+    /// How fast it forgets.
     struct Config {
         double slow_rounds = 32;  ///< rounds in which the slow rate falls to 1/e
         double fast_rounds = 2;   ///< rounds in which the fast rate falls to 1/e; fewer than slow_rounds
@@ -39,10 +40,13 @@ public:
     };
 
     ExpectedUse() noexcept : ExpectedUse{Config{}} {}
+    /// Decides by `config`.
     explicit ExpectedUse(Config config) noexcept : config_{std::move(config)} {}
 
     /// Errors: invalid_argument where 0 < fast_rounds < slow_rounds does not hold; mismatch where storages have no layer.
     [[nodiscard]] Status attach(const Context& context);
+    /// What EvictionPolicy asks for.
+    /// @{
     void inserted(StorageId id, StepIndex) noexcept {
         const std::uint32_t round = layers_[layer_of_[index(id)]].round;
         ranked_[index(id)] = with_use(history_[index(id)], round);
@@ -77,6 +81,7 @@ public:
         });
         return found;
     }
+    /// @}
 
 private:
     static constexpr std::uint32_t never = UINT32_MAX;

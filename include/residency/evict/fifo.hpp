@@ -15,6 +15,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// Evicts the storage that has been on the device longest.
 class Fifo {
 public:
+    /// What EvictionPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         list_.attach(context.bytes.size());
         return {};
@@ -29,6 +31,7 @@ public:
         }
         return std::nullopt;
     }
+    /// @}
 
 private:
     LinkedLists list_;  // storages on the device, the last inserted first

@@ -20,6 +20,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// least recently used storage is evicted. O(log n).
 class Gdsf {
 public:
+    /// What EvictionPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         bytes_ = context.bytes;
         heap_.attach(bytes_.size());
@@ -54,6 +56,7 @@ public:
         named_ = found.value_or(no_storage);
         return found;
     }
+    /// @}
 
 private:
     struct Key {

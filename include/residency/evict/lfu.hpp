@@ -18,6 +18,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// already. O(1): one list for each count that occurs (Shah, Mitra & Matani 2010).
 class Lfu {
 public:
+    /// What EvictionPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         const std::size_t storages = context.bytes.size();
         const auto lists = static_cast<std::uint32_t>(storages) + 1;
@@ -63,6 +65,7 @@ public:
         }
         return std::nullopt;
     }
+    /// @}
 
 private:
     static constexpr std::uint32_t spare = 1;

@@ -15,6 +15,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// Evicts the least recently used storage. A cyclic order that does not fit has no hits.
 class Lru {
 public:
+    /// What EvictionPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         list_.attach(context.bytes.size());
         return {};
@@ -31,6 +33,7 @@ public:
         }
         return std::nullopt;
     }
+    /// @}
 
 private:
     LinkedLists list_;  // storages on the device, the most recently used first

@@ -20,6 +20,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// evicted otherwise. At the end of the main queue each counted use, up to 3, buys it another round.
 class S3Fifo {
 public:
+    /// The shares of its queues.
     struct Config {
         /// Share of the budget from which on the small queue is evicted from, not the main one.
         std::uint8_t small_percent = 10;
@@ -30,8 +31,11 @@ public:
     };
 
     S3Fifo() noexcept : S3Fifo{Config{}} {}
+    /// Decides by `config`.
     explicit S3Fifo(Config config) noexcept : config_{config} {}
 
+    /// What EvictionPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         bytes_ = context.bytes;
         const std::uint64_t hundredth = context.capacity_bytes / 100;
@@ -75,6 +79,7 @@ public:
         if (!found) { found = main_victim(may_leave); }  // all that may leave has just moved from the small queue
         return found;
     }
+    /// @}
 
 private:
     static constexpr std::uint8_t small_queue = 0;

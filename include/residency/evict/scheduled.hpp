@@ -18,6 +18,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// them. Follows a run that diverges: a use that did not happen is replaced by the next one. O(log n).
 class Scheduled {
 public:
+    /// What EvictionPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         if (context.order != nullptr && context.order->steps() > 0 &&
             context.order->storage_count() < context.bytes.size()) {
@@ -35,6 +37,7 @@ public:
     [[nodiscard]] std::optional<StorageId> victim(StepIndex now, MayLeave&& may_leave) noexcept {
         return heap_.furthest(now, may_leave);
     }
+    /// @}
 
 private:
     NextUseHeap heap_;

@@ -18,6 +18,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// moves nothing. The hand skips what may not leave; that keeps its mark.
 class Sieve {
 public:
+    /// What EvictionPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         list_.attach(context.bytes.size());
         marks_.assign(context.bytes.size(), unused);
@@ -55,6 +57,7 @@ public:
         }
         return std::nullopt;
     }
+    /// @}
 
 private:
     static constexpr std::uint8_t unused = 0;  // until the first use after the insertion

@@ -19,18 +19,23 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// each, in the order of their ids.
 class StaticSplit {
 public:
+    /// Which storages of a pass stay.
     enum class Choice : std::uint8_t {
         spread,  ///< over the pass, in proportion to the bytes read, which is that of compute time where memory bounds it
         prefix,  ///< the first storages of the pass
     };
+    /// Which storages stay.
     struct Config {
-        Choice choice = Choice::spread;
-        std::uint32_t ring_steps = 2;  ///< times the largest step: the bytes left to the others, or all
+        Choice choice = Choice::spread;  ///< which ones
+        std::uint32_t ring_steps = 2;    ///< times the largest step: the bytes left to the others, or all
     };
 
     StaticSplit() noexcept : StaticSplit{Config{}} {}
+    /// Decides by `config`.
     explicit StaticSplit(Config config) noexcept : config_{config} {}
 
+    /// What EvictionPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         lists_.attach(context.bytes.size(), 2);
         stays_.assign(context.bytes.size(), 0);
@@ -49,6 +54,7 @@ public:
         }
         return std::nullopt;
     }
+    /// @}
 
     /// Whether a storage is one of those that stay. Precondition: attach() was given the storage.
     [[nodiscard]] bool stays(StorageId id) const noexcept { return stays_[index(id)] != 0; }

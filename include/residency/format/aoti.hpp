@@ -19,9 +19,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// One constant of a model that AOTInductor compiled, as its generated code describes it.
 struct AotiConstant {
-    std::string name;
-    std::string dtype;  ///< PyTorch's name, such as "float32"
-    Shape shape;
+    std::string name;                   ///< in the generated code
+    std::string dtype;                  ///< PyTorch's name, such as "float32"
+    Shape shape;                        ///< outermost extent first
     Strides strides;                    ///< elements; empty where dense
     std::uint64_t offset_elements = 0;  ///< in its storage
     std::uint64_t storage_bytes = 0;  ///< the constant's data_size: of the whole storage, with padding if there is any
@@ -34,7 +34,7 @@ enum class AotiLayout : std::uint8_t {
     padded,     ///< each padded to 64 bytes
 };
 
-/// Blocks. Reads a weights blob alone (AOTInductor's <model>_weights.blob), given the constants in the order of the blob. Each
+/// Blocks. Reads a weights blob alone (AOTInductor's MODEL_weights.blob), given the constants in the order of the blob. Each
 /// constant gets a storage of its own. Error malformed: the sizes do not add up to that of the blob.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_blob(const Input& input,
                                                                     std::span<const AotiConstant> constants,
@@ -49,7 +49,7 @@ enum class AotiLayout : std::uint8_t {
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_package(const Input& input);
 
 /// Blocks. Reads the weights_config.json of an unpacked package, of either kind. Its records lie beside it, or where the package
-/// has them: in ../../weights of data/aotinductor/<model>.
+/// has them: in ../../weights of data/aotinductor/MODEL.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_config(const Input& input);
 
 /// Blocks. Reads a configuration where the path ends in ".json", a package otherwise.

@@ -18,10 +18,11 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// What one GGUF file says beside its tensors.
 struct GgufHeader {
-    std::uint32_t version = 0;
-    std::uint64_t alignment_bytes = 32;
-    GgufMetadata metadata;
+    std::uint32_t version = 0;           ///< of the format
+    std::uint64_t alignment_bytes = 32;  ///< of the tensors
+    GgufMetadata metadata;               ///< in the order of the file
 
+    /// The value of that key; null: there is none.
     [[nodiscard]] const GgufValue* find(std::string_view key) const noexcept {
         for (const auto& [name, value] : metadata) {
             if (name == key) { return &value; }
@@ -32,7 +33,7 @@ struct GgufHeader {
 
 /// A GGUF model, with all files of a split one.
 struct GgufFile {
-    ModelFile model;
+    ModelFile model;                  ///< its weights
     std::vector<GgufHeader> headers;  ///< one per file
 };
 

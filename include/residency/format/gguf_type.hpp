@@ -12,9 +12,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// A type of ggml or of a fork of it: its number in files, and the size of its blocks. `name` must outlive the readers.
 struct GgmlType {
-    std::uint32_t number = 0;
-    DType type;
-    const char* name = "";  ///< as ggml spells it
+    std::uint32_t number = 0;  ///< in files
+    DType type;                ///< what the weight is then
+    const char* name = "";     ///< as ggml spells it
 };
 
 /// Every type that ggml has, as of August 2026. The numbers left out are types that were withdrawn.

@@ -35,22 +35,23 @@ struct GgufValue;
 
 /// An array of values of one kind.
 struct GgufArray {
-    GgufKind kind = GgufKind::uint8;
+    GgufKind kind = GgufKind::uint8;  ///< of every element
     /// The elements, by kind: unsigned and boolean, signed, floating-point, string, array. Strings are the bytes of the file, which
     /// need not be UTF-8.
     std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>,
                  std::vector<GgufArray>>
         values;
 
+    /// Number of elements.
     [[nodiscard]] std::size_t size() const noexcept {
         return std::visit([](const auto& v) { return v.size(); }, values);
     }
-    friend bool operator==(const GgufArray&, const GgufArray&) = default;
+    friend bool operator==(const GgufArray&, const GgufArray&) = default;  ///< compares all members
 };
 
 /// One metadata value.
 struct GgufValue {
-    GgufKind kind = GgufKind::uint8;
+    GgufKind kind = GgufKind::uint8;                                                  ///< of the value
     std::variant<std::uint64_t, std::int64_t, double, std::string, GgufArray> value;  ///< booleans as 0 and 1
 
     /// The value as a number, if it is a whole number that is not negative, of any integer kind.
@@ -63,7 +64,7 @@ struct GgufValue {
         }
         return std::nullopt;
     }
-    friend bool operator==(const GgufValue&, const GgufValue&) = default;
+    friend bool operator==(const GgufValue&, const GgufValue&) = default;  ///< compares all members
 };
 
 /// A key and its value.

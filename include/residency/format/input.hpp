@@ -39,6 +39,8 @@ public:
         return input;
     }
 
+    /// The source is empty afterwards.
+    /// @{
     Input(Input&& other) noexcept
         : fd_{std::exchange(other.fd_, -1)},
           path_{std::move(other.path_)},
@@ -55,10 +57,12 @@ public:
         std::swap(pieces_, other.pieces_);
         return *this;
     }
+    /// @}
     ~Input() {
         if (fd_ >= 0) { ::close(fd_); }
     }
 
+    /// Of the file, or of its first piece.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     /// Its size when it was opened.
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }

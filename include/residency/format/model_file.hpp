@@ -25,23 +25,26 @@ struct ModelFile {
     struct StorageEntry {
         std::uint32_t file = 0;          ///< index in files
         std::uint64_t offset_bytes = 0;  ///< from the start of that file
-        std::uint64_t bytes = 0;
-        bool is_mutable = false;
+        std::uint64_t bytes = 0;         ///< how many
+        bool is_mutable = false;         ///< kernels write it
         /// Where the bytes are packed: their parts in the file; offset_bytes is that of the first. Null: they lie there as they are.
         std::shared_ptr<const std::vector<PackedPart>> parts{};
     };
+    /// A named tensor.
     struct WeightEntry {
-        std::string name;   ///< UTF-8
-        std::string dtype;  ///< as the format spells it
-        DType type;
-        Shape shape;      ///< outermost extent first
-        Strides strides;  ///< elements; empty where dense
-        std::uint32_t storage = 0;
+        std::string name;                ///< UTF-8
+        std::string dtype;               ///< as the format spells it
+        DType type;                      ///< what the name stands for
+        Shape shape;                     ///< outermost extent first
+        Strides strides;                 ///< elements; empty where dense
+        std::uint32_t storage = 0;       ///< index in storages
         std::uint64_t offset_bytes = 0;  ///< in the storage
         std::uint64_t bytes = 0;         ///< from its first byte to its last
     };
+    /// An entry that is no tensor.
     struct Metadata {
-        std::string key, value;  ///< UTF-8; a value that is no string is JSON text
+        std::string key;    ///< UTF-8
+        std::string value;  ///< UTF-8; a value that is no string is JSON text
     };
 
     /// A tensor or an entry that the files hold and the model does not.
@@ -50,13 +53,13 @@ struct ModelFile {
         const char* why = "";  ///< such as "the index does not list it"
     };
 
-    std::string format;
-    std::vector<SourceFile> files;
-    std::vector<StorageEntry> storages;
-    std::vector<WeightEntry> weights;
-    std::vector<Metadata> metadata;
-    std::vector<PassedOver> passed_over;
-    std::vector<std::string> notes;  ///< one line each of what who opens these files should know; UTF-8
+    std::string format;                   ///< such as "safetensors"
+    std::vector<SourceFile> files;        ///< that hold the bytes
+    std::vector<StorageEntry> storages;   ///< in the order of the file
+    std::vector<WeightEntry> weights;     ///< in the order of the file
+    std::vector<Metadata> metadata;       ///< in the order of the file
+    std::vector<PassedOver> passed_over;  ///< what the files hold beside the model
+    std::vector<std::string> notes;       ///< one line each of what who opens these files should know; UTF-8
 
     /// Sum of the bytes of all storages.
     [[nodiscard]] std::uint64_t total_bytes() const noexcept;
@@ -66,6 +69,7 @@ struct ModelFile {
     /// The catalog of it: weights and storages in this order, each storage with its file as source. Error: CatalogBuilder's.
     [[nodiscard]] Result<Catalog> try_catalog() const;
 #if RESIDENCY_EXCEPTIONS
+    /// As try_catalog(), but throws Exception.
     [[nodiscard]] Catalog catalog() const { return unwrap(try_catalog()); }
 #endif
 };

@@ -37,13 +37,15 @@ struct PackOptions {
 struct PackReport {
     /// Of the parts that have one form.
     struct Form {
-        std::uint64_t parts = 0, raw_bytes = 0, packed_bytes = 0;
+        std::uint64_t parts = 0;         ///< how many
+        std::uint64_t raw_bytes = 0;     ///< that they stand for
+        std::uint64_t packed_bytes = 0;  ///< that they take
     };
-    std::map<PackedForm, Form> forms;
-    std::uint64_t raw_bytes = 0;     ///< of the model
-    std::uint64_t packed_bytes = 0;  ///< of its parts
-    std::uint64_t file_bytes = 0;    ///< of the file, index included
-    std::chrono::nanoseconds elapsed{};
+    std::map<PackedForm, Form> forms;    ///< those that occur
+    std::uint64_t raw_bytes = 0;         ///< of the model
+    std::uint64_t packed_bytes = 0;      ///< of its parts
+    std::uint64_t file_bytes = 0;        ///< of the file, index included
+    std::chrono::nanoseconds elapsed{};  ///< of the whole
 };
 
 /// Blocks. Packs the weights of a model into one file (packed.hpp describes it): reads, packs, unpacks again to compare, and writes, part

@@ -29,10 +29,10 @@ enum class ProgramWeightKind : std::uint8_t {
 
 /// A constant of a method's generated code.
 struct ProgramConstant {
-    std::string name;      ///< in the generated code
-    std::string original;  ///< in the module that was compiled
-    WeightId weight = no_weight;
-    friend bool operator==(const ProgramConstant&, const ProgramConstant&) = default;
+    std::string name;             ///< in the generated code
+    std::string original;         ///< in the module that was compiled
+    WeightId weight = no_weight;  ///< whose bytes it reads
+    friend bool operator==(const ProgramConstant&, const ProgramConstant&) = default;  ///< compares all members
 };
 
 /// What the generated code runs after one marker, or the life of what one probe returned.
@@ -43,31 +43,31 @@ struct ProgramStep {
     std::optional<std::chrono::nanoseconds> compute;  ///< the compiler's estimate
     std::string kernels;                              ///< names of the generated kernels, with spaces between
     std::string module;                               ///< path of the module that they came from; may be empty
-    friend bool operator==(const ProgramStep&, const ProgramStep&) = default;
+    friend bool operator==(const ProgramStep&, const ProgramStep&) = default;  ///< compares all members
 };
 
 /// An argument of a method, as it was exported.
 struct ProgramInput {
-    DType dtype;
-    Shape shape;
-    friend bool operator==(const ProgramInput&, const ProgramInput&) = default;
+    DType dtype;                                                                 ///< of its elements
+    Shape shape;                                                                 ///< as it was exported
+    friend bool operator==(const ProgramInput&, const ProgramInput&) = default;  ///< compares all members
 };
 
 /// A method of a compiled model, such as "prefill" or "decode".
 struct ProgramMethod {
-    std::string name;
-    std::string package;               ///< name of the package's file, in the folder of the program
-    std::vector<ProgramInput> inputs;  ///< tensors only, in the order of the call
-    std::vector<ProgramConstant> constants;
-    std::vector<ProgramStep> steps;
-    friend bool operator==(const ProgramMethod&, const ProgramMethod&) = default;
+    std::string name;                        ///< unique in its program
+    std::string package;                     ///< name of the package's file, in the folder of the program
+    std::vector<ProgramInput> inputs;        ///< tensors only, in the order of the call
+    std::vector<ProgramConstant> constants;  ///< of its generated code
+    std::vector<ProgramStep> steps;          ///< in the order in which they run
+    friend bool operator==(const ProgramMethod&, const ProgramMethod&) = default;  ///< compares all members
 };
 
 /// Another name of a weight.
 struct ProgramAlias {
-    std::string name;
-    WeightId weight = no_weight;
-    friend bool operator==(const ProgramAlias&, const ProgramAlias&) = default;
+    std::string name;                                                            ///< as the module spells it
+    WeightId weight = no_weight;                                                 ///< the weight that it names
+    friend bool operator==(const ProgramAlias&, const ProgramAlias&) = default;  ///< compares all members
 };
 
 /// What a compiler knew of a model: its weights, and for each method the steps that read them. A container (model/container.hpp) of

@@ -12,8 +12,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// A type as safetensors spells it.
 struct SafetensorsDType {
-    std::string_view name;
-    DType type;
+    std::string_view name;  ///< in files
+    DType type;             ///< what the weight is then
 };
 
 /// Every type of the format, as of safetensors 0.8. Its F8_E4M3 is the one without infinities.

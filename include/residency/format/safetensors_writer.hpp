@@ -28,9 +28,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// A tensor to be written.
 struct SafetensorsTensor {
-    std::string name;
-    DType type;
-    Shape shape;
+    std::string name;  ///< UTF-8, unique
+    DType type;        ///< one that the format has
+    Shape shape;       ///< outermost extent first
 };
 
 /// Writes one safetensors file front to back: the header when it is created, then the bytes of the tensors, in parts of any size.
@@ -57,6 +57,7 @@ public:
         return writer;
     }
 
+    /// The same, of a list.
     [[nodiscard]] static Result<SafetensorsWriter> try_create(
         const std::string& path, std::initializer_list<SafetensorsTensor> tensors,
         std::initializer_list<ModelFile::Metadata> metadata = {}) {
@@ -64,6 +65,8 @@ public:
                           std::span{metadata.begin(), metadata.size()});
     }
 
+    /// The source is empty afterwards.
+    /// @{
     SafetensorsWriter(SafetensorsWriter&& other) noexcept
         : fd_{std::exchange(other.fd_, -1)},
           path_{std::move(other.path_)},
@@ -76,6 +79,7 @@ public:
         std::swap(left_, other.left_);
         return *this;
     }
+    /// @}
     ~SafetensorsWriter() {
         if (fd_ >= 0) {
             ::close(fd_);
@@ -112,6 +116,8 @@ public:
         return {};
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As the form with try_, but throws Exception.
+    /// @{
     [[nodiscard]] static SafetensorsWriter create(const std::string& path, std::span<const SafetensorsTensor> tensors,
                                                   std::span<const ModelFile::Metadata> metadata = {}) {
         return unwrap(try_create(path, tensors, metadata));
@@ -123,6 +129,7 @@ public:
     }
     void append(std::span<const std::byte> data) { unwrap(try_append(data)); }
     void finish() { unwrap(try_finish()); }
+    /// @}
 #endif
 
 private:

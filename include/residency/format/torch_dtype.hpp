@@ -13,10 +13,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// A type of PyTorch: its name, the class of its typed storages, and its number in exported programs (0: none).
 struct TorchDType {
-    std::string_view name;
-    std::string_view storage;
-    std::uint32_t number = 0;
-    DType type;
+    std::string_view name;     ///< as PyTorch spells it
+    std::string_view storage;  ///< of its typed storages
+    std::uint32_t number = 0;  ///< in exported programs
+    DType type;                ///< what the weight is then
 };
 
 /// The types that a stored weight may have, as of PyTorch 2.15.

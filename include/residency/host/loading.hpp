@@ -46,13 +46,13 @@ enum class Pinning : std::uint8_t {
 
 /// How the bytes of a catalog are loaded.
 struct LoadOptions {
-    Tier tier = Tier::automatic;
-    unsigned threads = 0;  ///< that read, beside one that pins; 0: as many as the machine has, at most 8
+    Tier tier = Tier::automatic;  ///< where the bytes are kept
+    unsigned threads = 0;         ///< that read, beside one that pins; 0: as many as the machine has, at most 8
     std::uint64_t read_bytes = std::uint64_t{8} << 20;  ///< of one read
     bool huge_pages = true;                             ///< asks the system for huge pages
-    Pinning pinning = Pinning::as_loaded;
-    std::vector<StorageId> order;  ///< these are loaded first, in this order
-    Schedule schedule;             ///< then the storages that it reads, in the order of their first uses; then the rest
+    Pinning pinning = Pinning::as_loaded;               ///< when memory is pinned
+    std::vector<StorageId> order;                       ///< these are loaded first, in this order
+    Schedule schedule;  ///< then the storages that it reads, in the order of their first uses; then the rest
     /// Called now and then, by one thread at a time, which is not the caller's. False cancels. Must not throw.
     std::function<bool(const LoadProgress&)> progress;
     std::optional<MemoryLimits> limits;  ///< none: those of this process
@@ -80,6 +80,7 @@ class Loading {
     struct Key {};
 
 public:
+    /// Made by load().
     explicit Loading(Key) {}
     Loading(const Loading&) = delete;
     Loading& operator=(const Loading&) = delete;
@@ -124,6 +125,7 @@ public:
     /// Stops soon. wait() then returns ErrorKind::cancelled, unless everything was loaded before.
     void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
 
+    /// Now.
     [[nodiscard]] LoadProgress progress() const noexcept {
         return {loaded_bytes_.load(std::memory_order_relaxed), total_bytes_, std::chrono::steady_clock::now() - start_};
     }
@@ -244,8 +246,8 @@ private:
 
 /// A model in host memory.
 struct Loaded {
-    Catalog catalog;
-    LoadReport report;
+    Catalog catalog;    ///< whose storages have their bytes
+    LoadReport report;  ///< what became of it
 };
 
 /// Blocks. Loads a model into host memory. Errors: those of Loading::try_start and Loading::wait.

@@ -23,9 +23,10 @@ class Region {
     struct Key {};
 
 public:
-    static constexpr std::size_t alignment_bytes = std::size_t{2} << 20;
-    static constexpr std::size_t page_bytes = 4096;
+    static constexpr std::size_t alignment_bytes = std::size_t{2} << 20;  ///< of its first byte: a huge page
+    static constexpr std::size_t page_bytes = 4096;                       ///< of the system
 
+    /// Made by try_map().
     Region(Key, std::byte* at, std::size_t bytes, std::size_t mapped_bytes) noexcept
         : at_{at}, bytes_{bytes}, mapped_bytes_{mapped_bytes} {}
     Region(const Region&) = delete;
@@ -38,8 +39,11 @@ public:
     /// Error out_of_memory.
     [[nodiscard]] static Result<std::shared_ptr<Region>> try_map(std::uint64_t bytes, bool huge_pages);
 
+    /// Its first byte.
     [[nodiscard]] std::byte* data() const noexcept { return at_; }
+    /// Its size.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    /// All of it.
     [[nodiscard]] std::span<std::byte> span() const noexcept { return {at_, bytes_}; }
     /// Says that all of it is pinned: `unpin` is called before it is unmapped.
     void set_pinned(std::function<Status(void*)> unpin) { unpin_ = std::move(unpin); }

@@ -47,6 +47,7 @@ public:
         }
         return {};
     }
+    /// Threads that were started.
     [[nodiscard]] std::size_t size() const noexcept { return threads_.size(); }
     /// Blocks until all of them have ended.
     void join() noexcept {

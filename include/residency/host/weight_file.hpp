@@ -36,6 +36,8 @@ public:
     /// knows the identity, it is another file or was written to since.
     [[nodiscard]] static Result<WeightFile> try_open(const SourceFile& source, FileAccess access);
 
+    /// The source is empty afterwards.
+    /// @{
     WeightFile(WeightFile&& other) noexcept
         : fd_{std::exchange(other.fd_, -1)},
           path_{std::move(other.path_)},
@@ -52,11 +54,14 @@ public:
         std::swap(pieces_, other.pieces_);
         return *this;
     }
+    /// @}
     ~WeightFile() {
         if (fd_ >= 0) { ::close(fd_); }
     }
 
+    /// Of the file, or of its first piece.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    /// Its size.
     [[nodiscard]] std::uint64_t bytes() const noexcept { return identity_.bytes; }
     /// Precondition: it is no file in pieces.
     [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
@@ -67,6 +72,7 @@ public:
     /// size and address are aligned and the end may lie beyond that of the file: `needed` bytes must be there. Thread safe. Errors:
     /// io, mismatch.
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out, std::size_t needed) const;
+    /// The same; all of `out` is needed.
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
         return try_read(offset, out, out.size());
     }

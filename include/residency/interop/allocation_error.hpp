@@ -13,8 +13,11 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// Thrown by allocators if there is no room; its error has the numbers.
 class AllocationError : public std::bad_alloc {
 public:
+    /// Its what() is the message of `error`.
     explicit AllocationError(Error error) noexcept : error_{std::move(error)} {}
+    /// Valid as long as the exception.
     [[nodiscard]] const char* what() const noexcept override { return error_.message().c_str(); }
+    /// What failed.
     [[nodiscard]] const Error& error() const noexcept { return error_; }
 
 private:

@@ -46,13 +46,14 @@ struct RunReport {
 
 /// A point of a run, for those who measure or draw it.
 struct StepEvent {
+    /// Which point.
     enum class Kind : std::uint8_t {
         wait,  ///< the step's weights are acquired now: what is enqueued until then lies before the wait for them
         run,   ///< the stream waits for them; the kernels come now
         end,   ///< the kernels are enqueued (on a CPU, they have run); the weights are still leased
     };
-    Kind kind = Kind::wait;
-    const format::ProgramMethod* method = nullptr;
+    Kind kind = Kind::wait;                         ///< of the step
+    const format::ProgramMethod* method = nullptr;  ///< the one that runs
     std::optional<std::uint32_t> step;  ///< position in the method; none: kernels that read no weight by themselves
 };
 
@@ -134,6 +135,8 @@ private:
 template <Device D>
 class CallerState {
 public:
+    /// The source is empty afterwards.
+    /// @{
     CallerState(CallerState&& other) noexcept
         : device_{other.device_},
           memory_{std::exchange(other.memory_, nullptr)},
@@ -148,6 +151,7 @@ public:
         std::swap(addresses_, other.addresses_);
         return *this;
     }
+    /// @}
     ~CallerState() {
         if (memory_ != nullptr) { static_cast<void>(device_->deallocate(memory_).has_value()); }
     }
@@ -175,15 +179,16 @@ private:
 template <class Weights>
 class CompiledModel {
 public:
-    using Device = typename Weights::Device;
-    using Stream = typename Device::Stream;
+    using Device = typename Weights::Device;  ///< where the weights are
+    using Stream = typename Device::Stream;   ///< of the device
 
+    /// How a model is opened.
     struct Options {
         std::optional<Budget>
             budget{};  ///< takes precedence over the program's, which takes precedence over an automatic one
         typename Weights::Options weights{};  ///< its budgets and its schedule are set by the model
-        host::LoadOptions load{};
-        PackageOptions package{};
+        host::LoadOptions load{};             ///< of the weights into host memory
+        PackageOptions package{};             ///< of every package
         /// Called at the points of every run, in order; may enqueue work on its stream. It does not throw, and calls nothing of the model
         /// that runs. Empty: nobody listens.
         std::function<void(const StepEvent&)> observer{};
@@ -195,8 +200,11 @@ public:
     [[nodiscard]] static Result<CompiledModel> try_open(Device& device, const std::string& folder,
                                                         Options options = {});
 
+    /// The source is empty afterwards.
+    /// @{
     CompiledModel(CompiledModel&&) noexcept = default;
     CompiledModel& operator=(CompiledModel&&) noexcept = default;
+    /// @}
     ~CompiledModel() = default;
 
     /// Blocks. Loads a method's package, unless it is loaded, and binds its constants. Errors: those of Package; mismatch where package
@@ -234,6 +242,7 @@ public:
         /// Enqueues the run: it reads the inputs of the capture where they lie, and writes the outputs. Does not block. Errors: those of
         /// CapturedPass::try_launch; stale after a change of the budget, or another method: capture it again.
         [[nodiscard]] Status try_launch(Stream stream) { return graph_.try_launch(stream); }
+        /// It has to be captured again.
         [[nodiscard]] bool is_stale() const noexcept { return graph_.is_stale(); }
         /// What every launch writes.
         [[nodiscard]] std::span<const Tensor> outputs() const noexcept { return outputs_; }
@@ -265,9 +274,11 @@ public:
         return try_mutable(name, &state);
     }
 
+    /// What the exporter wrote.
     [[nodiscard]] const format::Program& program() const noexcept { return state_->program; }
     /// For budgets and statistics. Passes are begun by run() alone.
     [[nodiscard]] Weights& weights() noexcept { return *state_->weights; }
+    /// The same.
     [[nodiscard]] const Weights& weights() const noexcept { return *state_->weights; }
 
 private:

@@ -19,9 +19,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
 
 /// A tensor of memory that the caller owns.
 struct TensorView {
-    void* data = nullptr;
-    DType dtype;
-    Shape shape;
+    void* data = nullptr;               ///< its first element
+    DType dtype;                        ///< of its elements
+    Shape shape;                        ///< dense, outermost extent first
     Strides strides{};                  ///< elements; empty: dense
     std::uint64_t offset_elements = 0;  ///< from `data` to the first element
 };
@@ -32,16 +32,22 @@ class Torch;
 class Tensor {
 public:
     Tensor() noexcept = default;
+    /// The source is empty afterwards.
+    /// @{
     Tensor(Tensor&& other) noexcept;
     Tensor& operator=(Tensor&& other) noexcept;
+    /// @}
     ~Tensor();
 
     /// Address of the first element.
     [[nodiscard]] void* data() const noexcept { return data_; }
+    /// Of its elements.
     [[nodiscard]] const DType& dtype() const noexcept { return dtype_; }
+    /// Outermost extent first.
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+    /// Elements.
     [[nodiscard]] const Strides& strides() const noexcept { return strides_; }
-    [[nodiscard]] std::uint64_t elements() const noexcept;
+    [[nodiscard]] std::uint64_t elements() const noexcept;  ///< how many
 
 private:
     friend class Package;
@@ -65,8 +71,8 @@ struct PackageConstant {
 
 /// A constant and the tensor that the package is to read in its place.
 struct ConstantBinding {
-    std::string name;  ///< PackageConstant::name
-    TensorView tensor;
+    std::string name;   ///< PackageConstant::name
+    TensorView tensor;  ///< owned by the caller
 };
 
 /// How a package is opened.
@@ -80,7 +86,7 @@ struct PackageOptions {
 
 /// What a package calls while it runs: 0 for success. Set by whoever streams its weights.
 struct PackageHooks {
-    void* context = nullptr;
+    void* context = nullptr;  ///< of the functions
     /// Before the kernels of a step; −1: kernels that read no streamed weight. Null: none.
     std::int32_t (*step)(void* context, std::int64_t step) = nullptr;
 };
@@ -97,14 +103,17 @@ public:
     [[nodiscard]] static RESIDENCY_INLINE Result<Package> try_open(const std::string& path,
                                                                    const PackageOptions& options = {});
 
+    /// The source is empty afterwards.
+    /// @{
     Package(Package&&) noexcept;
     Package& operator=(Package&&) noexcept;
+    /// @}
     ~Package();
 
-    [[nodiscard]] const std::string& path() const noexcept;
-    [[nodiscard]] std::span<const PackageConstant> constants() const noexcept;
-    [[nodiscard]] std::size_t inputs() const noexcept;
-    [[nodiscard]] std::size_t outputs() const noexcept;
+    [[nodiscard]] const std::string& path() const noexcept;                     ///< of the package
+    [[nodiscard]] std::span<const PackageConstant> constants() const noexcept;  ///< of its generated code
+    [[nodiscard]] std::size_t inputs() const noexcept;                          ///< tensors that a call takes
+    [[nodiscard]] std::size_t outputs() const noexcept;                         ///< tensors that a call gives
 
     /// Binds constants to memory that stays valid until the next call or the end of the package. `all`: refuse to leave one unbound.
     /// Errors: unsupported where PyTorch lacks the type; mismatch where the package refuses them.
@@ -135,8 +144,11 @@ private:
 class CapturePool {
 public:
     CapturePool() noexcept = default;
+    /// The source is empty afterwards.
+    /// @{
     CapturePool(CapturePool&& other) noexcept;
     CapturePool& operator=(CapturePool&& other) noexcept;
+    /// @}
     ~CapturePool();
 
     /// The capture is over: allocations come from where they came from before. Error device.

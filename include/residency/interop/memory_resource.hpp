@@ -29,9 +29,10 @@ namespace residency { inline namespace RESIDENCY_ABI {
 template <Device D>
 class MemoryResource {
 public:
-    using Stream = typename D::Stream;
-    static constexpr std::size_t largest_alignment = 256;
+    using Stream = typename D::Stream;                     ///< of the device
+    static constexpr std::size_t largest_alignment = 256;  ///< of what it gives
 
+    /// How large it may get.
     struct Config {
         /// Cap of the pool, rounded down to the granularity of pools. 0: the client's own limit.
         std::uint64_t limit_bytes = 0;
@@ -62,6 +63,7 @@ public:
         return MemoryResource{std::move(shared)};
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As try_create(), but throws AllocationError.
     MemoryResource(D& device, broker::MemoryClient client, Config config = {})
         : MemoryResource{unwrap(try_create(device, std::move(client), config))} {}
 #endif
@@ -110,6 +112,8 @@ public:
     [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = largest_alignment) {
         return unwrap_allocation(try_allocate(bytes, alignment));
     }
+    /// In the order of the stream, or at once, under the names that allocators of today use. Throws AllocationError.
+    /// @{
     [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, Stream stream) {
         return unwrap_allocation(try_allocate(bytes, alignment, stream));
     }
@@ -122,12 +126,16 @@ public:
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = largest_alignment) {
         return allocate(bytes, alignment);
     }
+    /// @}
+    /// As try_trim(), but throws Exception.
     void trim() { unwrap(try_trim()); }
 #endif
     /// A failure is kept for failure().
     void deallocate(void* at, std::size_t bytes, std::size_t = largest_alignment) noexcept {
         keep(try_deallocate(at, bytes));
     }
+    /// A failure is kept for failure().
+    /// @{
     void deallocate_async(void* at, std::size_t bytes, std::size_t, Stream stream) noexcept {
         keep(try_deallocate(at, bytes, stream));
     }
@@ -140,6 +148,7 @@ public:
     void deallocate_sync(void* at, std::size_t bytes, std::size_t = largest_alignment) noexcept {
         deallocate(at, bytes);
     }
+    /// @}
 
     /// Bytes that the pool holds of the device.
     [[nodiscard]] std::uint64_t held_bytes() const { return shared_->client.account().used_bytes; }
@@ -152,6 +161,7 @@ public:
     [[nodiscard]] std::uint64_t asked_back_bytes() const { return shared_->client.asked_back_bytes(); }
     /// Does what broker::MemoryClient::ask() does.
     void ask(std::uint64_t bytes) { shared_->client.ask(bytes); }
+    /// What the client has now.
     [[nodiscard]] broker::Account account() const { return shared_->client.account(); }
     /// The first failure of an operation that could not report it.
     [[nodiscard]] std::shared_ptr<const Error> failure() const {

@@ -19,34 +19,43 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// bytes held and of the budget. What is added to a row is added in the order in which it ran.
 class PassTimeline {
 public:
-    using Time = PerfettoTrace::Time;
+    using Time = PerfettoTrace::Time;  ///< ns
 
+    /// Names of the rows.
+    /// @{
     static constexpr std::string_view compute_row = "compute";
     static constexpr std::string_view copy_row = "copies to the device";
     static constexpr std::string_view copy_back_row = "copies to the host";
+    /// @}
 
     /// The bytes of one weight in a copy.
     struct Piece {
-        std::string weight;
-        std::uint64_t bytes = 0;
+        std::string weight;       ///< its name
+        std::uint64_t bytes = 0;  ///< of that weight
     };
+    /// One kernel.
     struct Kernel {
-        std::string step;  ///< empty: of no step
-        std::string name;
-        Time start{}, end{};
+        std::string step;     ///< empty: of no step
+        std::string name;     ///< of the kernel
+        Time start{};         ///< of the kernel
+        Time end{};           ///< the same
         std::size_t row = 0;  ///< of several streams with kernels, from 0
     };
+    /// One copy to the device.
     struct Copy {
         std::vector<Piece> pieces;  ///< in the order in which they came
-        Time start{}, end{};
+        Time start{};               ///< of the copy
+        Time end{};                 ///< the same
     };
 
+    /// The next kernel of its row.
     void add_kernel(Kernel kernel) { kernels_.push_back(std::move(kernel)); }
     /// Returns its number among the copies to the device.
     std::size_t add_copy(Copy copy) {
         copies_.push_back(std::move(copy));
         return copies_.size() - 1;
     }
+    /// A copy to the host.
     void add_copy_back(std::uint64_t bytes, Time start, Time end) {
         copies_back_.push_back({{{{}, bytes}}, start, end});
     }
@@ -59,10 +68,12 @@ public:
         memory_.push_back({at, held_bytes, budget_bytes});
     }
 
+    /// All that were added.
     [[nodiscard]] std::span<const Kernel> kernels() const noexcept { return kernels_; }
+    /// All that were added.
     [[nodiscard]] std::span<const Copy> copies() const noexcept { return copies_; }
 
-    [[nodiscard]] PerfettoTrace trace() const;
+    [[nodiscard]] PerfettoTrace trace() const;  ///< all of it as a trace
 
 private:
     struct Stall {

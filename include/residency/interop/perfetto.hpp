@@ -17,7 +17,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// one common zero, such as that of a simulation. In the file no time is negative: those that would be move it all to the right.
 class PerfettoTrace {
 public:
-    using Time = std::chrono::nanoseconds;
+    using Time = std::chrono::nanoseconds;  ///< ns
 
     /// Adds one operation of a stream, thread or link. `track` names it: each track is a row. Operations of a row lie one after the
     /// other or inside each other; of those that begin together the longer is around the shorter, and of equal ones the one that was
@@ -35,6 +35,7 @@ public:
     /// Blocks. Writes the file, whole or not at all. Error io.
     [[nodiscard]] Status try_save(const std::string& path) const;
 #if RESIDENCY_EXCEPTIONS
+    /// As try_save(), but throws Exception.
     void save(const std::string& path) const { unwrap(try_save(path)); }
 #endif
 

@@ -21,12 +21,13 @@ public:
     /// From now on copies from the host memory of these weights have their names.
     void name_weights(const Catalog& catalog);
 
-    void add(const simulation::ExecutedOperation& operation);
+    void add(const simulation::ExecutedOperation& operation);  ///< an operation, as SimulatedDevice::observe() tells it
     /// At a time of the device's clock; see PassTimeline.
     void add_memory(std::int64_t at_ns, std::uint64_t held_bytes, std::uint64_t budget_bytes) {
         timeline_.add_memory(PassTimeline::Time{at_ns}, held_bytes, budget_bytes);
     }
 
+    /// What was added.
     [[nodiscard]] const PassTimeline& timeline() const noexcept { return timeline_; }
 
 private:

@@ -29,14 +29,19 @@ class Catalog {
 public:
     Catalog() noexcept = default;
 
+    /// By WeightId.
     [[nodiscard]] std::span<const Weight> weights() const noexcept {
         return data_ ? std::span<const Weight>{data_->table->weights} : std::span<const Weight>{};
     }
+    /// By StorageId.
     [[nodiscard]] std::span<const Storage> storages() const noexcept {
         return data_ ? std::span<const Storage>{data_->storages} : std::span<const Storage>{};
     }
+    /// Whether the id is one of this catalog.
+    /// @{
     [[nodiscard]] bool contains(WeightId id) const noexcept { return index(id) < weights().size(); }
     [[nodiscard]] bool contains(StorageId id) const noexcept { return index(id) < storages().size(); }
+    /// @}
 
     /// Precondition: contains(id).
     [[nodiscard]] const Weight& weight(WeightId id) const noexcept {
@@ -78,7 +83,9 @@ public:
     [[nodiscard]] std::uint64_t bytes_placed(Placement placement) const noexcept {
         return data_ ? data_->bytes_placed[static_cast<std::size_t>(placement)] : 0;
     }
+    /// Of the storages that stream.
     [[nodiscard]] std::uint64_t streamed_bytes() const noexcept { return bytes_placed(Placement::streamed); }
+    /// Of the storages that stay.
     [[nodiscard]] std::uint64_t resident_bytes() const noexcept { return bytes_placed(Placement::resident); }
 
     /// The storage's bytes in host memory, or null if its source is no host memory. Precondition: contains(id).
@@ -93,6 +100,8 @@ public:
     /// The same catalog, with the same hash, and another placement for the storages of those weights. Errors, naming the weight:
     /// mismatch where the catalog lacks it; invalid_argument where a mutable storage would not be resident.
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const WeightId> ids, Placement placement) const;
+    /// The same, by name, or of a list.
+    /// @{
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const std::string_view> names,
                                                      Placement placement) const;
     [[nodiscard]] Result<Catalog> try_with_placement(std::initializer_list<WeightId> ids, Placement placement) const {
@@ -102,8 +111,11 @@ public:
                                                      Placement placement) const {
         return try_with_placement(std::span{names.begin(), names.size()}, placement);
     }
+    /// @}
 
 #if RESIDENCY_EXCEPTIONS
+    /// As the form with try_, but throws Exception.
+    /// @{
     [[nodiscard]] Catalog with_sources(std::vector<StorageSource> sources) const {
         return unwrap(try_with_sources(std::move(sources)));
     }
@@ -119,9 +131,10 @@ public:
     [[nodiscard]] Catalog with_placement(std::initializer_list<std::string_view> names, Placement placement) const {
         return unwrap(try_with_placement(names, placement));
     }
+    /// @}
 #endif
 
-    friend bool operator==(const Catalog&, const Catalog&) noexcept = default;
+    friend bool operator==(const Catalog&, const Catalog&) noexcept = default;  ///< compares all members
 
 private:
     friend class CatalogBuilder;

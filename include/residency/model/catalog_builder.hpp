@@ -25,8 +25,8 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Options of CatalogBuilder::add_storage.
 struct StorageOptions {
-    Placement placement = Placement::streamed;
-    bool is_mutable = false;  ///< kernels write it; implies resident, whatever `placement` says
+    Placement placement = Placement::streamed;  ///< where the storage is kept
+    bool is_mutable = false;                    ///< kernels write it; implies resident, whatever `placement` says
     std::uint64_t alignment_bytes = Storage::default_alignment_bytes;  ///< of its address on the device
     StorageSource source{};                                            ///< of its bytes; none is enough to plan
 };
@@ -35,9 +35,9 @@ struct StorageOptions {
 /// the first error: later calls do nothing, and try_build() returns it.
 class CatalogBuilder {
 public:
-    static constexpr std::size_t max_name_bytes = 65535;
-    static constexpr std::uint64_t max_parts = std::uint64_t{1} << 20;  ///< of one split()
-    static constexpr std::uint64_t max_alignment_bytes = std::uint64_t{2} << 20;
+    static constexpr std::size_t max_name_bytes = 65535;                          ///< of a weight's name
+    static constexpr std::uint64_t max_parts = std::uint64_t{1} << 20;            ///< of one split()
+    static constexpr std::uint64_t max_alignment_bytes = std::uint64_t{2} << 20;  ///< of a storage
 
     /// Makes room for so many weights and storages in all. More or fewer may follow.
     void reserve(std::size_t weights, std::size_t storages);
@@ -65,7 +65,7 @@ public:
 
     /// Adds another name for the whole of an existing weight, on the same storage.
     WeightId tie(std::string_view name, WeightId existing);
-    WeightId tie(std::string_view name, std::string_view existing);
+    WeightId tie(std::string_view name, std::string_view existing);  ///< the same, of a weight by name
 
     /// Splits a dense weight along its first axis into name[0], name[1], …, each one extent shorter and on a storage of its own,
     /// over the same source. name[0] keeps the ids of the weight and its storage; the others get new ids at the end. Returns all of
@@ -81,6 +81,7 @@ public:
     /// The catalog, or the first error. Leaves the builder empty.
     [[nodiscard]] Result<Catalog> try_build();
 #if RESIDENCY_EXCEPTIONS
+    /// As try_build(), but throws Exception.
     [[nodiscard]] Catalog build() { return unwrap(try_build()); }
 #endif
 

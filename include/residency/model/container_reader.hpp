@@ -54,8 +54,11 @@ public:
     /// A reader that has failed.
     explicit SectionReader(Error error) : error_{std::move(error)} {}
 
+    /// Nothing has failed yet.
     [[nodiscard]] bool ok() const noexcept { return !error_.has_value(); }
 
+    /// Reads one element; 0 where the section is too short, which ok() then says.
+    /// @{
     template <ContainerElement T>
     [[nodiscard]] T value() {
         if (!take(sizeof(T))) { return T{}; }
@@ -66,13 +69,16 @@ public:
     [[nodiscard]] std::uint64_t u64() { return value<std::uint64_t>(); }
     [[nodiscard]] std::int64_t i64() { return value<std::int64_t>(); }
     [[nodiscard]] double f64() { return value<double>(); }
+    /// @}
 
     /// Reads a count of at most `max` elements of at least `min_bytes_each` bytes each, which the section must still hold.
     [[nodiscard]] std::uint64_t count(std::uint64_t max, std::uint64_t min_bytes_each);
+    /// Reads a text of at most so many bytes.
     [[nodiscard]] std::string text(std::uint64_t max_bytes) {
         const auto chars = array<char>(max_bytes);
         return {chars.begin(), chars.end()};
     }
+    /// Reads a number of elements, and as many elements.
     template <ContainerElement T>
     [[nodiscard]] std::vector<T> array(std::uint64_t max_elements) {
         const std::uint64_t elements = count(max_elements, sizeof(T));
@@ -125,15 +131,20 @@ public:
     /// malformed.
     [[nodiscard]] static Result<ContainerReader> try_open(std::span<const std::byte> bytes, std::string source);
 
+    /// What the container holds: a ContainerKind.
     [[nodiscard]] std::uint32_t kind() const noexcept { return kind_; }
+    /// Of that kind.
     [[nodiscard]] std::uint32_t kind_version() const noexcept { return kind_version_; }
+    /// Of the catalog that it belongs to.
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return catalog_hash_; }
+    /// For messages.
     [[nodiscard]] const std::string& source() const noexcept { return source_; }
 
     /// Errors: malformed where the contents are of another kind; unsupported where they are of a later version or none; mismatch
     /// where they belong to another catalog.
     [[nodiscard]] Status expect(ContainerKind kind, std::uint32_t latest_version, std::uint64_t catalog_hash) const;
 
+    /// Whether it has a section of that tag.
     [[nodiscard]] bool has(std::uint32_t tag) const noexcept { return find(tag) != nullptr; }
     /// The section with that tag, or a reader that has failed.
     [[nodiscard]] SectionReader section(std::uint32_t tag) const;

@@ -48,8 +48,11 @@ void append_little_endian(std::vector<std::byte>& out, T value) {
 /// Collects the bytes of one section in order.
 class SectionWriter {
 public:
+    /// An empty section.
     explicit SectionWriter(std::uint32_t tag) noexcept : tag_{tag} {}
 
+    /// Appends one element, little-endian.
+    /// @{
     template <ContainerElement T>
     void value(T value) {
         detail::append_little_endian(bytes_, detail::container_bits(value));
@@ -59,7 +62,10 @@ public:
     void u64(std::uint64_t v) { value(v); }
     void i64(std::int64_t v) { value(v); }
     void f64(double v) { value(v); }
+    /// @}
 
+    /// Appends the number of elements, and the elements.
+    /// @{
     void text(std::string_view text) { array(std::span<const char>{text}); }
     /// Appends the count, then the elements.
     template <class T, std::size_t extent>
@@ -73,8 +79,11 @@ public:
     void array(const std::vector<T>& values) {
         array(std::span<const T>{values});
     }
+    /// @}
 
+    /// Of the section.
     [[nodiscard]] std::uint32_t tag() const noexcept { return tag_; }
+    /// Written so far.
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
 private:
@@ -90,6 +99,7 @@ private:
 ///     std::vector<std::byte> bytes = writer.finish();
 class ContainerWriter {
 public:
+    /// A container without sections.
     ContainerWriter(ContainerKind kind, std::uint32_t kind_version, std::uint64_t catalog_hash) noexcept
         : kind_{kind}, kind_version_{kind_version}, catalog_hash_{catalog_hash} {}
 

@@ -18,7 +18,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// have blocks of one element. A regular value without dynamic memory; two are equal if their names and numbers are.
 class DType {
 public:
-    static constexpr std::size_t max_name_bytes = 23;
+    static constexpr std::size_t max_name_bytes = 23;  ///< of a name
 
     /// The type "none" of zero bits, which no catalog accepts.
     constexpr DType() noexcept = default;
@@ -42,9 +42,11 @@ public:
     [[nodiscard]] static Result<DType> try_block(std::string_view name, std::uint64_t block_bytes,
                                                  std::uint64_t block_elements);
 
+    /// Such as "bf16".
     [[nodiscard]] constexpr std::string_view name() const noexcept { return {name_.data(), name_length_}; }
     /// Bits of one block; of one element where block_elements() is 1.
     [[nodiscard]] constexpr std::uint32_t block_bits() const noexcept { return block_bits_; }
+    /// Elements of one block: 1 where each stands alone.
     [[nodiscard]] constexpr std::uint32_t block_elements() const noexcept { return block_elements_; }
     /// Bytes to which an element's offset must be aligned. 1 for types below a byte and for blocks.
     [[nodiscard]] constexpr std::uint32_t alignment_bytes() const noexcept { return alignment_bytes_; }
@@ -57,7 +59,7 @@ public:
     /// the number.
     [[nodiscard]] Result<std::uint64_t> bytes_of(std::uint64_t elements) const;
 
-    friend constexpr bool operator==(const DType&, const DType&) noexcept = default;
+    friend constexpr bool operator==(const DType&, const DType&) noexcept = default;  ///< compares all members
 
 private:
     constexpr DType(std::string_view name, std::uint32_t block_bits, std::uint32_t block_elements,

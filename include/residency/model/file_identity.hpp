@@ -17,7 +17,7 @@ struct FileIdentity {
     std::uint64_t bytes = 0;       ///< size of the file
     std::int64_t seconds = 0;      ///< time of the last change, since the epoch
     std::int64_t nanoseconds = 0;  ///< of that time, beside the seconds
-    friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+    friend bool operator==(const FileIdentity&, const FileIdentity&) = default;  ///< compares all members
 };
 
 namespace detail {

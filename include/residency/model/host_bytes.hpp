@@ -27,8 +27,9 @@ class HostBytes {
     struct Key {};
 
 public:
-    static constexpr std::size_t default_alignment_bytes = std::size_t{2} << 20;
+    static constexpr std::size_t default_alignment_bytes = std::size_t{2} << 20;  ///< a huge page
 
+    /// Made by borrow(), own() and adopt().
     HostBytes(Key, const std::byte* data, std::uint64_t bytes, HostMemory kind,
               std::shared_ptr<const void> owner) noexcept
         : data_{data}, bytes_{bytes}, kind_{kind}, owner_{std::move(owner)} {}
@@ -61,10 +62,13 @@ public:
 
     /// May be null where bytes() is 0.
     [[nodiscard]] const std::byte* data() const noexcept { return data_; }
+    /// The number of bytes.
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+    /// Pinned or pageable.
     [[nodiscard]] HostMemory kind() const noexcept { return kind_; }
     /// Whether this object keeps the memory alive. False: the caller promised to.
     [[nodiscard]] bool is_owned() const noexcept { return owner_ != nullptr; }
+    /// All of them.
     [[nodiscard]] std::span<const std::byte> span() const noexcept { return {data_, static_cast<std::size_t>(bytes_)}; }
 
 private:

@@ -16,8 +16,11 @@ public:
     using std::vector<T>::vector;
     using std::vector<T>::operator[];
 
+    /// The element of that id. Precondition: there is one.
+    /// @{
     [[nodiscard]] decltype(auto) operator[](Id id) noexcept { return (*this)[index(id)]; }
     [[nodiscard]] decltype(auto) operator[](Id id) const noexcept { return (*this)[index(id)]; }
+    /// @}
 };
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -24,7 +24,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// One step of a pass as a run recorded it.
 struct StepRecord {
-    std::vector<WeightId> weights;
+    std::vector<WeightId> weights;  ///< what the step read
     std::optional<std::chrono::nanoseconds>
         compute;       ///< duration on the device, without the copies; none: not measured
     std::string name;  ///< may be empty
@@ -32,7 +32,7 @@ struct StepRecord {
 
 /// A number of bytes, and the step that needs them.
 struct StepBytes {
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0;          ///< how many
     std::uint32_t step = UINT32_MAX;  ///< position in the schedule; UINT32_MAX: no step
 };
 
@@ -50,19 +50,22 @@ public:
         std::uint32_t position = 0;                       ///< in the schedule
     };
 
-    static constexpr std::uint32_t max_steps = UseOrder::max_steps;
+    static constexpr std::uint32_t max_steps = UseOrder::max_steps;  ///< of a schedule
 
     Schedule() noexcept = default;
 
     /// A schedule of what a run recorded. Error mismatch, naming the step: the catalog lacks a weight.
     [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog, std::span<const StepRecord> records,
                                                        Cycle cycle = Cycle::cyclic);
+    /// The same, of a list.
     [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog,
                                                        std::initializer_list<StepRecord> records,
                                                        Cycle cycle = Cycle::cyclic) {
         return try_recorded(catalog, std::span{records.begin(), records.size()}, cycle);
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As the form with try_, but throws Exception.
+    /// @{
     [[nodiscard]] static Schedule recorded(const Catalog& catalog, std::span<const StepRecord> records,
                                            Cycle cycle = Cycle::cyclic) {
         return unwrap(try_recorded(catalog, records, cycle));
@@ -71,15 +74,22 @@ public:
                                            Cycle cycle = Cycle::cyclic) {
         return unwrap(try_recorded(catalog, records, cycle));
     }
+    /// @}
 #endif
 
+    /// In their order.
     [[nodiscard]] std::span<const Step> steps() const noexcept {
         return data_ ? std::span<const Step>{data_->steps} : std::span<const Step>{};
     }
+    /// Number of steps.
     [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(steps().size()); }
+    /// Whether there are none.
     [[nodiscard]] bool empty() const noexcept { return data_ == nullptr; }
+    /// The steps, for range-for.
+    /// @{
     [[nodiscard]] const Step* begin() const noexcept { return steps().data(); }
     [[nodiscard]] const Step* end() const noexcept { return steps().data() + steps().size(); }
+    /// @}
     /// Precondition: position < size().
     [[nodiscard]] const Step& operator[](std::uint32_t position) const noexcept {
         RESIDENCY_ASSERT(position < size(), "pass the position of a step");
@@ -90,7 +100,9 @@ public:
         return (*this)[position].storages;
     }
 
+    /// Whether passes follow one another.
     [[nodiscard]] Cycle cycle() const noexcept { return data_ ? data_->cycle : Cycle::cyclic; }
+    /// The same as a truth value.
     [[nodiscard]] bool is_cyclic() const noexcept { return cycle() == Cycle::cyclic; }
     /// Catalog::hash of the catalog that it was made for.
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return data_ ? data_->catalog_hash : 0; }
@@ -104,17 +116,21 @@ public:
     /// The same steps with these durations; none: not known. Error invalid_argument: not one for each step, or a negative one.
     [[nodiscard]] Result<Schedule> try_with_compute(
         std::span<const std::optional<std::chrono::nanoseconds>> compute) const;
+    /// The same, of a list.
     [[nodiscard]] Result<Schedule> try_with_compute(
         std::initializer_list<std::optional<std::chrono::nanoseconds>> compute) const {
         return try_with_compute(std::span{compute.begin(), compute.size()});
     }
 #if RESIDENCY_EXCEPTIONS
+    /// As the form with try_, but throws Exception.
+    /// @{
     [[nodiscard]] Schedule with_compute(std::span<const std::optional<std::chrono::nanoseconds>> compute) const {
         return unwrap(try_with_compute(compute));
     }
     [[nodiscard]] Schedule with_compute(std::initializer_list<std::optional<std::chrono::nanoseconds>> compute) const {
         return unwrap(try_with_compute(compute));
     }
+    /// @}
 #endif
 
     /// The step whose streamed storages take the most bytes, and those bytes, each storage rounded by `round_bytes(bytes)`. Added
@@ -140,6 +156,7 @@ public:
         return largest;
     }
 
+    /// Whether the contents are equal.
     friend bool operator==(const Schedule& a, const Schedule& b) noexcept {
         return a.data_ == b.data_ || (a.data_ && b.data_ && a.data_->catalog_hash == b.data_->catalog_hash &&
                                       content_of(*a.data_) == content_of(*b.data_));

@@ -27,14 +27,17 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// returns it.
 class ScheduleBuilder {
 public:
-    using Compute = std::optional<std::chrono::nanoseconds>;
+    using Compute = std::optional<std::chrono::nanoseconds>;  ///< duration of a step without its copies; none: unknown
 
+    /// Of the weights of `catalog`.
     explicit ScheduleBuilder(Catalog catalog)
         : catalog_{std::move(catalog)}, seen_in_(catalog_.weights().size(), UINT32_MAX) {}
 
     /// Adds the next step, by ids or by names. `compute`: its estimated duration on the device, without the copies.
     ScheduleBuilder& step(std::span<const WeightId> weights, Compute compute = std::nullopt,
                           std::string_view name = {});
+    /// The same, of a list, or by name.
+    /// @{
     ScheduleBuilder& step(std::initializer_list<WeightId> weights, Compute compute = std::nullopt,
                           std::string_view name = {}) {
         return step(std::span<const WeightId>{weights.begin(), weights.size()}, compute, name);
@@ -45,6 +48,7 @@ public:
                           std::string_view name = {}) {
         return step(std::span<const std::string_view>{weights.begin(), weights.size()}, compute, name);
     }
+    /// @}
 
     /// Keeps a weight of the last step on the device until the end of step `last`, as a lease that is held that long does: each step
     /// from here to `last` has it, whether it names it or not. Errors: mismatch where the catalog lacks the weight; invalid_argument
@@ -57,6 +61,7 @@ public:
     /// The schedule, or the first error. Error invalid_argument: no steps. Leaves the builder without steps.
     [[nodiscard]] Result<Schedule> try_build(Cycle cycle = Cycle::cyclic);
 #if RESIDENCY_EXCEPTIONS
+    /// As try_build(), but throws Exception.
     [[nodiscard]] Schedule build(Cycle cycle = Cycle::cyclic) { return unwrap(try_build(cycle)); }
 #endif
 

@@ -15,6 +15,8 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// byte changes the value. An adversary can make collisions.
 class StableHash {
 public:
+    /// Adds a value, its lowest byte first.
+    /// @{
     constexpr void byte(std::uint8_t value) noexcept { state_ = (state_ ^ value) * 0x100000001b3U; }
     constexpr void u32(std::uint32_t value) noexcept {
         for (int shift = 0; shift < 32; shift += 8) { byte(static_cast<std::uint8_t>(value >> shift)); }
@@ -22,14 +24,17 @@ public:
     constexpr void u64(std::uint64_t value) noexcept {
         for (int shift = 0; shift < 64; shift += 8) { byte(static_cast<std::uint8_t>(value >> shift)); }
     }
+    /// @}
     /// Adds the length, then the characters.
     constexpr void text(std::string_view value) noexcept {
         u64(value.size());
         for (const char c : value) { byte(static_cast<std::uint8_t>(c)); }
     }
+    /// Adds bytes in their order.
     constexpr void bytes(std::span<const std::byte> values) noexcept {
         for (const std::byte value : values) { byte(std::to_integer<std::uint8_t>(value)); }
     }
+    /// Of what was added.
     [[nodiscard]] constexpr std::uint64_t value() const noexcept { return state_; }
 
 private:

@@ -24,7 +24,7 @@ enum class Placement : std::uint8_t {
 
 /// A file that holds bytes of storages, or the pieces of one that was cut.
 struct SourceFile {
-    std::string path{};
+    std::string path{};       ///< as the program gave it
     std::uint64_t bytes = 0;  ///< its size
     /// Of the file that the catalog was read from; a file with another identity is refused later. None: only the size is compared.
     std::optional<FileIdentity> identity{};
@@ -35,34 +35,35 @@ struct SourceFile {
 
 /// Bytes in host memory. Shares the ownership of them.
 struct HostSource {
-    std::shared_ptr<const HostBytes> host{};
-    std::uint64_t offset_bytes = 0;  ///< of the storage in `host`
-    friend bool operator==(const HostSource&, const HostSource&) noexcept = default;
+    std::shared_ptr<const HostBytes> host{};                                          ///< the memory; never null
+    std::uint64_t offset_bytes = 0;                                                   ///< of the storage in `host`
+    friend bool operator==(const HostSource&, const HostSource&) noexcept = default;  ///< compares all members
 };
 
 /// Bytes in a file.
 struct FileSource {
-    std::shared_ptr<const SourceFile> file{};
-    std::uint64_t offset_bytes = 0;  ///< of the storage in the file
-    friend bool operator==(const FileSource&, const FileSource&) noexcept = default;
+    std::shared_ptr<const SourceFile> file{};                                         ///< never null
+    std::uint64_t offset_bytes = 0;                                                   ///< of the storage in the file
+    friend bool operator==(const FileSource&, const FileSource&) noexcept = default;  ///< compares all members
 };
 
 /// A part of a storage's bytes, packed by a codec (codec/codec.hpp).
 struct PackedPart {
-    PackedForm form = PackedForm::raw;
-    std::uint64_t raw_bytes = 0;          ///< that it stands for
-    std::uint64_t packed_bytes = 0;       ///< that it takes
-    std::uint64_t offset_bytes = 0;       ///< of the packed bytes in the file
-    std::uint64_t checksum = 0;           ///< of the packed bytes (codec/checksum.hpp)
-    std::uint64_t rows = 1, columns = 0;  ///< of the matrix, where the form packs whole weights; else 1 and 0
-    friend bool operator==(const PackedPart&, const PackedPart&) noexcept = default;
+    PackedForm form = PackedForm::raw;  ///< how it is packed
+    std::uint64_t raw_bytes = 0;        ///< that it stands for
+    std::uint64_t packed_bytes = 0;     ///< that it takes
+    std::uint64_t offset_bytes = 0;     ///< of the packed bytes in the file
+    std::uint64_t checksum = 0;         ///< of the packed bytes (codec/checksum.hpp)
+    std::uint64_t rows = 1;             ///< of the matrix, where the form packs whole weights; else 1
+    std::uint64_t columns = 0;          ///< the same; else 0
+    friend bool operator==(const PackedPart&, const PackedPart&) noexcept = default;  ///< compares all members
 };
 
 /// Packed bytes in a file: the parts of the storage in order, without gaps in its raw bytes.
 struct PackedSource {
-    std::shared_ptr<const SourceFile> file{};
-    std::shared_ptr<const std::vector<PackedPart>> parts{};
-    friend bool operator==(const PackedSource&, const PackedSource&) noexcept = default;
+    std::shared_ptr<const SourceFile> file{};                                             ///< never null
+    std::shared_ptr<const std::vector<PackedPart>> parts{};                               ///< never null
+    friend bool operator==(const PackedSource&, const PackedSource&) noexcept = default;  ///< compares all members
 };
 
 /// Where a storage's bytes come from. monostate: from nowhere yet, which is enough to plan.
@@ -70,14 +71,14 @@ using StorageSource = std::variant<std::monostate, HostSource, FileSource, Packe
 
 /// The bytes behind one or more weights: they are copied and evicted together.
 struct Storage {
-    static constexpr std::uint64_t default_alignment_bytes = 256;
+    static constexpr std::uint64_t default_alignment_bytes = 256;  ///< what every driver gives
 
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0;  ///< 0 is allowed
     /// Of its address on the device: a power of two, up to 2 MiB.
     std::uint64_t alignment_bytes = default_alignment_bytes;
-    Placement placement = Placement::streamed;
-    bool is_mutable = false;  ///< kernels write it; then it is resident
-    StorageSource source{};
+    Placement placement = Placement::streamed;  ///< where it is kept
+    bool is_mutable = false;                    ///< kernels write it; then it is resident
+    StorageSource source{};                     ///< where its bytes come from
 };
 
 }}  // namespace residency::RESIDENCY_ABI

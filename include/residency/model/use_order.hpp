@@ -25,7 +25,7 @@ class UseOrder {
 public:
     /// Where there is no next use.
     static constexpr StepIndex never = UINT64_MAX;
-    static constexpr std::uint32_t max_steps = std::uint32_t{1} << 28;
+    static constexpr std::uint32_t max_steps = std::uint32_t{1} << 28;  ///< of an order
 
     UseOrder() noexcept = default;
     /// From plain data: step i reads storages[step_offsets[i] … step_offsets[i + 1]), with ids below `storage_count`. A storage
@@ -39,9 +39,11 @@ public:
     [[nodiscard]] std::uint32_t steps() const noexcept {
         return data_ ? static_cast<std::uint32_t>(data_->step_offsets.size() - 1) : 0;
     }
+    /// Storages that the order knows.
     [[nodiscard]] std::uint32_t storage_count() const noexcept {
         return data_ ? static_cast<std::uint32_t>(data_->use_offsets.size() - 1) : 0;
     }
+    /// Whether passes follow one another.
     [[nodiscard]] bool is_cyclic() const noexcept { return !data_ || data_->cycle == Cycle::cyclic; }
     /// The storages that a step reads, each once. Preconditions: steps() > 0; step < steps() where the order is one-shot.
     [[nodiscard]] std::span<const StorageId> storages_at(StepIndex step) const noexcept {

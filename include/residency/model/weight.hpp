@@ -19,11 +19,11 @@ using Strides = std::vector<std::uint64_t>;
 
 /// A named tensor that lies inside one storage.
 struct Weight {
-    std::string name;
-    DType dtype;
-    Shape shape;
-    Strides strides;  ///< elements; those of a dense weight too
-    StorageId storage = no_storage;
+    std::string name;                ///< unique in its catalog
+    DType dtype;                     ///< of its elements
+    Shape shape;                     ///< outermost extent first
+    Strides strides;                 ///< elements; those of a dense weight too
+    StorageId storage = no_storage;  ///< where its bytes are
     std::uint64_t offset_bytes = 0;  ///< of its first byte in the storage
     std::uint64_t bytes = 0;         ///< from its first byte to its last; dtype × shape where dense
 

@@ -26,7 +26,7 @@ enum class Verdict : std::uint8_t {
 
 /// The best case, before running. Bytes are in whole chunks, as pool::Virtual holds them; seconds are per pass.
 struct Advice {
-    Verdict verdict = Verdict::slower;
+    Verdict verdict = Verdict::slower;  ///< how the pass compares
     std::uint64_t budget_bytes =
         0;  ///< what the advice is for: rounded down, at most everything_bytes; the floor where 0 was asked
     std::uint64_t floor_bytes = 0;       ///< the smallest budget that works

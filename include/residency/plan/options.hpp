@@ -18,7 +18,7 @@ enum class Effort : std::uint8_t {
 
 /// How a plan is made, beside what the problem says.
 struct Options {
-    Effort effort = Effort::full;
+    Effort effort = Effort::full;    ///< how long it searches
     bool captured = false;           ///< the passes are replayed as a graph
     std::uint64_t catalog_hash = 0;  ///< stored in the plan; 0: unknown
     /// Cyclic plans only: what memory holds before the first pass, one entry for each chunk of the image whose offsets are

@@ -14,15 +14,15 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// Everything that a Plan says, as plain data: planners fill it, Plan makes it immutable. A slot is one physical chunk.
 struct PlanData {
-    bool cyclic = true;
+    bool cyclic = true;  ///< the pass repeats for ever
     bool captured =
         false;  ///< planned for a graph: each call is one copy and costs a copy node's latency; `cut` counts
     std::uint64_t catalog_hash = 0;  ///< of the catalog that the plan was made for; 0: unknown
     std::uint64_t budget_bytes = 0;  ///< the budget asked for; the floor where 0 was asked for
-    std::uint64_t chunk_bytes = 0;
-    std::uint64_t image_bytes = 0;  ///< end of the last storage in the image
-    std::uint64_t held_bytes = 0;   ///< device bytes, slots × chunk_bytes; at most budget_bytes
-    std::uint32_t steps = 0;
+    std::uint64_t chunk_bytes = 0;   ///< of a slot
+    std::uint64_t image_bytes = 0;   ///< end of the last storage in the image
+    std::uint64_t held_bytes = 0;    ///< device bytes, slots × chunk_bytes; at most budget_bytes
+    std::uint32_t steps = 0;         ///< of a pass
 
     std::vector<std::uint64_t> storage_offsets;  ///< bytes from the begin of the image, one for each storage
     std::vector<std::uint64_t> storage_bytes;    ///< one for each storage
@@ -45,7 +45,7 @@ struct PlanData {
     std::uint64_t floor_bytes = 0;     ///< the smallest budget that works
     std::uint64_t bytes_per_pass = 0;  ///< over the link, without residents
 
-    friend bool operator==(const PlanData&, const PlanData&) = default;
+    friend bool operator==(const PlanData&, const PlanData&) = default;  ///< compares all members
 };
 
 /// The copies of a pass, computed before it runs, for one catalog, schedule and budget. Immutable: every chunk of the image has one
@@ -81,10 +81,14 @@ struct PlanData {
 class Plan {
 public:
     Plan() = default;
+    /// Holds what a planner made.
     explicit Plan(PlanData data) : data_{std::move(data)} {}
 
+    /// All of it.
     [[nodiscard]] const PlanData& data() const noexcept { return data_; }
 
+    /// The member of PlanData of that name.
+    /// @{
     [[nodiscard]] bool is_cyclic() const noexcept { return data_.cyclic; }
     [[nodiscard]] bool is_captured() const noexcept { return data_.captured; }
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return data_.catalog_hash; }
@@ -100,7 +104,10 @@ public:
     [[nodiscard]] double usual_bound_seconds() const noexcept { return data_.usual_bound_seconds; }
     [[nodiscard]] double latency_floor_seconds() const noexcept { return data_.latency_floor_seconds; }
     [[nodiscard]] std::uint32_t cut() const noexcept { return data_.cut; }
+    /// @}
 
+    /// The same: numbers, and what belongs to one storage.
+    /// @{
     [[nodiscard]] std::uint32_t steps() const noexcept { return data_.steps; }
     [[nodiscard]] std::uint32_t storages() const noexcept {
         return static_cast<std::uint32_t>(data_.storage_bytes.size());
@@ -111,6 +118,7 @@ public:
     [[nodiscard]] std::uint64_t storage_bytes(std::uint32_t storage) const noexcept {
         return data_.storage_bytes[storage];
     }
+    /// @}
 
     /// Chunks of the image.
     [[nodiscard]] std::uint32_t chunks() const noexcept {
@@ -134,16 +142,20 @@ public:
                    : chunks_of(begin, begin + data_.storage_bytes[storage], data_.chunk_bytes);
     }
 
+    /// The same.
+    /// @{
     [[nodiscard]] std::span<const Copy> residents() const noexcept { return data_.residents; }
     [[nodiscard]] std::span<const Copy> copies() const noexcept { return data_.copies; }
     [[nodiscard]] std::span<const Call> calls() const noexcept { return data_.calls; }
+    /// @}
+    /// The copies of one call.
     [[nodiscard]] std::span<const Copy> copies(const Call& call) const noexcept {
         return std::span<const Copy>{data_.copies}.subspan(call.copies_begin, call.copies_end - call.copies_begin);
     }
     /// How many calls of the pass must have arrived before the step starts.
     [[nodiscard]] std::uint32_t step_calls(std::uint32_t step) const noexcept { return data_.step_calls[step]; }
 
-    friend bool operator==(const Plan&, const Plan&) = default;
+    friend bool operator==(const Plan&, const Plan&) = default;  ///< compares all members
 
 private:
     PlanData data_;

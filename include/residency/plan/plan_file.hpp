@@ -30,9 +30,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// What a plan that is loaded must have been made for.
 struct Expected {
-    std::uint64_t catalog_hash = 0;
-    std::uint64_t budget_bytes = 0;
-    std::uint64_t chunk_bytes = 0;
+    std::uint64_t catalog_hash = 0;  ///< of the catalog
+    std::uint64_t budget_bytes = 0;  ///< device bytes
+    std::uint64_t chunk_bytes = 0;   ///< of a slot
 };
 
 /// Reads what save() wrote. Errors: malformed, with the place, for what is no plan or not consistent in itself (check_shape);

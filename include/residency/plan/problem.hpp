@@ -21,21 +21,23 @@ enum class Presence : std::uint8_t {
 
 /// Everything that a planner needs to know: plain data, no device, no catalog. Storages are numbers 0 … storage_bytes.size() − 1.
 struct Problem {
-    Link link;
+    Link link;                                 ///< the way to the device
     std::uint64_t budget_bytes = 0;            ///< device bytes; 0: the floor
     std::uint64_t chunk_bytes = 2ULL << 20;    ///< a power of two
     bool cyclic = true;                        ///< true: the pass repeats for ever; false: it runs once
     std::vector<std::uint64_t> storage_bytes;  ///< one for each storage; 0 is allowed
     /// Steps + 1 values, ascending: step i reads step_storages[step_offsets[i]] up to, not including, step_offsets[i + 1].
     std::vector<std::uint32_t> step_offsets;
-    std::vector<std::uint32_t> step_storages;
+    std::vector<std::uint32_t> step_storages;  ///< numbers of storages
     std::vector<double> compute_seconds;  ///< one for each step; empty: unknown, the plan is made from the bytes alone
     std::vector<std::uint32_t> pinned;    ///< storages that must stay resident, ascending
     std::vector<std::uint64_t>
         image_offsets;  ///< bytes, one for each storage, without overlaps; empty: the planner lays out the image
     std::uint64_t alignment_bytes = 256;  ///< of each storage in an image that the planner lays out; a power of two
 
+    /// How many there are.
     [[nodiscard]] std::uint32_t storages() const noexcept { return static_cast<std::uint32_t>(storage_bytes.size()); }
+    /// How many there are.
     [[nodiscard]] std::uint32_t steps() const noexcept {
         return step_offsets.empty() ? 0 : static_cast<std::uint32_t>(step_offsets.size() - 1);
     }
@@ -43,6 +45,7 @@ struct Problem {
     [[nodiscard]] std::span<const std::uint32_t> reads(std::uint32_t step) const noexcept {
         return {step_storages.data() + step_offsets[step], step_storages.data() + step_offsets[step + 1]};
     }
+    /// Seconds of that step; 0 where they are unknown.
     [[nodiscard]] double compute(std::uint32_t step) const noexcept {
         return compute_seconds.empty() ? 0.0 : compute_seconds[step];
     }

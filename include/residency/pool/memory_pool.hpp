@@ -15,7 +15,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
 /// One allocation of a pool.
 struct Place {
-    void* at = nullptr;
+    void* at = nullptr;       ///< its first byte
     std::uint64_t bytes = 0;  ///< as asked for
     bool is_pinned = false;   ///< it is being read, and cannot move
 };

@@ -27,16 +27,20 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 template <VirtualMemoryDevice D>
 class Slab {
 public:
-    using Device = D;
+    using Device = D;  ///< whose memory it gives
+    /// The sizes of its parts.
     struct Config {
         /// Slots begin at multiples of this.
         std::uint64_t alignment_bytes = 256;
     };
-    static constexpr bool one_range = true;
-    static constexpr bool is_laid_out_for_steps = true;
+    static constexpr bool one_range = true;              ///< all its memory is one range of addresses
+    static constexpr bool is_laid_out_for_steps = true;  ///< its needs are those of single steps
 
     Slab() : Slab(Config{}) {}
+    /// Cuts memory as `config` says.
     explicit Slab(Config config) noexcept : config_{config} {}
+    /// The source is empty afterwards.
+    /// @{
     Slab(Slab&& other) noexcept
         : config_{other.config_},
           device_{std::exchange(other.device_, nullptr)},
@@ -49,9 +53,12 @@ public:
           chunks_{std::exchange(other.chunks_, {})},
           held_chunks_{std::exchange(other.held_chunks_, 0)} {}
     Slab& operator=(Slab&&) = delete;
+    /// @}
     ~Slab() { close(); }
 
     /// Before open(), where the slot is not known yet, `bytes` themselves.
+    /// What MemoryPool and its optional parts ask for.
+    /// @{
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept {
         return slot_bytes_ == 0 ? bytes : slots_for(bytes, slot_bytes_) * slot_bytes_;
     }
@@ -89,6 +96,7 @@ public:
     /// The same. What fails twice is left behind.
     void close() noexcept;
     void abandon() noexcept;
+    /// @}
 
 private:
     /// Physical memory for chunk_bytes_ of the range.

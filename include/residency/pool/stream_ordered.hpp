@@ -26,15 +26,18 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 template <Device D>
 class StreamOrdered {
 public:
-    using Device = D;
+    using Device = D;  ///< whose memory it gives
+    /// What the driver does.
     struct Config {
         /// Bytes to which the driver rounds an allocation in a pool.
         std::uint64_t rounding_bytes = 512;
     };
-    static constexpr bool one_range = false;
+    static constexpr bool one_range = false;  ///< every allocation is a range of its own
 
     StreamOrdered() : StreamOrdered(Config{}) {}
+    /// Rounds as `config` says.
     explicit StreamOrdered(Config config) noexcept : config_{config} {}
+    /// The source is empty afterwards.
     StreamOrdered(StreamOrdered&& other) noexcept
         : config_{other.config_},
           device_{std::exchange(other.device_, nullptr)},
@@ -51,6 +54,8 @@ public:
     StreamOrdered& operator=(StreamOrdered&&) = delete;
     ~StreamOrdered() { close(); }
 
+    /// What MemoryPool and its optional parts ask for.
+    /// @{
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept {
         return round_up(bytes, config_.rounding_bytes);
     }
@@ -99,6 +104,7 @@ public:
         abandon();
     }
     void abandon() noexcept;
+    /// @}
 
 private:
     static constexpr std::uint64_t alignment_bytes = 256;  // what the driver promises

@@ -26,17 +26,20 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 template <VirtualMemoryDevice D>
 class Virtual {
 public:
-    using Device = D;
+    using Device = D;  ///< whose memory it gives
+    /// The sizes of its parts.
     struct Config {
         /// Rounded up to what the device maps.
         std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
     };
-    static constexpr bool maps_image = true;
+    static constexpr bool maps_image = true;  ///< storages lie in one image, whose chunks are mapped to physical memory
     /// In a table: the chunk lies on no slot.
     static constexpr std::uint32_t none = no_slot;
 
     Virtual() : Virtual(Config{}) {}
+    /// Cuts memory as `config` says.
     explicit Virtual(Config config) noexcept : config_{config} {}
+    /// The source is empty afterwards.
     Virtual(Virtual&& other) noexcept
         : config_{other.config_},
           device_{std::exchange(other.device_, nullptr)},
@@ -47,6 +50,7 @@ public:
     Virtual& operator=(Virtual&&) = delete;
     ~Virtual() { close(); }
 
+    /// Bytes of a physical chunk on that device.
     [[nodiscard]] std::uint64_t chunk_bytes(const D& device) const {
         return round_up(config_.chunk_bytes, device.chunk_granularity());
     }
@@ -77,14 +81,16 @@ public:
 
     /// Where the image begins; the same from open() to close().
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
+    /// Device bytes of all physical chunks.
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return slots_.size() * chunk_bytes_; }
+    /// The physical chunk under a chunk of the image, or no slot.
     [[nodiscard]] std::uint32_t slot_of(std::uint32_t chunk) const noexcept { return table_[chunk]; }
 
     /// Blocks. Gives everything back. On failure arrange() or try_close() go on from there. Precondition: every stream is drained.
     [[nodiscard]] Status try_close();
     /// The same. What fails twice is left behind.
     void close() noexcept;
-    void abandon() noexcept;
+    void abandon() noexcept;  ///< forgets everything without a call of the device, which is broken
 
 private:
     [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept { return base_ + chunk * chunk_bytes_; }

@@ -19,7 +19,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 
 /// A storage that is likely to be needed, as the caller knows.
 struct Hint {
-    StorageId storage = no_storage;
+    StorageId storage = no_storage;         ///< the one that is needed
     float probability = 1;                  ///< 0 … 1
     StepIndex needed_at = UseOrder::never;  ///< the step that would need it; never: not known
 };
@@ -29,15 +29,18 @@ struct Hint {
 /// rest, and the decider sends fewer of them where guesses turn out wrong and late.
 class Hinted {
 public:
-    static constexpr bool interruptible = true;
+    static constexpr bool interruptible = true;  ///< its proposals are guesses: a demand miss goes before them
+    /// How much it copies ahead.
     struct Config {
         std::uint32_t capacity = 256;  ///< hints kept at a time; of more, the least probable are dropped
         float least_probability = 0;   ///< hints below it are not taken
     };
 
     Hinted() noexcept : Hinted{Config{}} {}
+    /// Copies ahead as `config` says.
     explicit Hinted(Config config) noexcept : config_{config} {}
 
+    /// What PrefetchPolicy asks for.
     [[nodiscard]] Status attach(const Context& context) {
         hints_.clear();
         hints_.reserve(config_.capacity);
@@ -59,6 +62,7 @@ public:
         for (const Hint& each : hints) { take(each); }
         return {};
     }
+    /// The same.
     [[nodiscard]] Status hint(std::initializer_list<Hint> hints) {
         return hint(std::span{hints.begin(), hints.size()});
     }

@@ -16,6 +16,8 @@ template <std::uint32_t steps>
     requires(steps > 0)
 class Lookahead {
 public:
+    /// What PrefetchPolicy asks for.
+    /// @{
     static constexpr bool interruptible = false;
 
     [[nodiscard]] Status attach(const Context& context) { return upcoming_.attach(context, "prefetch::Lookahead"); }
@@ -23,6 +25,7 @@ public:
     void propose(StepIndex now, Sink&& sink) noexcept {
         upcoming_.offer(now, now + 1, (std::min)(upcoming_.last(now), now + steps), sink);
     }
+    /// @}
 
 private:
     Upcoming upcoming_;

@@ -10,11 +10,14 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 /// Proposes nothing: every storage is copied on demand.
 class None {
 public:
+    /// What PrefetchPolicy asks for.
+    /// @{
     static constexpr bool interruptible = false;
 
     [[nodiscard]] Status attach(const Context&) { return {}; }
     template <class Sink>
     void propose(StepIndex, Sink&&) noexcept {}
+    /// @}
 };
 static_assert(PrefetchPolicy<None>);
 

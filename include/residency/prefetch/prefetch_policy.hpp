@@ -27,6 +27,7 @@ struct Context {
 /// The `sink` of concept checks. A sink takes a proposal, which is a storage and the step that needs it (UseOrder::never where
 /// unknown). It returns false where it takes no more now.
 struct ClosedSink {
+    /// False.
     constexpr bool operator()(StorageId, StepIndex) const noexcept { return false; }
 };
 

@@ -18,15 +18,19 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
 /// brought. Without a schedule it proposes nothing.
 class Scheduled {
 public:
-    static constexpr bool interruptible = false;
+    static constexpr bool interruptible = false;  ///< its copies are not given up
+    /// How far it copies ahead.
     struct Config {
         std::uint32_t most_steps = 4;  ///< prefetch distance; more than one pass is of no use
         std::uint32_t near_steps = 2;  ///< of these, offered again in each call
     };
 
     Scheduled() noexcept : Scheduled{Config{}} {}
+    /// Copies ahead as `config` says.
     explicit Scheduled(Config config) noexcept : config_{config} {}
 
+    /// What PrefetchPolicy asks for.
+    /// @{
     [[nodiscard]] Status attach(const Context& context) {
         offered_until_ = 0;
         return upcoming_.attach(context, "prefetch::Scheduled");
@@ -42,6 +46,7 @@ public:
         }
         offered_until_ = upcoming_.offer(now, (std::max)(soon + 1, offered_until_), last, sink);
     }
+    /// @}
 
 private:
     Config config_;

@@ -22,24 +22,30 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
 /// Bytes of device memory, or of pinned host memory.
 struct ByteRange {
-    const void* at = nullptr;
-    std::uint64_t bytes = 0;
+    const void* at = nullptr;  ///< the first byte
+    std::uint64_t bytes = 0;   ///< how many
 };
 
 /// A list of ranges. Up to four need no allocation.
 class ByteRanges {
 public:
     ByteRanges() = default;
+    /// Holds these ranges.
+    /// @{
     ByteRanges(std::initializer_list<ByteRange> ranges) : ByteRanges{std::span{ranges.begin(), ranges.size()}} {}
     ByteRanges(std::span<const ByteRange> ranges) { append(ranges); }  // NOLINT(google-explicit-constructor)
     ByteRanges(const std::vector<ByteRange>& ranges)
         : ByteRanges{std::span{ranges}} {}  // NOLINT(google-explicit-constructor)
+    /// @}
 
+    /// Adds one.
     void push_back(ByteRange range) { append({&range, 1}); }
+    /// No ranges are left.
     void clear() noexcept {
         count_ = 0;
         many_.clear();
     }
+    /// Valid until the list changes.
     [[nodiscard]] std::span<const ByteRange> view() const noexcept {
         return many_.empty() ? std::span<const ByteRange>{few_.data(), count_} : std::span<const ByteRange>{many_};
     }
@@ -62,6 +68,7 @@ private:
 class KernelFunction {
 public:
     KernelFunction() noexcept = default;
+    /// Holds a function of that kind.
     template <class F>
         requires(!std::same_as<std::remove_cvref_t<F>, KernelFunction> && std::invocable<std::remove_cvref_t<F>&>)
     KernelFunction(F&& function) {  // NOLINT(google-explicit-constructor)
@@ -77,6 +84,8 @@ public:
             *this = KernelFunction{Boxed<Stored>{std::make_unique<Stored>(std::forward<F>(function))}};
         }
     }
+    /// The source is empty afterwards.
+    /// @{
     KernelFunction(KernelFunction&& other) noexcept { take(other); }
     KernelFunction& operator=(KernelFunction&& other) noexcept {
         if (this != &other) {
@@ -85,14 +94,18 @@ public:
         }
         return *this;
     }
+    /// @}
     ~KernelFunction() { reset(); }
 
+    /// Holds nothing afterwards.
     void reset() noexcept {
         if (relocate_ != nullptr) { relocate_(storage_.data(), nullptr); }
         call_ = nullptr;
         relocate_ = nullptr;
     }
+    /// Whether there is a function.
     [[nodiscard]] explicit operator bool() const noexcept { return call_ != nullptr; }
+    /// Calls it; precondition: there is one.
     void operator()() { call_(storage_.data()); }
 
 private:
@@ -113,11 +126,11 @@ private:
 
 /// A kernel of the simulated device.
 struct Kernel {
-    std::string_view name = "kernel";
-    std::string_view group{};  ///< what it is a part of, for observers, such as a step; may be empty
-    std::chrono::nanoseconds duration{1000};
-    ByteRanges reads;   ///< of device memory, or of pinned host memory
-    ByteRanges writes;  ///< the same; a range may be in both
+    std::string_view name = "kernel";         ///< in reports and timelines
+    std::string_view group{};                 ///< what it is a part of, for observers, such as a step; may be empty
+    std::chrono::nanoseconds duration{1000};  ///< on the device
+    ByteRanges reads;                         ///< of device memory, or of pinned host memory
+    ByteRanges writes;                        ///< the same; a range may be in both
     /// Runs at the kernel's end, in the thread that advances the clock, with the device locked: it must not throw and must not call the
     /// device. Addresses are real, so that it may read and write what the kernel declares. May be empty.
     KernelFunction body;

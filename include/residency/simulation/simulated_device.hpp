@@ -57,60 +57,70 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// and must not make one.
 class SimulatedDevice {
 public:
+    /// The machine that is simulated.
     struct Config {
-        std::uint64_t memory_bytes = std::uint64_t{16} << 30U;  ///< of the device
-        std::uint64_t allocation_granularity = std::uint64_t{2} << 20U;
-        std::uint64_t pool_granularity = std::uint64_t{32} << 20U;
-        std::uint64_t pool_block_bytes = 512;                       ///< what a pool rounds its blocks to
-        std::uint64_t chunk_granularity = std::uint64_t{2} << 20U;  ///< a multiple of the page
-        LinkModel link{};
-        std::chrono::nanoseconds call_cost{150};        ///< host time of a call
-        std::chrono::nanoseconds copy_cost{700};        ///< in addition, of a copy or a fill
-        std::chrono::nanoseconds copy_piece_cost{310};  ///< in addition, of each piece of a copy
-        std::chrono::nanoseconds launch_cost{2500};     ///< in addition, of a launch of a kernel or a graph
-        bool concurrent_kernels = true;  ///< kernels of different streams run at once, none of them slower
+        std::uint64_t memory_bytes = std::uint64_t{16} << 30U;           ///< of the device
+        std::uint64_t allocation_granularity = std::uint64_t{2} << 20U;  ///< of device memory
+        std::uint64_t pool_granularity = std::uint64_t{32} << 20U;       ///< of pools
+        std::uint64_t pool_block_bytes = 512;                            ///< what a pool rounds its blocks to
+        std::uint64_t chunk_granularity = std::uint64_t{2} << 20U;       ///< a multiple of the page
+        LinkModel link{};                                                ///< to the host
+        std::chrono::nanoseconds call_cost{150};                         ///< host time of a call
+        std::chrono::nanoseconds copy_cost{700};                         ///< in addition, of a copy or a fill
+        std::chrono::nanoseconds copy_piece_cost{310};                   ///< in addition, of each piece of a copy
+        std::chrono::nanoseconds launch_cost{2500};  ///< in addition, of a launch of a kernel or a graph
+        bool concurrent_kernels = true;              ///< kernels of different streams run at once, none of them slower
         double jitter = 1.0;             ///< durations are multiplied by a random factor in [1 / jitter, jitter]
         std::uint64_t seed = 1;          ///< of these factors
         bool checker = true;             ///< false: nothing is checked but handles and addresses
         bool real_bytes = true;          ///< false: addresses have no memory and kernels no bodies; for predictions
         std::size_t max_reports = 1000;  ///< kept; further findings are only counted
-        std::string name = "simulated device";
+        std::string name = "simulated device";  ///< for messages
     };
 
     /// A stream of the device that made it. The default one is the default stream of whichever device it is passed to.
     struct Stream {
-        std::uint32_t number = 0;
-        std::uint32_t generation = 0;
-        const SimulatedDevice* device = nullptr;  ///< that made it; null: the default stream
-        friend bool operator==(const Stream&, const Stream&) = default;
+        std::uint32_t number = 0;                                        ///< 0: the default stream
+        std::uint32_t generation = 0;                                    ///< of a number that is used again
+        const SimulatedDevice* device = nullptr;                         ///< that made it; null: the default stream
+        friend bool operator==(const Stream&, const Stream&) = default;  ///< compares all members
     };
     struct EventTag;
     struct PoolTag;
     struct ChunkTag;
     struct GraphTag;
     struct FlagTag;
+    /// Handles, as Device and its optional parts ask for them.
+    /// @{
     using Event = simulation::Handle<EventTag>;
     using Pool = simulation::Handle<PoolTag>;
     using Chunk = simulation::Handle<ChunkTag>;
     using Graph = simulation::Handle<GraphTag>;
     using Flag = simulation::Handle<FlagTag>;
+    /// @}
+    /// What a device is given and what it tells.
+    /// @{
     using Kernel = simulation::Kernel;
     using Report = simulation::Report;
     using CallKind = simulation::CallKind;
     using ExecutedOperation = simulation::ExecutedOperation;
+    /// @}
 
+    /// What it was asked for.
     struct Statistics {
         std::array<std::uint64_t, simulation::call_kinds> calls{};  ///< by CallKind, failed ones included
         std::uint64_t operations = 0;                               ///< executed
-        std::uint64_t bytes_to_device = 0, bytes_to_host = 0;  ///< enqueued, not those inside graphs that never ran
-        std::uint64_t copies = 0;                              ///< pieces of more than zero bytes
+        std::uint64_t bytes_to_device = 0;  ///< enqueued, not those inside graphs that never ran
+        std::uint64_t bytes_to_host = 0;    ///< the same
+        std::uint64_t copies = 0;           ///< pieces of more than zero bytes
+        /// Calls of that kind.
         [[nodiscard]] std::uint64_t of(CallKind kind) const noexcept { return calls[static_cast<std::size_t>(kind)]; }
     };
 
     /// Something that is not destroyed.
     struct Leak {
-        std::string what;
-        std::uint64_t bytes = 0;
+        std::string what;         ///< in words
+        std::uint64_t bytes = 0;  ///< that it takes
     };
 
     SimulatedDevice();
@@ -122,6 +132,8 @@ public:
     ~SimulatedDevice();
 
     // Device.
+    /// What Device and its optional parts ask for (device/device.hpp), whose numbered list says what each call does.
+    /// @{
     [[nodiscard]] Result<Stream> create_stream() { return create_stream({}); }
     [[nodiscard]] Result<Stream> create_stream(std::string_view name);
     Status destroy_stream(Stream stream);
@@ -182,6 +194,7 @@ public:
     Status destroy_flag(Flag flag);
     Status wait_flag(Stream stream, Flag flag, std::uint32_t value);
     Status raise_flag(Flag flag, std::uint32_t value);
+    /// @}
 
     // What only a simulated device has.
 
@@ -191,14 +204,15 @@ public:
     Status name_stream(Stream stream, std::string_view name);
     /// Declares that the host reads (writes) pinned host memory now.
     Status host_read(const void* at, std::uint64_t bytes) { return host_access(at, bytes, false); }
+    /// The same, for a write.
     Status host_write(void* at, std::uint64_t bytes) { return host_access(at, bytes, true); }
     /// Lets virtual time pass in which the host makes no call.
     void spend(std::chrono::nanoseconds duration);
 
-    [[nodiscard]] std::vector<Report> reports() const;
+    [[nodiscard]] std::vector<Report> reports() const;  ///< what the checker found, at most Config::max_reports
     /// The number of findings since the last clear_reports(), kept or not.
     [[nodiscard]] std::uint64_t report_count() const;
-    void clear_reports();
+    void clear_reports();  ///< forgets them
     /// From now on calls `handler` with each finding, inside the call that causes it.
     void on_report(std::function<void(const Report&)> handler);
     /// From now on calls `observer` with each operation that ends, in that order.
@@ -207,10 +221,10 @@ public:
     /// The nth call of that kind from now on (1: the next one) fails and changes nothing. A copy enqueues the first half of its pieces
     /// (D10).
     void fail(CallKind kind, std::uint64_t nth, ErrorKind error = ErrorKind::device);
-    void clear_failures();
+    void clear_failures();  ///< forgets what fail() asked for
     /// From now on every call fails.
     void lose_device();
-    [[nodiscard]] Statistics statistics() const;
+    [[nodiscard]] Statistics statistics() const;  ///< since it was made
 
     /// The most device bytes that were ever in use at once, as memory() counts them.
     [[nodiscard]] std::uint64_t peak_used_bytes() const;

@@ -21,9 +21,10 @@ template <Device D>
 class Pinned {
 public:
     struct Config {};
-    static constexpr bool capturable = true;
+    static constexpr bool capturable = true;  ///< copies from pinned memory work in a capture
 
     Pinned() : Pinned(Config{}) {}
+    /// Has no options.
     explicit Pinned(Config) noexcept {}
 
     /// Does not block. ErrorKind::unsupported: a storage is not in host memory.
@@ -32,7 +33,7 @@ public:
     /// Does not block, if the bytes are pinned.
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
 
-    void close() noexcept;
+    void close() noexcept;  ///< what TransportPolicy asks for
 
 private:
     struct Source {

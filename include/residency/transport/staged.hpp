@@ -41,16 +41,18 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 template <FlagDevice D>
 class Staged {
 public:
-    using Config = StagedConfig;
-    using Statistics = StagedStatistics;
-    static constexpr bool capturable = false;
+    using Config = StagedConfig;               ///< the ring, the threads, how files are read
+    using Statistics = StagedStatistics;       ///< what it has done
+    static constexpr bool capturable = false;  ///< its copies wait for threads of the host
 
     Staged() : Staged(Config{}) {}
+    /// Reads as `config` says.
     explicit Staged(Config config) noexcept : config_{std::move(config)} {}
 
     /// Opens the files, takes the ring and starts the threads. May block. Errors: io and mismatch for files; mismatch: what is
     /// loading is another catalog; unsupported: a storage has no source; out_of_memory: for the ring.
     [[nodiscard]] Status open(D& device, const Catalog& catalog);
+    /// Does not block.
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
         RESIDENCY_ASSERT(core_ != nullptr, "open the transport before it is used");
         return core_->enqueue(fetches, stream);

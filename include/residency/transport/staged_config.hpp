@@ -39,7 +39,7 @@ struct StagedStatistics {
     std::uint64_t staged_bytes = 0;        ///< copied through the ring
     std::uint64_t file_bytes = 0;          ///< of the staged bytes, those read from files
     std::uint64_t file_reads = 0;          ///< calls that read them; one call reads near neighbours of a slot
-    std::uint64_t slots_filled = 0;
+    std::uint64_t slots_filled = 0;        ///< by its threads
     std::uint64_t ahead_bytes =
         0;  ///< of the staged bytes, those handed to the threads before their copies were enqueued
     std::uint64_t withdrawn_bytes = 0;  ///< of the bytes ahead, those whose copies were never enqueued

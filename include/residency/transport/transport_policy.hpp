@@ -16,13 +16,13 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
 /// Brings bytes [offset_bytes, offset_bytes + bytes) of a storage to an address on the device. bytes > 0.
 struct Fetch {
-    StorageId storage = no_storage;
-    std::uint64_t offset_bytes = 0;
-    std::uint64_t bytes = 0;
-    void* to = nullptr;
+    StorageId storage = no_storage;  ///< which one
+    std::uint64_t offset_bytes = 0;  ///< in the storage
+    std::uint64_t bytes = 0;         ///< more than 0
+    void* to = nullptr;              ///< device memory
     /// Whether an allocation begins at `to`. A copy across two allocations is refused, even if they are neighbours (D11).
     bool begins_allocation = false;
-    friend bool operator==(const Fetch&, const Fetch&) = default;
+    friend bool operator==(const Fetch&, const Fetch&) = default;  ///< compares all members
 };
 
 /// How bytes travel to the device: a transport enqueues their copies on the copy stream.
