@@ -44,6 +44,9 @@ TEST_CASE("open: the format is told by the first bytes and the name") {
     CHECK(format_of(fixture("gguf/metadata.gguf")) == "gguf");
     CHECK(format_of(fixture("gguf/split-00002-of-00003.gguf")) == "gguf");
     CHECK(format_of(fixture("aoti/saved.pt2")) == "aotinductor");
+    CHECK(format_of(fixture("executorch/tensors.ptd")) == "executorch");
+    CHECK(format_of(fixture("executorch/cuda/model.pte")) == "executorch");
+    CHECK(format_of(fixture("executorch/cuda")) == "executorch");
     const support::TemporaryFolder folder;
     CHECK(format_of(folder.write("a", support::read_all(fixture("safetensors/small.safetensors")))) == "safetensors");
     CHECK(format_of(folder.write("b", support::read_all(fixture("gguf/metadata.gguf")))) == "gguf");

@@ -85,8 +85,9 @@ residency::Result<std::vector<residency::format::GgmlType>> ggml_types_of(std::v
 
 int run(int argc, char** argv) {
     CLI::App app{
-        "What is in a model file: safetensors (also sharded, by its .index.json), GGUF, PyTorch, AOTInductor; in the\n"
-        "folder that holds one model; or in the program of a compiled model, as residency_export writes it"};
+        "What is in a model file: safetensors (also sharded, by its .index.json), GGUF, PyTorch, AOTInductor,\n"
+        "ExecuTorch; in the folder that holds one model; or in the program of a compiled model, as residency_export\n"
+        "writes it"};
     app.set_version_flag("--version", std::to_string(RESIDENCY_VERSION_MAJOR) + '.' +
                                           std::to_string(RESIDENCY_VERSION_MINOR) + '.' +
                                           std::to_string(RESIDENCY_VERSION_PATCH));

@@ -16,13 +16,13 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// Blocks. Reads a model file of any format but AOTInductor's, for which there is try_read_model_or_aoti. The first bytes and the
 /// name tell the format. In a folder it reads the one model there: model.safetensors.index.json, else model.safetensors, else
-/// *.gguf, else pytorch_model*.bin, else the only other file of tensors. Errors: those of the reader; unsupported where the file
+/// *.gguf, else pytorch_model*.bin, else the only other file of tensors, or the only program of ExecuTorch with its data. Errors: those of the reader; unsupported where the file
 /// looks like none of the formats, and says what it looks like, or where a folder holds no model, or several.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path,
                                                                 const ReadOptions& options = {});
 
 /// Blocks. Reads files under any names as one model: its parts, each with tensors of its own, or in order the pieces of one file
-/// that was cut, as by split. The first bytes tell which. Parts of a split GGUF say their number and may come in any order. Errors:
+/// that was cut, as by split, or a program of ExecuTorch and its data. The first bytes tell which. Parts of a split GGUF say their number and may come in any order. Errors:
 /// those of the readers; malformed where two parts have a tensor of the same name, or the list has both parts and pieces.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::string>& paths,
                                                                       const ReadOptions& options = {});
@@ -48,6 +48,7 @@ enum class FileFormat : std::uint8_t {
     torch_archive,  ///< a zip archive with PyTorch's pickle in it
     torch_index,
     manifest,
+    executorch,    ///< a program, or its data
     aoti_package,  ///< another zip archive
     aoti_config,   ///< another JSON file
     unknown,

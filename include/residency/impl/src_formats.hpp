@@ -9,6 +9,7 @@
 
 #include "residency/format/impl/aoti.ipp"
 #include "residency/format/impl/equal_storages.ipp"
+#include "residency/format/impl/executorch.ipp"
 #include "residency/format/impl/folder.ipp"
 #include "residency/format/impl/gguf.ipp"
 #include "residency/format/impl/input.ipp"

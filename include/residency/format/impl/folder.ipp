@@ -96,6 +96,8 @@ RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
         [](std::string_view name) {
             return name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth") || name.ends_with(".ckpt");
         },
+        [](std::string_view name) { return name.ends_with(".pte"); },
+        [](std::string_view name) { return name.ends_with(".ptd"); },
     };
     for (const auto& is_of_kind : kinds) {
         std::vector<std::string> found;
@@ -119,7 +121,8 @@ RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
     }
     if (names->empty()) { return refused("an empty folder; give a model file, or the folder that holds one", {}); }
     return refused(
-        "a folder without a model file (.safetensors, .gguf, or what PyTorch saved); give the file, or the "
+        "a folder without a model file (.safetensors, .gguf, or what PyTorch or ExecuTorch saved); give the file, or "
+        "the "
         "folder that holds it",
         *names);
 }

@@ -14,6 +14,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/format/executorch.hpp"
 #include "residency/format/folder.hpp"
 #include "residency/format/gguf.hpp"
 #include "residency/format/gguf_value.hpp"
@@ -50,6 +51,7 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
     if (Status read = input.try_read(0, std::as_writable_bytes(std::span{start})); !read) { return read.error(); }
     if (start.starts_with(std::string_view{packed_magic, sizeof packed_magic})) { return FileFormat::packed; }
     if (start.starts_with("GGUF")) { return FileFormat::gguf; }
+    if (is_executorch_program(start) || is_executorch_data(start)) { return FileFormat::executorch; }
     if (path.ends_with(".json") && path.find(".bin.index.", path.rfind('/') + 1) != std::string::npos) {
         return FileFormat::torch_index;
     }
@@ -97,20 +99,22 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
         case FileFormat::torch_archive: return try_read_torch(input, options);
         case FileFormat::torch_index: return try_read_torch_index(input, options);
         case FileFormat::manifest: return try_read_manifest(input);
+        case FileFormat::executorch: return try_read_executorch({&input, 1});
         case FileFormat::aoti_package:
         case FileFormat::aoti_config:
             return Error{ErrorKind::unsupported,
                          shown(input.path()) +
                              ": byte 0: none of the formats that this reads; it may be what AOTInductor saved: call "
                              "try_read_model_or_aoti (residency/format/aoti.hpp)",
-                         FileLocation{input.path(), 0, start, "safetensors, GGUF, what PyTorch saved, or a manifest"}};
+                         FileLocation{input.path(), 0, start,
+                                      "safetensors, GGUF, what PyTorch or ExecuTorch saved, or a manifest"}};
         case FileFormat::unknown: break;
     }
-    return Error{
-        ErrorKind::unsupported,
-        shown(input.path()) + ": byte 0: not a model file of a known format: it starts with " +
-            (start.empty() ? "nothing" : shown(start)),
-        FileLocation{input.path(), 0, start, "safetensors, GGUF, what PyTorch or AOTInductor saved, or a manifest"}};
+    return Error{ErrorKind::unsupported,
+                 shown(input.path()) + ": byte 0: not a model file of a known format: it starts with " +
+                     (start.empty() ? "nothing" : shown(start)),
+                 FileLocation{input.path(), 0, start,
+                              "safetensors, GGUF, what PyTorch, ExecuTorch or AOTInductor saved, or a manifest"}};
 }
 
 /// The same, of the format that it looks like.
@@ -124,8 +128,8 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
 /// Whether a model file, and not a later piece of one, begins with these bytes or has this name.
 [[nodiscard]] inline bool begins_model(std::string_view start, const std::string& path) noexcept {
     return start.starts_with("GGUF") || start.starts_with(std::string_view{packed_magic, sizeof packed_magic}) ||
-           start.starts_with("PK\3\4") || has_safetensors_header(start) || is_torch_before_archives(start) ||
-           path.ends_with(".json");
+           start.starts_with("PK\3\4") || is_executorch_program(start) || is_executorch_data(start) ||
+           has_safetensors_header(start) || is_torch_before_archives(start) || path.ends_with(".json");
 }
 
 }  // namespace detail
@@ -152,6 +156,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const
         if (!file) { return file.error(); }
         return std::move(file->model);
     }
+    if (*format == detail::FileFormat::executorch) { return try_read_executorch(path); }  // with its data beside it
     auto model = detail::read_as(*format, *input, start, options);
     const bool is_index =
         *format == detail::FileFormat::safetensors_index || *format == detail::FileFormat::torch_index;
@@ -164,6 +169,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
     if (paths.size() == 1) { return try_read_model(paths.front(), options); }
     std::size_t models = 0;
     std::size_t ggufs = 0;
+    std::size_t executorchs = 0;
     bool has_folder = false;
     const std::string* first_model = nullptr;
     const std::string* no_model = nullptr;
@@ -184,6 +190,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
             no_model = &path;
         }
         if (start->starts_with("GGUF")) { ++ggufs; }
+        if (detail::is_executorch_program(*start) || detail::is_executorch_data(*start)) { ++executorchs; }
     }
     if ((models > 1 || has_folder) && no_model != nullptr) {
         const auto input = Input::try_open(*no_model);
@@ -208,6 +215,15 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
         auto file = detail::read_gguf_parts(paths, options, false);
         if (!file) { return file.error(); }
         return std::move(file->model);
+    }
+    if (executorchs == paths.size()) {
+        std::vector<Input> inputs;
+        for (const std::string& path : paths) {
+            auto input = Input::try_open(path);
+            if (!input) { return input.error(); }
+            inputs.push_back(std::move(*input));
+        }
+        return try_read_executorch(inputs);
     }
     ModelFile whole;
     std::unordered_set<std::string> names;  // of the parts so far
