@@ -72,6 +72,11 @@ TEST_CASE(
         verify(device, model, second, weight(1), stream);
         first.end();
         auto third = must(pass.try_acquire({weight(2), weight(3)}));
+        CHECK(third.covers(weight(2)));
+        CHECK(third.covers(weight(3)));
+        CHECK_FALSE(third.covers(weight(1)));    // another lease does
+        CHECK_FALSE(third.covers(WeightId{6}));  // the model lacks it
+        CHECK_FALSE(first.covers(weight(0)));    // it has ended
         verify(device, model, third, weight(2), stream);
         verify(device, model, third, weight(3), stream);
         third.end();

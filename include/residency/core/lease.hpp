@@ -45,6 +45,10 @@ public:
     }
     /// Whether it holds weights.
     [[nodiscard]] explicit operator bool() const noexcept { return session_ != nullptr; }
+    /// Whether the lease gives an address of a weight: it is open, and the weight lies in a storage that it was acquired for.
+    [[nodiscard]] bool covers(WeightId weight) const noexcept {
+        return session_ != nullptr && session_->covers(id_, weight);
+    }
 
     /// The device address of a weight's first byte; null if the weight has no bytes. Precondition: the lease covers the weight. An
     /// address is valid until the lease ends, so that a temporary lease gives none.
@@ -113,7 +117,7 @@ private:
 
     void check([[maybe_unused]] WeightId weight) const noexcept {
         RESIDENCY_ASSERT(session_ != nullptr, "the lease has ended");
-        RESIDENCY_ASSERT(session_->covers(id_, weight), "ask a lease only for the weights that it was acquired for");
+        RESIDENCY_ASSERT(covers(weight), "ask a lease only for the weights that it was acquired for");
     }
 
     core::Session<D>* session_ = nullptr;
