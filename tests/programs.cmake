@@ -29,7 +29,7 @@ target_compile_options(residency_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>
     # CMake 3.25 drops CUDA_STANDARD 20 with this compiler without a word.
     $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20;--expt-relaxed-constexpr>)
-foreach(library IN ITEMS compiled compiled_cuda compiled_formats)
+foreach(library IN ITEMS compiled compiled_cuda compiled_formats c_objects)
     if(TARGET residency_${library})
         target_link_libraries(residency_${library} PRIVATE residency_flags)
         # Where the tests spend their time: compiled once, run often.

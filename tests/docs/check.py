@@ -142,7 +142,7 @@ def words_of_tree():
     words = set()
     for folder in ("include", "tests", "benchmarks", "examples"):
         for path in (ROOT / folder).rglob("*"):
-            if path.is_file() and path.parent.name != "docs" and path.suffix in (".hpp", ".ipp", ".cpp", ".cu", ".cuh", ".txt", ".cmake", ".py", ".sh"):
+            if path.is_file() and path.parent.name != "docs" and path.suffix in (".hpp", ".ipp", ".cpp", ".cu", ".cuh", ".h", ".c", ".txt", ".cmake", ".py", ".sh"):
                 words.update(re.findall(r"\w+", path.read_text(encoding="utf-8", errors="replace")))
     for file in ("CMakeLists.txt", "CMakePresets.json", "meson.build", "meson_options.txt"):
         words.update(re.findall(r"\w+", (ROOT / file).read_text(encoding="utf-8")))
@@ -160,7 +160,7 @@ def text_of(path):
     return ""
 
 
-FILE = re.compile(r"^[\w.+-]+(/[\w.+-]+)*\.(hpp|ipp|cpp|cu|py|sh|md|txt|cmake|awk)$|^(\.?[\w-]+/)+[\w-]*$")
+FILE = re.compile(r"^[\w.+-]+(/[\w.+-]+)*\.(hpp|ipp|cpp|cu|h|c|py|sh|md|txt|cmake|awk)$|^(\.?[\w-]+/)+[\w-]*$")
 NAME = re.compile(r"^~?[A-Za-z_]\w*(::~?[A-Za-z_]\w*)*(\(\))?$")
 
 
