@@ -581,6 +581,37 @@ void capture_conformance() {
         CHECK_FALSE(must(device.is_capturing(bench.b)));
         must(device.destroy_event(fork));
     }
+    if constexpr (residency::GraphTimingDevice<Device>) {
+        SUBCASE("G5: each launch records the events of its graph, in the order of their streams") {
+            const Event before = must(device.create_event(Timing::on)), after = must(device.create_event(Timing::on));
+            must(device.begin_capture(bench.a));
+            must(device.record_in_graph(before, bench.a));
+            must(device.fill(bench.sum, std::byte{7}, 8, bench.a));
+            must(device.record_in_graph(after, bench.a));
+            const auto graph = must(device.end_capture(bench.a));
+            CHECK(must(device.is_complete(after)));  // never recorded
+            for (int round = 0; round < 2; ++round) {
+                must(device.launch(graph, bench.a));
+                bench.copy(bench.sum_back, bench.sum, 8, bench.a);
+                must(device.synchronize());
+                CHECK(bench.summed() == 0x0707070707070707U);
+                CHECK(must(device.is_complete(before)));
+                CHECK(must(device.is_complete(after)));
+                CHECK(must(device.elapsed(before, after)).count() >= 0);
+                must(device.fill(bench.sum, std::byte{0}, 8, bench.a));
+            }
+            must(device.synchronize());
+            must(device.destroy_graph(graph));
+            must(device.destroy_event(before));
+            must(device.destroy_event(after));
+        }
+        SUBCASE("G5: refused where nothing is captured") {
+            bench.harness.expect_findings();
+            const Event event = must(device.create_event(Timing::on));
+            CHECK_FALSE(device.record_in_graph(event, bench.a));
+            must(device.destroy_event(event));
+        }
+    }
     SUBCASE("D3: queries and allocations neither fail nor harm a capture") {
         const Event other = bench.recorded(bench.b);
         const auto pool = must(device.create_pool(device.pool_granularity()));

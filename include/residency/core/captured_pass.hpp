@@ -64,6 +64,7 @@ private:
     void destroy() noexcept {
         if (session_ != nullptr) {
             static_cast<void>(std::exchange(session_, nullptr)->device().destroy_graph(captured_.graph).has_value());
+            if (captured_.observer != nullptr) { captured_.observer->graph_ends(captured_.observed); }
         }
     }
 

@@ -11,6 +11,7 @@
 
 #include "residency/core/event_sequence.hpp"
 #include "residency/core/transport_interface.hpp"
+#include "residency/core/work_observer.hpp"
 #include "residency/device/device.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/transport/transport_policy.hpp"
@@ -49,6 +50,8 @@ public:
     [[nodiscard]] Status begin_pass();
     /// The first failure of the transport's own threads; success if it has none.
     [[nodiscard]] Status transport_status() const;
+    /// Who is told of copies to the device from now on; null: nobody.
+    void observe(WorkObserver<D>* observer) noexcept { observer_ = observer; }
     /// The consumer for a stream. The first time in a pass, the stream is ordered after everything recorded for that handle.
     [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream);
     [[nodiscard]] std::size_t consumers() const noexcept { return consumers_.size(); }
@@ -209,6 +212,7 @@ private:
     bool has_orphaned_use_ = false;  // unrecorded, on a stream that no consumer stands for any more
     EventSequence<D> copies_;
     std::unique_ptr<TransportInterface<D>> transport_;
+    WorkObserver<D>* observer_ = nullptr;
     std::vector<std::unique_ptr<ConsumerStream>> consumers_;
     std::uint64_t pass_ = 0;
 
@@ -348,7 +352,9 @@ Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
 
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
+    if (observer_ != nullptr) { observer_->copies_begin(copy_stream_); }
     const auto sent = transport_->enqueue(fetches, copy_stream_);
+    if (observer_ != nullptr) { observer_->copies_end(copy_stream_, fetches, sent ? copies_.last() + 1 : 0); }
     // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
     auto arrival = copies_.record();
     if (!arrival) {

@@ -21,8 +21,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 template <Device D>
 struct CapturedGraph {
     GraphOf<D> graph{};
-    std::uint64_t generation = 0;  ///< of the mapping that its addresses are valid for
-    Counters counters;             ///< of one launch
+    std::uint64_t generation = 0;         ///< of the mapping that its addresses are valid for
+    Counters counters;                    ///< of one launch
+    WorkObserver<D>* observer = nullptr;  ///< that was told of the capture
+    std::uint64_t observed = 0;           ///< its name for the graph
 };
 
 /// Records passes as graphs and launches them. A capture leaves counters, cursor and arrivals as it found them, since nothing of it has
@@ -72,6 +74,8 @@ Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, B
     for (StorageState& state : shared_->states) { arrivals.push_back(std::exchange(state.arrival, 0)); }
     const Counters before = shared_->counters;
     const ScheduleCursor::Place place = shared_->cursor.place();
+    WorkObserver<D>* const observer = shared_->observer;
+    if (observer != nullptr) { observer->capture_begins(); }
     Status status = shared_->copy_scheduler.begin_capture(stream);
     std::optional<Result<GraphOf<D>>> graph;
     if (status) {
@@ -90,11 +94,12 @@ Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, B
     const Counters counted = shared_->counters - before;
     shared_->counters = before;
     shared_->cursor.go_to(place);
+    const std::uint64_t observed = observer != nullptr ? observer->capture_ends(status.has_value()) : 0;
     if (!status) {
         if (graph && *graph) { static_cast<void>(shared_->device->destroy_graph(**graph).has_value()); }
         return status.error();
     }
-    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted};
+    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted, observer, observed};
 }
 
 template <Device D>
@@ -114,7 +119,10 @@ Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream, P
         if (auto ready = decider.before_graph(); !ready) { return ready; }
     }
     if (auto ordered = copy_scheduler.order_after_everything(*consumer); !ordered) { return ordered; }
+    WorkObserver<D>* const observer = shared_->observer;
+    if (observer != nullptr) { observer->graph_comes(observer == captured.observer ? captured.observed : 0, stream); }
     if (auto launched = shared_->device->launch(captured.graph, stream); !launched) { return launched; }
+    if (observer != nullptr) { observer->graph_launched(stream, captured.counters); }
     has_run_ = true;
     decider.graph_launched();
     shared_->last_pass = captured.counters;

@@ -61,6 +61,18 @@ private:
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
     /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records.
     [[nodiscard]] Status wait_for_arrival(LeaseRecord& lease, ConsumerId consumer);
+    /// The last copies that any of these storages comes with.
+    [[nodiscard]] EventPoint last_arrival(std::span<const StorageId> storages) const noexcept {
+        EventPoint arrival = 0;
+        for (const StorageId storage : storages) {
+            arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
+        }
+        return arrival;
+    }
+    RESIDENCY_DETAIL_COLD void tell_read(WorkObserver<D>& observer, LeaseId id, const LeaseRecord& lease,
+                                         Stream stream) const {
+        observer.read_begins({id.value(), lease.access, lease.storages, stream, last_arrival(lease.storages)});
+    }
 
     SessionState<D>* shared_;
     StepProfiler<D>* profiler_;
@@ -84,6 +96,8 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         }
     }
     const AccessPoint& access = found.place.access;
+    WorkObserver<D>* const observer = shared_->pass_observer();
+    if (observer != nullptr && stream) { observer->read_comes(*stream); }
     const bool is_timed = profiler_->lease_comes(access, stream);
     const LeaseId id = leases_.open();
     LeaseRecord& lease = *leases_.find(id);
@@ -106,6 +120,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
             return waited.error();
         }
     }
+    if (observer != nullptr && stream) { tell_read(*observer, id, lease, *stream); }
     if (is_timed) { profiler_->lease_began(access, *stream); }
     shared_->cursor.go_to(found.place);
     shared_->counters.divergences += found.has_diverged ? 1U : 0U;
@@ -139,7 +154,11 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
         if (auto allowed = shared_->copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
     }
     profiler_->interrupt();
-    return wait_for_arrival(*lease, *consumer);
+    WorkObserver<D>* const observer = shared_->pass_observer();
+    if (observer != nullptr) { observer->read_comes(stream); }
+    auto waited = wait_for_arrival(*lease, *consumer);
+    if (observer != nullptr && waited) { tell_read(*observer, id, *lease, stream); }
+    return waited;
 }
 
 template <Device D>
@@ -155,7 +174,9 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     }
     bool is_recorded = true;
     const bool needs_record = shared_->decider->needs_record(lease.storages);
+    WorkObserver<D>* const observer = shared_->pass_observer();
     for (const ConsumerId consumer : lease.consumers) {
+        if (observer != nullptr) { observer->read_ends(id.value(), copy_scheduler.stream_of(consumer)); }
         if (!needs_record) {
             copy_scheduler.note_use(consumer);
         } else if (auto point = copy_scheduler.record_use(consumer, lease.storages); !point) {
@@ -172,10 +193,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
 
 template <Device D>
 Status LeaseKeeper<D>::wait_for_arrival(LeaseRecord& lease, ConsumerId consumer) {
-    EventPoint arrival = 0;
-    for (const StorageId storage : lease.storages) {
-        arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
-    }
+    const EventPoint arrival = last_arrival(lease.storages);
     if (auto waited = shared_->copy_scheduler.stream_wait_arrival(consumer, arrival); !waited) { return waited; }
     lease.consumers.push_back(consumer);
     shared_->copy_scheduler.retain(consumer);

@@ -21,6 +21,7 @@ public:
     LeaseId(std::uint32_t slot, std::uint32_t generation) noexcept : value_{std::uint64_t{generation} << 32U | slot} {}
     [[nodiscard]] std::uint32_t slot() const noexcept { return static_cast<std::uint32_t>(value_); }
     [[nodiscard]] std::uint32_t generation() const noexcept { return static_cast<std::uint32_t>(value_ >> 32U); }
+    [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
 
 private:
     std::uint64_t value_ = UINT32_MAX;  // no slot

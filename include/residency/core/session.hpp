@@ -29,6 +29,7 @@
 #include "residency/core/step_profiler.hpp"
 #include "residency/core/suspension.hpp"
 #include "residency/core/transport_interface.hpp"
+#include "residency/core/work_observer.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/natural_order.hpp"
 #include "residency/model/schedule.hpp"
@@ -147,6 +148,8 @@ public:
     /// Blocks until every recorded use and every copy is complete, and gives back what a change of the budget left pending.
     [[nodiscard]] Status drain();
     [[nodiscard]] Status transport_status() const { return shared_.copy_scheduler.transport_status(); }
+    /// Who is told of the work from now on; null: nobody. Between passes, when no lease is open.
+    [[nodiscard]] Status observe(WorkObserver<D>* observer);
 
     [[nodiscard]] Statistics statistics() const;
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return shared_.failure; }
@@ -233,6 +236,9 @@ private:
     /// Makes `schedule` the one in force. False: there is no plan for it.
     [[nodiscard]] Result<bool> adopt_learned(Schedule schedule);
     [[nodiscard]] LearningReport learning_report() const;
+    void tell_memory() {
+        if (auto* observer = shared_.pass_observer()) { observer->holds(budget_.held_bytes(), budget().bytes); }
+    }
     [[nodiscard]] bool is_recording() const noexcept {
         return settings_.record || (shared_.order.is_recording() && shared_.decider->is_streaming());
     }
@@ -352,6 +358,8 @@ Status Session<D>::end_pass() {
     shared_.decider->pass_ended();
     ++shared_.counters.passes;
     shared_.last_pass = shared_.counters - before_pass_;
+    if (auto* observer = shared_.pass_observer()) { observer->pass_ends(pass_stream(), shared_.last_pass); }
+    tell_memory();
     recorded_.swap(recording_);
     if (shared_.is_eager()) { note(budget_.reclaim_pending()); }
     shared_.keep_failure(status);
@@ -392,6 +400,7 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
     const Schedule::Step& declared = schedule()[step];
     auto lease = leases_.hold(declared.storages, false, found, stream);
     if (lease) { record_step(declared.weights); }
+    tell_memory();
     return lease;
 }
 
@@ -413,6 +422,7 @@ Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<
         return lease.error().in("steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) + ")");
     }
     for (std::uint32_t step = range.first; step < range.last; ++step) { record_step(schedule()[step].weights); }
+    tell_memory();
     return lease;
 }
 
@@ -433,6 +443,7 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
     }
     auto lease = leases_.hold(wanted, !is_single, found, stream);
     if (lease) { record_step(weights); }
+    tell_memory();
     return lease;
 }
 
@@ -654,6 +665,19 @@ Status Session<D>::drain() {
 }
 
 template <Device D>
+Status Session<D>::observe(WorkObserver<D>* observer) {
+    if (shared_.is_pass_open || leases_.open_leases() > 0) {
+        return Error{ErrorKind::wrong_state,
+                     "an observer comes and goes between passes, when no lease is open: end the pass and every lease "
+                     "before"};
+    }
+    shared_.observer = observer;
+    shared_.copy_scheduler.observe(observer);
+    if (observer != nullptr) { observer->observes(shared_.catalog); }
+    return {};
+}
+
+template <Device D>
 Statistics Session<D>::statistics() const {
     const Decider<D>& decider = *shared_.decider;
     const Catalog& catalog = shared_.catalog;
@@ -811,6 +835,10 @@ void Session<D>::start_pass(ConsumerId consumer, PassMode mode) {
     pass_consumer_ = consumer;
     shared_.pass_mode = mode;
     shared_.is_pass_open = true;
+    if (auto* observer = shared_.pass_observer()) {
+        observer->pass_begins(shared_.copy_scheduler.stream_of(consumer), schedule());
+    }
+    tell_memory();
     before_pass_ = shared_.counters;
     shared_.cursor.begin_pass(shared_.counters.passes == 0);
     recording_.clear();

@@ -15,6 +15,7 @@
 #include "residency/core/schedule_cursor.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_state.hpp"
+#include "residency/core/work_observer.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
@@ -62,9 +63,14 @@ struct SessionState {
     std::optional<Error> failure;  ///< the first failure that no call could report
     bool is_pass_open = false;
     PassMode pass_mode = PassMode::eager;  ///< of the pass that is open, or of the last one
+    WorkObserver<D>* observer = nullptr;   ///< null: nobody observes
 
     [[nodiscard]] const Schedule& schedule() const noexcept { return cursor.schedule(); }
     [[nodiscard]] bool is_eager() const noexcept { return pass_mode == PassMode::eager; }
+    /// Who is told of the work of passes such as the one that is open, or the last one; null: nobody.
+    [[nodiscard]] WorkObserver<D>* pass_observer() const noexcept {
+        return pass_mode == PassMode::foreign_captured ? nullptr : observer;
+    }
     void keep_failure(const Error& error) {
         if (!failure) { failure = error; }
     }

@@ -173,6 +173,7 @@ public:
     [[nodiscard]] Result<Graph> end_capture(Stream stream);
     [[nodiscard]] Status launch(Graph graph, Stream stream);
     [[nodiscard]] Status destroy_graph(Graph graph);
+    [[nodiscard]] Status record_in_graph(Event event, Stream stream);
 
     // Flags.
     [[nodiscard]] Result<Flag> create_flag();

@@ -163,6 +163,14 @@ concept CapturingDevice = Device<D> && requires(D d, typename D::Stream s, typen
     { d.destroy_graph(g) } -> std::same_as<Status>;
 };
 
+/// A capturing device whose graphs record events that the host reads.
+///  G5 `d.record_in_graph(e, s)`    in a capture only: each launch of the graph records e when it gets there. Once the launch is
+///                                  complete, e is an event like any other outside of the graph; it outlives the graph
+template <class D>
+concept GraphTimingDevice = CapturingDevice<D> && requires(D d, typename D::Stream s, typename D::Event e) {
+    { d.record_in_graph(e, s) } -> std::same_as<Status>;
+};
+
 /// A device whose streams can wait for the host: a flag is a 32-bit counter in pinned memory that only grows.
 ///  F1 `d.create_flag()`, `d.destroy_flag(f)`   starts at 0
 ///  F2 `d.wait_flag(s, f, value)`               later work of s starts when the flag is at least `value`; refused in a capture

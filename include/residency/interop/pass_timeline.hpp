@@ -11,23 +11,33 @@
 #include <vector>
 
 #include "residency/interop/perfetto.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What ran when in some passes, in the one form in which every tool draws it: a row of kernels with their steps around them and the
-/// stalls between them, a row of copies named by weight, arrows from copies to the kernels that waited for them, and curves of the
-/// bytes held and of the budget. What is added to a row is added in the order in which it ran.
+/// stalls between them, a row of copies named by weight, arrows from copies to the kernels that waited for them, curves of the
+/// bytes held and of the budget, and a row of the passes. What is added to a row is added in the order in which it ran.
 class PassTimeline {
 public:
     using Time = PerfettoTrace::Time;  ///< ns
 
     /// Names of the rows.
     /// @{
+    static constexpr std::string_view pass_row = "passes";
     static constexpr std::string_view compute_row = "compute";
     static constexpr std::string_view copy_row = "copies to the device";
     static constexpr std::string_view copy_back_row = "copies to the host";
     /// @}
 
+    /// One pass.
+    struct Pass {
+        std::string name;                ///< such as its number
+        Time start{};                    ///< of the pass, on its stream
+        Time end{};                      ///< the same
+        std::uint64_t copied_bytes = 0;  ///< by copies that were enqueued in it
+    };
     /// The bytes of one weight in a copy.
     struct Piece {
         std::string weight;       ///< its name
@@ -35,11 +45,12 @@ public:
     };
     /// One kernel.
     struct Kernel {
-        std::string step;     ///< empty: of no step
-        std::string name;     ///< of the kernel
-        Time start{};         ///< of the kernel
-        Time end{};           ///< the same
-        std::size_t row = 0;  ///< of several streams with kernels, from 0
+        std::string step;       ///< empty: of no step
+        std::string name;       ///< of the kernel
+        Time start{};           ///< of the kernel
+        Time end{};             ///< the same
+        std::size_t row = 0;    ///< of several streams with kernels, from 0
+        std::uint64_t run = 0;  ///< kernels of the same step with another number belong to another run of it
     };
     /// One copy to the device.
     struct Copy {
@@ -47,9 +58,26 @@ public:
         Time start{};               ///< of the copy
         Time end{};                 ///< the same
     };
+    /// A time in which the next kernel of a row could not run, since it waited for a copy.
+    struct Stall {
+        Time start{};                     ///< of the wait
+        Time end{};                       ///< the same
+        std::optional<std::size_t> copy;  ///< that was awaited, by its number, where it is known
+        std::size_t row = 0;              ///< of the kernel
+        std::size_t next_kernel = 0;      ///< its number, or a lower one
+    };
+    /// What is held from a time on.
+    struct Memory {
+        Time at{};                       ///< from which on it holds
+        std::uint64_t held_bytes = 0;    ///< of the device
+        std::uint64_t budget_bytes = 0;  ///< in force
+    };
 
-    /// The next kernel of its row.
+    /// The next one of its row.
+    /// @{
+    void add_pass(Pass pass) { passes_.push_back(std::move(pass)); }
     void add_kernel(Kernel kernel) { kernels_.push_back(std::move(kernel)); }
+    /// @}
     /// Returns its number among the copies to the device.
     std::size_t add_copy(Copy copy) {
         copies_.push_back(std::move(copy));
@@ -69,28 +97,28 @@ public:
     }
 
     /// All that were added.
+    /// @{
+    [[nodiscard]] std::span<const Pass> passes() const noexcept { return passes_; }
     [[nodiscard]] std::span<const Kernel> kernels() const noexcept { return kernels_; }
-    /// All that were added.
     [[nodiscard]] std::span<const Copy> copies() const noexcept { return copies_; }
+    [[nodiscard]] std::span<const Copy> copies_back() const noexcept { return copies_back_; }
+    [[nodiscard]] std::span<const Stall> stalls() const noexcept { return stalls_; }
+    [[nodiscard]] std::span<const Memory> memory() const noexcept { return memory_; }
+    /// @}
+
+    /// The weights of a copy, in few words.
+    [[nodiscard]] static std::string name_of(const Copy& copy);
+    /// The weights on a storage, as copies are named.
+    [[nodiscard]] static std::string name_of(const Catalog& catalog, StorageId storage);
+    /// The kernel that a stall is before, by its number; none: it was not added.
+    [[nodiscard]] std::optional<std::size_t> kernel_after(const Stall& stall) const noexcept;
 
     [[nodiscard]] PerfettoTrace trace() const;  ///< all of it as a trace
 
 private:
-    struct Stall {
-        Time start{}, end{};
-        std::optional<std::size_t> copy;
-        std::size_t row = 0;
-        std::size_t next_kernel = 0;  ///< or a later one, of that row
-    };
-    struct Memory {
-        Time at{};
-        std::uint64_t held_bytes = 0, budget_bytes = 0;
-    };
-
     [[nodiscard]] static std::string name_of_row(std::size_t row);
-    /// The weights of a copy, in few words.
-    [[nodiscard]] static std::string name_of(const Copy& copy);
 
+    std::vector<Pass> passes_;
     std::vector<Kernel> kernels_;
     std::vector<Copy> copies_, copies_back_;
     std::vector<Stall> stalls_;

@@ -27,6 +27,8 @@ struct CapturedCall {
     std::uint64_t bytes = 0;
     ByteRanges reads, writes;              ///< of a kernel
     std::shared_ptr<KernelFunction> body;  ///< of a kernel
+    /// Of a record: the place and the generation of the event that each launch records; place 0: none.
+    std::uint32_t event = 0, event_generation = 0;
 };
 
 /// A capture under way. Its streams are the lanes of the graph to be; lane 0 is the stream that began the capture.

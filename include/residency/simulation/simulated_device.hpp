@@ -188,6 +188,7 @@ public:
     [[nodiscard]] Result<Graph> end_capture(Stream stream);
     Status launch(Graph graph, Stream stream);
     Status destroy_graph(Graph graph);
+    Status record_in_graph(Event event, Stream stream);
 
     // FlagDevice.
     [[nodiscard]] Result<Flag> create_flag();

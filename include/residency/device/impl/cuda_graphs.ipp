@@ -40,6 +40,12 @@ RESIDENCY_INLINE Status CudaDevice::begin_capture(Stream stream) {
     return begun;
 }
 
+RESIDENCY_INLINE Status CudaDevice::record_in_graph(Event event, Stream stream) {
+    const detail::CudaState::Scope scope{*state_};
+    return state_->checked(cudaEventRecordWithFlags(event.handle, stream.get(), cudaEventRecordExternal),
+                           "cudaEventRecordWithFlags");
+}
+
 RESIDENCY_INLINE Result<CudaDevice::Graph> CudaDevice::end_capture(Stream stream) {
     const detail::CudaState::RelaxedScope scope{*state_};
     cudaGraph_t recorded = nullptr;

@@ -24,8 +24,23 @@ RESIDENCY_INLINE std::string PassTimeline::name_of(const Copy& copy) {
     return more == 0 ? first : first + " and " + std::to_string(more) + " more";
 }
 
+RESIDENCY_INLINE std::string PassTimeline::name_of(const Catalog& catalog, StorageId storage) {
+    const auto weights = catalog.weights_of(storage);
+    if (weights.empty()) { return "storage " + std::to_string(index(storage)); }
+    const std::string& first = catalog.weight(weights.front()).name;
+    return weights.size() == 1 ? first : first + " (and " + std::to_string(weights.size() - 1) + " on the same bytes)";
+}
+
+RESIDENCY_INLINE std::optional<std::size_t> PassTimeline::kernel_after(const Stall& stall) const noexcept {
+    for (std::size_t i = stall.next_kernel; i < kernels_.size(); ++i) {
+        if (kernels_[i].row == stall.row) { return i; }
+    }
+    return std::nullopt;
+}
+
 RESIDENCY_INLINE PerfettoTrace PassTimeline::trace() const {
     PerfettoTrace trace;
+    for (const Pass& pass : passes_) { trace.event(pass_row, pass.name, pass.start, pass.end, pass.copied_bytes); }
     std::size_t rows = 0;
     for (const Kernel& kernel : kernels_) { rows = (std::max)(rows, kernel.row + 1); }
     for (std::size_t row = 0; row < rows; ++row) {
@@ -37,7 +52,7 @@ RESIDENCY_INLINE PerfettoTrace PassTimeline::trace() const {
             std::size_t last = i;
             for (std::size_t k = i + 1; k < kernels_.size(); ++k) {
                 if (kernels_[k].row != row) { continue; }
-                if (kernels_[k].step != first.step) { break; }
+                if (kernels_[k].step != first.step || kernels_[k].run != first.run) { break; }
                 last = k;
             }
             trace.event(name, first.step, first.start, kernels_[last].end);
@@ -73,12 +88,13 @@ RESIDENCY_INLINE PerfettoTrace PassTimeline::trace() const {
         const std::string awaited = stall.copy ? name_of(copies_[*stall.copy]) : std::string{};
         trace.event(name_of_row(stall.row), awaited.empty() ? "stall" : "stall: waits for " + awaited, stall.start,
                     stall.end);
-        if (!stall.copy) { continue; }
-        for (std::size_t i = stall.next_kernel; i < kernels_.size(); ++i) {
-            if (kernels_[i].row != stall.row) { continue; }
-            trace.arrow(copy_row, copies_[*stall.copy].start, name_of_row(stall.row), kernels_[i].start);
-            break;
+        const auto next = kernel_after(stall);
+        if (!stall.copy || !next) { continue; }
+        // An arrow begins and ends inside an operation.
+        if (copies_[*stall.copy].start == copies_[*stall.copy].end || kernels_[*next].start == kernels_[*next].end) {
+            continue;
         }
+        trace.arrow(copy_row, copies_[*stall.copy].start, name_of_row(stall.row), kernels_[*next].start);
     }
     for (const Memory& memory : memory_) {
         trace.counter("held bytes", memory.at, memory.held_bytes);

@@ -20,11 +20,8 @@ RESIDENCY_INLINE void SimulatedTimeline::name_weights(const Catalog& catalog) {
         const StorageId id{static_cast<std::uint32_t>(i)};
         const std::byte* const at = catalog.host_bytes(id);
         if (at == nullptr || catalog.storage(id).bytes == 0) { continue; }
-        const auto weights = catalog.weights_of(id);
-        std::string name = weights.empty() ? "storage " + std::to_string(i) : catalog.weight(weights.front()).name;
-        if (weights.size() > 1) { name += " (and " + std::to_string(weights.size() - 1) + " on the same bytes)"; }
         const auto begin = reinterpret_cast<std::uintptr_t>(at);
-        names_.insert_or_assign(begin, Named{begin + catalog.storage(id).bytes, std::move(name)});
+        names_.insert_or_assign(begin, Named{begin + catalog.storage(id).bytes, PassTimeline::name_of(catalog, id)});
     }
 }
 

@@ -391,6 +391,12 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
         if (Status there = check_ranges(*state, number); !there) { return there; }
         state->generation = map_.generation();
     }
+    for (const CapturedCall& captured : state->calls) {
+        if (captured.event != 0 && events_.find({captured.event, captured.event_generation, this}) == nullptr) {
+            return misuse(ErrorKind::wrong_state, CallKind::launch_graph,
+                          "an event that the graph records was destroyed before the graph");
+        }
+    }
     // A launch follows the previous launch of the same graph, also across streams.
     const auto lanes = static_cast<std::uint32_t>(state->streams.size());
     if (state->last != nullptr) {
@@ -405,7 +411,15 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
     for (const CapturedCall& captured : state->calls) {
         const std::uint32_t target = captured.lane == 0 ? number : state->streams[captured.lane];
         switch (captured.kind) {
-            case OperationKind::record: state->marks[captured.mark] = mark(target); break;
+            case OperationKind::record:
+                if (captured.event != 0) {
+                    EventState* const event = events_.find({captured.event, captured.event_generation, this});
+                    simulator_.release(event->marker);
+                    event->marker = mark(target);
+                    break;
+                }
+                state->marks[captured.mark] = mark(target);
+                break;
             case OperationKind::wait: append_wait(target, state->marks[captured.mark], true); break;
             case OperationKind::fill:
                 enqueue_fill(target, captured.fill_at, captured.fill_value, captured.bytes, captured.duration);
@@ -430,6 +444,27 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
         simulator_.release(end);
     }
     state->last = mark(number);
+    return {};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::record_in_graph(Event event, Stream stream) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::record); !entered) { return entered; }
+    if (events_.find(event) == nullptr) { return dead_handle(CallKind::record, event); }
+    const std::uint32_t number = find(stream);
+    if (number == 0) { return dead_handle(CallKind::record, stream); }
+    CaptureState* const capture = capture_of(number);
+    if (capture == nullptr) {
+        return misuse(ErrorKind::wrong_state, CallKind::record,
+                      "an event is recorded in a graph only while its stream is captured");
+    }
+    if (Status valid = check_valid(*capture, CallKind::record); !valid) { return valid; }
+    CapturedCall captured;
+    captured.kind = OperationKind::record;
+    captured.lane = simulator_.stream(number).lane;
+    captured.event = event.index;
+    captured.event_generation = event.generation;
+    capture->calls.push_back(std::move(captured));
     return {};
 }
 
