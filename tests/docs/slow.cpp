@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "residency/interop/simulated_timeline.hpp"
+#include "residency/interop/timeline_recorder.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
@@ -89,14 +90,41 @@ TEST_CASE("docs/slow.md: what the caller's order is, recorded") {
     CHECK(weights.statistics().last_pass.divergences == 0);
 }
 
-TEST_CASE("docs/slow.md: a picture of a simulated pass") {
+TEST_CASE("docs/slow.md: a picture of passes") {
     Model model;
-    SimulatedTimeline timeline;
-    timeline.name_weights(model.catalog);
-    model.gpu.observe([&](const simulation::ExecutedOperation& operation) { timeline.add(operation); });
     Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule}};
     run_passes(model, weights, 2);
-    const std::string json = timeline.timeline().trace().json();  // for ui.perfetto.dev; try_save() writes a file
+
+    TimelineRecorder<SimulatedDevice> recorder{model.gpu};
+    weights.observe(&recorder);
+    run_passes(model, weights, 3);
+    weights.drain();
+    const PassTimeline timeline = recorder.timeline();
+    print(recorder.gaps().text());  // what is missing, if anything
+
+    CHECK(timeline.passes().size() == 3);
+    CHECK(timeline.kernels().size() == 3 * model.schedule.size());
+    CHECK(recorder.gaps().text().empty());
+    {
+        auto pass = weights.begin(model.stream);
+        const WeightId weight{0};
+        const auto lease = pass.acquire(weight);
+
+        recorder.kernel("matmul", model.stream, [&] { model.launch(weight, lease.data(weight)); });
+    }
+    weights.drain();
+    CHECK(recorder.timeline().kernels().back().name == "matmul");
+    weights.observe(nullptr);
+}
+
+TEST_CASE("docs/slow.md: a picture of a simulated pass") {
+    Model model;
+    SimulatedTimeline simulated;
+    simulated.name_weights(model.catalog);
+    model.gpu.observe([&](const simulation::ExecutedOperation& operation) { simulated.add(operation); });
+    Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule}};
+    run_passes(model, weights, 2);
+    const std::string json = simulated.timeline().trace().json();  // for ui.perfetto.dev; try_save() writes a file
     CHECK(json.find("layers.0") != std::string::npos);
-    CHECK(!timeline.timeline().kernels().empty());
+    CHECK(!simulated.timeline().kernels().empty());
 }

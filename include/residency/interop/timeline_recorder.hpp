@@ -202,17 +202,17 @@ private:
         Work* work = nullptr;
         Mark mark = none;
     };
+    struct Arrival {
+        std::uint64_t point = 0;
+        std::size_t copy = 0;
+        Time at{};
+    };
+    struct Row {
+        std::uint32_t stream = 0;
+        Time end{};
+    };
     /// One timeline while it is drawn.
     struct Drawing {
-        struct Arrival {
-            std::uint64_t point = 0;
-            std::size_t copy = 0;
-            Time at{};
-        };
-        struct Row {
-            std::uint32_t stream = 0;
-            Time end{};
-        };
         PassTimeline timeline;
         std::vector<Arrival> arrivals;  // ascending
         std::vector<Row> rows;
@@ -805,7 +805,7 @@ void TimelineRecorder<D>::draw_read(Drawing& drawing, const Work& work, const st
     Time to = (std::max)(times[read.to], from);
     // It waited if its copy arrived after the stream had come to the wait.
     Time before = read.before == none ? from : times[read.before];
-    const typename Drawing::Arrival* awaited = nullptr;
+    const Arrival* awaited = nullptr;
     const auto behind = std::upper_bound(drawing.arrivals.begin(), drawing.arrivals.end(), read.arrival,
                                          [](std::uint64_t point, const auto& each) { return point < each.point; });
     if (read.arrival > 0 && behind != drawing.arrivals.begin()) { awaited = &*(behind - 1); }
