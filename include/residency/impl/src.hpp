@@ -36,6 +36,7 @@
 #include "residency/host/impl/region.ipp"
 #include "residency/host/impl/weight_file.ipp"
 #include "residency/impl/presets.hpp"
+#include "residency/interop/impl/html_report.ipp"
 #include "residency/interop/impl/pass_timeline.ipp"
 #include "residency/interop/impl/perfetto.ipp"
 #include "residency/interop/impl/simulated_timeline.ipp"
