@@ -228,6 +228,12 @@ static void leases_by_weights_and_streams(void) {
     // A stream that is gone is refused, as is one that was never made.
     OK(residency_drain(model));
     OK(residency_destroy_stream(model, second));
+    CHECK(residency_begin_pass(model, second) == RESIDENCY_INVALID_ARGUMENT);
+    CHECK(residency_begin_pass(model, &lease) == RESIDENCY_INVALID_ARGUMENT);
+    OK(residency_begin_pass(model, stream));
+    CHECK(residency_acquire_step(model, 0, second, &lease) == RESIDENCY_INVALID_ARGUMENT);
+    CHECK(statistics_of(model).open_leases == 0);
+    OK(residency_end_pass(model));
     FAILS(RESIDENCY_INVALID_ARGUMENT, "destroyed", residency_destroy_stream(model, second));
     FAILS(RESIDENCY_INVALID_ARGUMENT, "destroyed", residency_destroy_stream(model, NULL));
     CHECK(residency_synchronize_stream(model, second) != RESIDENCY_OK);

@@ -557,10 +557,11 @@ residency_status residency_acquire_weights(residency_model* model, const uint32_
     return in_model(model, InBody::allowed, [&](ModelPlace& place) -> Status {
         if (weights == nullptr) { return null_pointer("weights"); }
         if (lease == nullptr) { return null_pointer("lease"); }
-        // A WeightId is its number.
-        const auto* const ids = reinterpret_cast<const WeightId*>(weights);
-        static_assert(sizeof(WeightId) == sizeof(std::uint32_t));
-        const auto acquired = place.model->acquire_weights({ids, weight_count}, stream);
+        place.acquired.clear();
+        for (const std::uint32_t weight : std::span{weights, weight_count}) {
+            place.acquired.push_back(WeightId{weight});
+        }
+        const auto acquired = place.model->acquire_weights(place.acquired, stream);
         if (!acquired) { return acquired.error(); }
         *lease = pointer_of<residency_lease>(place, Kind::lease, *acquired);
         return {};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "residency/impl/c/model.hpp"
+#include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace c {
 
@@ -65,6 +66,7 @@ struct ModelPlace {
     std::unique_ptr<Model> model;
     bool in_body = false;                  ///< of a capture
     std::vector<std::string> dtype_names;  ///< by weight
+    std::vector<WeightId> acquired;        ///< by the call under way; kept for its memory
     std::string budget_text, json;         ///< that were given out last
 };
 
