@@ -21,35 +21,37 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 /// The layout of a tensor in a file of ExecuTorch's data.
 struct ExecutorchLayout {
     std::string dtype;  ///< PyTorch's name, such as "float32"
-    DType type;
-    Shape shape;
-    Strides strides;  ///< elements; empty where dense
+    DType type;         ///< what the name stands for
+    Shape shape;        ///< outermost extent first
+    Strides strides;    ///< elements; empty where dense
 };
 
 /// Bytes that a file of ExecuTorch has under a name.
 struct ExecutorchData {
-    std::string key;  ///< UTF-8, unique in the file
-    std::uint64_t offset_bytes = 0, bytes = 0;
+    std::string key;                           ///< UTF-8, unique in the file
+    std::uint64_t offset_bytes = 0;            ///< from the start of the file
+    std::uint64_t bytes = 0;                   ///< how many
     std::optional<ExecutorchLayout> layout{};  ///< none: a backend's own bytes
 };
 
 /// A part of a method that a backend runs, with what that backend wrote about it.
 struct ExecutorchDelegate {
-    std::string backend;  ///< such as "CudaBackend"
-    std::uint64_t offset_bytes = 0, bytes = 0;
+    std::string backend;             ///< such as "CudaBackend"
+    std::uint64_t offset_bytes = 0;  ///< from the start of the file, of what that backend wrote
+    std::uint64_t bytes = 0;         ///< how many
 };
 
 /// A method of a program, such as "forward".
 struct ExecutorchMethod {
-    std::string name;
-    std::vector<ExecutorchDelegate> delegates;
+    std::string name;                           ///< UTF-8
+    std::vector<ExecutorchDelegate> delegates;  ///< in the order of the file
 };
 
 /// What a program (.pte) or a file of data (.ptd) of ExecuTorch says. Every range lies inside the file.
 struct ExecutorchFile {
-    bool is_program = false;  ///< false: data alone
-    std::vector<ExecutorchData> data;
-    std::vector<ExecutorchMethod> methods;
+    bool is_program = false;                ///< false: data alone
+    std::vector<ExecutorchData> data;       ///< in the order of the file
+    std::vector<ExecutorchMethod> methods;  ///< of a program
     std::vector<std::string> outside;  ///< names of the program's tensors whose bytes are in files of data; each once
     std::uint64_t unnamed_constants = 0;  ///< tensors of the program that have no name
 
@@ -59,21 +61,21 @@ struct ExecutorchFile {
 
 /// A constant of a method, as ExecuTorch's CUDA backend describes it.
 struct ExecutorchConstant {
-    std::string name;   ///< in the module that was compiled
-    std::string key;    ///< of its storage, which other constants and methods may share
-    std::string dtype;  ///< PyTorch's name
-    DType type;
-    Shape shape;
-    Strides strides;
+    std::string name;                   ///< in the module that was compiled
+    std::string key;                    ///< of its storage, which other constants and methods may share
+    std::string dtype;                  ///< PyTorch's name
+    DType type;                         ///< what the name stands for
+    Shape shape;                        ///< outermost extent first
+    Strides strides;                    ///< elements
     std::uint64_t offset_elements = 0;  ///< in its storage
-    std::uint64_t storage_bytes = 0;
-    bool is_on_cuda = true;  ///< false: the method reads it on the processor
+    std::uint64_t storage_bytes = 0;    ///< of the whole storage
+    bool is_on_cuda = true;             ///< false: the method reads it on the processor
 };
 
 /// What ExecuTorch's CUDA backend writes about one delegate (ETCUDAFQN3).
 struct ExecutorchCudaWeights {
-    std::string library;  ///< key of the compiled library
-    std::vector<ExecutorchConstant> constants;
+    std::string library;                        ///< key of the compiled library
+    std::vector<ExecutorchConstant> constants;  ///< in the order of the file
 };
 
 /// Blocks. Reads what a program or a file of data says. Errors: malformed, with the place; unsupported for a later version.
