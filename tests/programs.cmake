@@ -44,7 +44,7 @@ target_include_directories(residency_program INTERFACE "${PROJECT_SOURCE_DIR}")
 
 # Kernels that tests and benchmarks share.
 if(residency_has_nvcc)
-    add_library(gpu_harness STATIC EXCLUDE_FROM_ALL tests/gpu/harness.cu)
+    add_library(gpu_harness STATIC EXCLUDE_FROM_ALL tests/gpu/harness.cu tests/gpu/unpacker.cu)
     target_link_libraries(gpu_harness PUBLIC residency_program residency::compiled_cuda)
 endif()
 

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/gpu/pinned_weights.hpp"
+#include "benchmarks/gpu/llama.hpp"
 #include "benchmarks/gpu/record.hpp"
 #include "benchmarks/gpu/turns.hpp"
 #include "residency/device/cuda.hpp"
@@ -27,49 +27,15 @@
 
 namespace {
 
+using bench::Shape;
 using residency::Budget;
 using residency::CudaDevice;
 using residency::Schedule;
 using residency::WeightId;
+using Model = bench::Llama;
 using Weights = residency::Planned<CudaDevice>;
 using Stream = CudaDevice::Stream;
 using Graph = decltype(std::declval<Weights&>().capture(Stream{}, std::declval<void (&)(Weights::Pass&)>()));
-
-struct Shape {
-    std::string name;
-    std::uint64_t hidden, inner;
-    std::uint32_t layers;
-    std::uint64_t key_value = 1024, vocabulary = 128256;
-};
-
-/// Everything but the embedding table, whose rows an engine reads from the host.
-struct Model : bench::PinnedWeights {
-    std::uint64_t norm_bytes;
-    std::uint32_t layers;
-    std::vector<std::vector<WeightId>> steps;  // a matrix each, with the norm before it
-    std::vector<std::size_t> layer_begin;      // the first weight of each layer, and of the head
-
-    Model(CudaDevice& device, const Shape& shape) : norm_bytes{shape.hidden * 2}, layers{shape.layers} {
-        const auto& [title, hidden, inner, layer_count, key_value, vocabulary] = shape;
-        for (std::uint32_t i = 0; i < layers; ++i) {
-            const std::string layer = "model.layers." + std::to_string(i) + ".";
-            layer_begin.push_back(names.size());
-            const WeightId before = add(layer + "input_layernorm.weight", hidden);
-            steps.push_back({before, add(layer + "self_attn.q_proj.weight", hidden * hidden)});
-            steps.push_back({add(layer + "self_attn.k_proj.weight", key_value * hidden)});
-            steps.push_back({add(layer + "self_attn.v_proj.weight", key_value * hidden)});
-            steps.push_back({add(layer + "self_attn.o_proj.weight", hidden * hidden)});
-            const WeightId after = add(layer + "post_attention_layernorm.weight", hidden);
-            steps.push_back({after, add(layer + "mlp.gate_proj.weight", inner * hidden)});
-            steps.push_back({add(layer + "mlp.up_proj.weight", inner * hidden)});
-            steps.push_back({add(layer + "mlp.down_proj.weight", inner * hidden)});
-        }
-        layer_begin.push_back(names.size());
-        const WeightId last = add("model.norm.weight", hidden);
-        steps.push_back({last, add("lm_head.weight", vocabulary * hidden)});
-        build(device, steps);
-    }
-};
 
 /// The kernels of a pass. With `sums`, one checksum a weight.
 template <class Pass>

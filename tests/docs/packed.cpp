@@ -7,10 +7,15 @@
 #include <cstring>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "residency/codec/bf16_tiers.hpp"
 #include "residency/error.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/packed.hpp"
+#include "residency/packed/simulated_unpacker.hpp"
+#include "residency/simulation/simulated_device.hpp"
 
 using namespace residency;
 
@@ -35,4 +40,41 @@ TEST_CASE("docs/packed.md: pack and unpack on the host") {
     CHECK(again == raw);
     CHECK(bytes > 0);
     CHECK(bytes < raw.size() * 7 / 10);
+}
+
+TEST_CASE("docs/packed.md: stream packed weights") {
+    SimulatedDevice device;
+    const SimulatedUnpacker unpacker;
+    std::vector<std::byte> bytes(std::size_t{4} << 20);
+    std::mt19937 random{2};
+    std::normal_distribution<float> normal{0, 0.02F};
+    for (std::size_t at = 0; at < bytes.size(); at += 2) {
+        const float value = normal(random);
+        std::memcpy(bytes.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
+    }
+    CatalogBuilder builder;
+    for (const char* name : {"a", "b", "c"}) { builder.add(name, dtype::bf16, {1024, 2048}, bytes); }
+    const Catalog raw = builder.build();
+    const auto stream = unwrap(device.create_stream());
+    std::size_t read = 0;
+
+    // Once, after loading: the packed bytes lie in pinned memory, and the raw ones can go.
+    const packed::PackedModel model = packed::pack(device, raw);
+
+    Packed<SimulatedDevice>::Options options;
+    options.budget = Budget::parse("75%");  // of the raw bytes
+    options.policies.unpacker = &unpacker;  // on a GPU: a CudaUnpacker
+    Packed<SimulatedDevice> weights{device, model.catalog, std::move(options)};
+    auto pass = weights.begin(stream);
+    for (const auto& step : weights.schedule()) {
+        const auto lease = pass.acquire(step);
+        for (const WeightId weight : step.weights) { read += lease.bytes(weight).size(); }  // your kernels: raw bf16
+    }
+    pass.end();
+
+    CHECK(read == 3 * bytes.size());
+    CHECK(model.packed_bytes < model.raw_bytes * 7 / 10);
+    weights.drain();
+    CHECK(device.reports().empty());
+    unwrap(device.destroy_stream(stream));
 }

@@ -9,18 +9,14 @@
 
 #include "residency/codec/bf16_tiers_layout.hpp"
 #include "residency/codec/packed_header_layout.hpp"
+#include "residency/codec/unpack_task.hpp"
 #include "residency/config.hpp"
 
 // Device code of codec::Bf16Tiers: kernels that unpack and pack chunks. For files that nvcc compiles.
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec { namespace bf16_tiers {
 
-/// A packed chunk in device memory and the raw bytes that it stands for. The packed bytes begin at a multiple of 16, the raw bytes too.
-/// Kernels trust the packed bytes: unpack() of the codec, or a checksum, has checked them before.
-struct UnpackTask {
-    const std::byte* packed = nullptr;
-    std::byte* raw = nullptr;
-};
+using codec::UnpackTask;
 
 /// Raw bytes in device memory, and room for their packed form.
 struct PackTask {

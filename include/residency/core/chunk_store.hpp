@@ -135,7 +135,7 @@ private:
     }
     [[nodiscard]] bool is_same_image(const plan::Plan& plan) const noexcept {
         return is_open_ && !has_other_image_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
-               plan.image_bytes() == plan_.image_bytes();
+               plan.data().storage_bytes == plan_.data().storage_bytes && plan.image_bytes() == plan_.image_bytes();
     }
     /// Counts all chunks but these as evicted.
     void evict_all_but(std::span<const std::uint32_t> kept);

@@ -123,6 +123,8 @@ public:
     [[nodiscard]] virtual Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                          const pool::Needs& needs) = 0;
     [[nodiscard]] virtual BudgetLimits limits() const noexcept = 0;
+    /// What the transport brings of the catalog that was prepared: the same storages, with the bytes in which they travel.
+    [[nodiscard]] virtual const Catalog& stored_catalog(const Catalog& catalog) const noexcept { return catalog; }
     /// Whether storages that must stay resident are part of the decider's memory. Otherwise the session holds them.
     [[nodiscard]] virtual bool holds_residents() const noexcept = 0;
     /// Blocks while the device allocates.
@@ -166,6 +168,14 @@ public:
     virtual void forget(const LeaseToken& token) noexcept = 0;
     /// Whether the end of a lease on these storages has to be recorded. May change while the lease is open.
     [[nodiscard]] virtual bool needs_record(std::span<const StorageId> storages) const noexcept = 0;
+
+    /// Whether leases call unpack(). The same from open() on.
+    [[nodiscard]] virtual bool unpacks() const noexcept { return false; }
+    /// Enqueues, on a stream of a lease that has waited for the copies of its storages, what makes of them what kernels read. Does not
+    /// block.
+    [[nodiscard]] virtual Status unpack(std::span<const StorageId>, ConsumerId) { return {}; }
+    /// An error where the bytes of one of these storages cannot be replaced at their source.
+    [[nodiscard]] virtual Status check_refresh(std::span<const StorageId>) const { return {}; }
 
     /// Appends what of a storage lies on the device, so that it can be copied again. Precondition: the streams are drained.
     [[nodiscard]] virtual Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) = 0;

@@ -57,6 +57,13 @@ public:
         return session_->address(weight);
     }
     const std::byte* data(WeightId weight) const&& = delete;
+    /// Where a weight lies that kernels read packed (codec/bf16_tiles.cuh); no data: kernels read it raw, at data(). Precondition: the lease
+    /// covers the weight.
+    [[nodiscard]] PackedWeight packed(WeightId weight) const& noexcept {
+        check(weight);
+        return session_->packed(weight);
+    }
+    PackedWeight packed(WeightId weight) const&& = delete;
     /// The same as elements of type T. Precondition: matches<T>() of the weight's dtype.
     template <class T>
     [[nodiscard]] const T* get(WeightId weight) const& noexcept {

@@ -195,6 +195,9 @@ template <Device D>
 Status LeaseKeeper<D>::wait_for_arrival(LeaseRecord& lease, ConsumerId consumer) {
     const EventPoint arrival = last_arrival(lease.storages);
     if (auto waited = shared_->copy_scheduler.stream_wait_arrival(consumer, arrival); !waited) { return waited; }
+    if (shared_->unpacks) {
+        if (auto unpacked = shared_->decider->unpack(lease.storages, consumer); !unpacked) { return unpacked; }
+    }
     lease.consumers.push_back(consumer);
     shared_->copy_scheduler.retain(consumer);
     return {};

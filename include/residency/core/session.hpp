@@ -11,6 +11,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "residency/budget/budget.hpp"
@@ -32,6 +33,7 @@
 #include "residency/core/work_observer.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/natural_order.hpp"
+#include "residency/model/packed_form.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/model/step_range.hpp"
@@ -85,8 +87,20 @@ public:
     void end_lease(LeaseId id) noexcept { leases_.end(id); }
     /// The device address of a weight's first byte, while it is leased or where addresses are fixed; null if the weight has no bytes.
     [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
-        const std::byte* base = shared_.states[index(weight_storage_[index(weight)])].address;
+        const StorageState& state = shared_.states[index(weight_storage_[index(weight)])];
+        RESIDENCY_ASSERT(state.unpacked != nullptr || !is_read_packed(weight),
+                         "kernels read this weight packed: ask for Lease::packed()");
+        const std::byte* base = state.unpacked != nullptr ? state.unpacked : state.address;
         return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
+    }
+    /// Where a weight lies that kernels read packed, while it is leased; no data: it is read raw.
+    [[nodiscard]] PackedWeight packed(WeightId weight) const noexcept {
+        if (!is_read_packed(weight)) { return {}; }
+        const StorageId storage = weight_storage_[index(weight)];
+        const auto& source = std::get<PackedHostSource>(shared_.catalog.storage(storage).source);
+        const PackedPart& part = source.parts->front();
+        const std::byte* const base = shared_.states[index(storage)].address;
+        return {base == nullptr ? nullptr : base + part.offset_bytes, part.packed_bytes, part.form};
     }
     /// Precondition of whoever asks for elements of type T: the weight has them.
     template <class T>
@@ -159,6 +173,13 @@ public:
     [[nodiscard]] Stream pass_stream() const noexcept { return shared_.copy_scheduler.stream_of(pass_consumer_); }
 
 private:
+    /// Whether what is on the device of a weight is its packed form, which a lease does not unpack.
+    [[nodiscard]] bool is_read_packed(WeightId weight) const noexcept {
+        const StorageId storage = weight_storage_[index(weight)];
+        return std::holds_alternative<PackedHostSource>(shared_.catalog.storage(storage).source) &&
+               shared_.states[index(storage)].unpacked == nullptr;
+    }
+
     static constexpr std::uint32_t initial_events = 64;  // of each stream; more are made when they run out
     static constexpr std::size_t most_known_schedules =
         16;  // beside the one in force; the one that was left first is forgotten
@@ -574,6 +595,7 @@ Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Wri
             if (!all[i].is_mutable) { storages.push_back(StorageId{i}); }
         }
     }
+    if (auto allowed = shared_.decider->check_refresh(storages); !allowed) { return allowed; }
     if (suspension_.is_suspended()) {
         return replace_sources(shared_, storages, false, [&]() -> Status {
             for (const StorageId id : storages) { suspension_.forget(id); }
@@ -731,8 +753,8 @@ template <Device D>
 Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     if (auto prepared = prepare(); !prepared) { return prepared; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
-    if (auto opened = copy_scheduler.open(*shared_.device, shared_.catalog, std::move(transport), initial_events,
-                                          shared_.counters.host_waits);
+    if (auto opened = copy_scheduler.open(*shared_.device, shared_.decider->stored_catalog(shared_.catalog),
+                                          std::move(transport), initial_events, shared_.counters.host_waits);
         !opened) {
         return opened;
     }
@@ -746,6 +768,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.device = shared_.device;
     context.copy_scheduler = &copy_scheduler;
     if (auto opened = shared_.decider->open(context, needs_, budget_.decider_cap_bytes()); !opened) { return opened; }
+    shared_.unpacks = shared_.decider->unpacks();
     if (auto viewed = residents_.view_host_storages(shared_); !viewed) { return viewed; }
     if (auto opened = timer_.open(*shared_.device); !opened) { return opened; }
     if (settings_.learn && shared_.decider->makes_plans()) { profiler_.begin(); }

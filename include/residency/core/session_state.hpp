@@ -62,6 +62,7 @@ struct SessionState {
     OrderLearner order;            ///< where the schedule comes from
     std::optional<Error> failure;  ///< the first failure that no call could report
     bool is_pass_open = false;
+    bool unpacks = false;                  ///< leases unpack what they cover: Decider::unpack
     PassMode pass_mode = PassMode::eager;  ///< of the pass that is open, or of the last one
     WorkObserver<D>* observer = nullptr;   ///< null: nobody observes
 

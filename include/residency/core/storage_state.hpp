@@ -14,10 +14,12 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// resident.
 struct StorageState {
     /// Written by ChunkStore, StorageAllocations and ResidentStore only.
-    std::byte* address = nullptr;  ///< where kernels read it; null: not on the device, and no copy is enqueued
-    std::uint64_t arrival = 0;     ///< the point of the copy stream after its copy; 0: it has arrived
-    std::uint64_t needed_by = 0;   ///< of a prefetched storage: the step index that it was fetched for
-    std::uint32_t leases = 0;      ///< open leases and tickets that cover it
+    std::byte* address = nullptr;  ///< where it travels to; null: not on the device, and no copy is enqueued
+    /// Written by packed::UnpackMemory only.
+    std::byte* unpacked = nullptr;  ///< where kernels read it, unpacked; null: at `address`
+    std::uint64_t arrival = 0;      ///< the point of the copy stream after its copy; 0: it has arrived
+    std::uint64_t needed_by = 0;    ///< of a prefetched storage: the step index that it was fetched for
+    std::uint32_t leases = 0;       ///< open leases and tickets that cover it
     Placement placement = Placement::streamed;
     bool prefetched = false;          ///< fetched before its use, and not used yet
     bool partially_resident = false;  ///< has an address, but only a part of its bytes is on the device or enqueued

@@ -164,8 +164,9 @@ namespace detail {
 
 /// Error invalid_argument: the source has no bytes [offset, offset + bytes). The message does not name the storage.
 [[nodiscard]] RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t bytes);
-/// Error invalid_argument: the parts are not those of `bytes` bytes, or do not lie in the file.
-[[nodiscard]] RESIDENCY_INLINE Status check_packed(const PackedSource& source, std::uint64_t bytes);
+/// Error invalid_argument: the parts are not those of `bytes` bytes, or do not lie in the `whole` bytes of `where`.
+[[nodiscard]] RESIDENCY_INLINE Status check_packed(std::span<const PackedPart> parts, std::uint64_t bytes,
+                                                   std::uint64_t whole, const std::string& where);
 
 }  // namespace detail
 

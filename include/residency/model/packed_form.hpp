@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "residency/config.hpp"
@@ -13,6 +14,13 @@ enum class PackedForm : std::uint32_t {
     raw = 0,         ///< the bytes themselves
     bf16_tiers = 1,  ///< codec::Bf16Tiers: smallest; a kernel unpacks it
     bf16_tiles = 2,  ///< codec::Bf16Tiles: kernels read it as it is
+};
+
+/// A weight on the device as kernels read it packed.
+struct PackedWeight {
+    const std::byte* data = nullptr;    ///< device memory; null: the weight is not packed, or a lease unpacks it
+    std::uint64_t bytes = 0;            ///< from there
+    PackedForm form = PackedForm::raw;  ///< how they are packed
 };
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -66,8 +66,19 @@ struct PackedSource {
     friend bool operator==(const PackedSource&, const PackedSource&) noexcept = default;  ///< compares all members
 };
 
+/// Packed bytes in host memory, which travel packed: the parts of the storage in order, without gaps in its raw bytes. Shares the
+/// ownership of them.
+struct PackedHostSource {
+    std::shared_ptr<const HostBytes> host{};                 ///< the memory; never null
+    std::uint64_t offset_bytes = 0;                          ///< of the first part in `host`
+    std::uint64_t bytes = 0;                                 ///< from there to the end of the last part
+    std::shared_ptr<const std::vector<PackedPart>> parts{};  ///< never null
+    friend bool operator==(const PackedHostSource&,
+                           const PackedHostSource&) noexcept = default;  ///< compares all members
+};
+
 /// Where a storage's bytes come from. monostate: from nowhere yet, which is enough to plan.
-using StorageSource = std::variant<std::monostate, HostSource, FileSource, PackedSource>;
+using StorageSource = std::variant<std::monostate, HostSource, FileSource, PackedSource, PackedHostSource>;
 
 /// The bytes behind one or more weights: they are copied and evicted together.
 struct Storage {

@@ -54,6 +54,9 @@ Status Pinned<D>::open(D& device, const Catalog& catalog) {
     for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
         const Storage& storage = catalog.storages()[i];
         const auto* source = std::get_if<HostSource>(&storage.source);
+        if (std::holds_alternative<PackedHostSource>(storage.source)) {
+            return detail::is_packed(catalog, StorageId{i});
+        }
         if (source == nullptr && storage.bytes > 0) {
             return Error{ErrorKind::unsupported, catalog.describe(StorageId{i}) +
                                                      " has no bytes in host memory: load the catalog first, or "

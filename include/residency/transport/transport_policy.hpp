@@ -59,4 +59,15 @@ concept TransportPolicy =
         { t.close() } noexcept;
     };
 
+namespace detail {
+
+/// Packed bytes are moved by who unpacks them.
+[[nodiscard]] inline Error is_packed(const Catalog& catalog, StorageId id) {
+    return {
+        ErrorKind::unsupported,
+        catalog.describe(id) + " is packed in host memory: stream it with the preset Packed (residency/packed.hpp)"};
+}
+
+}  // namespace detail
+
 }}}  // namespace residency::RESIDENCY_ABI::transport

@@ -26,19 +26,17 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 namespace detail {
 
-RESIDENCY_INLINE Status check_packed(const PackedSource& source, std::uint64_t bytes) {
-    if (source.file == nullptr || source.parts == nullptr) {
-        return Error{ErrorKind::invalid_argument, "its file or its packed parts are null"};
-    }
+RESIDENCY_INLINE Status check_packed(std::span<const PackedPart> parts, std::uint64_t bytes, std::uint64_t whole,
+                                     const std::string& where) {
     std::uint64_t left = bytes;
-    for (const PackedPart& part : *source.parts) {
-        if (part.raw_bytes > left || !lies_inside(part.offset_bytes, part.packed_bytes, source.file->bytes)) {
+    for (const PackedPart& part : parts) {
+        if (part.raw_bytes > left || !lies_inside(part.offset_bytes, part.packed_bytes, whole)) {
             return Error{ErrorKind::invalid_argument,
                          "a packed part of " + std::to_string(part.packed_bytes) + " bytes at offset " +
                              std::to_string(part.offset_bytes) + ", for " + std::to_string(part.raw_bytes) +
                              " bytes of the " + std::to_string(bytes) + ", does not lie inside the storage and the " +
-                             std::to_string(source.file->bytes) + " bytes of " + detail::quoted(source.file->path),
-                         FileLocation{source.file->path, part.offset_bytes, {}, {}}};
+                             std::to_string(whole) + " bytes of " + where,
+                         FileLocation{where, part.offset_bytes, {}, {}}};
         }
         left -= part.raw_bytes;
     }
@@ -46,7 +44,7 @@ RESIDENCY_INLINE Status check_packed(const PackedSource& source, std::uint64_t b
     return Error{
         ErrorKind::invalid_argument,
         "its packed parts lack the last " + std::to_string(left) + " of its " + std::to_string(bytes) + " bytes",
-        FileLocation{source.file->path, 0, {}, {}}};
+        FileLocation{where, 0, {}, {}}};
 }
 
 RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t bytes) {
@@ -64,7 +62,19 @@ RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t 
         whole = file->file->bytes;
         where = detail::quoted(file->file->path);
     } else if (const auto* packed = std::get_if<PackedSource>(&source)) {
-        return check_packed(*packed, bytes);
+        if (packed->file == nullptr || packed->parts == nullptr) {
+            return Error{ErrorKind::invalid_argument, "its file or its packed parts are null"};
+        }
+        return check_packed(*packed->parts, bytes, packed->file->bytes, detail::quoted(packed->file->path));
+    } else if (const auto* held = std::get_if<PackedHostSource>(&source)) {
+        if (held->host == nullptr || held->parts == nullptr) {
+            return Error{ErrorKind::invalid_argument, "its host bytes or its packed parts are null"};
+        }
+        if (auto lies = check_packed(*held->parts, bytes, held->bytes, "host bytes"); !lies) { return lies; }
+        offset = held->offset_bytes;
+        bytes = held->bytes;
+        whole = held->host->bytes();
+        where = "host bytes";
     }
     if (lies_inside(offset, bytes, whole)) { return {}; }
     return Error{ErrorKind::invalid_argument,

@@ -300,7 +300,7 @@ RESIDENCY_INLINE std::vector<WeightId> CatalogBuilder::split(std::string_view na
             }
         }
     }
-    if (std::holds_alternative<PackedSource>(whole.source)) {
+    if (std::holds_alternative<PackedSource>(whole.source) || std::holds_alternative<PackedHostSource>(whole.source)) {
         return fail("split, but its bytes are packed: split it before it is packed");
     }
     const Shape shape(fused.shape.begin() + 1, fused.shape.end());

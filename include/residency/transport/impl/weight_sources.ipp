@@ -58,6 +58,8 @@ RESIDENCY_INLINE Status WeightSources::open(const Catalog& catalog, const Staged
         } else if (std::holds_alternative<PackedSource>(storage.source)) {
             return Error{ErrorKind::unsupported,
                          catalog_.describe(StorageId{i}) + " is packed in a file: load the catalog first (host::load)"};
+        } else if (std::holds_alternative<PackedHostSource>(storage.source)) {
+            return detail::is_packed(catalog_, StorageId{i});
         } else {
             return Error{ErrorKind::unsupported,
                          catalog_.describe(StorageId{i}) + " has no source: there is nothing to stream"};

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Packed weights against raw ones: decoding at the shapes of Llama-3-8B in bf16 whose exponents are distributed as those of trained
+// weights, one kernel a matrix that reads raw bytes at the speed of the memory, the host waiting once a pass. By budget, in turns:
+// Planned (raw), Packed, Packed as a graph, and everything resident and raw. The bytes of every weight are checked first.
+//
+//   bench_packed_decode [layers] [passes]        by default all layers, 20 passes
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/gpu/llama.hpp"
+#include "benchmarks/gpu/record.hpp"
+#include "benchmarks/gpu/turns.hpp"
+#include "residency/device/cuda.hpp"
+#include "residency/packed.hpp"
+#include "residency/packed/pack.hpp"
+#include "tests/gpu/harness.hpp"
+#include "tests/gpu/unpacker.hpp"
+
+namespace {
+
+using residency::Budget;
+using residency::Catalog;
+using residency::CudaDevice;
+using residency::Schedule;
+using residency::WeightId;
+using Model = bench::Llama;
+using Raw = residency::Planned<CudaDevice>;
+using Packed = residency::Packed<CudaDevice>;
+using Stream = CudaDevice::Stream;
+
+/// Of a normal distribution of deviation 0.02, the exponents of bf16 values at 256 quantiles.
+std::array<std::uint8_t, 256> exponents() {
+    std::array<std::uint8_t, 256> result{};
+    int exponent = 60;
+    for (int i = 0; i < 256; ++i) {
+        const double quantile = (i + 0.5) / 256;
+        while (std::erf(std::ldexp(1.0, exponent + 1 - 127) / 0.02 / std::sqrt(2.0)) < quantile) { ++exponent; }
+        result[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(exponent);
+    }
+    return result;
+}
+/// Four bf16 values out of 8 random bytes: in each a byte that chooses the exponent, 7 bits of mantissa, a sign.
+std::uint64_t trained(std::uint64_t random) {
+    static const std::array<std::uint8_t, 256> table = exponents();
+    std::uint64_t result = 0;
+    for (unsigned i = 0; i < 4; ++i) {
+        const std::uint64_t bits = random >> (16 * i) & 0xffff;
+        const std::uint64_t value = (bits & 0x8000) | std::uint64_t{table[bits >> 7 & 0xff]} << 7 | (bits & 0x7f);
+        result |= value << (16 * i);
+    }
+    return result;
+}
+
+template <class Pass>
+void run_steps(Pass& pass, const Model& model, const Schedule& schedule, std::uint64_t* sums, bool by_weight,
+               Stream stream) {
+    for (const Schedule::Step& step : schedule) {
+        auto lease = BENCH_RESULT(pass.try_acquire(step));
+        gpu::Range ranges[2];
+        std::size_t count = 0;
+        for (const WeightId id : step.weights) { ranges[count++] = {lease.data(id), model.sizes[index(id)]}; }
+        if (by_weight) {
+            for (std::size_t i = 0; i < count; ++i) {
+                BENCH_CUDA(gpu::launch_checksum(ranges[i], sums + index(step.weights[i]), stream));
+            }
+        } else if (count == 1) {
+            BENCH_CUDA(gpu::launch_checksum(ranges[0], sums, stream));
+        } else {
+            BENCH_CUDA(gpu::launch_checksum(std::span<const gpu::Range>{ranges, count}, sums, stream));
+        }
+    }
+}
+template <class Weights>
+void run_pass(Weights& weights, const Model& model, std::uint64_t* sums, bool by_weight, Stream stream) {
+    auto pass = BENCH_RESULT(weights.try_begin(stream));
+    run_steps(pass, model, weights.schedule(), sums, by_weight, stream);
+    BENCH_RESULT(pass.try_end());
+}
+
+template <class Weights>
+Weights make(CudaDevice& device, const Catalog& catalog, const Schedule& schedule, std::uint64_t budget, bool learn,
+             const residency::plan::Link& link) {
+    typename Weights::Options options;
+    options.budget = Budget::bytes(budget);
+    options.schedule = schedule;
+    options.learn = learn;
+    options.policies.link = link;
+    if constexpr (requires { options.policies.unpacker; }) { options.policies.unpacker = &gpu::unpacker(); }
+    return BENCH_RESULT(Weights::try_create(device, catalog, std::move(options)));
+}
+
+/// Passes that must give what the host's bytes give.
+template <class Run>
+void check(const Model& model, const std::vector<std::uint64_t>& expected, std::uint64_t* sums, Run&& run,
+           const std::string& what, bench::Records& records) {
+    BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
+    run();
+    BENCH_CUDA(cudaDeviceSynchronize());
+    std::vector<std::uint64_t> got(model.sizes.size());
+    BENCH_CUDA(cudaMemcpy(got.data(), sums, got.size() * 8, cudaMemcpyDeviceToHost));
+    BENCH_CUDA(cudaMemset(sums, 0, got.size() * 8));
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) { wrong += got[i] != expected[i] ? 1U : 0U; }
+    records.add(what, static_cast<double>(wrong), "weights", "<= 0");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CudaDevice device = bench::open_gpu();
+    bench::Shape shape{"packed_decode", 4096, 14336, 32};
+    if (argc > 1) { shape.layers = static_cast<std::uint32_t>(std::atoi(argv[1])); }
+    const int passes = argc > 2 ? std::atoi(argv[2]) : 20;
+    bench::Records records{"gpu-packed-decode", argc, argv};
+    const Model model{device, shape, trained};
+    const auto begun = std::chrono::steady_clock::now();
+    const auto packed = BENCH_RESULT(residency::packed::try_pack(device, model.catalog));
+    records.add(shape.name + ".pack_on_host",
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), "s");
+    records.add(shape.name + ".weights", static_cast<double>(model.bytes) / 1e9, "GB");
+    records.add(shape.name + ".packed_over_raw",
+                static_cast<double>(packed.packed_bytes) / static_cast<double>(packed.raw_bytes), "ratio", "<= 0.675");
+    const Stream stream = BENCH_RESULT(device.create_stream());
+    auto* const sums = static_cast<std::uint64_t*>(BENCH_RESULT(device.allocate(model.sizes.size() * 8)));
+    const auto link = BENCH_RESULT(residency::try_measure_link(device));
+    records.add(shape.name + ".link.rate", link.bytes_per_second / 1e9, "GB/s");
+    bench::BareCopies bare{device, model, stream};
+
+    std::vector<std::uint64_t> expected(model.sizes.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) { expected[i] = gpu::checksum(model.bytes_of(i)); }
+
+    // Everything resident and raw: the steps' times, and what to compare with.
+    auto resident = make<Raw>(device, model.catalog, model.schedule, 2 * model.bytes, true, link);
+    for (int i = 0; i < 4; ++i) {
+        run_pass(resident, model, sums, false, stream);
+        BENCH_RESULT(resident.try_drain());
+    }
+    const Schedule timed = resident.schedule();
+
+    struct Case {
+        int percent;
+        const char *of_raw, *of_bound;
+    };
+    for (const Case& each :
+         {Case{10, "<= 0.70", "<= 1.02"}, Case{25, "<= 0.62", "<= 1.02"}, Case{50, "<= 0.40", "<= 1.03"},
+          Case{75, "<= 0.24", "<= 1.10"}, Case{90, "<= 0.42", "<= 1.10"}}) {
+        const std::uint64_t budget = model.bytes / 100 * static_cast<std::uint64_t>(each.percent);
+        const std::string name = shape.name + "." + std::to_string(each.percent) + "%.";
+        const std::uint64_t free_before = BENCH_RESULT(device.memory()).free_bytes;
+        const auto planning = std::chrono::steady_clock::now();
+        auto weights = make<Packed>(device, packed.catalog, timed, budget, false, link);
+        records.add(name + "construction",
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - planning).count(), "s");
+        for (int i = 0; i < 2; ++i) {
+            check(
+                model, expected, sums, [&] { run_pass(weights, model, sums, true, stream); },
+                name + "wrong_weights.pass" + std::to_string(i), records);
+        }
+        const std::uint64_t taken = free_before - BENCH_RESULT(device.memory()).free_bytes;
+        records.add(name + "device_bytes_over_budget", static_cast<double>(taken) / static_cast<double>(budget),
+                    "ratio", "<= 1");
+        auto raw = make<Raw>(device, model.catalog, timed, budget, false, link);
+        auto captured = make<Packed>(device, packed.catalog, timed, budget, false, link);
+        {
+            auto verified = BENCH_RESULT(
+                captured.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, true, stream); }));
+            check(
+                model, expected, sums, [&] { BENCH_RESULT(verified.try_launch(stream)); }, name + "graph.wrong_weights",
+                records);
+        }
+        auto graph = BENCH_RESULT(
+            captured.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, false, stream); }));
+
+        bench::Turns turns{bare, stream, passes};
+        const auto packed_turn = turns.add(true, [&] { run_pass(weights, model, sums, false, stream); });
+        const auto graph_turn = turns.add(true, [&] { BENCH_RESULT(graph.try_launch(stream)); });
+        const auto raw_turn = turns.add(true, [&] { run_pass(raw, model, sums, false, stream); });
+        const auto resident_turn = turns.add(true, [&] { run_pass(resident, model, sums, false, stream); });
+        turns.run();
+        const auto& plan = weights.plan();
+        records.add(name + "time", turns.seconds(packed_turn) * 1e3, "ms");
+        records.add(name + "raw.time", turns.seconds(raw_turn) * 1e3, "ms");
+        records.add(name + "resident.time", turns.seconds(resident_turn) * 1e3, "ms");
+        records.add(name + "over_raw", turns.ratio(packed_turn, raw_turn), "ratio", each.of_raw);
+        records.add(name + "over_resident", turns.ratio(packed_turn, resident_turn), "ratio");
+        records.add(name + "graph_over_eager", turns.ratio(graph_turn, packed_turn), "ratio", "<= 1.02");
+        records.add(name + "time_over_plan_bound",
+                    turns.ratio(packed_turn, std::max(plan.bound_seconds(), plan.latency_floor_seconds()),
+                                link.bytes_per_second),
+                    "ratio", each.of_bound);
+        records.add(name + "bound", plan.bound_seconds() * 1e3, "ms");
+        records.add(name + "time_over_predicted",
+                    turns.ratio(packed_turn, plan.predicted_seconds(), link.bytes_per_second), "ratio");
+        records.add(name + "link_bytes", static_cast<double>(plan.bytes_per_pass()) / 1e9, "GB");
+    }
+    BENCH_RESULT(device.deallocate(sums));
+    BENCH_RESULT(device.destroy_stream(stream));
+    return 0;
+}

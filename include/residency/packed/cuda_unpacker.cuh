@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "residency/codec/bf16_tiers.cuh"
+#include "residency/device/cuda.hpp"
+#include "residency/packed/unpacker.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+/// Unpacks on a GPU. For one file of a program that nvcc compiles; the others know it as Unpacker<CudaDevice>.
+class CudaUnpacker final : public Unpacker<CudaDevice> {
+public:
+    /// `blocks` blocks a launch, each of which fills a multiprocessor. 0: one for each multiprocessor of the GPU.
+    explicit CudaUnpacker(unsigned blocks = 0) noexcept : blocks_{blocks} {}
+
+    [[nodiscard]] bool takes(PackedForm form) const noexcept override { return form == PackedForm::bf16_tiers; }
+    /// As Unpacker says.
+    [[nodiscard]] Status enqueue(CudaDevice& device, std::span<const codec::UnpackTask> tasks,
+                                 std::span<const PackedPart> parts, const codec::UnpackTask* on_device,
+                                 CudaDevice::Stream stream) const override {
+        std::uint64_t most_bytes = 0;
+        for (const PackedPart& part : parts) { most_bytes = std::max(most_bytes, part.raw_bytes); }
+        int processors = 0;
+        cudaError_t code = cudaSuccess;
+        if (blocks_ == 0) {
+            code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.ordinal());
+        }
+        if (code == cudaSuccess) {
+            code = codec::bf16_tiers::enqueue_unpack(
+                on_device, static_cast<std::uint32_t>(tasks.size()), static_cast<std::uint32_t>(most_bytes / 2),
+                blocks_ != 0 ? blocks_ : static_cast<unsigned>(processors), stream);
+        }
+        if (code == cudaSuccess) { return {}; }
+        return Error{ErrorKind::device, std::string{"unpack: "} + cudaGetErrorString(code),
+                     DeviceFailure{code, "unpack", most_bytes}};
+    }
+
+private:
+    unsigned blocks_;
+};
+
+}}  // namespace residency::RESIDENCY_ABI

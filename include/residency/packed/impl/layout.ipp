@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/packed/layout.hpp"
+#include "residency/plan/floor.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/planner.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/pool/rounding.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
+
+namespace detail {
+
+/// How often each storage is read; 0: it is not unpacked, or no step reads it.
+inline std::vector<std::uint32_t> unpackings(const UnpackProblem& problem) {
+    std::vector<std::uint32_t> reads(problem.unpacked_bytes.size(), 0);
+    for (const std::uint32_t s : problem.step_storages) {
+        if (problem.unpacked_bytes[s] > 0) { ++reads[s]; }
+    }
+    return reads;
+}
+
+/// What may stay, in the order in which it is tried: a few steps with much to unpack, whose weights set how much memory the others share,
+/// and then a share of the rest that is the same everywhere in the pass.
+class StayFamilies {
+public:
+    explicit StayFamilies(const UnpackProblem& problem) : problem_{problem}, reads_{unpackings(problem)} {
+        std::vector<std::uint64_t> bytes(problem.steps(), 0);
+        for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+            for (const std::uint32_t s : problem.reads(i)) { bytes[i] += problem.unpacked_bytes[s]; }
+        }
+        wide_.resize(problem.steps());
+        std::iota(wide_.begin(), wide_.end(), 0U);
+        std::stable_sort(wide_.begin(), wide_.end(),
+                         [&](std::uint32_t a, std::uint32_t b) { return bytes[a] > bytes[b]; });
+        std::vector<bool> seen(problem.unpacked_bytes.size(), false);
+        for (const std::uint32_t s : problem.step_storages) {
+            if (reads_[s] > 0 && !seen[s]) {
+                seen[s] = true;
+                order_.push_back(s);
+            }
+        }
+    }
+    [[nodiscard]] std::uint32_t steps() const noexcept { return problem_.steps(); }
+    /// The storages of the `wide` widest steps, and `share` of the bytes of the others.
+    [[nodiscard]] std::vector<bool> stays(std::uint32_t wide, double share) const {
+        std::vector<bool> result = problem_.must_stay;
+        result.resize(problem_.unpacked_bytes.size(), false);
+        for (std::size_t s = 0; s < result.size(); ++s) { result[s] = result[s] && problem_.unpacked_bytes[s] > 0; }
+        for (std::uint32_t i = 0; i < wide && i < wide_.size(); ++i) {
+            for (const std::uint32_t s : problem_.reads(wide_[i])) {
+                if (reads_[s] > 0) { result[s] = true; }
+            }
+        }
+        double due = 0;
+        for (const std::uint32_t s : order_) {
+            if (result[s]) { continue; }
+            const auto bytes = static_cast<double>(problem_.unpacked_bytes[s]);
+            due += share * bytes;
+            if (due >= bytes * 0.5 && share > 0) {
+                result[s] = true;
+                due -= bytes;
+            }
+        }
+        return result;
+    }
+
+private:
+    const UnpackProblem& problem_;
+    std::vector<std::uint32_t> reads_;
+    std::vector<std::uint32_t> wide_;   // steps, those with the most bytes first
+    std::vector<std::uint32_t> order_;  // storages, by first use
+};
+
+/// What is left to plan beside a layout, without a budget.
+inline plan::Problem rest_of(const UnpackProblem& problem, const UnpackLayout& layout) {
+    plan::Problem rest = problem.travels;
+    for (std::size_t s = 0; s < layout.stays.size(); ++s) {
+        if (layout.stays[s]) { rest.storage_bytes[s] = 0; }
+    }
+    rest.compute_seconds.resize(problem.steps(), 0.0);
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        std::uint64_t bytes = 0;
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (!layout.stays[s]) { bytes += problem.unpacked_bytes[s]; }
+        }
+        if (bytes > 0) {
+            rest.compute_seconds[i] +=
+                problem.launch_seconds + static_cast<double>(bytes) / problem.unpacked_bytes_per_second;
+        }
+    }
+    return rest;
+}
+
+/// A layout with what is known of it without a plan.
+struct Sketch {
+    std::uint32_t wide = 0;
+    double share = 0;
+    UnpackChoice choice;
+};
+
+/// Errors: of a malformed problem. None: the budget is too small.
+inline Result<std::optional<Sketch>> sketch(const UnpackProblem& problem, const StayFamilies& families,
+                                            std::uint32_t wide, double share, std::uint64_t budget_bytes) {
+    Sketch result{wide, share, {}};
+    result.choice.layout = lay_out(problem, families.stays(wide, share));
+    result.choice.rest = rest_of(problem, result.choice.layout);
+    const auto floor = plan::chunk_floor(result.choice.rest, problem.storages_at_once);
+    if (!floor) { return floor.error(); }
+    result.choice.floor_bytes = floor->floor_bytes;
+    if (result.choice.layout.bytes > budget_bytes || floor->floor_bytes > budget_bytes - result.choice.layout.bytes) {
+        return std::optional<Sketch>{};
+    }
+    plan::Problem& rest = result.choice.rest;
+    rest.budget_bytes = budget_bytes - result.choice.layout.bytes;
+    // The time of the link or of the kernels, whichever is longer: a ring takes about the floor of the budget.
+    const std::uint64_t resident =
+        rest.budget_bytes >= floor->everything_bytes ? floor->everything_bytes : rest.budget_bytes - floor->floor_bytes;
+    const double link = floor->everything_bytes > resident
+                            ? static_cast<double>(floor->everything_bytes - resident) / rest.link.bytes_per_second
+                            : 0.0;
+    const double kernels = std::accumulate(rest.compute_seconds.begin(), rest.compute_seconds.end(), 0.0);
+    result.choice.seconds = (std::max)(link, kernels) + 1e-3 * (std::min)(link, kernels);
+    return std::optional{std::move(result)};
+}
+
+inline constexpr std::uint32_t wide_steps[] = {0, 1, 2, 4, 8};
+
+}  // namespace detail
+
+RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<bool> stays) {
+    const std::size_t storages = problem.unpacked_bytes.size();
+    UnpackLayout layout;
+    layout.offset.assign(storages, UnpackLayout::none);
+    layout.stays = std::move(stays);
+    layout.stays.resize(storages, false);
+    const std::vector<std::uint32_t> reads = detail::unpackings(problem);
+    const auto size = [&](std::uint32_t s) {
+        return pool::round_up(problem.unpacked_bytes[s], UnpackLayout::alignment_bytes);
+    };
+    std::uint64_t end = 0;
+    const auto place = [&](std::uint32_t s) {
+        layout.offset[s] = end;
+        end += size(s);
+    };
+    for (std::uint32_t s = 0; s < storages; ++s) {
+        if (layout.stays[s]) { place(s); }
+    }
+    // What several steps read has a place that nothing shares: it may be there with any other.
+    for (std::uint32_t s = 0; s < storages; ++s) {
+        if (!layout.stays[s] && reads[s] > 1) { place(s); }
+    }
+    // Steps that follow one another take turns in leases_at_once lanes.
+    const std::uint32_t lanes = (std::max)(1U, (std::min)(problem.leases_at_once, problem.steps()));
+    std::vector<std::uint64_t> width(lanes, 0);
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        std::uint64_t bytes = 0;
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (!layout.stays[s] && reads[s] == 1) { bytes += size(s); }
+        }
+        width[i % lanes] = (std::max)(width[i % lanes], bytes);
+    }
+    std::vector<std::uint64_t> begin(lanes, 0);
+    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+        begin[lane] = end;
+        end += width[lane];
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        std::uint64_t at = begin[i % lanes];
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (layout.stays[s] || reads[s] != 1) { continue; }
+            layout.offset[s] = at;
+            at += size(s);
+        }
+    }
+    layout.table_at = end;
+    if (end > 0) { layout.bytes = pool::round_up(end + problem.table_bytes, problem.granule_bytes); }
+    return layout;
+}
+
+RESIDENCY_INLINE Result<std::uint64_t> unpack_floor(const UnpackProblem& problem) {
+    const detail::StayFamilies families{problem};
+    std::uint64_t least = UINT64_MAX;
+    for (const std::uint32_t wide : detail::wide_steps) {
+        if (wide > problem.steps()) { break; }
+        const UnpackLayout layout = lay_out(problem, families.stays(wide, 0));
+        const auto floor = plan::chunk_floor(detail::rest_of(problem, layout), problem.storages_at_once);
+        if (!floor) { return floor.error(); }
+        least = (std::min)(least, layout.bytes + floor->floor_bytes);
+    }
+    return least;
+}
+
+RESIDENCY_INLINE Result<std::uint64_t> unpack_everything(const UnpackProblem& problem) {
+    std::vector<bool> all;
+    for (const std::uint64_t bytes : problem.unpacked_bytes) { all.push_back(bytes > 0); }
+    const UnpackLayout layout = lay_out(problem, std::move(all));
+    const auto floor = plan::chunk_floor(detail::rest_of(problem, layout), problem.storages_at_once);
+    if (!floor) { return floor.error(); }
+    return layout.bytes + (std::max)(floor->floor_bytes, floor->everything_bytes);
+}
+
+RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& problem, std::uint64_t budget_bytes,
+                                                      const plan::Options& options) {
+    const detail::StayFamilies families{problem};
+    const int levels = problem.steps() > 2000 ? 8 : 32;
+    std::vector<detail::Sketch> sketches;
+    for (const std::uint32_t wide : detail::wide_steps) {
+        if (wide > families.steps()) { break; }
+        for (int level = 0; level <= levels; ++level) {
+            auto one = detail::sketch(problem, families, wide, static_cast<double>(level) / levels, budget_bytes);
+            if (!one) { return one.error(); }
+            if (!*one) { continue; }
+            sketches.push_back(std::move(**one));
+        }
+    }
+    if (sketches.empty()) {
+        return Error{ErrorKind::budget,
+                     "no layout of packed weights fits into " + std::to_string(budget_bytes) + " bytes"};
+    }
+    plan::Options quick = options;
+    quick.effort = plan::Effort::quick;
+    const auto foretell = [&](UnpackChoice& choice) {
+        const auto made = plan::make_plan(choice.rest, quick);
+        choice.seconds = made ? made->predicted_seconds() : 1e30;
+    };
+    // The sketches rank by an estimate: plans decide among the best of them, and between the best one and its neighbours.
+    std::stable_sort(sketches.begin(), sketches.end(),
+                     [](const auto& a, const auto& b) { return a.choice.seconds < b.choice.seconds; });
+    const std::size_t plans = problem.steps() > 2000 ? 4 : 12;
+    const std::size_t stride = (std::max<std::size_t>)(1, sketches.size() / plans);
+    for (std::size_t k = 0; k < sketches.size(); ++k) {
+        if (k < plans / 2 || k % stride == 0) {
+            foretell(sketches[k].choice);
+        } else {
+            sketches[k].choice.seconds = 1e30;
+        }
+    }
+    auto best = std::min_element(sketches.begin(), sketches.end(),
+                                 [](const auto& a, const auto& b) { return a.choice.seconds < b.choice.seconds; });
+    detail::Sketch chosen = std::move(*best);
+    for (double step = 0.5 / levels; step > 0.1 / levels; step /= 2) {
+        for (const double share : {chosen.share - step, chosen.share + step}) {
+            if (share < 0 || share > 1) { continue; }
+            auto one = detail::sketch(problem, families, chosen.wide, share, budget_bytes);
+            if (!one) { return one.error(); }
+            if (!*one) { continue; }
+            foretell((*one)->choice);
+            if ((*one)->choice.seconds < chosen.choice.seconds) { chosen = std::move(**one); }
+        }
+    }
+    return std::move(chosen.choice);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::packed

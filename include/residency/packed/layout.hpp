@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/error.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/problem.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
+
+/// What a launch of an unpacker takes: a latency, and its raw bytes over a rate.
+struct UnpackRate {
+    double bytes_per_second = 1.3e12;  ///< of raw bytes
+    double launch_seconds = 3e-6;      ///< in addition
+};
+
+/// What unpacking asks of a model, as plain data. Storages have the numbers of the problem.
+struct UnpackProblem {
+    /// The storages with the bytes in which they travel; the steps with the times of their kernels alone. Its budget is not read.
+    plan::Problem travels;
+    std::vector<std::uint64_t> unpacked_bytes;  ///< by storage; 0: kernels read it as it travels
+    std::vector<bool> must_stay;                ///< by storage: it has to be unpacked once and kept
+    /// The storages that each step reads by itself: step i reads step_storages[step_offsets[i]] up to, not including,
+    /// step_storages[step_offsets[i + 1]].
+    std::vector<std::uint32_t> step_offsets;
+    std::vector<std::uint32_t> step_storages;   ///< numbers of storages
+    std::uint32_t leases_at_once = 1;           ///< consecutive steps whose unpacked weights are there together
+    std::uint32_t storages_at_once = 0;         ///< see plan::chunk_floor
+    double unpacked_bytes_per_second = 1.3e12;  ///< the rate of unpacking
+    double launch_seconds = 3e-6;               ///< in addition, of each step that unpacks: the latency of a launch
+    std::uint64_t table_bytes = 0;              ///< that the memory holds beside the weights
+    std::uint64_t granule_bytes = 1;            ///< of which the memory is a multiple
+
+    /// The storages of a step.
+    [[nodiscard]] std::span<const std::uint32_t> reads(std::uint32_t step) const noexcept {
+        return {step_storages.data() + step_offsets[step], step_storages.data() + step_offsets[step + 1]};
+    }
+    /// How many there are.
+    [[nodiscard]] std::uint32_t steps() const noexcept {
+        return step_offsets.empty() ? 0 : static_cast<std::uint32_t>(step_offsets.size() - 1);
+    }
+};
+
+/// Where weights are unpacked: what stays has bytes of its own; the rest shares memory with what is not unpacked at the same time.
+struct UnpackLayout {
+    static constexpr std::uint64_t none =
+        UINT64_MAX;  ///< no place: kernels read the storage as it travels, or no step reads it
+    static constexpr std::uint64_t alignment_bytes = 512;  ///< of each place
+
+    std::vector<std::uint64_t> offset;  ///< by storage, in the memory
+    std::vector<bool> stays;            ///< by storage: unpacked when the memory is taken, and never again
+    std::uint64_t table_at = 0;         ///< where the table begins
+    std::uint64_t bytes = 0;            ///< of the memory; 0: nothing is unpacked
+    friend bool operator==(const UnpackLayout&, const UnpackLayout&) = default;  ///< compares all members
+};
+
+/// A layout, and what is left to plan beside it.
+struct UnpackChoice {
+    UnpackLayout layout;
+    plan::Problem rest;             ///< without the bytes of what stays, with the time of unpacking, its budget set
+    std::uint64_t floor_bytes = 0;  ///< of the rest
+    double seconds = 0;             ///< of a pass, as a quick plan foretells it
+};
+
+/// The layout where these storages stay.
+[[nodiscard]] RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<bool> stays);
+
+/// The smallest budget that works: that of the layout in which it is smallest. Errors: of a malformed problem.
+[[nodiscard]] RESIDENCY_INLINE Result<std::uint64_t> unpack_floor(const UnpackProblem& problem);
+
+/// The smallest budget with which nothing travels and nothing is unpacked in a pass. Errors: of a malformed problem.
+[[nodiscard]] RESIDENCY_INLINE Result<std::uint64_t> unpack_everything(const UnpackProblem& problem);
+
+/// Chooses, for a budget, what stays unpacked. What stays costs its raw bytes and no time; what does not costs its packed bytes where it is
+/// resident, or the link, and the time to unpack it. Takes tens of milliseconds for hundreds of steps. Error budget: below the floor.
+[[nodiscard]] RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& problem,
+                                                                    std::uint64_t budget_bytes,
+                                                                    const plan::Options& options);
+
+}}}  // namespace residency::RESIDENCY_ABI::packed
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/packed/impl/layout.ipp"
+#endif

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "residency/codec/unpack_task.hpp"
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/packed/form.hpp"
+#include "residency/packed/layout.hpp"
+#include "residency/packed/unpacker.hpp"
+#include "residency/pool/rounding.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
+
+namespace detail {
+
+/// What a measurement holds. Gives everything back when it is destroyed.
+template <Device D>
+struct UnpackTimer {
+    D& device;
+    void* memory = nullptr;
+    void* table = nullptr;  // pinned
+    std::optional<typename D::Stream> stream{};
+    std::array<std::optional<typename D::Event>, 2> events{};
+
+    ~UnpackTimer() {
+        if (stream) {
+            static_cast<void>(device.synchronize(*stream).has_value());
+            static_cast<void>(device.destroy_stream(*stream).has_value());
+        }
+        for (const auto& event : events) {
+            if (event) { static_cast<void>(device.destroy_event(*event).has_value()); }
+        }
+        if (table != nullptr) { static_cast<void>(device.deallocate_host(table).has_value()); }
+        if (memory != nullptr) { static_cast<void>(device.deallocate(memory).has_value()); }
+    }
+};
+
+}  // namespace detail
+
+/// Blocks for some milliseconds. Measures an unpacker: the median times of launches of two sizes on parts of the model, up to 64 MiB raw, and
+/// the line through both. Uses at most `device_bytes` of device memory. Where there is nothing to measure, or no room for it, the defaults
+/// are returned.
+template <Device D>
+[[nodiscard]] Result<UnpackRate> try_measure_unpacker(D& device, const Unpacker<D>& unpacker,
+                                                      std::span<const Form> forms, std::uint64_t device_bytes) {
+    constexpr std::uint64_t enough = std::uint64_t{64} << 20;
+    constexpr std::uint64_t unit = 512;
+    const auto place = [](std::uint64_t& end, std::uint64_t bytes) {
+        const std::uint64_t at = end;
+        end += pool::round_up(bytes, unit);
+        return at;
+    };
+    std::vector<PackedPart> parts;
+    std::vector<const std::byte*> host;
+    std::vector<std::uint64_t> packed_at, raw_at;
+    std::uint64_t raw_bytes = 0, end = 0;
+    const std::uint64_t room = device_bytes / device.allocation_granularity() * device.allocation_granularity();
+    for (const Form& form : forms) {
+        if (!form.unpacks) { continue; }
+        for (const PackedPart& part : *form.parts) {
+            if (part.form == PackedForm::raw) { continue; }
+            std::uint64_t next = end;
+            const std::uint64_t packed = place(next, part.packed_bytes), raw = place(next, part.raw_bytes);
+            if (raw_bytes >= enough || next + (parts.size() + 1) * sizeof(codec::UnpackTask) > room) { break; }
+            end = next;
+            raw_bytes += part.raw_bytes;
+            parts.push_back(part);
+            host.push_back(form.host + part.offset_bytes);
+            packed_at.push_back(packed);
+            raw_at.push_back(raw);
+        }
+    }
+    if (parts.empty()) { return UnpackRate{}; }
+    const std::uint64_t table_bytes = parts.size() * sizeof(codec::UnpackTask);
+    detail::UnpackTimer<D> timer{device};
+    auto memory = device.allocate(end + table_bytes);
+    if (!memory) { return memory.error(); }
+    timer.memory = *memory;
+    auto table = device.allocate_host(table_bytes);
+    if (!table) { return table.error(); }
+    timer.table = *table;
+    auto stream = device.create_stream();
+    if (!stream) { return stream.error(); }
+    timer.stream = *stream;
+    for (auto& event : timer.events) {
+        auto made = device.create_event(Timing::on);
+        if (!made) { return made.error(); }
+        event = *made;
+    }
+    std::byte* const base = static_cast<std::byte*>(timer.memory);
+    std::vector<codec::UnpackTask> tasks;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (auto sent = device.copy({{base + packed_at[i], host[i], parts[i].packed_bytes}}, *timer.stream); !sent) {
+            return sent.error();
+        }
+        tasks.push_back({base + packed_at[i], base + raw_at[i]});
+    }
+    std::memcpy(timer.table, tasks.data(), static_cast<std::size_t>(table_bytes));
+    if (auto sent = device.copy({{base + end, timer.table, table_bytes}}, *timer.stream); !sent) {
+        return sent.error();
+    }
+    // The median time of launches on the first `count` parts.
+    const auto seconds_of = [&](std::size_t count) -> Result<double> {
+        std::vector<double> seconds;
+        for (int turn = 0; turn < 4; ++turn) {
+            if (auto done = device.record(*timer.events[0], *timer.stream); !done) { return done.error(); }
+            if (auto done = unpacker.enqueue(device, std::span{tasks}.first(count), std::span{parts}.first(count),
+                                             reinterpret_cast<const codec::UnpackTask*>(base + end), *timer.stream);
+                !done) {
+                return done.error();
+            }
+            if (auto done = device.record(*timer.events[1], *timer.stream); !done) { return done.error(); }
+            if (auto done = device.synchronize(*timer.stream); !done) { return done.error(); }
+            auto elapsed = device.elapsed(*timer.events[0], *timer.events[1]);
+            if (!elapsed) { return elapsed.error(); }
+            if (turn > 0) { seconds.push_back(std::chrono::duration<double>(*elapsed).count()); }
+        }
+        std::sort(seconds.begin(), seconds.end());
+        return seconds[1];
+    };
+    const auto all = seconds_of(parts.size());
+    if (!all) { return all.error(); }
+    UnpackRate rate;
+    if (parts.size() < 2) {
+        const double bytes_seconds = *all - rate.launch_seconds;
+        if (bytes_seconds > 0) { rate.bytes_per_second = static_cast<double>(raw_bytes) / bytes_seconds; }
+        return rate;
+    }
+    const std::size_t some = (parts.size() + 1) / 2;
+    const auto half = seconds_of(some);
+    if (!half) { return half.error(); }
+    std::uint64_t half_bytes = 0;
+    for (std::size_t i = 0; i < some; ++i) { half_bytes += parts[i].raw_bytes; }
+    const double slope = (*all - *half) / static_cast<double>(raw_bytes - half_bytes);
+    if (!(slope > 0)) { return rate; }
+    rate.bytes_per_second = 1 / slope;
+    rate.launch_seconds = (std::max)(0.0, *all - static_cast<double>(raw_bytes) * slope);
+    return rate;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::packed

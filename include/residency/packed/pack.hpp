@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "residency/codec/bf16_tiers.hpp"
+#include "residency/codec/codec.hpp"
+#include "residency/codec/packed_header_layout.hpp"
+#include "residency/codec/packed_part.hpp"
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/host/thread_group.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/host_bytes.hpp"
+#include "residency/model/packed_form.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/model/weight.hpp"
+#include "residency/pool/rounding.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
+
+/// How weights in host memory are packed.
+struct PackOptions {
+    /// The form of a weight. Empty: bf16_tiers for bf16, raw for others. A storage whose weights differ in it stays raw, and so does one
+    /// that is to be bf16_tiles and is not one whole weight, row by row.
+    std::function<PackedForm(const Weight&)> form{};
+    unsigned threads = 0;  ///< 0: as many as the machine has
+};
+
+/// A packed model in pinned host memory.
+struct PackedModel {
+    Catalog catalog;                 ///< the same weights; sources of what was packed are PackedHostSource
+    std::uint64_t raw_bytes = 0;     ///< of the storages that were packed
+    std::uint64_t packed_bytes = 0;  ///< that they take
+};
+
+namespace detail {
+
+/// What one thread packs at a time.
+struct Job {
+    std::uint32_t storage = 0;
+    std::uint64_t offset = 0, bytes = 0;  // in the storage
+    PackedForm form = PackedForm::raw;
+    codec::Extents extents;
+    PackedPart part;
+    std::vector<std::byte> packed;
+};
+
+/// The form of a storage, and the weight whose rows it has.
+[[nodiscard]] inline PackedForm form_of(const Catalog& catalog, StorageId id, const PackOptions& options) {
+    const Storage& storage = catalog.storage(id);
+    const auto weights = catalog.weights_of(id);
+    if (storage.is_mutable || storage.placement == Placement::host || weights.empty() ||
+        !std::holds_alternative<HostSource>(storage.source)) {
+        return PackedForm::raw;
+    }
+    std::optional<PackedForm> form;
+    for (const WeightId weight : weights) {
+        const Weight& one = catalog.weight(weight);
+        const bool is_taken = codec::Bf16Tiers{}.takes(one.dtype);
+        const PackedForm wanted = !is_taken      ? PackedForm::raw
+                                  : options.form ? options.form(one)
+                                                 : PackedForm::bf16_tiers;
+        if (form && *form != wanted) { return PackedForm::raw; }
+        form = wanted;
+    }
+    if (*form != PackedForm::bf16_tiles) { return *form; }
+    const Weight& whole = catalog.weight(weights.front());
+    return weights.size() == 1 && whole.offset_bytes == 0 && whole.bytes == storage.bytes && whole.is_dense()
+               ? PackedForm::bf16_tiles
+               : PackedForm::raw;
+}
+
+}  // namespace detail
+
+/// Packs the weights of a catalog that lie in host memory into pinned memory of the device, which is given back with the last catalog that
+/// knows it: the device lives that long. What does not get smaller stays where it is. Blocks; needs memory for the packed bytes twice,
+/// beside the raw ones. Every part is unpacked again and compared. Errors: out_of_memory, or the device's own.
+template <Device D>
+[[nodiscard]] Result<PackedModel> try_pack(D& device, const Catalog& catalog, const PackOptions& options = {}) {
+    std::vector<detail::Job> jobs;
+    for (std::uint32_t s = 0; s < catalog.storages().size(); ++s) {
+        const PackedForm form = detail::form_of(catalog, StorageId{s}, options);
+        const std::uint64_t bytes = catalog.storages()[s].bytes;
+        if (form == PackedForm::raw || bytes == 0) { continue; }
+        if (form == PackedForm::bf16_tiles) {
+            const Shape& shape = catalog.weight(catalog.weights_of(StorageId{s}).front()).shape;
+            const std::uint64_t columns = shape.empty() ? 1 : shape.back();
+            jobs.push_back({s, 0, bytes, form, {columns == 0 ? 0 : bytes / 2 / columns, columns}, {}, {}});
+            continue;
+        }
+        for (std::uint64_t at = 0; at < bytes; at += codec::part_bytes) {
+            const std::uint64_t some = (std::min)(codec::part_bytes, bytes - at);
+            jobs.push_back({s, at, some, form, {1, some / 2}, {}, {}});
+        }
+    }
+    std::mutex mutex;
+    std::optional<Error> error;
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+        std::vector<std::byte> scratch;
+        for (std::size_t turn = next++; turn < jobs.size(); turn = next++) {
+            detail::Job& job = jobs[turn];
+            const std::span raw{catalog.host_bytes(StorageId{job.storage}) + job.offset,
+                                static_cast<std::size_t>(job.bytes)};
+            auto part = codec::try_pack_part(job.form, job.extents, raw, job.packed, scratch);
+            if (part) {
+                job.part = *part;
+                job.packed.resize(static_cast<std::size_t>(part->packed_bytes));
+                job.packed.shrink_to_fit();
+                continue;
+            }
+            const std::lock_guard lock{mutex};
+            if (!error) { error = part.error().in(catalog.describe(StorageId{job.storage})); }
+        }
+    };
+    const unsigned threads =
+        options.threads > 0 ? options.threads : (std::max)(1U, std::thread::hardware_concurrency());
+    {
+        host::ThreadGroup group;
+        if (auto started = group.try_start_some((std::min<std::size_t>)(threads, jobs.size()), work); !started) {
+            return started.error();
+        }
+    }
+    if (error) { return *error; }
+
+    // One range of pinned memory, so that what is neighbours in it can be copied together.
+    PackedModel model{catalog, 0, 0};
+    std::vector<std::uint64_t> begin(catalog.storages().size(), 0), end(catalog.storages().size(), 0);
+    std::vector<std::shared_ptr<std::vector<PackedPart>>> parts(catalog.storages().size());
+    std::uint64_t total = 0;
+    for (std::size_t k = 0; k < jobs.size();) {
+        const std::uint32_t s = jobs[k].storage;
+        std::uint64_t bytes = 0, raw = 0;
+        std::size_t last = k;
+        bool is_packed = false;
+        for (; last < jobs.size() && jobs[last].storage == s; ++last) {
+            bytes += pool::round_up(jobs[last].part.packed_bytes, codec::packed_alignment_bytes);
+            raw += jobs[last].bytes;
+            is_packed = is_packed || jobs[last].part.form != PackedForm::raw;
+        }
+        if (is_packed && bytes < raw) {
+            parts[s] = std::make_shared<std::vector<PackedPart>>();
+            begin[s] = total;
+            std::uint64_t at = 0;
+            for (; k < last; ++k) {
+                jobs[k].part.offset_bytes = at;
+                at += pool::round_up(jobs[k].part.packed_bytes, codec::packed_alignment_bytes);
+                parts[s]->push_back(jobs[k].part);
+            }
+            total += at;
+            end[s] = total;
+            model.raw_bytes += raw;
+        }
+        k = last;
+    }
+    model.packed_bytes = total;
+    if (total == 0) { return model; }
+    auto memory = device.allocate_host(total);
+    if (!memory) { return memory.error(); }
+    auto* const base = static_cast<std::byte*>(*memory);
+    const auto host = HostBytes::adopt(base, total, HostMemory::pinned, [&device](std::byte* data) {
+        static_cast<void>(device.deallocate_host(data).has_value());
+    });
+    std::memset(base, 0, static_cast<std::size_t>(total));
+    for (detail::Job& job : jobs) {
+        if (parts[job.storage] == nullptr) { continue; }
+        std::byte* const to = base + begin[job.storage] + job.part.offset_bytes;
+        const std::byte* const from = job.part.form == PackedForm::raw
+                                          ? catalog.host_bytes(StorageId{job.storage}) + job.offset
+                                          : job.packed.data();
+        std::memcpy(to, from, static_cast<std::size_t>(job.part.packed_bytes));
+        job.packed = {};
+    }
+    std::vector<StorageSource> sources;
+    for (std::size_t s = 0; s < catalog.storages().size(); ++s) {
+        if (parts[s] == nullptr) {
+            sources.push_back(catalog.storages()[s].source);
+        } else {
+            sources.push_back(PackedHostSource{host, begin[s], end[s] - begin[s], parts[s]});
+        }
+    }
+    auto packed = catalog.try_with_sources(std::move(sources));
+    if (!packed) { return packed.error(); }
+    model.catalog = std::move(*packed);
+    return model;
+}
+
+#if RESIDENCY_EXCEPTIONS
+/// As try_pack(), but throws Exception.
+template <Device D>
+[[nodiscard]] PackedModel pack(D& device, const Catalog& catalog, const PackOptions& options = {}) {
+    return unwrap(try_pack(device, catalog, options));
+}
+#endif
+
+}}}  // namespace residency::RESIDENCY_ABI::packed

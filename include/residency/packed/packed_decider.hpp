@@ -1,0 +1,512 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "residency/core/decider.hpp"
+#include "residency/core/measure_link.hpp"
+#include "residency/core/plan_factory.hpp"
+#include "residency/core/planned_decider.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/model/schedule_builder.hpp"
+#include "residency/packed/form.hpp"
+#include "residency/packed/layout.hpp"
+#include "residency/packed/measure_unpacker.hpp"
+#include "residency/packed/pool.hpp"
+#include "residency/packed/unpack_memory.hpp"
+#include "residency/packed/unpacker.hpp"
+#include "residency/plan/link.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/plan.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Decides beforehand, for weights that are packed in host memory. Of each storage the device holds its raw bytes, its packed bytes, or
+/// nothing: packed::choose_unpacked() decides which stay unpacked, and a PlannedDecider plans the packed bytes of the others, in which the
+/// time of unpacking is a part of a step. A lease of a weight that does not stay unpacks it first, on the lease's own stream, to a place
+/// that it shares with weights of other steps.
+///
+/// Storages whose kernels read packed bytes as they are (a form that the unpacker does not take) are never unpacked.
+template <VirtualMemoryDevice D>
+class PlannedDecider<pool::Packed<D>> final : public Decider<D>, public GraphDecider {
+    using Inner = PlannedDecider<pool::Virtual<D>>;
+
+public:
+    using Device = D;
+
+    struct Config {
+        /// Unpacks on the device; the caller's, and outlives the Residency. Null: fine where no weight is packed.
+        const Unpacker<D>* unpacker = nullptr;
+        plan::Options options{};
+        /// See PlannedDecider::Config. What a lease unpacks has a place of its own for so many leases on consecutive steps.
+        std::uint32_t leases_at_once = 1;
+        std::uint32_t storages_at_once = 0;               ///< see PlannedDecider::Config
+        std::optional<plan::Link> link{};                 ///< unset: measured when the Residency is made
+        std::optional<double> memory_bytes_per_second{};  ///< unset: measured when the Residency is made
+        std::optional<packed::UnpackRate> unpack_rate{};  ///< unset: measured when the Residency is made
+        typename pool::Packed<D>::Config pool{};
+    };
+
+    explicit PlannedDecider(Config config)
+        : config_{std::move(config)},
+          factory_{config_.options, (std::max)(config_.leases_at_once, 1U),
+                   config_.link,    config_.memory_bytes_per_second,
+                   std::nullopt,    config_.storages_at_once},
+          inner_{std::make_unique<Inner>(inner_config())} {}
+
+    [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
+                                 const pool::Needs& needs) override;
+    [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
+    [[nodiscard]] bool holds_residents() const noexcept override { return true; }
+    [[nodiscard]] const Catalog& stored_catalog(const Catalog&) const noexcept override { return stored_; }
+    /// Measures the link, the device's memory and the unpacker if they are not known. Blocks.
+    [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Needs& needs,
+                              std::uint64_t cap_bytes) override;
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+                                   std::uint64_t cap_bytes) override {
+        return change(cap_bytes, [&](std::uint64_t rest) { return inner_->set_order(order, groups, now, rest); });
+    }
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
+        return change(cap_bytes, [&](std::uint64_t rest) { return inner_->set_cap(rest, now); });
+    }
+    [[nodiscard]] Status reclaim_pending() override { return inner_->reclaim_pending(); }
+    [[nodiscard]] bool has_pending() const noexcept override { return inner_->has_pending(); }
+    [[nodiscard]] Status repair() override {
+        if (auto repaired = inner_->repair(); !repaired) { return repaired; }
+        return settle_memory();
+    }
+    [[nodiscard]] Status suspend() override {
+        if (auto suspended = inner_->suspend(); !suspended) { return suspended; }
+        return memory_.give_back();
+    }
+    [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
+        return change(cap_bytes, [&](std::uint64_t rest) { return inner_->resume(rest, now); });
+    }
+    void close() noexcept override {
+        memory_.close();
+        inner_->close();
+    }
+    void abandon() noexcept override {
+        memory_.abandon();
+        inner_->abandon();
+    }
+
+    [[nodiscard]] Status prepare_pass(const PassStart& start) override {
+        in_foreign_capture_ = start.in_foreign_capture;
+        return inner_->prepare_pass(start);
+    }
+    void pass_began(StepIndex now) noexcept override {
+        memory_.pass_began();
+        inner_->pass_began(now);
+    }
+    void pass_ended() noexcept override { inner_->pass_ended(); }
+    [[nodiscard]] Status expect_steps(std::uint32_t steps, const UseOrder& order, StepIndex now) override {
+        return inner_->expect_steps(steps, order, now);
+    }
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
+                                LeaseToken& token) override;
+    void released(const LeaseToken& token, bool recorded) noexcept override { inner_->released(token, recorded); }
+    void forget(const LeaseToken& token) noexcept override { inner_->forget(token); }
+    [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
+        return (!in_foreign_capture_ && memory_.shares_place(storages)) || inner_->needs_record(storages);
+    }
+    [[nodiscard]] bool unpacks() const noexcept override { return unpacks_; }
+    [[nodiscard]] Status unpack(std::span<const StorageId> storages, ConsumerId consumer) override {
+        return memory_.unpack(storages, consumer);
+    }
+    [[nodiscard]] Status check_refresh(std::span<const StorageId> storages) const override {
+        for (const StorageId id : storages) {
+            if (forms_[index(id)].parts == nullptr) { continue; }
+            return Error{ErrorKind::unsupported,
+                         catalog_.describe(id) +
+                             " is packed in host memory, where its bytes do not change: pack the "
+                             "new weights, and make another Residency"};
+        }
+        return {};
+    }
+
+    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
+        return inner_->append_present(id, fetches);
+    }
+    [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override {
+        return inner_->bring_residents(ids);
+    }
+    void forget_ahead() override { inner_->forget_ahead(); }
+    [[nodiscard]] bool is_streaming() const noexcept override { return inner_->is_streaming(); }
+    [[nodiscard]] MemoryUse memory_use() const override {
+        MemoryUse use = inner_->memory_use();
+        use.held_bytes += memory_.held_bytes();
+        use.requested_bytes += memory_.held_bytes();
+        peak_bytes_ = (std::max)({peak_bytes_, use.peak_requested_bytes, use.requested_bytes});
+        use.peak_requested_bytes = peak_bytes_;
+        return use;
+    }
+    /// That of the plan in force, which beats no other choice of what stays unpacked.
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override { return inner_->bound(); }
+    [[nodiscard]] bool makes_plans() const noexcept override { return true; }
+    /// Of the kernels alone: unpacking comes before what is timed.
+    [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override { return kernel_seconds_; }
+    /// The plan of the bytes that travel.
+    [[nodiscard]] const plan::Plan& plan() const noexcept { return inner_->plan(); }
+    [[nodiscard]] std::uint64_t address_generation() const noexcept {
+        return inner_->address_generation() + memory_.generation();
+    }
+    [[nodiscard]] std::span<const StepRange> ranges() const { return inner_->ranges(); }
+    /// Which weights stay unpacked, and where the others are unpacked.
+    [[nodiscard]] const packed::UnpackLayout& layout() const noexcept { return memory_.layout(); }
+
+    [[nodiscard]] GraphDecider* graphs() noexcept override { return this; }
+    [[nodiscard]] const GraphDecider* graphs() const noexcept override { return this; }
+    [[nodiscard]] Status begin_capture() override {
+        if (auto begun = inner_->begin_capture(); !begun) { return begun; }
+        memory_.forget_unpacked();
+        return memory_.write_table(inner_->address_generation());
+    }
+    [[nodiscard]] Status end_capture(bool is_recorded) override {
+        memory_.forget_unpacked();
+        return inner_->end_capture(is_recorded);
+    }
+    [[nodiscard]] Status before_graph() override { return inner_->before_graph(); }
+    void graph_launched() override {
+        memory_.forget_unpacked();
+        inner_->graph_launched();
+    }
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept override {
+        return inner_->mapping_generation() + memory_.generation();
+    }
+
+private:
+    [[nodiscard]] typename Inner::Config inner_config() const {
+        typename Inner::Config config;
+        config.options = config_.options;
+        config.leases_at_once = config_.leases_at_once;
+        config.storages_at_once = config_.storages_at_once;
+        config.link = config_.link;
+        config.memory_bytes_per_second = config_.memory_bytes_per_second;
+        config.pool = config_.pool;
+        return config;
+    }
+    /// What of the catalog travels: of each storage one weight of its name, with the bytes in which it lies in host memory.
+    [[nodiscard]] Status read_catalog(const Catalog& catalog);
+    /// The same steps, of what travels.
+    [[nodiscard]] Result<Schedule> stored_schedule(const Schedule& schedule) const;
+    /// The problem of unpacking for the schedule that was prepared last.
+    [[nodiscard]] packed::UnpackProblem unpack_problem(const D& device) const;
+    /// Gives the inner decider what is left to plan beside a layout.
+    [[nodiscard]] Status prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest);
+    [[nodiscard]] bool is_leased() const noexcept {
+        for (std::size_t s = 0; s < forms_.size(); ++s) {
+            if (forms_[s].unpacks && context_.states[s].leases > 0) { return true; }
+        }
+        return false;
+    }
+    /// The memory of the layout in force is there, and the tasks know today's addresses. Blocks where something was missing.
+    [[nodiscard]] Status settle_memory() {
+        if (auto taken = memory_.take(); !taken) { return taken; }
+        return memory_.write_table(inner_->address_generation());
+    }
+    /// Another layout and another cap of the inner decider, by `apply(rest_bytes)`. On failure the old ones are in force. Blocks.
+    template <class Apply>
+    [[nodiscard]] Status change(std::uint64_t cap_bytes, Apply&& apply);
+    Config config_;
+    PlanFactory factory_;  // for the problem of what travels, by one step at a time
+    std::unique_ptr<Inner> inner_;
+    DeciderContext<D> context_;
+    Catalog catalog_, stored_;
+    std::vector<packed::Form> forms_;  // by storage
+    bool unpacks_ = false;             // some storage is unpacked
+    Schedule given_;                   // prepared last
+    Schedule stored_schedule_;         // the same of what travels, with the times of the kernels
+    std::vector<double> kernel_seconds_;
+    BudgetLimits limits_;
+    packed::UnpackMemory<D> memory_{context_, forms_};
+    plan::Problem rest_;           // of the layout in force
+    Schedule rest_schedule_;       // the same, prepared
+    std::uint64_t cap_bytes_ = 0;  // in force
+    bool in_foreign_capture_ = false;
+    mutable std::uint64_t peak_bytes_ = 0;
+};
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::read_catalog(const Catalog& catalog) {
+    catalog_ = catalog;
+    forms_.assign(catalog.storages().size(), {});
+    unpacks_ = false;
+    CatalogBuilder builder;
+    builder.reserve(catalog.storages().size(), catalog.storages().size());
+    for (std::uint32_t s = 0; s < catalog.storages().size(); ++s) {
+        const Storage& storage = catalog.storages()[s];
+        StorageOptions options{storage.placement, storage.is_mutable, storage.alignment_bytes, storage.source};
+        std::uint64_t bytes = storage.bytes;
+        if (const auto* source = std::get_if<PackedHostSource>(&storage.source)) {
+            packed::Form& form = forms_[s];
+            form.parts = source->parts;
+            form.raw_bytes = storage.bytes;
+            form.host = source->host->data() + source->offset_bytes;
+            form.unpacks = false;
+            bool is_read_packed = false;
+            for (const PackedPart& part : *source->parts) {
+                if (part.form == PackedForm::raw) { continue; }
+                const bool takes = config_.unpacker != nullptr && config_.unpacker->takes(part.form);
+                if (takes) { form.unpacks = true; }
+                if (!takes && part.form == PackedForm::bf16_tiles) { is_read_packed = true; }
+                if (takes || part.form == PackedForm::bf16_tiles) { continue; }
+                return Error{
+                    ErrorKind::invalid_argument,
+                    catalog.describe(StorageId{s}) +
+                        " is packed, and there is nothing that unpacks it: set policies.unpacker (a CudaUnpacker "
+                        "of residency/packed/cuda_unpacker.cuh, from a file that nvcc compiles)"};
+            }
+            if (form.unpacks && is_read_packed) {
+                return Error{ErrorKind::unsupported,
+                             catalog.describe(StorageId{s}) +
+                                 " has parts that are unpacked and parts that are read packed: pack "
+                                 "it in one form"};
+            }
+            if (storage.is_mutable || storage.placement == Placement::host) {
+                return Error{ErrorKind::invalid_argument,
+                             catalog.describe(StorageId{s}) + " is packed, and " +
+                                 (storage.is_mutable ? "kernels write it" : "kernels read it from host memory") +
+                                 ": keep it raw"};
+            }
+            if (form.unpacks && source->host->kind() != HostMemory::pinned) {
+                return Error{ErrorKind::unsupported,
+                             catalog.describe(StorageId{s}) +
+                                 " is packed in memory that is not pinned: pack it into pinned memory"};
+            }
+            unpacks_ = unpacks_ || form.unpacks;
+            bytes = source->bytes;
+            options.alignment_bytes = (std::max)(options.alignment_bytes, packed::UnpackLayout::alignment_bytes);
+            options.source = HostSource{source->host, source->offset_bytes};
+        }
+        const StorageId id = builder.add_storage(bytes, std::move(options));
+        const auto weights = catalog.weights_of(StorageId{s});
+        builder.add_weight(weights.empty() ? "storage " + std::to_string(s) : catalog.weight(weights.front()).name,
+                           dtype::u8, {bytes}, id);
+    }
+    auto stored = builder.try_build();
+    if (!stored) { return stored.error(); }
+    stored_ = std::move(*stored);
+    memory_.set_unpacker(config_.unpacker);
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Result<Schedule> PlannedDecider<pool::Packed<D>>::stored_schedule(const Schedule& schedule) const {
+    const double rate = config_.memory_bytes_per_second.value_or(plan::default_memory_bytes_per_second);
+    ScheduleBuilder builder{stored_};
+    std::vector<WeightId> weights;
+    for (const Schedule::Step& step : schedule) {
+        weights.clear();
+        std::uint64_t bytes = 0;
+        for (const StorageId id : step.storages) {
+            weights.push_back(WeightId{index(id)});
+            const Storage& storage = catalog_.storage(id);
+            const bool is_read_packed = forms_[index(id)].parts != nullptr && !forms_[index(id)].unpacks;
+            if (storage.placement != Placement::host) {
+                bytes += is_read_packed ? stored_.storage(id).bytes : storage.bytes;
+            }
+        }
+        builder.step(
+            std::span<const WeightId>{weights},
+            step.compute.value_or(std::chrono::nanoseconds{std::llround(static_cast<double>(bytes) / rate * 1e9)}),
+            step.name);
+    }
+    return builder.try_build(schedule.cycle());
+}
+
+template <VirtualMemoryDevice D>
+packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& device) const {
+    packed::UnpackProblem problem;
+    problem.travels = factory_.problem();
+    problem.travels.compute_seconds = kernel_seconds_;
+    problem.leases_at_once = (std::max)(config_.leases_at_once, 1U);
+    problem.storages_at_once = config_.storages_at_once;
+    const packed::UnpackRate rate = config_.unpack_rate.value_or(packed::UnpackRate{});
+    problem.unpacked_bytes_per_second = rate.bytes_per_second;
+    problem.launch_seconds = rate.launch_seconds;
+    problem.granule_bytes = device.allocation_granularity();
+    for (std::size_t s = 0; s < forms_.size(); ++s) {
+        const Storage& storage = catalog_.storages()[s];
+        problem.unpacked_bytes.push_back(forms_[s].unpacks ? forms_[s].raw_bytes : 0);
+        problem.must_stay.push_back(storage.placement == Placement::resident);
+        if (forms_[s].unpacks) { problem.table_bytes += forms_[s].parts->size() * sizeof(codec::UnpackTask); }
+    }
+    problem.step_offsets.push_back(0);
+    for (const Schedule::Step& step : stored_schedule_) {
+        for (const StorageId id : step.storages) { problem.step_storages.push_back(index(id)); }
+        problem.step_offsets.push_back(static_cast<std::uint32_t>(problem.step_storages.size()));
+    }
+    if (stored_schedule_.empty()) { problem.step_offsets.push_back(0); }
+    return problem;
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
+                                                const pool::Needs& needs) {
+    if (!(catalog_ == catalog) || forms_.size() != catalog.storages().size()) {
+        if (auto read = read_catalog(catalog); !read) { return read; }
+    }
+    given_ = schedule;
+    auto stored = stored_schedule(schedule);
+    if (!stored) { return stored.error(); }
+    stored_schedule_ = std::move(*stored);
+    kernel_seconds_.clear();
+    for (const Schedule::Step& step : stored_schedule_) {
+        kernel_seconds_.push_back(std::chrono::duration<double>(*step.compute).count());
+    }
+    if (stored_schedule_.empty()) { kernel_seconds_.push_back(0); }
+    if (config_.link) { factory_.set_link(*config_.link); }
+    if (auto prepared =
+            factory_.prepare(stored_, stored_schedule_, pool::Virtual<D>{config_.pool}.chunk_bytes(device), nullptr);
+        !prepared) {
+        return prepared;
+    }
+    if (auto prepared = inner_->prepare(device, stored_, stored_schedule_, needs); !prepared) { return prepared; }
+    limits_ = inner_->limits();
+    if (!unpacks_) { return {}; }
+    const packed::UnpackProblem problem = unpack_problem(device);
+    const auto floor = packed::unpack_floor(problem);
+    if (!floor) { return floor.error(); }
+    limits_.floor_bytes = *floor;
+    const auto everything = packed::unpack_everything(problem);
+    if (!everything) { return everything.error(); }
+    limits_.resident_from_bytes = *everything;
+    limits_.ceiling_bytes = limits_.resident_from_bytes;
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest) {
+    std::vector<WeightId> away;
+    for (std::uint32_t s = 0; s < layout.stays.size(); ++s) {
+        if (layout.stays[s]) { away.push_back(WeightId{s}); }
+    }
+    auto catalog = stored_.try_with_placement(std::span<const WeightId>{away}, Placement::host);
+    if (!catalog) { return catalog.error(); }
+    std::vector<std::optional<std::chrono::nanoseconds>> compute;
+    for (std::uint32_t i = 0; i < stored_schedule_.size(); ++i) {
+        compute.push_back(std::chrono::nanoseconds{std::llround(rest.compute(i) * 1e9)});
+    }
+    auto schedule = stored_schedule_.try_with_compute(compute);
+    if (!schedule) { return schedule.error(); }
+    rest_schedule_ = std::move(*schedule);
+    return inner_->prepare(*context_.device, *catalog, rest_schedule_, {});
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, const pool::Needs& needs,
+                                             std::uint64_t cap_bytes) {
+    context_ = context;
+    context_.catalog = stored_;
+    if (!config_.link) {
+        auto link = try_measure_link(*context.device, cap_bytes);
+        if (!link) { return link.error(); }
+        config_.link = *link;
+    }
+    if (!config_.memory_bytes_per_second) {
+        auto rate = try_measure_memory(*context.device, cap_bytes);
+        if (!rate) { return rate.error(); }
+        config_.memory_bytes_per_second = *rate;
+    }
+    if (unpacks_ && !config_.unpack_rate) {
+        auto rate = packed::try_measure_unpacker(*context.device, *config_.unpacker, forms_, cap_bytes);
+        if (!rate) { return rate.error(); }
+        config_.unpack_rate = *rate;
+    }
+    // Again, with what was measured.
+    inner_ = std::make_unique<Inner>(inner_config());
+    if (auto prepared = prepare(*context.device, catalog_, given_, needs); !prepared) { return prepared; }
+    return change(cap_bytes, [&](std::uint64_t rest) { return inner_->open(context_, needs, rest); });
+}
+
+template <VirtualMemoryDevice D>
+template <class Apply>
+Status PlannedDecider<pool::Packed<D>>::change(std::uint64_t cap_bytes, Apply&& apply) {
+    if (!unpacks_) {
+        const bool is_first = cap_bytes_ == 0;
+        if (auto prepared = inner_->prepare(*context_.device, stored_, stored_schedule_, {}); !prepared) {
+            return prepared;
+        }
+        auto applied = apply(cap_bytes);
+        if (applied || is_first) { cap_bytes_ = cap_bytes; }
+        return applied;
+    }
+    auto choice = packed::choose_unpacked(unpack_problem(*context_.device), cap_bytes, config_.options);
+    if (!choice) { return choice.error(); }
+    const std::uint64_t rest_bytes = cap_bytes - choice->layout.bytes;
+    if (choice->layout == memory_.layout() && memory_.held_bytes() > 0) {
+        if (auto prepared = prepare_rest(choice->layout, choice->rest); !prepared) { return prepared; }
+        if (auto applied = apply(rest_bytes); !applied) { return applied; }
+        rest_ = std::move(choice->rest);
+        cap_bytes_ = cap_bytes;
+        return memory_.write_table(inner_->address_generation());
+    }
+    if (is_leased()) {
+        return Error{
+            ErrorKind::wrong_state,
+            "a lease of a packed weight is open, and another budget unpacks weights elsewhere: end the lease first"};
+    }
+    const packed::UnpackLayout layout_before = memory_.layout();
+    const plan::Problem rest_before = rest_;
+    const bool was_held = memory_.held_bytes() > 0;
+    if (auto given = memory_.give_back(); !given) { return given; }
+    Status status = prepare_rest(choice->layout, choice->rest);
+    if (status) { status = apply(rest_bytes); }
+    if (status) {
+        memory_.set_layout(std::move(choice->layout));
+        status = settle_memory();
+        if (status) {
+            rest_ = std::move(choice->rest);
+            cap_bytes_ = cap_bytes;
+            return status;
+        }
+        static_cast<void>(memory_.give_back().has_value());
+    }
+    if (!was_held) { return status; }
+    // Back to what was in force. What fails here is made good by repair().
+    memory_.set_layout(layout_before);
+    if (prepare_rest(layout_before, rest_before) && inner_->set_cap(cap_bytes_ - layout_before.bytes, 0)) {
+        static_cast<void>(settle_memory().has_value());
+    }
+    return status;
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::ensure(std::span<const StorageId> wanted, const AccessPoint& access,
+                                               LeaseToken& token) {
+    if (unpacks_) {
+        for (const StorageId id : wanted) {
+            if (!forms_[index(id)].unpacks || memory_.layout().offset[index(id)] != packed::UnpackLayout::none) {
+                continue;
+            }
+            return Error{ErrorKind::unsupported,
+                         "no step of the schedule reads " + catalog_.describe(id) +
+                             ", which is packed: there is no place to unpack it; let a step of the schedule read it"};
+        }
+        if (memory_.is_missing()) {
+            if (auto settled = settle_memory(); !settled) { return settled; }
+        }
+    }
+    if (auto there = inner_->ensure(wanted, access, token); !there) { return there; }
+    if (unpacks_ && memory_.table_generation() != inner_->address_generation()) {
+        if (auto written = memory_.write_table(inner_->address_generation()); !written) {
+            inner_->forget(token);
+            return written;
+        }
+    }
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

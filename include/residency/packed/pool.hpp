@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "residency/device/device.hpp"
+#include "residency/pool/planned_pool.hpp"
+#include "residency/pool/virtual.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
+
+/// A pool::Virtual whose image holds packed weights. Selects the decider that unpacks them.
+template <VirtualMemoryDevice D>
+class Packed : public Virtual<D> {
+public:
+    using Virtual<D>::Virtual;
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::pool

@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gpu/unpacker.hpp"
+
+#include "residency/packed/cuda_unpacker.cuh"
+
+namespace gpu {
+
+const residency::Unpacker<residency::CudaDevice>& unpacker() {
+    static const residency::CudaUnpacker unpacker;
+    return unpacker;
+}
+
+}  // namespace gpu

@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "residency/device/cuda.hpp"
+#include "residency/packed/unpacker.hpp"
+
+namespace gpu {
+
+/// The unpacker of the library, compiled by nvcc. As long as the program.
+[[nodiscard]] const residency::Unpacker<residency::CudaDevice>& unpacker();
+
+}  // namespace gpu

@@ -1,0 +1,366 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// The preset Packed on the simulated device: every lease gives the raw bytes, at every budget, however weights are held.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tests/packed/support.hpp"
+
+using namespace packed_tests;
+using residency::Budget;
+using residency::ErrorKind;
+
+namespace {
+
+std::uint64_t used_bytes(Device& device) {
+    const auto memory = must(device.memory());
+    return memory.total_bytes - memory.free_bytes;
+}
+
+/// One eager pass; every step verified.
+void run_pass(Device& device, const Model& model, Weights& weights, Stream stream, std::uint64_t& wrong) {
+    auto pass = must(weights.try_begin(stream));
+    for (const Schedule::Step& step : weights.schedule()) {
+        const auto lease = must(pass.try_acquire(step));
+        verify(device, model, lease, step.weights, stream, wrong);
+    }
+    must(pass.try_end());
+}
+
+/// Layers of equal matrices, and one that is much wider.
+struct Layers {
+    explicit Layers(Device& device, std::uint32_t layers = 12, std::uint64_t elements = 24'000)
+        : model{device, specs(layers, elements)}, steps(layers + 1) {
+        for (std::uint32_t i = 0; i <= layers; ++i) { steps[i] = {i}; }
+    }
+    static std::vector<Model::Spec> specs(std::uint32_t layers, std::uint64_t elements) {
+        std::vector<Model::Spec> result(layers, Model::Spec{elements});
+        result.push_back({elements * 3});
+        return result;
+    }
+    [[nodiscard]] Schedule schedule() const { return schedule_of(model.packed.catalog, steps); }
+
+    Model model;
+    Steps steps;
+};
+
+}  // namespace
+
+TEST_CASE("packed bytes are fewer than raw ones, and the catalog has the same weights") {
+    Device device{device_config()};
+    const Layers layers{device};
+    CHECK(layers.model.packed.packed_bytes < layers.model.packed.raw_bytes * 72 / 100);
+    CHECK(layers.model.packed.catalog.hash() == layers.model.raw.hash());
+}
+
+TEST_CASE("every lease gives the raw bytes, from the floor to everything") {
+    Device device{device_config()};
+    const Layers layers{device};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream("compute"));
+    const auto floor = must(Weights::try_resolve_budget(
+        device, layers.model.packed.catalog, options(unpacker, layers.model.raw_bytes() * 2, layers.schedule())));
+    std::uint64_t last_moved = UINT64_MAX;
+    for (const std::uint64_t percent : {0U, 40U, 50U, 60U, 75U, 90U, 110U}) {
+        const std::uint64_t budget =
+            percent == 0 ? floor.floor_bytes : std::max(floor.floor_bytes, layers.model.raw_bytes() * percent / 100);
+        CAPTURE(percent);
+        CAPTURE(budget);
+        const std::uint64_t before = used_bytes(device);
+        auto weights = must(
+            Weights::try_create(device, layers.model.packed.catalog, options(unpacker, budget, layers.schedule())));
+        std::uint64_t wrong = 0;
+        for (int turn = 0; turn < 3; ++turn) { run_pass(device, layers.model, weights, stream, wrong); }
+        must(weights.try_drain());
+        CHECK(wrong == 0);
+        expect_no_reports(device);
+        const auto statistics = weights.statistics();
+        CHECK(statistics.held_bytes <= budget);
+        CHECK(used_bytes(device) - before == statistics.held_bytes);
+        const std::uint64_t moved = statistics.last_pass.fetched_bytes;
+        CHECK(moved <= last_moved);
+        last_moved = moved;
+        if (percent == 110) { CHECK(moved == 0); }
+        if (percent <= 50) { CHECK(moved > 0); }
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("with room for everything raw, nothing is unpacked in a pass") {
+    Device device{device_config()};
+    const Layers layers{device};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream("compute"));
+    std::uint64_t unpacked = 0, wrong = 0;
+    device.observe([&](const residency::simulation::ExecutedOperation& operation) {
+        if (operation.name == "unpack") { ++unpacked; }
+    });
+    {
+        auto weights = must(Weights::try_create(device, layers.model.packed.catalog,
+                                                options(unpacker, layers.model.raw_bytes() * 2, layers.schedule())));
+        must(weights.try_drain());
+        unpacked = 0;
+        run_pass(device, layers.model, weights, stream, wrong);
+        must(weights.try_drain());
+        CHECK(unpacked == 0);
+        must(weights.try_set_budget(Budget::bytes(layers.model.raw_bytes() * 8 / 10)));
+        unpacked = 0;
+        run_pass(device, layers.model, weights, stream, wrong);
+        must(weights.try_drain());
+        CHECK(unpacked > 0);
+        CHECK(unpacked <= layers.steps.size());  // one launch a step
+    }
+    CHECK(wrong == 0);
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("a captured pass unpacks, replay after replay, between eager passes") {
+    Device device{device_config()};
+    const Layers layers{device};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream("compute"));
+    const Stream other = must(device.create_stream("other"));
+    for (const std::uint64_t percent : {50U, 75U, 110U}) {
+        CAPTURE(percent);
+        auto weights =
+            must(Weights::try_create(device, layers.model.packed.catalog,
+                                     options(unpacker, layers.model.raw_bytes() * percent / 100, layers.schedule())));
+        std::uint64_t wrong = 0;
+        run_pass(device, layers.model, weights, stream, wrong);
+        auto captured = must(weights.try_capture(stream, [&](Weights::Pass& pass) {
+            for (const Schedule::Step& step : weights.schedule()) {
+                const auto lease = must(pass.try_acquire(step));
+                verify(device, layers.model, lease, step.weights, stream, wrong);
+            }
+        }));
+        for (int turn = 0; turn < 3; ++turn) { must(captured.try_launch(stream)); }
+        run_pass(device, layers.model, weights, other, wrong);
+        must(captured.try_launch(other));
+        must(weights.try_drain());
+        CHECK(wrong == 0);
+        expect_no_reports(device);
+    }
+    must(device.destroy_stream(stream));
+    must(device.destroy_stream(other));
+}
+
+TEST_CASE("budgets up and down, and suspension, lose nothing") {
+    Device device{device_config()};
+    const Layers layers{device};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream("compute"));
+    const std::uint64_t before = used_bytes(device);
+    auto weights = must(Weights::try_create(device, layers.model.packed.catalog,
+                                            options(unpacker, layers.model.raw_bytes() / 2, layers.schedule())));
+    std::uint64_t wrong = 0;
+    for (const std::uint64_t percent : {90U, 45U, 75U, 110U, 60U, 61U, 50U}) {
+        CAPTURE(percent);
+        const std::uint64_t budget = layers.model.raw_bytes() * percent / 100;
+        must(weights.try_set_budget(Budget::bytes(budget)));
+        run_pass(device, layers.model, weights, stream, wrong);
+        CHECK(used_bytes(device) - before <= budget);
+        if (percent == 75 || percent == 110) {
+            must(weights.try_suspend());
+            CHECK(used_bytes(device) == before);
+            if (percent == 110) { must(weights.try_set_budget(Budget::bytes(budget * 8 / 10))); }
+            must(weights.try_resume());
+            run_pass(device, layers.model, weights, stream, wrong);
+        }
+    }
+    must(weights.try_drain());
+    CHECK(wrong == 0);
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("leases on two streams, leases that overlap, and tickets") {
+    Device device{device_config()};
+    const Layers layers{device};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream a = must(device.create_stream("a"));
+    const Stream b = must(device.create_stream("b"));
+    auto made = options(unpacker, layers.model.raw_bytes() * 7 / 10, layers.schedule());
+    made.policies.leases_at_once = 2;
+    auto weights = must(Weights::try_create(device, layers.model.packed.catalog, std::move(made)));
+    std::uint64_t wrong = 0;
+    const auto& schedule = weights.schedule();
+    for (int turn = 0; turn < 2; ++turn) {
+        auto pass = must(weights.try_begin(a));
+        std::optional<residency::Lease<Device>> last;
+        for (std::uint32_t i = 0; i < schedule.size(); ++i) {
+            const Stream on = i % 3 == 1 ? b : a;
+            auto ticket = must(pass.try_request(schedule[i]));
+            auto lease = must(ticket.try_lease(on));
+            verify(device, layers.model, lease, schedule[i].weights, on, wrong);
+            if (i % 4 == 2) {
+                const Stream also = i % 3 == 1 ? a : b;
+                must(lease.try_use_on(also));
+                verify(device, layers.model, lease, schedule[i].weights, also, wrong);
+            }
+            last = std::move(lease);  // the lease before ends after this one began
+        }
+        last.reset();
+        must(pass.try_end());
+    }
+    must(weights.try_drain());
+    CHECK(wrong == 0);
+    expect_no_reports(device);
+    must(device.destroy_stream(a));
+    must(device.destroy_stream(b));
+}
+
+TEST_CASE("random models: noise, other types, residents, shared weights") {
+    std::mt19937_64 random{38};
+    for (int turn = 0; turn < 40; ++turn) {
+        CAPTURE(turn);
+        Device device{device_config()};
+        const std::size_t storages = 2 + random() % 10;
+        std::vector<Model::Spec> specs;
+        for (std::size_t i = 0; i < storages; ++i) {
+            Model::Spec spec;
+            spec.elements = random() % 8 == 0 ? random() % 400 : 500 + random() % 30'000;
+            spec.is_noise = random() % 6 == 0;
+            spec.is_bf16 = random() % 6 != 0;
+            if (random() % 9 == 0) { spec.placement = residency::Placement::resident; }
+            specs.push_back(spec);
+        }
+        const Model model{device, specs, random()};
+        Steps steps;
+        for (std::size_t i = 0, count = 1 + random() % 10; i < count; ++i) {
+            std::vector<std::uint32_t> step;
+            for (std::uint64_t k = 1 + random() % 3; k > 0; --k) {
+                const auto next = random() % 4 == 0 ? random() % storages : (i + k) % storages;
+                step.push_back(static_cast<std::uint32_t>(next));
+            }
+            steps.push_back(std::move(step));
+        }
+        const residency::SimulatedUnpacker unpacker;
+        const auto schedule = schedule_of(model.packed.catalog, steps);
+        const std::uint64_t plenty = model.raw_bytes() * 2 + (std::uint64_t{1} << 20U);
+        const auto resolved =
+            must(Weights::try_resolve_budget(device, model.packed.catalog, options(unpacker, plenty, schedule)));
+        const Stream stream = must(device.create_stream("compute"));
+        const std::uint64_t before = used_bytes(device);
+        auto weights =
+            must(Weights::try_create(device, model.packed.catalog, options(unpacker, resolved.floor_bytes, schedule)));
+        std::uint64_t wrong = 0;
+        for (int change = 0; change < 4; ++change) {
+            run_pass(device, model, weights, stream, wrong);
+            run_pass(device, model, weights, stream, wrong);
+            CHECK(used_bytes(device) - before <= weights.statistics().budget_bytes);
+            const std::uint64_t budget = resolved.floor_bytes + random() % (plenty - resolved.floor_bytes);
+            must(weights.try_set_budget(Budget::bytes(budget)));
+        }
+        must(weights.try_drain());
+        CHECK(wrong == 0);
+        expect_no_reports(device);
+        must(device.destroy_stream(stream));
+    }
+}
+
+TEST_CASE("kernels that read packed weights get them packed, beside weights that are unpacked") {
+    Device device{device_config()};
+    residency::packed::PackOptions form;
+    form.threads = 1;
+    form.form = [](const residency::Weight& weight) {
+        return weight.name == "w1" || weight.name == "w3" ? residency::PackedForm::bf16_tiles
+                                                          : residency::PackedForm::bf16_tiers;
+    };
+    Model::Spec matrix{128 * 256};
+    matrix.rows = 128;
+    const Model model{device, std::vector<Model::Spec>(5, matrix)};
+    const auto packed = must(residency::packed::try_pack(device, model.raw, form));
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream());
+    for (const std::uint64_t percent : {60U, 200U}) {
+        CAPTURE(percent);
+        auto weights = must(Weights::try_create(device, packed.catalog,
+                                                options(unpacker, model.raw_bytes() * percent / 100,
+                                                        schedule_of(packed.catalog, {{0}, {1}, {2, 3}, {4}}))));
+        std::uint64_t wrong = 0, read_packed = 0;
+        for (int turn = 0; turn < 2; ++turn) {
+            auto pass = must(weights.try_begin(stream));
+            for (const Schedule::Step& step : weights.schedule()) {
+                const auto lease = must(pass.try_acquire(step));
+                for (const WeightId id : step.weights) {
+                    const residency::PackedWeight view = lease.packed(id);
+                    CHECK((view.data != nullptr) == (index(id) == 1 || index(id) == 3));
+                    if (view.data == nullptr) {
+                        verify(device, model, lease, std::span{&id, 1}, stream, wrong);
+                        continue;
+                    }
+                    ++read_packed;
+                    CHECK(view.form == residency::PackedForm::bf16_tiles);
+                    Device::Kernel kernel;
+                    kernel.reads = {{view.data, view.bytes}};
+                    kernel.body = [view, expected = model.contents[index(id)], &wrong, &packed, id] {
+                        const auto& source = std::get<residency::PackedHostSource>(
+                            packed.catalog.storage(packed.catalog.weight(id).storage).source);
+                        std::vector<std::byte> raw(expected.size());
+                        const auto done = residency::codec::unpack_part(
+                            source.parts->front(), {view.data, static_cast<std::size_t>(view.bytes)}, raw);
+                        wrong += done && std::equal(raw.begin(), raw.end(), expected.begin()) ? 0 : 1;
+                    };
+                    must(device.launch(stream, std::move(kernel)));
+                }
+            }
+            must(pass.try_end());
+        }
+        must(weights.try_drain());
+        CHECK(wrong == 0);
+        CHECK(read_packed == 4);
+        expect_no_reports(device);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("what cannot be is refused, and says what to do") {
+    Device device{device_config()};
+    const Layers layers{device};
+    const residency::SimulatedUnpacker unpacker;
+    auto lacks = options(unpacker, layers.model.raw_bytes(), layers.schedule());
+    lacks.policies.unpacker = nullptr;
+    const auto without = Weights::try_create(device, layers.model.packed.catalog, std::move(lacks));
+    REQUIRE(!without);
+    CHECK(without.error().kind() == ErrorKind::invalid_argument);
+    CHECK(without.error().message().find("policies.unpacker") != std::string::npos);
+
+    using Raw = residency::Planned<Device>;
+    Raw::Options raw;
+    raw.budget = Budget::bytes(std::uint64_t{8} << 20U);
+    const auto planned = Raw::try_create(device, layers.model.packed.catalog, std::move(raw));
+    REQUIRE(!planned);
+    CAPTURE(planned.error().message());
+    CHECK(planned.error().message().find("residency/packed.hpp") != std::string::npos);
+
+    const auto small =
+        Weights::try_create(device, layers.model.packed.catalog, options(unpacker, 8192, layers.schedule()));
+    REQUIRE(!small);
+    CHECK(small.error().kind() == ErrorKind::budget);
+
+    const Stream stream = must(device.create_stream());
+    auto weights = must(Weights::try_create(device, layers.model.packed.catalog,
+                                            options(unpacker, layers.model.raw_bytes() * 6 / 10, layers.schedule())));
+    const auto refreshed = weights.try_refresh(WeightId{0}, [] {});
+    REQUIRE(!refreshed);
+    CHECK(refreshed.error().kind() == ErrorKind::unsupported);
+    {
+        auto pass = must(weights.try_begin(stream));
+        auto first = must(pass.try_acquire(weights.schedule()[0]));
+        auto second = pass.try_acquire(weights.schedule()[1]);
+        if (!second) { CHECK(second.error().message().find("leases_at_once") != std::string::npos); }
+        { const auto ended = std::move(first); }
+        must(pass.try_end());
+    }
+    must(weights.try_drain());
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
+}

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/model/catalog_builder.hpp"
+#include "residency/model/schedule_builder.hpp"
+#include "residency/packed.hpp"
+#include "residency/packed/simulated_unpacker.hpp"
+#include "residency/simulation/simulated_device.hpp"
+
+namespace packed_tests {
+
+using residency::Catalog;
+using residency::Schedule;
+using residency::StorageId;
+using residency::WeightId;
+using Device = residency::SimulatedDevice;
+using Stream = Device::Stream;
+using Weights = residency::Packed<Device>;
+
+template <class T>
+T must(residency::Result<T> result) {
+    if (!result) { FAIL(result.error().message()); }
+    return std::move(*result);
+}
+inline void must(const residency::Status& status) {
+    if (!status) { FAIL(status.error().message()); }
+}
+
+inline Device::Config device_config() {
+    Device::Config config;
+    config.memory_bytes = std::uint64_t{64} << 20U;
+    config.allocation_granularity = 4096;
+    config.pool_granularity = 16384;
+    config.chunk_granularity = 4096;
+    return config;
+}
+
+/// Pinned host bytes of a test; given back with the object.
+class Pinned {
+public:
+    Pinned(Device& device, std::uint64_t bytes)
+        : device_{device}, at_{must(device.allocate_host(bytes))}, bytes_{bytes} {}
+    Pinned(const Pinned&) = delete;
+    Pinned& operator=(const Pinned&) = delete;
+    ~Pinned() { must(device_.deallocate_host(at_)); }
+    [[nodiscard]] std::span<std::byte> bytes() const {
+        return {static_cast<std::byte*>(at_), static_cast<std::size_t>(bytes_)};
+    }
+
+private:
+    Device& device_;
+    void* at_;
+    std::uint64_t bytes_;
+};
+
+/// The bytes of bf16 values of a normal distribution, as trained weights have them.
+inline void fill_normal(std::mt19937_64& random, std::span<std::byte> bytes) {
+    std::normal_distribution<float> normal{0.0F, 0.02F};
+    for (std::size_t i = 0; i + 2 <= bytes.size(); i += 2) {
+        const float value = normal(random);
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, &value, 4);
+        const auto high = static_cast<std::uint16_t>(bits >> 16U);
+        std::memcpy(bytes.data() + i, &high, 2);
+    }
+}
+
+/// Weights of bf16, one a storage. Some are noise, which does not get smaller, and some are of another type.
+struct Model {
+    struct Spec {
+        std::uint64_t elements = 0;
+        bool is_noise = false;
+        bool is_bf16 = true;
+        residency::Placement placement = residency::Placement::streamed;
+        std::uint64_t rows = 1;
+    };
+
+    Model(Device& device, const std::vector<Spec>& specs, std::uint64_t seed = 1) {
+        std::mt19937_64 random{seed};
+        std::uint64_t bytes = 0;
+        for (const Spec& spec : specs) { bytes += (spec.elements * 2 + 255) / 256 * 256; }
+        memory = std::make_unique<Pinned>(device, bytes + 256);
+        const auto host = residency::HostBytes::borrow(memory->bytes(), residency::HostMemory::pinned);
+        residency::CatalogBuilder builder;
+        std::uint64_t at = 0;
+        for (std::size_t i = 0; i < specs.size(); ++i) {
+            const std::uint64_t size = specs[i].elements * 2;
+            const auto own = memory->bytes().subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
+            if (specs[i].is_noise) {
+                for (std::byte& byte : own) { byte = static_cast<std::byte>(random()); }
+            } else {
+                fill_normal(random, own);
+            }
+            contents.push_back(own);
+            residency::StorageOptions options;
+            options.placement = specs[i].placement;
+            options.source = residency::HostSource{host, at};
+            const StorageId storage = builder.add_storage(size, options);
+            builder.add_weight("w" + std::to_string(i),
+                               specs[i].is_bf16 ? residency::dtype::bf16 : residency::dtype::u8,
+                               {specs[i].rows, (specs[i].is_bf16 ? specs[i].elements : size) / specs[i].rows}, storage);
+            at += (size + 255) / 256 * 256;
+        }
+        raw = must(builder.try_build());
+        packed = must(residency::packed::try_pack(device, raw, {{}, 1}));
+    }
+    [[nodiscard]] std::uint64_t raw_bytes() const { return raw.streamed_bytes() + raw.resident_bytes(); }
+
+    std::unique_ptr<Pinned> memory;
+    std::vector<std::span<const std::byte>> contents;  ///< by weight
+    Catalog raw;
+    residency::packed::PackedModel packed;
+};
+
+using Steps = std::vector<std::vector<std::uint32_t>>;
+
+inline Schedule schedule_of(const Catalog& catalog, const Steps& steps,
+                            std::chrono::nanoseconds compute = std::chrono::microseconds{5}) {
+    residency::ScheduleBuilder builder{catalog};
+    for (const auto& step : steps) {
+        std::vector<WeightId> ids;
+        for (const auto weight : step) { ids.push_back(WeightId{weight}); }
+        builder.step(std::span<const WeightId>{ids}, compute);
+    }
+    return must(builder.try_build());
+}
+
+inline Weights::Options options(const residency::Unpacker<Device>& unpacker, std::uint64_t budget, Schedule schedule) {
+    Weights::Options result;
+    result.budget = residency::Budget::bytes(budget);
+    result.schedule = std::move(schedule);
+    result.learn = false;
+    result.policies.unpacker = &unpacker;
+    result.policies.pool.chunk_bytes = 4096;
+    return result;
+}
+
+/// A kernel that reads leased weights and compares them with what the model has.
+inline void verify(Device& device, const Model& model, const residency::Lease<Device>& lease,
+                   std::span<const WeightId> weights, Stream stream, std::uint64_t& wrong) {
+    Device::Kernel kernel;
+    kernel.name = "reader";
+    kernel.duration = std::chrono::microseconds{5};
+    std::vector<residency::simulation::ByteRange> reads;
+    std::vector<std::pair<const std::byte*, std::span<const std::byte>>> pairs;
+    for (const WeightId id : weights) {
+        const auto expected = model.contents[residency::index(id)];
+        const auto* const at = lease.data(id);
+        reads.push_back({at, expected.size()});
+        pairs.emplace_back(at, expected);
+    }
+    kernel.reads = reads;
+    kernel.body = [pairs, &wrong] {
+        for (const auto& [at, expected] : pairs) {
+            if (!expected.empty() && std::memcmp(at, expected.data(), expected.size()) != 0) { ++wrong; }
+        }
+    };
+    must(device.launch(stream, std::move(kernel)));
+}
+
+inline void expect_no_reports(const Device& device) {
+    const auto reports = device.reports();
+    if (!reports.empty()) { FAIL(reports.front().text); }
+}
+
+}  // namespace packed_tests
