@@ -19,6 +19,7 @@ struct Job {
     residency::Budget budget;
     bool presets = true;
     std::string timeline;  ///< the file to write
+    std::string report;    ///< the same; empty: none
 };
 
 /// What one composition did with one budget.

@@ -78,6 +78,7 @@ int encode(const Settings& settings) {
     job.budget = residency::Budget::parse(settings.budget);
     job.presets = settings.presets;
     job.timeline = settings.timeline;
+    job.report = settings.report;
     std::string why_not;
     const bool on_gpu = settings.use_gpu(why_not);
 
@@ -142,6 +143,7 @@ int encode(const Settings& settings) {
             results.resident.statistics.pass_time ? double(results.resident.statistics.pass_time->count()) / 1e6 : 0.0);
     }
     std::printf("timeline  %s (%s; open it at ui.perfetto.dev)\n", settings.timeline.c_str(), results.timeline.c_str());
+    if (!settings.report.empty()) { std::printf("report    %s (for a browser)\n", settings.report.c_str()); }
     if (settings.presets) { print_presets(results, checks); }
     return checks.failed() == 0 ? 0 : 1;
 }

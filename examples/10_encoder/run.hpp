@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bert.hpp"
-#include "examples/support/drawn_pass.hpp"
 #include "examples/support/load.hpp"
 #include "job.hpp"
 #include "residency/budget/budget.hpp"
@@ -71,16 +70,15 @@ Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>&
     Weights weights = residency::unwrap(std::move(created));
     outcome.budget = weights.budget();
     for (int i = 0; i < passes; ++i) {
-        if (record && i + 1 == passes) { backend.begin_timeline(model.catalog); }
+        if (record && i + 1 == passes) { backend.recorded().begin(weights); }
         auto pass = weights.begin(backend.stream());
-        examples::DrawnPass<Backend, Weights> drawn{backend, weights, pass};
-        forward(backend, model, weights.schedule(), drawn, work.batch, work.activations);
+        forward(backend, model, weights.schedule(), pass, work.batch, work.activations);
         pass.end();
         backend.memory().copy(work.activations.sentences, work.result, work.result_count, backend.stream());
         outcome.passes.emplace_back(work.result, work.result + work.result_count);
     }
-    if (record) { backend.end_timeline(); }
     weights.drain();
+    if (record) { backend.recorded().end(weights); }
     outcome.statistics = weights.statistics();
     if (weights.failure()) { residency::throw_error(*weights.failure()); }
     return outcome;
@@ -115,7 +113,9 @@ Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
     const auto everything = residency::Budget::percent_of_weights(1000);
     results.streamed = run<Planned>(backend, model, work, job.budget, false, 3, true);
     results.resident = run<Planned>(backend, model, work, everything, false, 2, false);
-    results.timeline = backend.save_timeline(job.timeline);
+    results.timeline = backend.recorded().save(job.timeline);
+    backend.recorded().save_report(job.report, "encoder: sentence embeddings", results.device,
+                                   results.streamed.budget.text, results.streamed.statistics);
     if (job.presets) {
         results.presets = run_presets(backend, job, model, work);
         results.presets.emplace(results.presets.begin(), "Planned", results.streamed);

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "examples/support/drawn_pass.hpp"
 #include "kv_cache.hpp"
 #include "llama.hpp"
 #include "residency/broker/broker.hpp"
@@ -135,7 +134,7 @@ public:
             }
             graph_->launch(backend_.stream());
         } else {
-            if (record) { backend_.begin_timeline(model_.catalog); }
+            if (record) { backend_.recorded().begin(*weights_); }
             auto pass = weights_->begin(backend_.stream());
             run(pass, count);
             pass.end();
@@ -143,7 +142,7 @@ public:
         residency::unwrap(backend_.device().synchronize(backend_.stream()));
         last_end_ = backend_.device().host_time();
         result.time = *last_end_ - begin;
-        if (record) { backend_.end_timeline(); }
+        if (record) { backend_.recorded().end(*weights_); }
         result.token = *a.next;
 
         position_ += count;
@@ -188,8 +187,7 @@ private:
         return {.tokens = tokens, .length = positions_, .cache = work_.cache};
     }
     void run(typename Weights::Pass& pass, std::uint32_t tokens) {
-        examples::DrawnPass<Backend, Weights> drawn{backend_, *weights_, pass};
-        forward(backend_, model_, weights_->schedule(), drawn, batch(tokens), work_.activations);
+        forward(backend_, model_, weights_->schedule(), pass, batch(tokens), work_.activations);
     }
     /// Room in the cache; whether the weights had to make it.
     bool grow(std::uint64_t positions) {

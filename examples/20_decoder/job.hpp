@@ -44,6 +44,7 @@ struct Job {
     bool graphs = true;
     bool load_first = false;  ///< the first token of all comes while the weights load otherwise
     std::string timeline;     ///< the file to write
+    std::string report;       ///< the same; empty: none
 };
 
 /// Passes of one kind.

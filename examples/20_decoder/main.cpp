@@ -170,6 +170,7 @@ int decode(const Settings& settings) {
     job.graphs = !settings.no_graph;
     job.load_first = settings.load_first;
     job.timeline = settings.timeline;
+    job.report = settings.report;
     std::string why_not;
     const bool on_gpu = settings.use_gpu(why_not);
     // A GPU maps memory in pieces of 2 MiB: there, the tiny one would be all floor.
@@ -245,6 +246,7 @@ int decode(const Settings& settings) {
     }
     std::printf("\ntimeline  %s (%s; open it at ui.perfetto.dev)\n", settings.timeline.c_str(),
                 results.timeline.c_str());
+    if (!settings.report.empty()) { std::printf("report    %s (for a browser)\n", settings.report.c_str()); }
     return checks.failed() == 0 ? 0 : 1;
 }
 

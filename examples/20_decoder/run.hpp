@@ -122,7 +122,9 @@ Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
         results.outcomes.back().asked = "resident";
     }
     for (std::size_t i = 0; i < job.budgets.size(); ++i) { run(job.budgets[i], i + 1 == job.budgets.size()); }
-    results.timeline = backend.save_timeline(job.timeline);
+    results.timeline = backend.recorded().save(job.timeline);
+    backend.recorded().save_report(job.report, "decoder: " + job.folder, results.device, results.outcomes.back().asked,
+                                   results.outcomes.back().statistics);
     results.reports = backend.reports();
     results.cold.model = on_disk;  // pinned memory ends before its device
     return results;

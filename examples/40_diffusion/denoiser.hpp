@@ -52,7 +52,7 @@ struct Results {
     std::string device;
     std::uint64_t bytes = 0, smallest_bytes = 0, largest_bytes = 0;  ///< of all weights, and of a block's
     std::vector<Outcome> outcomes;
-    std::string timeline;  ///< what copies and kernels did at half of the weights, to print; empty where not known
+    std::string timeline;  ///< what copies and kernels did at half of the weights, to print; empty: it was not recorded
     std::vector<std::string> reports;  ///< of the simulated device's checker
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "denoiser.hpp"
+#include "drawing.hpp"
 #include "residency/planned.hpp"
 
 namespace diffusion {
@@ -81,7 +82,7 @@ Results run_all(Backend& backend, const Sizes& sizes) {
         backend.memory().copy(noise, image, count, backend.stream());
         std::vector<double> times;
         for (std::uint32_t step = 0; step < steps; ++step) {
-            if (percent == 50 && step + 1 == steps) { backend.begin_timeline(model.catalog); }
+            if (percent == 50 && step + 1 == steps) { backend.recorded().begin(weights); }
             auto pass = weights.begin(backend.stream());
             for (const auto& each : weights.schedule()) {
                 const auto lease = pass.acquire(each);
@@ -96,8 +97,8 @@ Results run_all(Backend& backend, const Sizes& sizes) {
             // The first ones measure the blocks; then the plan is made for these times.
             if (step >= steps / 2) { times.push_back(double(weights.statistics().pass_time->count()) / 1e6); }
         }
-        backend.end_timeline();
-        if (percent == 50) { results.timeline = backend.drawing(); }
+        backend.recorded().end(weights);
+        if (percent == 50) { results.timeline = drawing_of(backend.recorded().timeline()); }
         backend.memory().copy(image, result, count, backend.stream());
         weights.drain();
         if (weights.failure()) { residency::throw_error(*weights.failure()); }

@@ -22,6 +22,7 @@ struct CommonSettings {
     std::string device = "auto";
     std::string cache;  ///< by default a folder beside that of the program
     std::string timeline;
+    std::string report;
 
     void add_to(CLI::App& app) {
         std::error_code error;
@@ -32,6 +33,7 @@ struct CommonSettings {
             ->check([](const std::string& folder) { return folder.empty() ? "name a folder" : ""; })
             ->capture_default_str();
         app.add_option("--timeline", timeline, "the file for the timeline; by default in the cache");
+        app.add_option("--report", report, "a file for a page with the timeline and the figures");
     }
     void add_device_to(CLI::App& app) {
         app.add_option("--device", device, "auto, simulated or cuda")

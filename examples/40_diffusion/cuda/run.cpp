@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../run.hpp"
 
-#include <string>
-
 #include "examples/support/cuda_backend.hpp"
 #include "kernels.hpp"
 
@@ -15,8 +13,6 @@ public:
     void launch(const char* name, const Product& operation) {
         timed(name, [&] { examples::check_launch(diffusion::launch(operation, stream()), name); });
     }
-    /// When copies run is not known here.
-    [[nodiscard]] static std::string drawing() { return {}; }
 };
 
 }  // namespace
