@@ -17,6 +17,10 @@ expect 0 'a generated one of the same shapes' '✓ the embeddings of 3 streamed 
 check_timeline "$folder/cache/encoder-timeline.json" --copies encoder.layer --stalls
 model=$folder/cache/generated
 brief=(--no-presets --text 'one sentence')  # where it is not the embeddings that are looked at
+expect 0 'report    .*run.html' -- --model "$model" --no-presets --budget 25% --report "$folder/run.html"
+for part in '<title>encoder: sentence embeddings</title>' 'waiting for copies' 'encoder.layer' '<rect class="stall"' '</html>'; do
+    grep -q "$part" "$folder/run.html" || { echo "FAILED: no $part in the report"; failed=1; }
+done
 expect 0 '✓ the embeddings of 3 streamed passes equal' 'everything is resident' -- --model "$model" --budget 200% "${brief[@]}"
 expect 0 'means the smallest that works' '✓ they equal those of the reference' -- --model "$model" --budget 0 --no-presets
 expect 0 'no reference for sentences of your own' -- --model "$model" --no-presets --text 'one sentence' 'and another'

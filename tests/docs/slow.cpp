@@ -5,15 +5,18 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "residency/interop/html_report.hpp"
 #include "residency/interop/simulated_timeline.hpp"
 #include "residency/interop/timeline_recorder.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace residency;
 using docs::Model;
@@ -105,6 +108,17 @@ TEST_CASE("docs/slow.md: a picture of passes") {
     CHECK(timeline.passes().size() == 3);
     CHECK(timeline.kernels().size() == 3 * model.schedule.size());
     CHECK(recorder.gaps().text().empty());
+
+    const test::TemporaryFolder folder;
+    write_html_report(folder.path("run.html"), {.title = "my model",
+                                                .device = std::string{model.gpu.name()},
+                                                .budget = weights.budget().text,
+                                                .statistics = weights.statistics(),
+                                                .timeline = timeline,
+                                                .gaps = recorder.gaps().text(),
+                                                .advice = {}});
+
+    CHECK(std::filesystem::file_size(folder.path("run.html")) > 10'000);
     {
         auto pass = weights.begin(model.stream);
         const WeightId weight{0};
