@@ -459,7 +459,7 @@ path.budget { stroke: var(--stall); stroke-dasharray: 6 4; }
 .key .copy, .key .held { --c: var(--copy); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
-th:first-child, td:first-child, td:nth-child(6) { text-align: left; } .sortable th { cursor: pointer; }
+th:first-child, td:first-child, th:nth-child(6), td:nth-child(6) { text-align: left; } .sortable th { cursor: pointer; }
 td.bar { width: 20%; } td.bar svg { height: .8rem; } footer { margin-top: 3rem; color: var(--quiet); font-size: .85rem; }
 </style>
 </head>
@@ -505,7 +505,7 @@ for (const head of document.querySelectorAll(".sortable th")) {
       return Number(number) * (units[unit] || 1);
     };
     const text = (a, b) => a.cells[column].textContent.localeCompare(b.cells[column].textContent, undefined, { numeric: true });
-    const order = (a, b) => (column === 0 ? text(a, b) : value(b) - value(a) || text(a, b));
+    const order = (a, b) => (column % 5 === 0 ? text(a, b) : value(b) - value(a) || text(a, b));
     body.append(...[...body.rows].sort(order));
   });
 }
