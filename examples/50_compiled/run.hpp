@@ -19,6 +19,7 @@
 #include "examples/support/load.hpp"
 #include "examples/support/memory.hpp"
 #include "job.hpp"
+#include "recorder.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/learning_report.hpp"
 #include "residency/format/program.hpp"
@@ -33,8 +34,7 @@ namespace compiled {
 namespace aoti = residency::aoti;
 
 /// Runs the methods of a model at one budget after the other, and compares what they return with what the packages return by themselves.
-/// `Recorder` draws a timeline.
-template <class Device, class Recorder>
+template <class Device>
 class Runner {
     using Weights = residency::Planned<Device>;
     using Model = aoti::CompiledModel<Weights>;
@@ -282,7 +282,8 @@ private:
 
     /// One more run of each method, drawn.
     void draw(const std::string& budget) {
-        Recorder recorder{device_, stream_};
+        // Before the model, and its weights.
+        Recorder<Device> recorder{device_, stream_, job_.methods.size()};
         Weights* weights = nullptr;
         Model model =
             residency::unwrap(open(budget, [&](const aoti::StepEvent& event) { recorder.add(event, *weights); }));
@@ -295,8 +296,7 @@ private:
             model.weights().drain();
             recorder.begin(model.weights());
             run(method);
-            residency::unwrap(device_.synchronize(stream_));
-            recorder.end();
+            recorder.end(model.weights());
         }
         results_.timeline = recorder.save(job_.timeline);
     }

@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/simulation/simulated_device.hpp"
 #include "run.hpp"
-#include "simulated_recorder.hpp"
 
 namespace compiled {
 
 Results run_simulated(const Job& job) {
     residency::SimulatedDevice device;
-    Results results = Runner<residency::SimulatedDevice, SimulatedRecorder>{device, job, false}.run();
+    Results results = Runner<residency::SimulatedDevice>{device, job, false}.run();
     results.device = "the simulated device, kernels on the processor";
     for (const auto& report : device.reports()) { results.reports.push_back(report.text); }
     return results;

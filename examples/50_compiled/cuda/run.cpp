@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../run.hpp"
 
-#include "recorder.hpp"
 #include "residency/device/cuda.hpp"
 
 namespace compiled {
 
 Results run_cuda(const Job& job) {
     residency::CudaDevice device{0};
-    Results results = Runner<residency::CudaDevice, CudaRecorder>{device, job, true}.run();
+    Results results = Runner<residency::CudaDevice>{device, job, true}.run();
     results.device = device.name();
     return results;
 }
