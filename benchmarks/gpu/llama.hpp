@@ -37,18 +37,18 @@ struct Llama : PinnedWeights {
             const std::string layer = "model.layers." + std::to_string(i) + ".";
             layer_begin.push_back(names.size());
             const residency::WeightId before = add(layer + "input_layernorm.weight", hidden);
-            steps.push_back({before, add(layer + "self_attn.q_proj.weight", hidden * hidden)});
-            steps.push_back({add(layer + "self_attn.k_proj.weight", key_value * hidden)});
-            steps.push_back({add(layer + "self_attn.v_proj.weight", key_value * hidden)});
-            steps.push_back({add(layer + "self_attn.o_proj.weight", hidden * hidden)});
+            steps.push_back({before, add(layer + "self_attn.q_proj.weight", hidden * hidden, hidden)});
+            steps.push_back({add(layer + "self_attn.k_proj.weight", key_value * hidden, hidden)});
+            steps.push_back({add(layer + "self_attn.v_proj.weight", key_value * hidden, hidden)});
+            steps.push_back({add(layer + "self_attn.o_proj.weight", hidden * hidden, hidden)});
             const residency::WeightId after = add(layer + "post_attention_layernorm.weight", hidden);
-            steps.push_back({after, add(layer + "mlp.gate_proj.weight", inner * hidden)});
-            steps.push_back({add(layer + "mlp.up_proj.weight", inner * hidden)});
-            steps.push_back({add(layer + "mlp.down_proj.weight", inner * hidden)});
+            steps.push_back({after, add(layer + "mlp.gate_proj.weight", inner * hidden, hidden)});
+            steps.push_back({add(layer + "mlp.up_proj.weight", inner * hidden, hidden)});
+            steps.push_back({add(layer + "mlp.down_proj.weight", inner * hidden, inner)});
         }
         layer_begin.push_back(names.size());
         const residency::WeightId last = add("model.norm.weight", hidden);
-        steps.push_back({last, add("lm_head.weight", vocabulary * hidden)});
+        steps.push_back({last, add("lm_head.weight", vocabulary * hidden, hidden)});
         build(device, steps, word);
     }
     Llama(residency::CudaDevice& device, const Shape& shape)

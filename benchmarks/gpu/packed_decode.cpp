@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed weights against raw ones: decoding at the shapes of Llama-3-8B in bf16 whose exponents are distributed as those of trained
 // weights, one kernel a matrix that reads raw bytes at the speed of the memory, the host waiting once a pass. By budget, in turns:
-// Planned (raw), Packed, Packed as a graph, and everything resident and raw. The bytes of every weight are checked first.
+// Planned (raw), Packed, Packed as a graph, and everything resident and raw. The bytes of every weight are checked first. Then with matrix ×
+// vector kernels that read packed weights as they are, from the same budgets: their results must be those of everything resident.
 //
 //   bench_packed_decode [layers] [passes]        by default all layers, 20 passes
 #include <cuda_runtime_api.h>
@@ -20,9 +21,11 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "benchmarks/gpu/llama.hpp"
+#include "benchmarks/gpu/products.hpp"
 #include "benchmarks/gpu/record.hpp"
 #include "benchmarks/gpu/turns.hpp"
 #include "residency/device/cuda.hpp"
@@ -119,6 +122,92 @@ void check(const Model& model, const std::vector<std::uint64_t>& expected, std::
     records.add(what, static_cast<double>(wrong), "weights", "<= 0");
 }
 
+/// A pass of matrix × vector kernels that read packed matrices. With `results`, what each gives.
+template <class Pass>
+void multiply(Pass& pass, const Catalog& catalog, const Schedule& schedule, bench::Products& products, Stream stream,
+              std::vector<std::vector<float>>* results) {
+    for (const Schedule::Step& step : schedule) {
+        const auto lease = BENCH_RESULT(pass.try_acquire(step));
+        for (const WeightId id : step.weights) {
+            const residency::PackedWeight packed = lease.packed(id);
+            if (packed.data == nullptr) { continue; }  // a vector
+            const auto& source =
+                std::get<residency::PackedHostSource>(catalog.storage(catalog.weight(id).storage).source);
+            products.multiply(source.host->data() + source.offset_bytes, packed.data, stream);
+            if (results != nullptr) {
+                results->push_back(products.result(static_cast<std::size_t>(catalog.weight(id).shape[0]), stream));
+            }
+        }
+    }
+}
+
+/// The second half: kernels that read packed weights.
+void measure_products(CudaDevice& device, const Model& model, const std::string& title, int passes,
+                      const residency::plan::Link& link, bench::BareCopies& bare, Stream stream, std::uint64_t* sums,
+                      const Schedule& raw_times, bench::Records& records) {
+    residency::packed::PackOptions form;
+    form.form = [](const residency::Weight& weight) {
+        return weight.shape.size() == 2 ? residency::PackedForm::bf16_tiles : residency::PackedForm::raw;
+    };
+    const auto packed = BENCH_RESULT(residency::packed::try_pack(device, model.catalog, form));
+    records.add(title + ".tiles.packed_over_raw",
+                static_cast<double>(packed.packed_bytes) / static_cast<double>(packed.raw_bytes), "ratio", "<= 0.753");
+    bench::Products products{128256, 14336};
+    auto resident = make<Packed>(device, packed.catalog, model.schedule, 2 * model.bytes, true, link);
+    std::vector<std::vector<float>> expected;
+    {
+        auto pass = BENCH_RESULT(resident.try_begin(stream));
+        multiply(pass, packed.catalog, model.schedule, products, stream, &expected);
+        BENCH_RESULT(pass.try_end());
+    }
+    const auto run = [&](Packed& weights) {
+        auto pass = BENCH_RESULT(weights.try_begin(stream));
+        multiply(pass, packed.catalog, weights.schedule(), products, stream, nullptr);
+        BENCH_RESULT(pass.try_end());
+    };
+    struct Case {
+        int percent;
+        const char* of_raw;
+    };
+    for (const Case& each : {Case{75, "<= 0.08"}, Case{90, "<= 0.22"}}) {
+        const std::uint64_t budget = model.bytes / 100 * static_cast<std::uint64_t>(each.percent);
+        const std::string name = title + ".tiles." + std::to_string(each.percent) + "%.";
+        auto weights = make<Packed>(device, packed.catalog, model.schedule, budget, true, link);
+        std::vector<std::vector<float>> got;
+        for (int i = 0; i < 6; ++i) {
+            got.clear();
+            auto pass = BENCH_RESULT(weights.try_begin(stream));
+            multiply(pass, packed.catalog, weights.schedule(), products, stream, i < 5 ? nullptr : &got);
+            BENCH_RESULT(pass.try_end());
+            BENCH_RESULT(weights.try_drain());
+        }
+        std::size_t wrong = got.size() == expected.size() ? 0 : 1;
+        for (std::size_t i = 0; i < got.size() && i < expected.size(); ++i) {
+            wrong += std::memcmp(got[i].data(), expected[i].data(), got[i].size() * 4) == 0 ? 0U : 1U;
+        }
+        records.add(name + "wrong_products", static_cast<double>(wrong), "products", "<= 0");
+        auto raw = make<Raw>(device, model.catalog, raw_times, budget, false, link);
+        auto captured = make<Packed>(device, packed.catalog, weights.schedule(), budget, false, link);
+        auto graph = BENCH_RESULT(captured.try_capture(stream, [&](auto& pass) {
+            multiply(pass, packed.catalog, captured.schedule(), products, stream, nullptr);
+        }));
+        bench::Turns turns{bare, stream, passes};
+        const auto packed_turn = turns.add(true, [&] { run(weights); });
+        const auto graph_turn = turns.add(true, [&] { BENCH_RESULT(graph.try_launch(stream)); });
+        const auto raw_turn = turns.add(true, [&] { run_pass(raw, model, sums, false, stream); });
+        const auto resident_turn = turns.add(true, [&] { run(resident); });
+        turns.run();
+        records.add(name + "time", turns.seconds(packed_turn) * 1e3, "ms");
+        records.add(name + "raw.time", turns.seconds(raw_turn) * 1e3, "ms");
+        records.add(name + "resident_packed.time", turns.seconds(resident_turn) * 1e3, "ms");
+        records.add(name + "over_raw", turns.ratio(packed_turn, raw_turn), "ratio", each.of_raw);
+        records.add(name + "graph.time", turns.seconds(graph_turn) * 1e3, "ms");
+        records.add(name + "graph.over_raw", turns.ratio(graph_turn, raw_turn), "ratio", each.of_raw);
+        records.add(name + "link_bytes", static_cast<double>(weights.plan().bytes_per_pass()) / 1e9, "GB");
+        records.add(name + "predicted", weights.plan().predicted_seconds() * 1e3, "ms");
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -208,6 +297,7 @@ int main(int argc, char** argv) {
                     turns.ratio(packed_turn, plan.predicted_seconds(), link.bytes_per_second), "ratio");
         records.add(name + "link_bytes", static_cast<double>(plan.bytes_per_pass()) / 1e9, "GB");
     }
+    measure_products(device, model, shape.name, passes, link, bare, stream, sums, timed, records);
     BENCH_RESULT(device.deallocate(sums));
     BENCH_RESULT(device.destroy_stream(stream));
     return 0;

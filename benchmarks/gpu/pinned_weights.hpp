@@ -24,11 +24,14 @@ struct PinnedWeights {
     std::byte* host = nullptr;
     std::uint64_t bytes = 0;
     std::vector<std::string> names;
+    std::vector<residency::Shape> shapes;       ///< by weight
     std::vector<std::uint64_t> offsets, sizes;  ///< by weight, in bytes
     residency::Catalog catalog;
     residency::Schedule schedule;
 
-    residency::WeightId add(std::string name, std::uint64_t elements) {
+    /// `columns`: of a matrix; 0: it is a vector.
+    residency::WeightId add(std::string name, std::uint64_t elements, std::uint64_t columns = 0) {
+        shapes.push_back(columns == 0 ? residency::Shape{elements} : residency::Shape{elements / columns, columns});
         names.push_back(std::move(name));
         offsets.push_back(bytes);
         sizes.push_back(elements * 2);
@@ -53,7 +56,7 @@ struct PinnedWeights {
             residency::HostBytes::borrow({host, static_cast<std::size_t>(bytes)}, residency::HostMemory::pinned);
         residency::CatalogBuilder builder;
         for (std::size_t i = 0; i < names.size(); ++i) {
-            builder.add(names[i], residency::dtype::bf16, {sizes[i] / 2}, residency::HostSource{held, offsets[i]});
+            builder.add(names[i], residency::dtype::bf16, shapes[i], residency::HostSource{held, offsets[i]});
         }
         catalog = BENCH_RESULT(builder.try_build());
         residency::ScheduleBuilder declared{catalog};
