@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exports a small model with markers to FOLDER/markers, and checks what the export refuses. The test's model is that of
-tests/fixtures/make_program.py, of more bytes."""
+"""Exports a small model to FOLDER/markers, with probes to FOLDER/probes, and as for a device that does not hold its weights to
+FOLDER/elsewhere; checks what the export refuses. The test's model is that of tests/fixtures/make_program.py, of more bytes."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../tests/fixtures")]
 
 from make_program import Model  # noqa: E402
-from residency_export import ExportError, export  # noqa: E402
+from residency_export import ExportError, export, inductor  # noqa: E402
 
 
 def refused(text, **arguments):
@@ -34,6 +34,33 @@ def main():
     print(report)
     assert [method.name for method in report.methods] == ["prefill", "decode"]
     assert {name for name, _, _ in report.resident} == {"b.0.n.weight", "cache"}
+    assert str(export(model, path=os.path.join(folder, "probes"), methods=methods, probes=True)).count("steps read") == 2
+
+    # The compiler sees fake tensors, and makes the same of them.
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    elsewhere = export(model, path=os.path.join(folder, "elsewhere"), methods=methods, budget="50%", pin=["b.0.n.weight"], device="cpu")
+    for name, tensor in tensors.items():
+        assert model.get_parameter(name) is tensor if isinstance(tensor, torch.nn.Parameter) else model.get_buffer(name) is tensor
+    assert elsewhere.resident == report.resident and elsewhere.streamed_bytes == report.streamed_bytes
+    for name in ("program.residency", "weights.safetensors", "decode.inputs.safetensors"):
+        with open(os.path.join(path, name), "rb") as a, open(os.path.join(folder, "elsewhere", name), "rb") as b:
+            assert a.read() == b.read(), name
+    if not torch.cuda.is_available():
+        refused("there is no GPU here", model=model, path=os.path.join(folder, "x"), methods=methods, device="cuda")
+
+    # A second run on the same graph.
+    graph = torch.export.export(torch.nn.Linear(8, 8), (torch.ones(1, 8),)).module()
+    for probes, text in ((False, "was exported to"), (True, "was exported to")):
+        if not probes:
+            export(graph, (torch.ones(1, 8),), os.path.join(folder, "graph"))
+        refused(text, model=graph, args=(torch.ones(1, 8),), path=os.path.join(folder, "x"), probes=probes)
+    with inductor.recording():
+        try:
+            export(model, path=os.path.join(folder, "x"), methods=methods)
+            raise AssertionError("not refused: an export in an export")
+        except RuntimeError as error:
+            assert "an export is under way" in str(error), error
+
     refused('no method reads a weight named "nothing"', model=model, path=os.path.join(folder, "x"), methods=methods, pin=["nothing"])
     refused("name the folder", model=model, args=(torch.arange(4),))
     refused("give either", model=model, args=(torch.arange(4),), path=os.path.join(folder, "x"), methods=methods)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from . import inductor, program as payload
+from . import fake, inductor, program as payload
 from .catalog import Catalog
 
 
@@ -65,10 +65,17 @@ def _methods(model, args, methods):
     return found
 
 
-def _is_marked(module):
-    return isinstance(module, torch.fx.GraphModule) and any(
-        node.op == "call_function" and str(node.target).startswith("residency.residency_probe") for node in module.graph.nodes
-    )
+_EXPORTED = "residency_export"  # in the meta of a graph: the folder that it was exported to
+
+
+def _refuse_exported(name, module):
+    """A second run on the same graph: its probes, or the numbers of its markers, belong to the first."""
+    if not isinstance(module, torch.fx.GraphModule):
+        return
+    if any(node.op == "call_function" and str(node.target).startswith("residency.residency_probe") for node in module.graph.nodes):
+        raise ExportError(f"{name}: this graph has probes already; export the model that it was made from")
+    if _EXPORTED in module.meta:
+        raise ExportError(f'{name}: this graph was exported to "{module.meta[_EXPORTED]}" already; export the model that it was made from')
 
 
 def _original_names(model, module):
@@ -114,9 +121,8 @@ def _write_inputs(path, inputs):
     save_file({f"input{i}": value.detach().cpu().contiguous() for i, value in enumerate(inputs)}, path)
 
 
-def _export_method(name, module, args, model, catalog, folder, use_probes, settings, device):
-    original_names = _original_names(model, module)
-    exported = torch.export.export(module, args)
+def _export_method(name, module, args, original_names, tensors, catalog, folder, use_probes, settings, device):
+    exported = tensors.export(module, args)
     # Only after decompositions does the signature name every buffer that the graph mutates.
     exported = exported.run_decompositions({})
     mutated = set(exported.graph_signature.buffers_to_mutate.values())
@@ -133,7 +139,8 @@ def _export_method(name, module, args, model, catalog, folder, use_probes, setti
     chosen.update(settings)
     with inductor.recording(markers=not use_probes) as record:
         torch._inductor.aoti_compile_and_package(exported, package_path=path, inductor_configs=chosen)
-    inductor.name_kernels(path, record.steps)
+    if inductor.name_kernels(path, record.steps) != ([] if use_probes else list(range(len(record.steps)))):
+        raise ExportError(f"{name}: the generated code has not each marker once and in order; report this, and use probes=True")
     if record.folded:
         raise ExportError(
             f'{name}: the compiler folded {", ".join(record.folded)} at run time; leave aot_inductor.use_runtime_constant_folding off'
@@ -146,13 +153,18 @@ def _export_method(name, module, args, model, catalog, folder, use_probes, setti
         source = exported.state_dict.get(original, exported.constants.get(original, tensor))
         if source.shape != tensor.shape or source.dtype != tensor.dtype:
             source = tensor
+        source = tensors.real(source)
+        if source is None:
+            raise ExportError(
+                f'{name}: the compiler computes "{original}" from weights, of which it has no bytes; export the model on the device'
+            )
         known = original_names.get(original, original)
         index = index_of[constant] = catalog.add(known, source.detach(), original in is_parameter)
         constants.append((constant, original, index))
         if original in mutated:
             catalog.storages[catalog.weights[index].storage].is_mutable = True
     for alias, own in original_names.items():  # names of tied weights, of which the compiler keeps one
-        tensor = exported.state_dict.get(alias)
+        tensor = tensors.real(exported.state_dict.get(alias))
         if tensor is not None and catalog.holds(tensor):
             catalog.add(own, tensor.detach(), alias in is_parameter)
 
@@ -176,7 +188,7 @@ def _export_method(name, module, args, model, catalog, folder, use_probes, setti
     return payload.Method(name, package, inputs, sorted(constants), steps), returned, report
 
 
-def export(model, args=None, path=None, *, budget="", pin=(), methods=None, probes=False, settings=None):
+def export(model, args=None, path=None, *, budget="", pin=(), methods=None, probes=False, device=None, settings=None):
     """Compiles `model` with AOTInductor and writes a folder `path`: a package (.pt2) a method, its example
     arguments (METHOD.inputs.safetensors), the weights (weights.safetensors) and the program, which says what each step reads (program.residency). Returns a Report.
 
@@ -184,6 +196,8 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
     budget   stored in the program: the runtime's default ("60%", "8 GiB"; "": the runtime decides)
     pin      names of weights that stay on the device
     probes   True: operators instead of markers, for compositions without fixed addresses
+    device   to compile for, such as "cuda"; the model and the arguments stay where they are, and need not fit there. None: where
+             the model is
     settings further settings of Inductor
 
     The model is left as it was. Everything that is mutated by kernels, returned, or pinned stays on the device."""
@@ -194,16 +208,22 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
         raise ExportError("name the folder to write: export(model, args, path)")
     chosen = _methods(model, args, methods)
     for name, (module, _) in chosen.items():
-        if _is_marked(module):
-            raise ExportError(f"{name}: this graph has probes already; export the model that it was made from")
+        _refuse_exported(name, module)
     if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path) and not os.path.exists(os.path.join(path, "program.residency"))):
         raise ExportError(f'"{path}" exists and holds no program; name a new folder, or one that an export wrote')
 
     catalog, returned, report = Catalog(), set(), Report(path)
-    devices = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}
-    if len(devices) > 1:
-        raise ExportError(f"the model lies on {', '.join(sorted(map(str, devices)))}: move it to one device, or make the others inputs")
-    device = devices.pop() if devices else torch.device("cpu")
+    if device is not None:
+        device, placement = torch.device(device), fake.weights_elsewhere
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise ExportError(f'device="{device}": there is no GPU here; the compiler tries its kernels on one, if only on a small part of the model')
+    else:
+        devices = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}
+        if len(devices) > 1:
+            raise ExportError(
+                f"the model lies on {', '.join(sorted(map(str, devices)))}: move it to one device, make the others inputs, or name `device`"
+            )
+        device, placement = devices.pop() if devices else torch.device("cpu"), fake.weights_in_place
     parent = os.path.dirname(os.path.abspath(path))
     os.makedirs(parent, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=".residency-", dir=parent)
@@ -212,9 +232,11 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
         result = payload.Program(f"torch {torch.__version__}", _architecture(device), "weights.safetensors", budget)
         with torch.no_grad():
             for name, (module, arguments) in chosen.items():
-                method, its_returned, its_report = _export_method(
-                    name, module, arguments, model, catalog, folder, probes, settings or {}, device
-                )
+                original_names = _original_names(model, module)
+                with placement(module, device) as tensors:
+                    method, its_returned, its_report = _export_method(
+                        name, module, arguments, original_names, tensors, catalog, folder, probes, settings or {}, device
+                    )
                 result.methods.append(method)
                 returned |= its_returned
                 report.methods.append(its_report)
@@ -251,6 +273,9 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
         if os.path.exists(path):
             shutil.rmtree(path)
         os.replace(folder, path)
+        for module, _ in chosen.values():
+            if isinstance(module, torch.fx.GraphModule):
+                module.meta[_EXPORTED] = path
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return report

@@ -11,8 +11,9 @@ import zipfile
 from dataclasses import dataclass, field
 
 import torch
-from torch._inductor import scheduler
+from torch._inductor import ir, scheduler
 from torch._inductor.codegen import cpp_wrapper_cpu
+from torch._inductor.codegen.wrapper import FreeLine, PythonWrapperCodegen
 from torch._inductor.graph import SubgraphLowering
 from torch._inductor.virtualized import V
 
@@ -117,6 +118,12 @@ def _module_of(node):
     return " ".join(paths)
 
 
+def _is_probe(node):
+    """Whether a node of the scheduler is a probe, or stands for what one returns."""
+    kernel = node.node.inputs[0] if isinstance(node.node, ir.MultiOutput) else node.node
+    return str(getattr(kernel, "op_overload", "")) == "residency.residency_probe.default"
+
+
 def _estimate_ns(node):
     try:
         milliseconds = node.get_estimated_runtime()
@@ -130,6 +137,7 @@ def recording(markers=True):
     """While it is open, one graph that Inductor compiles gets markers and is recorded."""
     record = Recording()
     aliases = {}  # buffer -> constants that it is a view of
+    probed = set()  # buffers that probes return: weights, in which no kernel may write
 
     def constants_of(names):
         found = set()
@@ -142,6 +150,7 @@ def recording(markers=True):
     original_enter = scheduler.Scheduler.enter_context
     original_header = cpp_wrapper_cpu.CppWrapperCpu.write_header
     original_end = cpp_wrapper_cpu.CppWrapperCpu.codegen_model_constructor
+    original_free = PythonWrapperCodegen.codegen_free
 
     def is_outermost():
         return V.graph.aot_mode and not V.graph.is_const_graph and not isinstance(V.graph, SubgraphLowering)
@@ -150,6 +159,9 @@ def recording(markers=True):
         original_enter(self, node)
         if not is_outermost() or isinstance(node, scheduler.NopKernelSchedulerNode):
             return
+        if _is_probe(node):
+            V.graph.never_reuse_buffers |= {output.get_name() for output in node.get_outputs()}
+            probed.update(output.get_name() for output in node.get_outputs())
         read = set()
         for each in node.get_nodes():
             read |= {dependency.name for dependency in each.read_writes.reads | each.read_writes.writes}
@@ -176,6 +188,14 @@ def recording(markers=True):
             if "cuda" in V.graph.device_types:
                 self.header.splice(POOL_SOURCE)
 
+    def codegen_free(self, buffer):
+        name = buffer.get_name()
+        if name not in probed:
+            return original_free(self, buffer)
+        if name not in self.freed:  # as soon as nothing reads it, so that its weight may leave
+            self.freed.add(name)
+            self.writeline(FreeLine(self, buffer))
+
     def codegen_model_constructor(self):
         for name, tensor in V.graph.constants.items():
             original = V.graph.dynamo_flat_name_to_original_fqn.get(name) or V.graph.allocated_constant_name[name]
@@ -186,31 +206,40 @@ def recording(markers=True):
         return original_end(self)
 
     wrapper = cpp_wrapper_cpu.CppWrapperCpu
+    if getattr(original_enter, "is_recording", False):
+        raise RuntimeError("an export is under way in this process; exports follow each other")
+    enter_context.is_recording = True
     scheduler.Scheduler.enter_context = enter_context
     wrapper.write_header = write_header
     wrapper.codegen_model_constructor = codegen_model_constructor
+    PythonWrapperCodegen.codegen_free = codegen_free
     try:
         yield record
     finally:
         scheduler.Scheduler.enter_context = original_enter
         wrapper.write_header = original_header
         wrapper.codegen_model_constructor = original_end
+        PythonWrapperCodegen.codegen_free = original_free
 
 
 def name_kernels(package, steps):
-    """Fills in the kernels of each step from the generated code of a package."""
+    """Fills in the kernels of each step from the generated code of a package. Returns the steps of its markers, in the order of the code."""
     with zipfile.ZipFile(package) as archive:
         sources = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".wrapper.cpp")]
-    step = None
+    step, numbers = None, []
     for line in "\n".join(sources).splitlines():
         marker = re.search(r"\bresidency_step\((-?\d+)L\)\)", line)
         if marker:
-            step = steps[int(marker[1])] if int(marker[1]) >= 0 else None
+            number = int(marker[1])
+            step = steps[number] if 0 <= number < len(steps) else None
+            if number >= 0:
+                numbers.append(number)
             continue
         called = re.match(r"\s*(?:AOTI_TORCH_ERROR_CODE_CHECK\()?(?:call_)?(\w+)\(", line) or re.match(r"\s*kernels\.(\w+)", line)
         if step is not None and called and re.match(r"(triton|cpp_fused|aoti_torch_(cpu|cuda)_)\w*", called[1]):
             if called[1] not in step.kernels:
                 step.kernels.append(called[1])
+    return numbers
 
 
 def settings(probe_operator=None, device="cpu"):

@@ -22,6 +22,17 @@ def _(weight, number):
     return torch.empty_like(weight)
 
 
+def _is_returned(node):
+    """Whether an output of the graph is this tensor, or a view of it."""
+    for user in node.users:
+        if user.op == "output":
+            return True
+        schema = getattr(user.target, "_schema", None)
+        if schema and any(value.alias_info and not value.alias_info.is_write for value in schema.returns) and _is_returned(user):
+            return True
+    return False
+
+
 def insert(program, skip):
     """Puts a probe in front of every reader of a weight of the exported program. `skip`: names of the weights that get none; a
     mutated buffer must be among them, since a write to a probe's result is lost. Returns the weight's name by probe."""
@@ -37,9 +48,11 @@ def insert(program, skip):
         )
         if name is None or name in skip:
             continue
+        value = node.meta["val"]
+        # What a method returns stays; and a kernel would read one with gaps or overlaps as if it were dense.
+        if _is_returned(node) or torch.empty_like(value).stride() != value.stride():
+            continue
         for user in list(node.users):
-            if user.op == "output":
-                continue
             with graph.inserting_before(user):
                 inserted = graph.call_function(torch.ops.residency.residency_probe.default, (node, len(names)))
             inserted.meta["val"] = torch.empty_like(node.meta["val"])
