@@ -5,8 +5,10 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +17,9 @@
 
 #include "residency/format/program.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/plan/held_between_passes.hpp"
 #include "residency/planned.hpp"
+#include "residency/residency.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/compiled/exported.hpp"
 #include "tests/support/files.hpp"
@@ -263,7 +267,160 @@ TEST_CASE_FIXTURE(Fixture, "packages and programs that do not belong together ar
     probed.save(program);
     const auto refused = try_open(probed);
     REQUIRE_FALSE(refused);
-    CHECK(contains(refused.error().message(), "the method \"again\" was exported with probes"));
+    CHECK(contains(refused.error().message(),
+                   "method \"again\": its step \"first\" is no probe of one weight, and others are"));
+    program.methods[1].steps[0].kernels = "probe 0";
+    probed.save(program);
+    const auto mixed = try_open(probed);
+    REQUIRE_FALSE(mixed);
+    CHECK(contains(mixed.error().message(), "its step \"second\" is no probe of one weight"));
+
+    // Programs and packages of the other kind.
+    Exported markers{"PROBES"}, probes;
+    const format::Program of_probes = markers.program();
+    markers.save(probes.program());
+    CHECK(contains(refusal(markers), "probe 2 came where the end belongs"));
+    probes.save(of_probes);
+    CHECK(contains(refusal(probes), "the package has markers, and its program has probes"));
+    program = of_probes;
+    std::swap(program.methods[0].steps[0].kernels, program.methods[0].steps[1].kernels);
+    markers.save(program);
+    CHECK(contains(refusal(markers), "probe 2 came where probe 0 belongs"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "everything resident: a run is one lease, and makes hardly a call of the device") {
+    using Kind = simulation::CallKind;
+    const Exported exported;
+    Model model = unwrap(try_open(exported, "100%"));
+    for (int i = 0; i < 20; ++i) {
+        check_outputs(unwrap(model.try_run("run", inputs(), stream)));
+    }  // the first are timed
+    const std::uint64_t acquires = model.weights().statistics().total.acquires;
+    const auto before = device.statistics();
+    constexpr int runs = 16;
+    for (int i = 0; i < runs; ++i) { check_outputs(unwrap(model.try_run("run", inputs(), stream))); }
+    const auto after = device.statistics();
+    CHECK(model.weights().statistics().total.acquires - acquires == runs);
+    CHECK(model.weights().statistics().last_pass.divergences == 0);
+    std::uint64_t calls = 0;
+    for (std::size_t kind = 0; kind < static_cast<std::size_t>(Kind::any); ++kind) {
+        calls += after.of(static_cast<Kind>(kind)) - before.of(static_cast<Kind>(kind));
+    }
+    // Each run asks whether its stream is captured, and again where it waits, since a CPU's kernels do. One of them is timed.
+    CHECK(after.of(Kind::is_capturing) - before.of(Kind::is_capturing) == 2 * runs);
+    CHECK(after.of(Kind::synchronize_stream) - before.of(Kind::synchronize_stream) == runs);
+    CHECK(after.of(Kind::record) - before.of(Kind::record) == 2);
+    CHECK(calls == 3 * runs + 2);
+}
+
+TEST_CASE_FIXTURE(Fixture, "steps between which nothing has to come share a lease") {
+    const Exported exported;
+    Model model = unwrap(try_open(exported, "67%"));
+    for (int i = 0; i < 3; ++i) { check_outputs(unwrap(model.try_run("run", inputs(), stream))); }
+    const Statistics before = model.weights().statistics();
+    check_outputs(unwrap(model.try_run("run", inputs(), stream)));
+    CHECK(model.weights().statistics().total.acquires - before.total.acquires == model.weights().ranges().size());
+    CHECK(model.weights().ranges().size() < 4);
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a switch of methods plans nothing, and brings only what the one before did not hold") {
+    const Exported exported;
+    format::Program program = exported.program();
+    std::swap(program.methods[1].steps[0].compute, program.methods[1].steps[2].compute);
+    program.methods[1].steps[0].compute = std::chrono::milliseconds{3};
+    exported.save(program);
+    for (const char* budget : {"100%", "89%", "67%", "0"}) {
+        CAPTURE(budget);
+        Model::Options options;
+        options.budget = Budget::parse(budget);
+        options.package.torch_folder = stub_folder;
+        options.weights.learn = false;
+        Model model = unwrap(Model::try_open(device, exported.path(), std::move(options)));
+        const auto run = [&](const char* method) {
+            check_outputs(unwrap(model.try_run(method, inputs(), stream)));
+            return model.weights().statistics().last_pass.fetched_bytes;
+        };
+        for (const char* method : {"run", "again", "run", "again"}) { run(method); }
+        for (const char* next : {"run", "again", "run"}) {
+            CAPTURE(next);
+            const std::vector<bool> held = plan::held_between_passes(model.weights().plan());
+            const std::uint64_t plans = model.weights().statistics().total.plans_made;
+            const std::uint64_t first = run(next), steady = run(next);
+            const plan::Plan& plan = model.weights().plan();
+            const std::vector<bool> wanted = plan::held_between_passes(plan);
+            std::uint64_t difference = 0;
+            for (std::size_t chunk = 0; chunk < wanted.size(); ++chunk) {
+                difference += wanted[chunk] && !held[chunk] ? plan.chunk_bytes() : 0;
+            }
+            CHECK(model.weights().statistics().total.plans_made == plans);
+            CHECK(first <= steady + difference);
+            if (!model.weights().statistics().streaming) { CHECK(first == 0); }
+        }
+    }
+    CHECK(device.report_count() == 0);
+}
+
+namespace {
+
+/// A model whose methods have probes, in one composition.
+template <class AnyWeights>
+void run_probed(Fixture& fixture, std::initializer_list<const char*> budgets, bool is_streamed = true) {
+    using Probed = aoti::CompiledModel<AnyWeights>;
+    const Exported exported{"PROBES"};
+    for (const char* budget : budgets) {
+        CAPTURE(budget);
+        typename Probed::Options options;
+        options.budget = Budget::parse(budget);
+        options.package.torch_folder = stub_folder;
+        Probed model = unwrap(Probed::try_open(fixture.device, exported.path(), std::move(options)));
+        auto state = unwrap(model.try_make_state());
+        for (const char* method : {"run", "again", "run"}) {
+            const auto ran = model.try_run(method, fixture.inputs(), fixture.stream);
+            REQUIRE_MESSAGE(ran.has_value(), ran.error().message());
+            fixture.check_outputs(*ran);
+            CHECK(model.last_run().steps_not_called.empty());
+            fixture.check_outputs(unwrap(model.try_run(method, fixture.inputs(), fixture.stream, state)));
+        }
+        const auto cache = [&](const auto&... of) {
+            return *static_cast<const float*>(unwrap(model.try_mutable("cache", of...)).data);
+        };
+        CHECK(cache() == 3);
+        CHECK(cache(state) == 3);
+        const Statistics statistics = model.weights().statistics();
+        CHECK(statistics.last_pass.divergences == 0);
+        if (std::string_view{budget} != "100%" && is_streamed) { CHECK(statistics.streaming); }
+        CHECK(statistics.held_bytes <= statistics.budget_bytes);
+        for (const char* method : {"run", "again"}) { unwrap(model.try_release(method)); }
+        fixture.check_outputs(unwrap(model.try_run("again", fixture.inputs(), fixture.stream)));
+        CHECK(cache() == 4);
+        CHECK(unwrap(model.weights().try_set_budget(Budget::parse("100%"))).is_complete());
+        fixture.check_outputs(unwrap(model.try_run("run", fixture.inputs(), fixture.stream)));
+    }
+    CHECK(fixture.device.report_count() == 0);
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a model with probes runs in any composition") {
+    const std::int64_t before = live_tensors();
+    SUBCASE("planned") { run_probed<Planned<SimulatedDevice>>(*this, {"100%", "90%", "0"}); }
+    SUBCASE("equal slots") {
+        using Slots = Residency<evict::Lru, prefetch::Lookahead<1>, pool::Slab<SimulatedDevice>>;
+        run_probed<Slots>(*this, {"100%", "0"});
+    }
+    // All of it fits into what a stream-ordered pool takes at once.
+    SUBCASE("stream-ordered") { run_probed<Scheduled<SimulatedDevice>>(*this, {"100%", "0"}, false); }
+    CHECK(live_tensors() == before);
+}
+
+TEST_CASE_FIXTURE(Fixture, "markers need a composition in which addresses stay") {
+    using Moving = aoti::CompiledModel<Scheduled<SimulatedDevice>>;
+    const Exported exported;
+    const auto refused = Moving::try_open(device, exported.path(), {});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::unsupported);
+    CHECK(contains(refused.error().message(), "take Planned, or export it with probes=True"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "markers that are not the program's stop a run, and the next run works") {

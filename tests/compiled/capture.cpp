@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -206,5 +208,98 @@ TEST_CASE_FIXTURE(Captures, "what cannot be captured is refused, and the next ru
     check(unwrap(older.try_run("run", inputs(), stream)));
     CHECK(contains(refusal(older, "run"), "cannot be captured: it was compiled for the CPU, or by an older export"));
     check(unwrap(older.try_run("run", inputs(), stream)));
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Captures,
+                  "graphs of two callers, with weights that change and memory that is given back between launches") {
+    const Exported exported;
+    const std::uint64_t free_bytes = unwrap(device.memory()).free_bytes;
+    for (const char* budget : {"100%", "0"}) {
+        CAPTURE(budget);
+        Model model = open(exported, budget);
+        auto& weights = model.weights();
+        check(unwrap(model.try_run("run", inputs(), stream)));
+        const std::uint64_t without_states = unwrap(device.memory()).free_bytes;
+        auto first = unwrap(model.try_make_state());
+        auto second = unwrap(model.try_make_state());
+        const std::uint64_t states = without_states - unwrap(device.memory()).free_bytes;
+        const auto caches = [&] {
+            unwrap(device.synchronize(stream));
+            const auto cache_of = [&](const auto&... of) {
+                return *static_cast<const float*>(unwrap(model.try_mutable("cache", of...)).data);
+            };
+            return std::array{cache_of(), cache_of(first), cache_of(second)};
+        };
+        using Caches = std::array<float, 3>;
+        auto of_first = unwrap(model.try_capture("run", inputs(), stream, first));
+        auto of_second = unwrap(model.try_capture("run", inputs(), stream, second));
+        CHECK(live_pools == 2);
+        CHECK(caches() == Caches{1, 0, 0});
+        const auto launch_both = [&] {
+            for (auto* graph : {&of_first, &of_second, &of_first}) {
+                unwrap(graph->try_launch(stream));
+                check(graph->outputs());
+            }
+        };
+        launch_both();
+        CHECK(caches() == Caches{1, 2, 1});
+        check(unwrap(model.try_run("run", inputs(), stream)));  // on the model's own
+        CHECK(caches() == Caches{2, 2, 1});
+
+        // Weights are replaced between launches: the next one reads the new bytes, and the graphs stay valid.
+        const WeightId id{1};
+        const std::byte* host = weights.catalog().host_bytes(weights.catalog().storage_of(id));
+        const std::span<float> values{reinterpret_cast<float*>(const_cast<std::byte*>(host)), elements};
+        const auto refresh = [&](float value) {
+            unwrap(weights.try_refresh(id, [&] { std::fill(values.begin(), values.end(), value); }));
+        };
+        refresh(5);
+        CHECK_FALSE(of_first.is_stale());
+        unwrap(of_second.try_launch(stream));
+        unwrap(device.synchronize(stream));
+        CHECK(static_cast<const float*>(of_second.outputs()[0].data())[1] == factor * 5 * float(elements) + 1);
+        refresh(2);
+        launch_both();
+        CHECK(caches() == Caches{2, 4, 3});
+
+        // Suspended: no launch, and the callers' states stay where they are.
+        unwrap(weights.try_suspend());
+        CHECK(unwrap(device.memory()).free_bytes == free_bytes - states);
+        const auto refuse = [&](auto& graph) {
+            CHECK(graph.is_stale());
+            const Status refused = graph.try_launch(stream);
+            REQUIRE_FALSE(refused);
+            CHECK(refused.error().kind() == ErrorKind::stale);
+        };
+        refuse(of_first);
+        refuse(of_second);
+        unwrap(weights.try_resume());
+        refuse(of_first);  // addresses are others
+        CHECK(caches() == Caches{2, 4, 3});
+
+        // Captured again, they go on where they were.
+        check(unwrap(model.try_run("run", inputs(), stream, second)));
+        of_first = unwrap(model.try_capture("run", inputs(), stream, first));
+        of_second = unwrap(model.try_capture("run", inputs(), stream, second));
+        CHECK(live_pools == 2);
+        launch_both();
+        CHECK(caches() == Caches{2, 6, 5});
+
+        // Released, the model takes its memory again when it is captured, and refuses what was captured before.
+        REQUIRE(model.try_release("run"));
+        CHECK(weights.is_suspended());
+        refuse(of_second);
+        const auto unloaded = model.try_capture("run", inputs(), stream, first);
+        REQUIRE_FALSE(unloaded);
+        CHECK(contains(unloaded.error().message(), "run it once before it is captured"));
+        check(unwrap(model.try_run("run", inputs(), stream, first)));
+        of_first = unwrap(model.try_capture("run", inputs(), stream, first));
+        unwrap(of_first.try_launch(stream));
+        check(of_first.outputs());
+        CHECK(caches() == Caches{2, 8, 5});
+    }
+    CHECK(live_pools == 0);
+    CHECK(unwrap(device.memory()).free_bytes == free_bytes);
     CHECK(device.report_count() == 0);
 }

@@ -42,6 +42,15 @@ public:
         program.device = "cpu";
         program.weights_file = "weights.safetensors";
         program.budget = budget;
+        std::vector<format::ProgramStep> steps{{{WeightId{0}}, {}, {}, "first", "a"},
+                                               {{WeightId{1}}, {}, {}, "second", "b"},
+                                               {{WeightId{2}}, {}, {}, "third", "c"},
+                                               {{WeightId{3}}, {}, {}, "add", ""}};
+        if (variant == "PROBES") {
+            steps = {{{WeightId{0}}, 1, {}, "probe 2", ""},
+                     {{WeightId{1}}, 1, {}, "probe 0", ""},
+                     {{WeightId{2}}, 2, {}, "probe 1", ""}};
+        }
         for (const char* name : {"run", "again"}) {
             program.methods.push_back({name,
                                        std::string{name} + ".pt2",
@@ -50,10 +59,7 @@ public:
                                         {"w_0", "w.0", WeightId{0}},
                                         {"w_1", "w.1", WeightId{1}},
                                         {"w_2", "w.2", WeightId{2}}},
-                                       {{{WeightId{0}}, {}, {}, "first", "a"},
-                                        {{WeightId{1}}, {}, {}, "second", "b"},
-                                        {{WeightId{2}}, {}, {}, "third", "c"},
-                                        {{WeightId{3}}, {}, {}, "add", ""}}});
+                                       steps});
             support::write_all(path() + "/" + name + ".pt2",
                                support::zip_archive({{std::string{name} + "/data/aotinductor/model/x.wrapper.so",
                                                       support::read_all(stub_folder + "/" + variant + ".so")}}));

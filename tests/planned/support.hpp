@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/plan/held_between_passes.hpp"
 #include "tests/support/compositions.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/streaming.hpp"
@@ -72,27 +73,7 @@ inline std::uint64_t bytes_of(const residency::plan::Plan& plan) {
     return bytes;
 }
 
-/// By chunk: whether memory holds it between passes of a cyclic plan: the residents and, of what came to each slot last, the calls of
-/// the next pass up to the first that waits for a step of it among them.
-inline std::vector<bool> held_between_passes(const residency::plan::Plan& plan) {
-    std::vector<std::uint32_t> occupant(plan.slots_held(), residency::plan::none);
-    const auto bring = [&](std::span<const residency::plan::Copy> copies) {
-        for (const auto& copy : copies) {
-            for (const std::uint32_t c : plan.chunks_of_copy(copy)) { occupant[plan.slot_of_chunk(c)] = c; }
-        }
-    };
-    bring(plan.residents());
-    bring(plan.copies());
-    for (const auto& call : plan.calls()) {
-        if (call.wait.exists() && call.wait.pass == 0) { break; }
-        bring(plan.copies(call));
-    }
-    std::vector<bool> held(plan.chunks(), false);
-    for (const std::uint32_t c : occupant) {
-        if (c != residency::plan::none) { held[c] = true; }
-    }
-    return held;
-}
+using residency::plan::held_between_passes;
 /// By chunk: whether it is the first that a pass needs or brings to its slot.
 inline std::vector<bool> first_of_slots(const residency::plan::Plan& plan) {
     std::vector<bool> is_first;

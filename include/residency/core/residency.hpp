@@ -265,11 +265,10 @@ public:
     }
     /// Where kernels find a weight's first byte, whether it is leased or not: for tables of addresses, and for graphs and kernels that
     /// keep them. Not const, for kernels of C style that only read. The bytes there are the weight's only under a lease. Null if
-    /// the weight has no bytes. Precondition: an id of the catalog; of its dtype is T.
+    /// the weight has no bytes. In a composition that is not planned, only weights that stay on the device keep their address; that of
+    /// another one is null, or lasts as long as a lease. Precondition: an id of the catalog; of its dtype is T.
     template <class T = void>
-    [[nodiscard]] T* address(WeightId weight) const noexcept
-        requires Composition::is_planned
-    {
+    [[nodiscard]] T* address(WeightId weight) const noexcept {
         RESIDENCY_ASSERT(catalog().contains(weight), "pass an id of the catalog");
         return session_->template typed_address<T>(weight);
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -31,6 +33,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/step_range.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/pool/rounding.hpp"
 
@@ -127,6 +130,31 @@ private:
     return {};
 }
 
+/// By step, the number of its probe; empty: the method has markers. Error mismatch where steps do not say their probes.
+[[nodiscard]] inline Result<std::vector<std::int64_t>> probes_of(const format::ProgramMethod& method) {
+    constexpr std::string_view prefix = "probe ";
+    std::vector<std::int64_t> numbers;
+    for (const format::ProgramStep& step : method.steps) {
+        if (!step.live_until && numbers.empty()) { continue; }
+        std::int64_t number = 0;
+        const char* const end = step.kernels.data() + step.kernels.size();
+        const bool is_named = step.live_until && step.kernels.starts_with(prefix) && step.weights.size() == 1;
+        const auto parsed = is_named ? std::from_chars(step.kernels.data() + prefix.size(), end, number)
+                                     : std::from_chars_result{end, std::errc::invalid_argument};
+        if (parsed.ec != std::errc{} || parsed.ptr != end) {
+            return Error{ErrorKind::mismatch, "method " + residency::detail::quoted(method.name) + ": its step " +
+                                                  residency::detail::quoted(step.kernels) +
+                                                  " is no probe of one weight, and others are: export the model again"};
+        }
+        numbers.push_back(number);
+    }
+    if (!numbers.empty() && numbers.size() != method.steps.size()) {
+        return Error{ErrorKind::mismatch, "method " + residency::detail::quoted(method.name) +
+                                              " has markers and probes: export the model again"};
+    }
+    return numbers;
+}
+
 }  // namespace detail
 
 /// What kernels write, such as a cache, of one of several callers of a model: a run that is given it works on this memory, and leaves the
@@ -171,8 +199,9 @@ private:
 };
 
 /// A model that residency_export wrote (a folder with program.residency), on one device, inside one budget. Its methods share the
-/// weights and the bytes on the device. `Weights`: a composition with fixed addresses, such as Planned<CudaDevice>. Movable; one call at
-/// a time, of one thread.
+/// weights and the bytes on the device. `Weights`: for markers a planned composition, such as Planned<CudaDevice>, since the code reads
+/// weights where they were bound; for probes any. Of a planned one, each of its ranges() is one lease: where everything is resident, a run
+/// is one. Movable; one call at a time, of one thread.
 ///
 ///     auto model = unwrap(aoti::CompiledModel<Planned<CudaDevice>>::try_open(device, "model", {.budget = Budget::parse("50%")}));
 ///     auto outputs = unwrap(model.try_run("decode", {&tokens, 1}, stream));
@@ -181,6 +210,8 @@ class CompiledModel {
 public:
     using Device = typename Weights::Device;  ///< where the weights are
     using Stream = typename Device::Stream;   ///< of the device
+    /// Whether addresses of weights stay between leases.
+    static constexpr bool has_fixed_addresses = requires(const Weights& weights) { weights.generation(); };
 
     /// How a model is opened.
     struct Options {
@@ -196,7 +227,7 @@ public:
 
     /// Blocks. Reads the program, loads the weights into host memory, and makes the Residency with the schedule of the first method.
     /// No package is loaded yet. Errors: those of the program, of host::load and of Residency; unsupported for a program of another
-    /// kind of device, and for one with probes; mismatch where the weights are not the program's.
+    /// kind of device, and for one with markers where addresses are not fixed; mismatch where the weights are not the program's.
     [[nodiscard]] static Result<CompiledModel> try_open(Device& device, const std::string& folder,
                                                         Options options = {});
 
@@ -255,13 +286,24 @@ public:
         CapturedPass<Device> graph_;
     };
 
-    /// Blocks. Records a run of a method, on the model's own state, as a graph; nothing of it runs. The method has run before, on that stream: the first run loads its
-    /// kernels, which a capture forbids. Inputs stay where they are as long as the graph is launched. Errors: wrong_state (a run is under
-    /// way, or the method has not run yet), unsupported (compiled for the CPU, whose kernels run at once), those of try_run and of
+    /// Blocks. Records a run of a method as a graph; nothing of it runs. The method has run before, on that stream: the first run loads its
+    /// kernels, which a capture forbids. Inputs stay where they are as long as the graph is launched. Errors: wrong_state (a run is
+    /// under way, or the method has not run yet), unsupported (compiled for the CPU, whose kernels run at once), those of try_run and of
     /// Residency::try_capture. After an error the next run works.
     [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
                                                   Stream stream)
-        requires CapturingDevice<Device>;
+        requires CapturingDevice<Device>
+    {
+        return try_capture(method, inputs, stream, nullptr);
+    }
+    /// The same on a caller's state instead of the model's own: it ends after the graph. Precondition: this model made it, or another one of
+    /// the same weights.
+    [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
+                                                  Stream stream, const CallerState<Device>& state)
+        requires CapturingDevice<Device>
+    {
+        return try_capture(method, inputs, stream, &state);
+    }
 
     /// What the last run left out; nothing where it did all that its program says.
     [[nodiscard]] const RunReport& last_run() const noexcept { return state_->report; }
@@ -285,9 +327,9 @@ private:
     struct Method {
         const format::ProgramMethod* program = nullptr;
         Schedule schedule;
+        std::vector<std::int64_t> probes;  // by step: the number of its probe; empty: it has markers
         std::optional<Package> package;
-        /// Which addresses the package has: of a generation of the weights, and of a caller's state, or null.
-        std::optional<std::pair<std::uint64_t, const void*>> bound;
+        std::vector<std::uint64_t> bound;  // what the addresses that the package has follow from; empty: it has none
     };
     /// At a fixed address, since the hooks of packages point to it.
     struct State {
@@ -302,19 +344,53 @@ private:
         // Of the run that is under way.
         bool is_running = false;
         std::optional<typename Weights::Pass> pass;
-        std::optional<typename Weights::Lease> lease;
+        std::vector<std::pair<std::uint32_t, typename Weights::Lease>>
+            leases;                         // each with the step before which it ends
+        std::span<const StepRange> ranges;  // each is one lease; empty: each step is
+        StepRange leased;                   // the last range that was; empty: none
         detail::MarkerCheck markers;
+        const CallerState<Device>* of_caller = nullptr;
         std::optional<std::int64_t> open_step;  // whose kernels come now; -1: they read no weight
         std::optional<Error> failure;
         RunReport report;
 
+        void begin(Method& method);
         [[nodiscard]] std::int32_t step(std::int64_t number);
-        [[nodiscard]] Status acquire(std::int64_t number);
+        [[nodiscard]] Result<void*> probe(std::int64_t number);
+        /// Step `number` begins, of which there is a marker or a probe.
+        [[nodiscard]] Status reach(std::int64_t number);
+        /// Leases the range of a step, unless it is.
+        [[nodiscard]] Status acquire(std::uint32_t step);
         /// The kernels of the open step have come.
-        void end_step();
+        void end_step() {
+            if (open_step) { notify(StepEvent::Kind::end, *std::exchange(open_step, std::nullopt)); }
+        }
+        void end_leases() {
+            leases.clear();
+            leased = {};
+        }
         void notify(StepEvent::Kind kind, std::int64_t number) const;
+        /// Where kernels find a weight: what they write, in a caller's state.
+        [[nodiscard]] TensorView view(WeightId id) const {
+            const Weight& weight = weights->catalog().weight(id);
+            void* address = weights->address(id);
+            if (of_caller != nullptr && of_caller->addresses_[index(weight.storage)] != nullptr) {
+                address = of_caller->addresses_[index(weight.storage)] + weight.offset_bytes;
+            }
+            return {address, weight.dtype, weight.shape, weight.strides, 0};
+        }
         static std::int32_t on_step(void* context, std::int64_t number) {
             return static_cast<State*>(context)->step(number);
+        }
+        static std::int32_t on_probe(void* context, void*, std::int64_t number, void** result) {
+            auto& state = *static_cast<State*>(context);
+            const auto tensor = state.probe(number);
+            if (tensor) {
+                *result = *tensor;
+            } else if (!state.failure) {
+                state.failure = tensor.error();
+            }
+            return tensor ? 0 : 1;
         }
     };
 
@@ -322,13 +398,17 @@ private:
 
     [[nodiscard]] Result<Method*> find(std::string_view name) const;
     [[nodiscard]] Status load(Method& method);
-    [[nodiscard]] Status bind(Method& method, const CallerState<Device>* of_caller);
+    [[nodiscard]] Status bind(Method& method);
     [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
                                                       Stream stream, const CallerState<Device>* of_caller);
     [[nodiscard]] Status run(Method& method, std::span<const TensorView> inputs, Stream stream,
-                             const CallerState<Device>* of_caller, std::vector<Tensor>& outputs);
+                             std::vector<Tensor>& outputs);
+    /// Puts the schedule of a method in force.
+    [[nodiscard]] Status switch_to(Method& method);
+    [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
+                                                  Stream stream, const CallerState<Device>* of_caller)
+        requires CapturingDevice<Device>;
     [[nodiscard]] Result<TensorView> try_mutable(std::string_view name, const CallerState<Device>* of_caller) const;
-    [[nodiscard]] TensorView view(WeightId id, const CallerState<Device>* of_caller) const;
     [[nodiscard]] const Catalog& catalog() const noexcept { return state_->weights->catalog(); }
     /// A stream of CUDA is a pointer, or converts to one.
     static constexpr bool is_cuda_stream = std::is_convertible_v<Stream, const void*>;
@@ -369,18 +449,18 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     state->package_options.is_cuda = is_cuda;
     state->observer = std::move(options.observer);
     for (const format::ProgramMethod& each : state->program.methods) {
-        for (const format::ProgramStep& step : each.steps) {
-            if (step.live_until) {
-                return Error{ErrorKind::unsupported,
-                             residency::detail::quoted(folder) + ": the method " +
-                                 residency::detail::quoted(each.name) +
-                                 " was exported with probes, which this model does not serve; export it with markers, "
-                                 "probes=False"};
-            }
+        auto probes = detail::probes_of(each);
+        if (!probes) { return probes.error().in(residency::detail::quoted(folder)); }
+        if (!has_fixed_addresses && probes->empty() && !each.steps.empty()) {
+            return Error{
+                ErrorKind::unsupported,
+                residency::detail::quoted(folder) + ": the method " + residency::detail::quoted(each.name) +
+                    " was exported with markers, whose kernels read weights where they were bound, and in this "
+                    "composition weights move: take Planned, or export it with probes=True"};
         }
         auto schedule = state->program.try_schedule(each);
         if (!schedule) { return schedule.error(); }
-        state->methods.push_back({&each, std::move(*schedule), std::nullopt, std::nullopt});
+        state->methods.push_back({&each, std::move(*schedule), std::move(*probes), std::nullopt, {}});
     }
     auto settings = std::move(options.weights);
     settings.budget = options.budget;
@@ -407,16 +487,6 @@ auto CompiledModel<Weights>::find(std::string_view name) const -> Result<Method*
     for (const auto& each : methods) { known += (known.empty() ? "" : ", ") + each.name; }
     return Error{ErrorKind::invalid_argument,
                  "the model has no method " + residency::detail::quoted(name) + "; it has " + known};
-}
-
-template <class Weights>
-TensorView CompiledModel<Weights>::view(WeightId id, const CallerState<Device>* of_caller) const {
-    const Weight& weight = catalog().weight(id);
-    void* address = state_->weights->address(id);
-    if (of_caller != nullptr && of_caller->addresses_[index(weight.storage)] != nullptr) {
-        address = of_caller->addresses_[index(weight.storage)] + weight.offset_bytes;
-    }
-    return {address, weight.dtype, weight.shape, weight.strides, 0};
 }
 
 template <class Weights>
@@ -469,16 +539,32 @@ Status CompiledModel<Weights>::try_reset(CallerState<Device>& state) const {
 }
 
 template <class Weights>
-Status CompiledModel<Weights>::bind(Method& method, const CallerState<Device>* of_caller) {
-    const std::pair<std::uint64_t, const void*> now{state_->weights->generation(),
-                                                    of_caller == nullptr ? nullptr : of_caller->memory_};
+Status CompiledModel<Weights>::bind(Method& method) {
+    const State& state = *state_;
+    const auto& constants = method.program->constants;
+    const auto comes_by_probe = [&](const format::ProgramConstant& constant) {
+        return !has_fixed_addresses &&
+               catalog().storage(catalog().storage_of(constant.weight)).placement == Placement::streamed;
+    };
+    std::vector<std::uint64_t> now;
+    if constexpr (has_fixed_addresses) {
+        now = {state.weights->generation(),
+               reinterpret_cast<std::uintptr_t>(state.of_caller == nullptr ? nullptr : state.of_caller->memory_)};
+    } else {
+        now.push_back(constants.size());
+        for (const format::ProgramConstant& constant : constants) {
+            if (comes_by_probe(constant)) { continue; }
+            now.push_back(reinterpret_cast<std::uintptr_t>(state.view(constant.weight).data));
+        }
+    }
     if (method.bound == now) { return {}; }
     std::vector<ConstantBinding> bindings;
-    for (const format::ProgramConstant& constant : method.program->constants) {
-        bindings.push_back({constant.name, view(constant.weight, of_caller)});
+    for (const format::ProgramConstant& constant : constants) {
+        bindings.push_back({constant.name, state.view(constant.weight)});
+        if (comes_by_probe(constant)) { bindings.back().tensor.data = nullptr; }
     }
     if (Status bound = method.package->try_bind(bindings); !bound) { return bound; }
-    method.bound = now;
+    method.bound = std::move(now);
     return {};
 }
 
@@ -489,9 +575,9 @@ Status CompiledModel<Weights>::load(Method& method) {
     auto package = Package::try_open(state_->folder + "/" + method.program->package, state_->package_options);
     if (!package) { return package.error(); }
     if (Status same = detail::check_constants(*package, state_->program, *method.program); !same) { return same; }
-    package->set_hooks({state_.get(), &State::on_step});
+    package->set_hooks({state_.get(), &State::on_step, &State::on_probe});
     method.package.emplace(std::move(*package));
-    method.bound.reset();
+    method.bound.clear();
     return {};
 }
 
@@ -516,49 +602,100 @@ void CompiledModel<Weights>::State::notify(StepEvent::Kind kind, std::int64_t nu
 }
 
 template <class Weights>
-void CompiledModel<Weights>::State::end_step() {
-    if (open_step) { notify(StepEvent::Kind::end, *std::exchange(open_step, std::nullopt)); }
-    lease.reset();
+void CompiledModel<Weights>::State::begin(Method& method) {
+    report = {};
+    ranges = {};
+    leased = {};
+    markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
 }
 
 template <class Weights>
-Status CompiledModel<Weights>::State::acquire(std::int64_t number) {
-    if (Status expected = markers.advance(number); !expected) { return expected; }
-    notify(StepEvent::Kind::wait, number);
-    auto acquired = pass->try_acquire(current->schedule[static_cast<std::uint32_t>(number)]);
-    if (!acquired) { return acquired.error(); }
-    lease.emplace(std::move(*acquired));
+Status CompiledModel<Weights>::State::acquire(std::uint32_t step) {
+    if (leased.first <= step && step < leased.last) { return {}; }
+    if constexpr (has_fixed_addresses) {
+        // The plan keeps what both ranges have; more leases at once would take more memory.
+        end_leases();
+        while (!ranges.empty() && ranges.front().last <= step) { ranges = ranges.subspan(1); }
+        leased = ranges.empty() ? StepRange{step, step + 1} : ranges.front();
+        auto next = pass->try_acquire(leased);
+        if (!next) { return next.error(); }
+        leases.emplace_back(leased.last, std::move(*next));
+    } else {
+        // One for each weight, until the package has dropped its tensor.
+        std::erase_if(leases, [&](const auto& lease) { return lease.first <= step; });
+        leased = {step, step + 1};
+        const format::ProgramStep& probed = current->program->steps[step];
+        auto next = pass->try_acquire(probed.weights.front());
+        if (!next) { return next.error(); }
+        leases.emplace_back(*probed.live_until + 1, std::move(*next));
+    }
     // The kernels of a CPU do not wait for a stream.
     return package_options.is_cuda ? Status{} : pass->try_wait();
 }
 
 template <class Weights>
-std::int32_t CompiledModel<Weights>::State::step(std::int64_t number) {
-    if (!pass) { return 0; }  // the package runs without this model
+Status CompiledModel<Weights>::State::reach(std::int64_t number) {
     end_step();
-    if (number >= 0) {
-        if (const Status acquired = acquire(number); !acquired) {
-            if (!failure) { failure = acquired.error(); }
-            return 1;
-        }
-    }
+    if (Status expected = markers.advance(number); !expected) { return expected; }
+    notify(StepEvent::Kind::wait, number);
+    if (Status acquired = acquire(static_cast<std::uint32_t>(number)); !acquired) { return acquired; }
     notify(StepEvent::Kind::run, number);
     open_step = number;
-    return 0;
+    return {};
+}
+
+template <class Weights>
+std::int32_t CompiledModel<Weights>::State::step(std::int64_t number) {
+    if (!pass) { return 0; }  // the package runs without this model
+    if (number < 0) {
+        end_step();
+        if (markers.reached() >= leased.last) { end_leases(); }
+        notify(StepEvent::Kind::run, number);
+        open_step = number;
+        return 0;
+    }
+    const Status reached =
+        current->probes.empty()
+            ? reach(number)
+            : Status{Error{ErrorKind::mismatch,
+                           "the package has markers, and its program has probes: they are not of one export"}};
+    if (!reached && !failure) { failure = reached.error(); }
+    return reached ? 0 : 1;
+}
+
+template <class Weights>
+Result<void*> CompiledModel<Weights>::State::probe(std::int64_t number) {
+    if (!pass) { return Error{ErrorKind::wrong_state, "a probe was called outside of a run of its model"}; }
+    const std::uint32_t step = markers.reached();
+    const std::vector<std::int64_t>& probes = current->probes;
+    if (step >= probes.size() || probes[step] != number) {
+        return Error{ErrorKind::mismatch,
+                     "probe " + std::to_string(number) + " came where " +
+                         (step < probes.size() ? "probe " + std::to_string(probes[step]) : std::string{"the end"}) +
+                         " belongs: the package and its program are not of one export"};
+    }
+    if (Status reached = reach(step); !reached) { return reached.error(); }
+    return current->package->try_wrap(view(current->program->steps[step].weights.front()));
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::switch_to(Method& method) {
+    if (state_->current == &method) { return {}; }
+    if (Status changed = state_->weights->try_set_schedule(method.schedule); !changed) { return changed; }
+    state_->current = &method;
+    return {};
 }
 
 template <class Weights>
 Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> inputs, Stream stream,
-                                   const CallerState<Device>* of_caller, std::vector<Tensor>& outputs) {
+                                   std::vector<Tensor>& outputs) {
     State& state = *state_;
-    if (state.current != &method) {
-        if (Status changed = state.weights->try_set_schedule(method.schedule); !changed) { return changed; }
-        state.current = &method;
-    }
+    if (Status current = switch_to(method); !current) { return current; }
     auto pass = state.weights->try_begin(stream);
     if (!pass) { return pass.error(); }
     state.pass.emplace(std::move(*pass));
-    Status status = bind(method, of_caller);
+    if constexpr (has_fixed_addresses) { state.ranges = state.weights->ranges(); }
+    Status status = bind(method);
     if (status) {
         auto ran = method.package->try_run(inputs, native(stream));
         if (ran) {
@@ -568,13 +705,15 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
         }
     }
     state.end_step();
+    state.end_leases();
     Status ended = state.pass->try_end();
     state.pass.reset();
     if (state.failure) { return *std::exchange(state.failure, std::nullopt); }
     if (status && state.markers.reached() == 0 && state.markers.steps() > 0) {
-        return Error{ErrorKind::mismatch,
-                     "the package called no marker, so that its weights were not there: it is not of this export; "
-                     "export the model again"};
+        return Error{
+            ErrorKind::mismatch,
+            "the package called no marker and no probe, so that its weights were not there: it is not of this export; "
+            "export the model again"};
     }
     return status ? std::move(ended) : std::move(status);
 }
@@ -593,10 +732,11 @@ Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view nam
     Method& method = **found;
     if (Status loaded = load(method); !loaded) { return loaded.error(); }
     state.is_running = true;
-    state.report = {};
-    state.markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
+    state.begin(method);
+    state.of_caller = of_caller;
     std::vector<Tensor> outputs;
-    Status ran = run(method, inputs, stream, of_caller, outputs);
+    Status ran = run(method, inputs, stream, outputs);
+    state.of_caller = nullptr;
     state.is_running = false;
     for (std::uint32_t i = state.markers.reached(); i < state.markers.steps(); ++i) {
         state.report.steps_not_called.push_back(i);
@@ -607,8 +747,8 @@ Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view nam
 }
 
 template <class Weights>
-auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const TensorView> inputs, Stream stream)
-    -> Result<CapturedRun>
+auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const TensorView> inputs, Stream stream,
+                                         const CallerState<Device>* of_caller) -> Result<CapturedRun>
     requires CapturingDevice<Device>
 {
     State& state = *state_;
@@ -617,35 +757,34 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
     }
     const auto found = find(name);
     if (!found) { return found.error(); }
+    RESIDENCY_ASSERT(of_caller == nullptr || of_caller->catalog_hash_ == catalog().hash(),
+                     "pass a state that a model of the same weights made");
     Method& method = **found;
     const auto in_words = [&](const Error& error) { return error.in("method " + residency::detail::quoted(name)); };
     if (!state.package_options.is_cuda) {
         return in_words({ErrorKind::unsupported, "it was compiled for the CPU, whose kernels run at once"});
     }
-    if (!method.package || !method.bound) {
+    if (!method.package || method.bound.empty()) {
         return in_words(
             {ErrorKind::wrong_state,
              "run it once before it is captured: the first run loads its kernels, which a capture forbids"});
     }
-    if (state.current != &method) {
-        if (Status changed = state.weights->try_set_schedule(method.schedule); !changed) {
-            return in_words(changed.error());
-        }
-        state.current = &method;
-    }
+    if (Status current = switch_to(method); !current) { return in_words(current.error()); }
 
     CapturedRun run;
     state.is_running = true;
-    state.report = {};
-    state.markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
+    state.begin(method);
+    state.of_caller = of_caller;
     auto graph = state.weights->try_capture(stream, [&](typename Weights::Pass& pass) -> Status {
-        if (Status bound = bind(method, nullptr); !bound) { return bound; }
+        if (Status bound = bind(method); !bound) { return bound; }
+        state.ranges = state.weights->ranges();
         auto pool = method.package->try_begin_capture(native(stream));
         if (!pool) { return pool.error(); }
         run.pool_ = std::move(*pool);
         state.pass.emplace(std::move(pass));
         auto ran = method.package->try_run(inputs, native(stream));
         state.end_step();
+        state.end_leases();
         pass = std::move(*state.pass);
         state.pass.reset();
         Status ended = run.pool_.end();
@@ -655,6 +794,7 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
         return ended;
     });
     state.is_running = false;
+    state.of_caller = nullptr;
     if (!graph) { return in_words(graph.error()); }
     run.graph_ = std::move(*graph);
     return run;
@@ -672,7 +812,12 @@ Result<TensorView> CompiledModel<Weights>::try_mutable(std::string_view name,
         return Error{ErrorKind::wrong_state, "no method is loaded, so that " + residency::detail::quoted(name) +
                                                  " has no memory: load one first"};
     }
-    return view(*id, of_caller);
+    const Weight& weight = catalog().weight(*id);
+    TensorView mutable_view = state_->view(*id);
+    if (of_caller != nullptr) {
+        mutable_view.data = of_caller->addresses_[index(weight.storage)] + weight.offset_bytes;
+    }
+    return mutable_view;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::aoti

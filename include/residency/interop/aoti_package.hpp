@@ -89,6 +89,9 @@ struct PackageHooks {
     void* context = nullptr;  ///< of the functions
     /// Before the kernels of a step; −1: kernels that read no streamed weight. Null: none.
     std::int32_t (*step)(void* context, std::int64_t step) = nullptr;
+    /// Between a weight (AtenTensorHandle) and a kernel that reads it: sets `result` to the tensor that the kernel reads instead, which the
+    /// package deletes after its last use. Null: the kernel reads the constant.
+    std::int32_t (*probe)(void* context, void* weight, std::int64_t probe, void** result) = nullptr;
 };
 
 class CapturePool;
@@ -121,6 +124,9 @@ public:
 
     /// Hooks are called by run() from now on.
     RESIDENCY_INLINE void set_hooks(const PackageHooks& hooks) noexcept;
+    /// A tensor over memory of the caller, for a probe to return: an AtenTensorHandle, which whoever gets it deletes. Error unsupported where
+    /// PyTorch lacks the type.
+    [[nodiscard]] RESIDENCY_INLINE Result<void*> try_wrap(const TensorView& view) const;
 
     /// Enqueues the method on a stream (cudaStream_t; null for the CPU, where it has run on return). Errors: invalid_argument for a
     /// wrong number of inputs; device where the package failed, whose own words are on the standard error.

@@ -27,9 +27,11 @@ constexpr std::int32_t hook_version = 2;
 constexpr std::int32_t hook_version = 1;
 #endif
 EXPORTED std::int32_t (*residency_step_hook)(void* context, std::int64_t step);
+EXPORTED std::int32_t (*residency_probe_hook)(void* context, void* weight, std::int64_t probe, void** result);
 EXPORTED void* residency_hook_context;
 EXPORTED std::int32_t residency_hook_version;
 std::int32_t (*residency_step_hook)(void* context, std::int64_t step) = nullptr;
+std::int32_t (*residency_probe_hook)(void* context, void* weight, std::int64_t probe, void** result) = nullptr;
 void* residency_hook_context = nullptr;
 std::int32_t residency_hook_version = hook_version;
 #endif
@@ -71,6 +73,20 @@ std::int32_t mark([[maybe_unused]] std::int64_t step) {
     return residency_step_hook == nullptr ? 0 : residency_step_hook(residency_hook_context, step);
 #endif
 }
+
+#ifdef STUB_PROBES
+/// What a kernel reads in place of the weight. Null: the run fails.
+stub::Tensor* probe(stub::Tensor* weight, std::int64_t number) {
+    void* result = nullptr;
+    if (residency_probe_hook == nullptr) {
+        result = new stub::Tensor{*weight};
+        ++stub::live_tensors();
+    } else if (residency_probe_hook(residency_hook_context, weight, number, &result) != 0) {
+        return nullptr;
+    }
+    return static_cast<stub::Tensor*>(result);
+}
+#endif
 
 float sum(const float* values, std::int64_t count) {
     float result = 0;
@@ -211,6 +227,35 @@ EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container
         aoti_torch_delete_tensor_object(output);
         return 1;
     };
+#ifdef STUB_PROBES
+    // The first weight is read again behind the second one. Numbers are in the order of the graph, and calls in another.
+    const std::int64_t numbers[] = {2, 0, 1};
+    stub::Tensor* probed[] = {nullptr, nullptr, nullptr};
+    const auto end = [&](std::int32_t status) {
+        for (stub::Tensor* each : probed) {
+            if (each != nullptr) { aoti_torch_delete_tensor_object(each); }
+        }
+        return status == 0 ? 0 : fail();
+    };
+    const char* const names[] = {"w_0", "w_1", "w_2"};
+    for (std::size_t i = 0; i < 3; ++i) {
+        probed[i] = probe(constant(names[i]), numbers[i]);
+        if (probed[i] == nullptr) { return end(1); }
+        // A weight of a kernel is where it was when its probe was called, as long as the tensor lives.
+        const auto* values = static_cast<const float*>(probed[i]->data);
+        const auto* first = static_cast<const float*>(probed[0]->data);
+        float* to = &output->own[i];
+        run_kernel(stream, probed[i], [=, count = probed[i]->sizes[0]] {
+            *to = *factor * sum(values, count);
+            if (i == 1) { *to += first[0]; }
+        });
+    }
+    run_kernel(stream, constant("cache"), [cache = static_cast<float*>(constant("cache")->data)] {
+        for (int i = 0; i < 16; ++i) { cache[i] += 1; }
+    });
+    outputs[0] = output;
+    return end(0);
+#endif
     if (mark(markers[0]) != 0) { return fail(); }
     multiply(0, "w_0");
 #ifndef STUB_MARKER_REMOVED

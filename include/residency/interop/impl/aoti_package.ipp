@@ -355,6 +355,7 @@ struct Package::State {
     std::int32_t (*run)(detail::ContainerHandle, detail::TensorHandle*, std::size_t, detail::TensorHandle*, std::size_t,
                         void*, void*) = nullptr;
     std::int32_t (**step_hook)(void*, std::int64_t) = nullptr;
+    std::int32_t (**probe_hook)(void*, detail::TensorHandle, std::int64_t, detail::TensorHandle*) = nullptr;
     void** hook_context = nullptr;
     // Null in a package that was compiled for the CPU.
     std::int32_t (*begin_pool)(std::int32_t device, void* stream, std::uint64_t* pool) = nullptr;
@@ -386,6 +387,7 @@ RESIDENCY_INLINE Status Package::State::try_load(const std::string& library_path
     };
     std::string missing;
     find("residency_step_hook", step_hook, missing);
+    find("residency_probe_hook", probe_hook, missing);
     find("residency_hook_context", hook_context, missing);
     find("AOTInductorModelContainerCreateWithDevice", create, missing);
     find("AOTInductorModelContainerDelete", delete_container, missing);
@@ -519,6 +521,11 @@ RESIDENCY_INLINE Status Package::try_bind(std::span<const ConstantBinding> bindi
 RESIDENCY_INLINE void Package::set_hooks(const PackageHooks& hooks) noexcept {
     *state_->hook_context = hooks.context;
     *state_->step_hook = hooks.step;
+    *state_->probe_hook = hooks.probe;
+}
+
+RESIDENCY_INLINE Result<void*> Package::try_wrap(const TensorView& view) const {
+    return state_->torch->try_wrap(view, state_->options.is_cuda, state_->options.device_index);
 }
 
 RESIDENCY_INLINE Result<CapturePool> Package::try_begin_capture(void* stream) {
