@@ -23,6 +23,7 @@ template <Device D>
 class [[nodiscard]] Lease {
 public:
     using Stream = typename D::Stream;  ///< of the device
+    using Event = typename D::Event;    ///< of the device
 
     Lease() noexcept = default;
     /// The source is empty afterwards.
@@ -48,6 +49,22 @@ public:
     /// Whether the lease gives an address of a weight: it is open, and the weight lies in a storage that it was acquired for.
     [[nodiscard]] bool covers(WeightId weight) const noexcept {
         return session_ != nullptr && session_->covers(id_, weight);
+    }
+
+    /// The names, dtypes and shapes of the weights. Precondition: the lease is open.
+    [[nodiscard]] const Catalog& catalog() const noexcept {
+        check_open();
+        return session_->catalog();
+    }
+    /// The device of the Residency. Precondition: the lease is open.
+    [[nodiscard]] D& device() const noexcept {
+        check_open();
+        return session_->device();
+    }
+    /// The stream that it was acquired for. Precondition: the lease is open.
+    [[nodiscard]] Stream stream() const noexcept {
+        check_open();
+        return session_->lease_stream(id_);
     }
 
     /// The device address of a weight's first byte; null if the weight has no bytes. Precondition: the lease covers the weight. An
@@ -107,12 +124,30 @@ public:
 
     /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.
     [[nodiscard]] Status try_use_on(Stream stream) {
-        RESIDENCY_ASSERT(session_ != nullptr, "the lease has ended");
+        check_open();
         return session_->use_on(id_, stream);
+    }
+    /// The streams of the lease wait for an event of yours: kernels that are enqueued from here on start after it, and so counts the end
+    /// of the lease. Call it before the kernels that need what the event stands for; or before the end, with the event that another
+    /// reader has recorded behind its last read.
+    [[nodiscard]] Status try_wait_for(Event event) {
+        check_open();
+        return session_->wait_for(id_, event);
+    }
+    /// Records an event of yours: it stands for the arrival of the weights, and for all work that is enqueued on the streams of the lease
+    /// so far. Call it at the beginning for readers that cannot name their stream: they wait for it, and answer with try_wait_for(). Call
+    /// it before the end for whoever waits for the kernels. If the lease has several streams, the first waits for the others.
+    [[nodiscard]] Status try_record(Event event) {
+        check_open();
+        return session_->record(id_, event);
     }
 #if RESIDENCY_EXCEPTIONS
     /// As try_use_on(), but throws Exception.
     void use_on(Stream stream) { unwrap(try_use_on(stream)); }
+    /// As try_wait_for(), but throws Exception.
+    void wait_for(Event event) { unwrap(try_wait_for(event)); }
+    /// As try_record(), but throws Exception.
+    void record(Event event) { unwrap(try_record(event)); }
 #endif
 
 private:
@@ -122,8 +157,9 @@ private:
     friend class Pass;
     Lease(core::Session<D>* session, core::LeaseId id) noexcept : session_{session}, id_{id} {}
 
+    void check_open() const noexcept { RESIDENCY_ASSERT(session_ != nullptr, "the lease has ended"); }
     void check([[maybe_unused]] WeightId weight) const noexcept {
-        RESIDENCY_ASSERT(session_ != nullptr, "the lease has ended");
+        check_open();
         RESIDENCY_ASSERT(covers(weight), "ask a lease only for the weights that it was acquired for");
     }
 

@@ -31,6 +31,16 @@ public:
                                        const ScheduleCursor::Found& found, std::optional<Stream> stream);
     /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.
     [[nodiscard]] Status use_on(LeaseId id, Stream stream);
+    /// The first stream of a lease; the default stream where the lease was ended with its capture.
+    [[nodiscard]] Stream stream(LeaseId id) const noexcept {
+        const LeaseRecord* const lease = leases_.find(id);
+        return lease == nullptr ? Stream{} : shared_->copy_scheduler.stream_of(lease->consumers.front());
+    }
+    /// Every stream of the lease waits for what an event of the caller stands for.
+    [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event);
+    /// An event of the caller now stands for the arrival of the bytes, and for all work on every stream of the lease so far. The first of
+    /// these streams waits for the others.
+    [[nodiscard]] Status record(LeaseId id, typename D::Event event);
     /// Records the use on every stream of the lease. What fails is kept; the storages then count as in use until the device is drained.
     void end(LeaseId id) noexcept;
     /// Ends every lease without a record: the work that read by them never ran.
@@ -58,6 +68,7 @@ private:
         }
     }
     [[nodiscard]] RESIDENCY_DETAIL_COLD static Error no_pass();
+    [[nodiscard]] RESIDENCY_DETAIL_COLD static Error ended_with_capture();
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
     /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records.
     [[nodiscard]] Status wait_for_arrival(LeaseRecord& lease, ConsumerId consumer);
@@ -140,11 +151,14 @@ Error LeaseKeeper<D>::unread() const {
 }
 
 template <Device D>
+Error LeaseKeeper<D>::ended_with_capture() {
+    return {ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
+}
+
+template <Device D>
 Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     LeaseRecord* const lease = leases_.find(id);
-    if (lease == nullptr) {
-        return Error{ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
-    }
+    if (lease == nullptr) { return ended_with_capture(); }
     auto consumer = shared_->copy_scheduler.consumer(stream);
     if (!consumer) { return consumer.error(); }
     for (const ConsumerId known : lease->consumers) {
@@ -159,6 +173,33 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     auto waited = wait_for_arrival(*lease, *consumer);
     if (observer != nullptr && waited) { tell_read(*observer, id, *lease, stream); }
     return waited;
+}
+
+template <Device D>
+Status LeaseKeeper<D>::wait_for(LeaseId id, typename D::Event event) {
+    const LeaseRecord* const lease = leases_.find(id);
+    if (lease == nullptr) { return ended_with_capture(); }
+    profiler_->interrupt();  // the step's time would hold that of the wait
+    for (const ConsumerId consumer : lease->consumers) {
+        const Stream stream = shared_->copy_scheduler.stream_of(consumer);
+        if (auto waited = shared_->device->wait(stream, event); !waited) { return waited; }
+    }
+    return {};
+}
+
+template <Device D>
+Status LeaseKeeper<D>::record(LeaseId id, typename D::Event event) {
+    const LeaseRecord* const lease = leases_.find(id);
+    if (lease == nullptr) { return ended_with_capture(); }
+    CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
+    const ConsumerId first = lease->consumers.front();
+    for (const ConsumerId other : std::span{lease->consumers}.subspan(1)) {
+        // What others wait for must not become part of a capture of the caller's.
+        if (auto allowed = copy_scheduler.refuse_capture(other); !allowed) { return allowed; }
+        if (auto point = copy_scheduler.record_point(other); !point) { return point.error(); }
+        if (auto joined = copy_scheduler.wait_for_last_point(first, other); !joined) { return joined; }
+    }
+    return shared_->device->record(event, copy_scheduler.stream_of(first));
 }
 
 template <Device D>

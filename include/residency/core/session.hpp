@@ -84,6 +84,9 @@ public:
     /// Every storage that these weights lie on, together, on a stream; without a stream, a ticket.
     [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
     [[nodiscard]] Status use_on(LeaseId id, Stream stream) { return leases_.use_on(id, stream); }
+    [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event) { return leases_.wait_for(id, event); }
+    [[nodiscard]] Status record(LeaseId id, typename D::Event event) { return leases_.record(id, event); }
+    [[nodiscard]] Stream lease_stream(LeaseId id) const noexcept { return leases_.stream(id); }
     void end_lease(LeaseId id) noexcept { leases_.end(id); }
     /// The device address of a weight's first byte, while it is leased or where addresses are fixed; null if the weight has no bytes.
     [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
@@ -169,7 +172,7 @@ public:
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return shared_.failure; }
     [[nodiscard]] const Catalog& catalog() const noexcept { return shared_.catalog; }
     [[nodiscard]] const Schedule& schedule() const noexcept { return shared_.schedule(); }
-    [[nodiscard]] D& device() noexcept { return *shared_.device; }
+    [[nodiscard]] D& device() const noexcept { return *shared_.device; }
     [[nodiscard]] Stream pass_stream() const noexcept { return shared_.copy_scheduler.stream_of(pass_consumer_); }
 
 private:

@@ -33,7 +33,7 @@ struct CudaState;
 class CudaDevice {
 public:
     using Stream = CudaStream;  ///< a cudaStream_t
-    /// An event that this device made.
+    /// An event that this device made, or a cudaEvent_t of the caller's: `Event{mine}`, to be recorded and waited for.
     struct Event {
         CUevent_st* handle = nullptr;                                  ///< a cudaEvent_t
         Timing timing = Timing::off;                                   ///< whether it takes the time
