@@ -4,7 +4,7 @@
 
 #include <concepts>
 #include <cstddef>
-#include <utility>
+#include <type_traits>
 
 #include "residency/config.hpp"
 
@@ -12,9 +12,10 @@ struct CUstream_st;  // of the CUDA toolkit, where cudaStream_t is a CUstream_st
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// A cudaStream_t that is not owned. Converts from and to cudaStream_t, and from and to every stream reference that is made from
-/// one and returns it by get(), such as cuda::stream_ref. A default-constructed one is the default stream of this translation
-/// unit's mode: legacy, or per thread.
+/// A cudaStream_t that is not owned. Converts from and to cudaStream_t; from every class that has one by get() or converts to it, such as
+/// cuda::stream_ref and cuda::stream of CCCL, rmm::cuda_stream_view, and PyTorch's streams; and to every reference that is made from one
+/// and returns it by get(), such as cuda::stream_ref. A default-constructed one is the default stream of this translation unit's
+/// mode: legacy, or per thread.
 class CudaStream {
 public:
     constexpr CudaStream() noexcept = default;
@@ -25,10 +26,17 @@ public:
 
     /// Of cuda::stream_ref, or what is like it.
     template <class Reference>
-        requires(std::constructible_from<CUstream_st*, decltype(std::declval<const Reference&>().get())> &&
-                 std::constructible_from<Reference, CUstream_st*>)
+        requires requires(const Reference& reference) {
+            { reference.get() } -> std::same_as<CUstream_st*>;
+        }
     constexpr CudaStream(const Reference& reference) noexcept  // NOLINT(google-explicit-constructor)
         : stream_{reference.get()} {}
+    template <class Reference>
+        requires(std::is_class_v<Reference> && !std::same_as<Reference, CudaStream> &&
+                 !requires(const Reference& reference) { reference.get(); } &&
+                 std::convertible_to<const Reference&, CUstream_st*>)
+    constexpr CudaStream(const Reference& reference) noexcept  // NOLINT(google-explicit-constructor)
+        : stream_{static_cast<CUstream_st*>(reference)} {}
 
     /// The stream as CUDA has it, or as cuda::stream_ref.
     /// @{
