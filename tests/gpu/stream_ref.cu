@@ -49,5 +49,6 @@ TEST_CASE("a stream converts to cuda::stream_ref and back") {
     CHECK(residency::CudaStream{View{handle}} == ours);
     const Owner owner{handle, 0};
     CHECK(residency::CudaStream{owner} == ours);
+    CHECK(residency::CudaStream{static_cast<cudaStream_t>(ExplicitView{})} == residency::CudaStream{});
     CHECK(cudaStreamDestroy(handle) == cudaSuccess);
 }

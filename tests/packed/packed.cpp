@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/interop/check_readable.hpp"
 #include "tests/packed/support.hpp"
 
 using namespace packed_tests;
@@ -293,6 +294,9 @@ TEST_CASE("kernels that read packed weights get them packed, beside weights that
                 for (const WeightId id : step.weights) {
                     const residency::PackedWeight view = lease.packed(id);
                     CHECK((view.data != nullptr) == (index(id) == 1 || index(id) == 3));
+                    const auto readable = residency::detail::check_readable(lease, id);  // by other libraries
+                    CHECK(readable.has_value() == (view.data == nullptr));
+                    if (!readable) { CHECK(readable.error().kind() == residency::ErrorKind::unsupported); }
                     if (view.data == nullptr) {
                         verify(device, model, lease, std::span{&id, 1}, stream, wrong);
                         continue;

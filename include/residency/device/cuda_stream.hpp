@@ -24,13 +24,14 @@ public:
     CudaStream(std::nullptr_t) = delete;  ///< say CudaStream{} for the default stream
     CudaStream(int) = delete;
 
-    /// Of cuda::stream_ref, or what is like it.
+    /// Of cuda::stream_ref, cuda::stream, or another class whose get() returns a cudaStream_t.
     template <class Reference>
         requires requires(const Reference& reference) {
             { reference.get() } -> std::same_as<CUstream_st*>;
         }
     constexpr CudaStream(const Reference& reference) noexcept  // NOLINT(google-explicit-constructor)
         : stream_{reference.get()} {}
+    /// Of a class that converts to a cudaStream_t.
     template <class Reference>
         requires(std::is_class_v<Reference> && !std::same_as<Reference, CudaStream> &&
                  !requires(const Reference& reference) { reference.get(); } &&

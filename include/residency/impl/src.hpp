@@ -36,6 +36,8 @@
 #include "residency/host/impl/region.ipp"
 #include "residency/host/impl/weight_file.ipp"
 #include "residency/impl/presets.hpp"
+#include "residency/interop/impl/cuda_array_interface.ipp"
+#include "residency/interop/impl/dlpack.ipp"
 #include "residency/interop/impl/html_report.ipp"
 #include "residency/interop/impl/pass_timeline.ipp"
 #include "residency/interop/impl/perfetto.ipp"
