@@ -25,16 +25,28 @@ struct Job {
 struct Row {
     std::string budget, method;
     residency::Statistics statistics;
-    double milliseconds = 0;         ///< of a run, the median
+    double milliseconds = 0;  ///< of a run, the median
+    double alone_milliseconds =
+        0;  ///< of the package without the library; where everything is resident, run by turns with these
     double bound_milliseconds = 0;   ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
     bool is_right = false;           ///< each output has the bits of the package's own run, without the library
     bool is_graph = false;           ///< the run was captured, and launched
     std::uint64_t driver_bytes = 0;  ///< by which the device's free memory fell when the model was opened
 };
+/// From one method to another, at one budget.
+struct Switch {
+    std::string budget, from, to;
+    std::uint64_t plans = 0;             ///< made for it
+    std::uint64_t copied_bytes = 0;      ///< by the first run behind it
+    std::uint64_t steady_bytes = 0;      ///< by a run that follows one of the same method
+    std::uint64_t difference_bytes = 0;  ///< held between runs of the one method, and not of the other
+    double milliseconds = 0;             ///< the first run, planning and waits included
+};
 struct Results {
     std::string device, compiler;
     std::uint64_t weight_bytes = 0;
-    std::vector<Row> rows;              ///< the first of each method is the package without the library
+    std::vector<Row> rows;  ///< the first of each method is the package without the library
+    std::vector<Switch> switches;
     std::vector<std::string> budgets;   ///< how each was understood, a line each
     std::vector<std::string> refused;   ///< budgets that the model cannot have, with the reason
     std::vector<std::string> left_out;  ///< steps that a run never called, and weights that it never reached

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -49,7 +48,7 @@ Results run_on(const Job& job) {
 std::string mib_text(std::uint64_t bytes) { return text_of(mib(bytes), "%.1f MiB"); }
 
 /// Milliseconds of a run that nothing beats: the bound, and the package without the library.
-double least(const Row& row, double alone) { return (std::max)(row.bound_milliseconds, alone); }
+double least(const Row& row) { return (std::max)(row.bound_milliseconds, row.alone_milliseconds); }
 
 void write_json(const std::string& path, const Results& results) {
     nlohmann::ordered_json json{{"device", results.device},
@@ -62,11 +61,24 @@ void write_json(const std::string& path, const Results& results) {
                                 {"graph", row.is_graph},
                                 {"right", row.is_right},
                                 {"milliseconds", row.milliseconds},
+                                {"alone_milliseconds", row.alone_milliseconds},
                                 {"bound_milliseconds", row.bound_milliseconds},
                                 {"budget_bytes", row.statistics.budget_bytes},
                                 {"held_bytes", row.statistics.held_bytes},
                                 {"driver_bytes", row.driver_bytes},
-                                {"copied_bytes", row.statistics.last_pass.fetched_bytes}});
+                                {"copied_bytes", row.statistics.last_pass.fetched_bytes},
+                                {"leases", row.statistics.last_pass.acquires}});
+    }
+    json["switches"] = nlohmann::ordered_json::array();
+    for (const Switch& each : results.switches) {
+        json["switches"].push_back({{"budget", each.budget},
+                                    {"from", each.from},
+                                    {"to", each.to},
+                                    {"plans", each.plans},
+                                    {"copied_bytes", each.copied_bytes},
+                                    {"steady_bytes", each.steady_bytes},
+                                    {"difference_bytes", each.difference_bytes},
+                                    {"milliseconds", each.milliseconds}});
     }
     json["refused"] = results.refused;
     json["left_out"] = results.left_out;
@@ -80,21 +92,24 @@ int run(const Job& job, const std::string& json) {
                 mib(results.weight_bytes));
     examples::Table table;
     table.row({"", "held", "driver", "copied a run", "a run takes", "of the least"});
-    std::map<std::string, double> alone;  // of each method
     bool right = results.reports.empty();
     for (const Row& row : results.rows) {
         right = right && row.is_right;
-        alone.emplace(row.method, row.milliseconds);
-        table.row(
-            {row.method + (row.budget == "none" ? " alone" : ", " + row.budget) + (row.is_graph ? ", graph" : ""),
-             mib_text(row.statistics.held_bytes), row.driver_bytes > 0 ? mib_text(row.driver_bytes) : "",
-             mib_text(row.statistics.last_pass.fetched_bytes), text_of(row.milliseconds, "%.3f ms"),
-             row.bound_milliseconds > 0 ? text_of(row.milliseconds / least(row, alone.at(row.method)), "%.3f") : "",
-             row.is_right ? "" : "DIFFERS"});
+        table.row({row.method + (row.budget == "none" ? " alone" : ", " + row.budget) + (row.is_graph ? ", graph" : ""),
+                   mib_text(row.statistics.held_bytes), row.driver_bytes > 0 ? mib_text(row.driver_bytes) : "",
+                   mib_text(row.statistics.last_pass.fetched_bytes), text_of(row.milliseconds, "%.3f ms"),
+                   row.bound_milliseconds > 0 ? text_of(row.milliseconds / least(row), "%.3f") : "",
+                   row.is_right ? "" : "DIFFERS"});
     }
     table.print();
     std::printf("\n");
     for (const std::string& text : results.budgets) { std::printf("  %s\n", text.c_str()); }
+    for (const Switch& each : results.switches) {
+        const std::uint64_t more = each.copied_bytes - (std::min)(each.copied_bytes, each.steady_bytes);
+        std::printf("  %s, %s to %s: %s more than a run copies, where they hold %s that differ; %llu plans\n",
+                    each.budget.c_str(), each.from.c_str(), each.to.c_str(), mib_text(more).c_str(),
+                    mib_text(each.difference_bytes).c_str(), static_cast<unsigned long long>(each.plans));
+    }
     for (const std::string& why : results.refused) { std::printf("  refused: %s\n", why.c_str()); }
     for (const std::string& text : results.left_out) { std::printf("  %s\n", text.c_str()); }
     std::printf("\noutputs %s\n", right ? "equal those of the packages without the library bit for bit" : "DIFFER");

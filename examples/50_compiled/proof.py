@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole way, from PyTorch to a streamed pass: exports a transformer of 1 GB (bf16, tied embeddings, views, a cache that kernels write;
 prefill and decode), a convolutional network and a published sentence encoder, and runs each with the program `compiled` at 100, 75, 50
-and 25 % and at the floor, beside the same packages without the library. Bits have to be equal.
+and 25 % and at the floor, beside the same packages without the library. Bits have to be equal. `limited` is the transformer once more,
+exported from host memory while PyTorch may take three quarters of its bytes on the device; `probes` is the encoder with
+probes.
 
     proof.py --program PROGRAM --out FOLDER [--encoder FOLDER] [--device cuda|cpu] [--models NAME,...]
 
 On a GPU it writes the records compiled.* into OUT/gpu-compiled.json. A time is over the least possible one: the largest of the exact
-bound, the latency floor and the package without the library. On the CPU the models are small, the program runs on the simulated device,
+bound, the latency floor and the package without the library; where everything is resident, the two take turns. From one method to the
+next, a switch is measured at each budget: plans made for it, and bytes beyond those that a run copies anyway. On the CPU the models are small, the program runs on the simulated device,
 and nothing is recorded. The models' folders are OUT/NAME. Needs what requirements.txt names. Without --encoder the encoder is fetched
 with pip; where that does not work it is left out, and said so. Exits with 1 where bits differ or a model fails."""
 
 import argparse
+import filecmp
 import json
 import os
 import subprocess
@@ -21,7 +25,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../benchmarks/peers")]
 
-MODELS = ("transformer", "convolutions", "encoder")
+MODELS = ("transformer", "limited", "convolutions", "encoder", "probes")
+LIMIT = 0.75  # of the weights' bytes: what PyTorch may take on the device while `limited` is exported
 BUDGETS = ("100%", "75%", "50%", "25%", "0")
 
 
@@ -31,13 +36,32 @@ def make(name, device, encoder):
 
     torch.manual_seed(0)
     is_small = device == "cpu"
-    if name == "transformer":
+    if name in ("transformer", "limited"):
         model = models.Transformer(256, 4, 3000, 3, 64, torch.float32) if is_small else models.Transformer()
     elif name == "convolutions":
         model = models.ConvNet((32, 64, 128), 2, 10, 32, 2) if is_small else models.ConvNet().to(torch.bfloat16)
     else:
         model = models.Encoder.load(encoder, torch.float32 if is_small else torch.bfloat16)
-    return model.eval().to(device)
+    return model.eval().to("cpu" if name == "limited" else device)
+
+
+def limit_device(model):
+    """PyTorch may not take as many bytes of the GPU as the model has, which is tried. Returns the bytes that it may take."""
+    import torch
+
+    weights = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in model.state_dict().values()}
+    limit = int(LIMIT * sum(weights.values()))
+    torch.cuda.set_per_process_memory_fraction(limit / torch.cuda.get_device_properties(0).total_memory)
+    held = []
+    try:
+        for tensor in model.parameters():
+            held.append(tensor.detach().cuda())
+    except torch.OutOfMemoryError:
+        held.clear()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        return limit
+    raise RuntimeError("the limit holds all weights: it shows nothing")
 
 
 def export_one(name, options):
@@ -45,7 +69,18 @@ def export_one(name, options):
     from residency_export import export
 
     model = make(name, options.device, options.encoder)
-    print(export(model, path=os.path.join(options.out, name), methods=model.methods()))
+    arguments = {"methods": model.methods(), "path": os.path.join(options.out, name), "probes": name == "probes"}
+    if name != "limited":
+        print(export(model, **arguments))
+        return
+    limit = limit_device(model) if options.device == "cuda" else 0
+    print(export(model, device=options.device, **arguments))
+    if options.device == "cuda":
+        import torch
+
+        figures = {"limit_bytes": limit, "peak_bytes": torch.cuda.max_memory_reserved()}
+        with open(os.path.join(options.out, "limited.export.json"), "w", encoding="utf-8") as file:
+            json.dump(figures, file)
 
 
 def export_all(names, options):
@@ -81,7 +116,7 @@ def run(name, options):
 
     figures = os.path.join(options.out, name + ".json")
     command = [options.program, os.path.join(options.out, name), "--torch", os.path.join(os.path.dirname(torch.__file__), "lib"),
-               "--budget", ",".join(BUDGETS), "--rounds", str(options.rounds), "--json", figures,
+               "--budget", ",".join(BUDGETS if name != "limited" else BUDGETS[::2]), "--rounds", str(options.rounds), "--json", figures,
                "--timeline", os.path.join(options.out, name + ".timeline.json")]
     if options.device == "cuda":
         command.append("--graph")
@@ -93,10 +128,20 @@ def run(name, options):
         return json.load(file), status == 0
 
 
+def record_limited(records, options, figures):
+    with open(os.path.join(options.out, "limited.export.json"), encoding="utf-8") as file:
+        exported = json.load(file)
+    records.add("compiled.limited.weights_over_the_limit", figures["weight_bytes"] / exported["limit_bytes"], "ratio", ">= 1.1")
+    records.add("compiled.limited.export_peak", exported["peak_bytes"] / 1e6, "MB")
+    in_place = os.path.join(options.out, "transformer", "weights.safetensors")
+    if os.path.exists(in_place):
+        is_equal = filecmp.cmp(in_place, os.path.join(options.out, "limited", "weights.safetensors"), shallow=False)
+        records.add("compiled.limited.weights_equal", float(is_equal), "yes", ">= 1")
+
+
 def record(records, name, seconds, figures):
     records.add(f"compiled.{name}.export", seconds, "s")
     records.add(f"compiled.{name}.weights", figures["weight_bytes"] / 1e6, "MB")
-    alone = {each["method"]: each["milliseconds"] for each in figures["runs"] if each["budget"] == "none"}
     for each in figures["runs"]:
         method, budget = each["method"], {"0": "floor"}.get(each["budget"], each["budget"])
         prefix = f"compiled.{name}.{method}." + ("alone" if budget == "none" else budget)
@@ -107,12 +152,22 @@ def record(records, name, seconds, figures):
         records.add(f"{prefix}.bits_equal", float(each["right"]), "yes", ">= 1")
         records.add(f"{prefix}.driver_bytes_of_the_budget", each["driver_bytes"] / each["budget_bytes"], "ratio", "<= 1")
         if each["bound_milliseconds"] == 0:
-            records.add(f"{prefix}.over_alone", each["milliseconds"] / alone[method], "ratio", "<= 1.01")
+            records.add(f"{prefix}.alone_by_turns", each["alone_milliseconds"], "ms")
+            records.add(f"{prefix}.over_alone", each["milliseconds"] / each["alone_milliseconds"], "ratio", "<= 1.01")
             continue
         records.add(f"{prefix}.copied", each["copied_bytes"] / 1e6, "MB")
         records.add(f"{prefix}.bound", each["bound_milliseconds"], "ms")
-        least = max(each["bound_milliseconds"], alone[method])
+        records.add(f"{prefix}.leases", each["leases"], "a run")
+        least = max(each["bound_milliseconds"], each["alone_milliseconds"])
         records.add(f"{prefix}.over_least", each["milliseconds"] / least, "ratio", "<= 1.02")
+    for each in figures["switches"]:
+        budget = {"0": "floor"}.get(each["budget"], each["budget"])
+        prefix = f"compiled.switch.{name}.{budget}.{each['from']}_to_{each['to']}"
+        more, difference = max(0, each["copied_bytes"] - each["steady_bytes"]), each["difference_bytes"]
+        records.add(f"{prefix}.plans_made", each["plans"], "", "<= 0")
+        records.add(f"{prefix}.run", each["milliseconds"], "ms")
+        records.add(f"{prefix}.difference", difference / 1e6, "MB")
+        records.add(f"{prefix}.more_copied", more / 1e6, "MB", f"<= {difference / 1e6:g}")
 
 
 def main():
@@ -122,7 +177,7 @@ def main():
     parser.add_argument("--encoder", help="folder with the encoder's config.json and model.safetensors")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--models", default=",".join(MODELS), help="which of them, with commas between")
-    parser.add_argument("--rounds", type=int, default=20, help="timed runs of each method at each budget")
+    parser.add_argument("--rounds", type=int, default=50, help="timed runs of each method at each budget")
     parser.add_argument("--export", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
@@ -134,14 +189,14 @@ def main():
         parser.error(f"no model {', '.join(unknown)}; they are {', '.join(MODELS)}")
     if not os.access(options.program, os.X_OK):
         parser.error(f"{options.program} is no program: build the target compiled, and name it")
-    if "encoder" in names and not options.encoder:
+    if {"encoder", "probes"} & set(names) and not options.encoder:
         import models
 
         try:
             options.encoder = models.fetch_encoder(os.path.join(options.out, "published"))
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
             print(f"SKIPPED: the encoder: it could not be fetched ({error}); name a folder with --encoder")
-            names.remove("encoder")
+            names = [name for name in names if name not in ("encoder", "probes")]
 
     exported = export_all(names, options)
     failed = [name for name in names if name not in exported]
@@ -158,6 +213,8 @@ def main():
             os.environ["RESIDENCY_RESULTS"] = options.out
             records = Records("gpu-compiled", figures["device"])
         record(records, name, exported[name], figures)
+        if name == "limited":
+            record_limited(records, options, figures)
         records.write()
     print(f"{len(names) - len(failed)} of {len(names)} models ran with equal bits" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "residency/format/safetensors.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/interop/aoti.hpp"
+#include "residency/plan/held_between_passes.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/planned.hpp"
 
@@ -60,7 +62,11 @@ public:
     [[nodiscard]] Results run() {
         results_.compiler = program_.compiler + ", " + program_.device;
         results_.weight_bytes = program_.catalog.total_bytes();
-        run_alone();
+        load_alone();
+        for (const std::string& method : job_.methods) {
+            results_.rows.push_back({"none", method, {}, time(method, alone(), [] { return true; }), 0, 0, true});
+            results_.rows.back().statistics.held_bytes = program_.catalog.total_bytes();
+        }
         for (const std::string& budget : job_.budgets) { run_at(budget); }
         if (!job_.timeline.empty()) {
             if (!drawn_at_) {
@@ -125,40 +131,62 @@ private:
     /// The median milliseconds of a method over the rounds. `is_settled`: nothing more is learned of the times of its steps.
     template <class Run, class IsSettled>
     [[nodiscard]] double time(const std::string& method, Run&& run, IsSettled&& is_settled) {
+        warm_up(method, run, is_settled);
+        examples::Progress bar{method};
+        std::vector<double> times;
+        for (std::uint32_t i = 0; i < job_.rounds; ++i) {
+            times.push_back(time_once(method, run));
+            bar.show((i + 1) * results_.weight_bytes, job_.rounds * results_.weight_bytes);
+        }
+        return median(times);
+    }
+    /// The same of two that take turns, so that what else the host does is the same for both.
+    template <class First, class Second>
+    [[nodiscard]] std::pair<double, double> time_by_turns(const std::string& method, First&& first, Second&& second) {
+        const auto never = [] { return false; };  // the library times resident passes less often after the first
+        warm_up(method, first, never);
+        warm_up(method, second, never);
+        std::vector<double> of_first, of_second;
+        for (std::uint32_t i = 0; i < job_.rounds; ++i) {
+            of_first.push_back(time_once(method, first));
+            of_second.push_back(time_once(method, second));
+        }
+        return {median(of_first), median(of_second)};
+    }
+    template <class Run, class IsSettled>
+    void warm_up(const std::string& method, Run&& run, IsSettled&& is_settled) {
         constexpr std::uint32_t longest_learning = 20;  // runs
         for (std::uint32_t i = 0; i < 2 || (i < longest_learning && !is_settled()); ++i) {
             static_cast<void>(run(method));
             residency::unwrap(device_.synchronize(stream_));
         }
-        examples::Progress bar{method};
-        std::vector<double> times;
-        for (std::uint32_t i = 0; i < job_.rounds; ++i) {
-            const auto begin = Clock::now();
-            [[maybe_unused]] const auto kept = run(method);  // its outputs are in use until it is complete
-            residency::unwrap(device_.synchronize(stream_));
-            times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
-            bar.show((i + 1) * results_.weight_bytes, job_.rounds * results_.weight_bytes);
-        }
+    }
+    template <class Run>
+    [[nodiscard]] double time_once(const std::string& method, Run&& run) {
+        const auto begin = Clock::now();
+        [[maybe_unused]] const auto kept = run(method);  // its outputs are in use until it is complete
+        residency::unwrap(device_.synchronize(stream_));
+        return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    }
+    [[nodiscard]] static double median(std::vector<double>& times) {
         std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
         return times[times.size() / 2];
     }
 
-    /// The packages by themselves: every weight in memory of ours, no hook set.
-    void run_alone() {
+    /// Loads the packages by themselves, every weight in memory of ours and no hook set, and runs a round of them.
+    void load_alone() {
         const auto file = residency::format::read_safetensors(job_.model + "/" + program_.weights_file);
         const residency::Catalog bound = residency::unwrap(program_.try_bind(file.catalog()));
         const residency::Catalog host = examples::load_pinned(device_, bound);
-        examples::Memory<Device> memory{device_};
         std::vector<std::byte*> storages;
         const auto restore = [&](residency::StorageId id) {
-            memory.copy(host.host_bytes(id), storages[residency::index(id)], host.storage(id).bytes, stream_);
+            memory_.copy(host.host_bytes(id), storages[residency::index(id)], host.storage(id).bytes, stream_);
         };
         for (std::uint32_t i = 0; i < host.storages().size(); ++i) {
             storages.push_back(
-                memory.template on_device<std::byte>(std::max<std::size_t>(host.storages()[i].bytes, 1)));
+                memory_.template on_device<std::byte>(std::max<std::size_t>(host.storages()[i].bytes, 1)));
             restore(residency::StorageId{i});
         }
-        std::map<std::string, aoti::Package> packages;
         for (const std::string& name : job_.methods) {
             const auto* method = program_.find_method(name);
             auto package = residency::unwrap(aoti::Package::try_open(
@@ -171,16 +199,20 @@ private:
                                      weight.shape, weight.strides}});
             }
             residency::unwrap(package.try_bind(bindings));
-            packages.emplace(name, std::move(package));
+            packages_.emplace(name, std::move(package));
         }
-        const auto run = [&](const std::string& method) {
-            return residency::unwrap(packages.at(method).try_run(inputs_.at(method), native()));
+        reference_ = round(alone());
+    }
+    /// Runs a package by itself.
+    [[nodiscard]] auto alone() {
+        return [this](const std::string& method) {
+            return residency::unwrap(packages_.at(method).try_run(inputs_.at(method), native()));
         };
-        reference_ = round(run);
-        for (const std::string& method : job_.methods) {
-            results_.rows.push_back({"none", method, {}, time(method, run, [] { return true; }), 0, true});
-            results_.rows.back().statistics.held_bytes = program_.catalog.total_bytes();
-        }
+    }
+    [[nodiscard]] double alone_milliseconds(const std::string& method) const {
+        return std::find_if(results_.rows.begin(), results_.rows.end(),
+                            [&](const Row& row) { return row.method == method; })
+            ->milliseconds;
     }
 
     [[nodiscard]] residency::Result<Model> open(const std::string& budget,
@@ -227,12 +259,54 @@ private:
         };
         const bool is_first_right = round(run) == reference_;
         for (const std::string& method : job_.methods) {
-            const double milliseconds = time(method, run, is_settled);
+            double milliseconds = 0, by_itself = alone_milliseconds(method);
+            if (static_cast<void>(run(method)); model.weights().statistics().streaming) {
+                milliseconds = time(method, run, is_settled);
+            } else {
+                std::tie(milliseconds, by_itself) = time_by_turns(method, run, alone());
+                static_cast<void>(run(method));  // what is asked of the model is of its last run
+            }
             if (budget == job_.budgets.front()) { note_left_out(model, method); }
-            add_row({budget, method, {}, milliseconds, 0, is_first_right, false, driver_bytes}, model);
-            if (job_.graph) { run_graph(budget, method, model, driver_bytes); }
+            add_row({budget, method, {}, milliseconds, by_itself, 0, is_first_right, false, driver_bytes}, model);
+        }
+        measure_switches(budget, model);
+        if (job_.graph) {
+            for (const std::string& method : job_.methods) { run_graph(budget, method, model, driver_bytes); }
         }
         model.weights().drain();
+    }
+
+    /// From each method to the next, and from the last to the first.
+    void measure_switches(const std::string& budget, Model& model) {
+        if (job_.methods.size() < 2) { return; }
+        const auto run = [&](const std::string& method) {
+            const double milliseconds = time_once(method, [&](const std::string& each) {
+                return residency::unwrap(model.try_run(each, inputs_.at(each), stream_));
+            });
+            return std::pair{milliseconds, model.weights().statistics().last_pass.fetched_bytes};
+        };
+        const auto plans_made = [&] { return model.weights().statistics().total.plans_made; };
+        // Nothing is learned any more, and the plans are known in the image that is in force.
+        for (int i = 0; i < 2; ++i) {
+            for (const std::string& method : job_.methods) { run(method); }
+        }
+        for (std::size_t i = 0; i < job_.methods.size(); ++i) {
+            const std::string &from = job_.methods[i], &to = job_.methods[(i + 1) % job_.methods.size()];
+            run(from);
+            run(from);
+            const std::vector<bool> held = residency::plan::held_between_passes(model.weights().plan());
+            const std::uint64_t plans = plans_made();
+            const auto [milliseconds, copied_bytes] = run(to);
+            const std::uint64_t plans_for_it = plans_made() - plans;
+            const residency::plan::Plan& plan = model.weights().plan();
+            const std::vector<bool> wanted = residency::plan::held_between_passes(plan);
+            std::uint64_t difference = 0;
+            for (std::size_t chunk = 0; chunk < wanted.size(); ++chunk) {
+                difference += wanted[chunk] && !held[chunk] ? plan.chunk_bytes() : 0;
+            }
+            results_.switches.push_back(
+                {budget, from, to, plans_for_it, copied_bytes, run(to).second, difference, milliseconds});
+        }
     }
 
     void add_row(Row row, const Model& model) {
@@ -276,7 +350,8 @@ private:
                     return 0;
                 },
                 [] { return true; });
-            add_row({budget, method, {}, milliseconds, 0, is_right, true, driver_bytes}, model);
+            add_row({budget, method, {}, milliseconds, alone_milliseconds(method), 0, is_right, true, driver_bytes},
+                    model);
         }
     }
 
@@ -316,6 +391,7 @@ private:
     typename Device::Stream stream_;
     residency::format::Program program_;
     std::map<std::string, std::vector<aoti::TensorView>> inputs_;
+    std::map<std::string, aoti::Package> packages_;  // by themselves; their weights are in memory_
     std::map<std::string, Outputs> reference_;
     std::optional<std::string> drawn_at_;  // the last budget that works
     Results results_;
