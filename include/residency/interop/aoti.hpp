@@ -221,7 +221,7 @@ public:
         host::LoadOptions load{};             ///< of the weights into host memory
         PackageOptions package{};             ///< of every package
         /// Called at the points of every run, in order; may enqueue work on its stream. It does not throw, and calls nothing of the model
-        /// that runs. Empty: nobody listens.
+        /// that runs. Where there is one, each step is a lease, whatever ranges() says. Empty: nobody listens.
         std::function<void(const StepEvent&)> observer{};
     };
 
@@ -355,6 +355,12 @@ private:
         RunReport report;
 
         void begin(Method& method);
+        /// In a pass: into which leases it falls.
+        void set_ranges() {
+            if constexpr (has_fixed_addresses) {
+                if (!observer) { ranges = weights->ranges(); }
+            }
+        }
         [[nodiscard]] std::int32_t step(std::int64_t number);
         [[nodiscard]] Result<void*> probe(std::int64_t number);
         /// Step `number` begins, of which there is a marker or a probe.
@@ -694,7 +700,7 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
     auto pass = state.weights->try_begin(stream);
     if (!pass) { return pass.error(); }
     state.pass.emplace(std::move(*pass));
-    if constexpr (has_fixed_addresses) { state.ranges = state.weights->ranges(); }
+    state.set_ranges();
     Status status = bind(method);
     if (status) {
         auto ran = method.package->try_run(inputs, native(stream));
@@ -777,7 +783,7 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
     state.of_caller = of_caller;
     auto graph = state.weights->try_capture(stream, [&](typename Weights::Pass& pass) -> Status {
         if (Status bound = bind(method); !bound) { return bound; }
-        state.ranges = state.weights->ranges();
+        state.set_ranges();
         auto pool = method.package->try_begin_capture(native(stream));
         if (!pool) { return pool.error(); }
         run.pool_ = std::move(*pool);
