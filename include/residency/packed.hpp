@@ -4,6 +4,7 @@
 
 // What programs with the preset Packed include: planned.hpp, and what unpacks weights on the device.
 
+#include "residency/packed/load.hpp"
 #include "residency/packed/pack.hpp"
 #include "residency/packed/packed_decider.hpp"
 #include "residency/planned.hpp"
