@@ -71,19 +71,7 @@ private:
     [[nodiscard]] RESIDENCY_DETAIL_COLD static Error ended_with_capture();
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
     /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records.
-    [[nodiscard]] Status wait_for_arrival(LeaseRecord& lease, ConsumerId consumer);
-    /// The last copies that any of these storages comes with.
-    [[nodiscard]] EventPoint last_arrival(std::span<const StorageId> storages) const noexcept {
-        EventPoint arrival = 0;
-        for (const StorageId storage : storages) {
-            arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
-        }
-        return arrival;
-    }
-    RESIDENCY_DETAIL_COLD void tell_read(WorkObserver<D>& observer, LeaseId id, const LeaseRecord& lease,
-                                         Stream stream) const {
-        observer.read_begins({id.value(), lease.access, lease.storages, stream, last_arrival(lease.storages)});
-    }
+    [[nodiscard]] Status wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer);
 
     SessionState<D>* shared_;
     StepProfiler<D>* profiler_;
@@ -124,14 +112,13 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     lease.access = access;
     count(storages, 1);
     if (consumer) {
-        if (auto waited = wait_for_arrival(lease, *consumer); !waited) {
+        if (auto waited = wait_for_arrival(id, lease, *consumer); !waited) {
             count(storages, -1);
             shared_->decider->forget(lease.token);
             leases_.close(id);
             return waited.error();
         }
     }
-    if (observer != nullptr && stream) { tell_read(*observer, id, lease, *stream); }
     if (is_timed) { profiler_->lease_began(access, *stream); }
     shared_->cursor.go_to(found.place);
     shared_->counters.divergences += found.has_diverged ? 1U : 0U;
@@ -170,9 +157,7 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     profiler_->interrupt();
     WorkObserver<D>* const observer = shared_->pass_observer();
     if (observer != nullptr) { observer->read_comes(stream); }
-    auto waited = wait_for_arrival(*lease, *consumer);
-    if (observer != nullptr && waited) { tell_read(*observer, id, *lease, stream); }
-    return waited;
+    return wait_for_arrival(id, *lease, *consumer);
 }
 
 template <Device D>
@@ -233,11 +218,20 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
 }
 
 template <Device D>
-Status LeaseKeeper<D>::wait_for_arrival(LeaseRecord& lease, ConsumerId consumer) {
-    const EventPoint arrival = last_arrival(lease.storages);
+Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer) {
+    EventPoint arrival = 0;
+    for (const StorageId storage : lease.storages) {
+        arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
+    }
     if (auto waited = shared_->copy_scheduler.stream_wait_arrival(consumer, arrival); !waited) { return waited; }
+    const Stream stream = shared_->copy_scheduler.stream_of(consumer);
+    WorkObserver<D>* const observer = shared_->pass_observer();
+    if (observer != nullptr) { observer->read_begins({id.value(), lease.access, lease.storages, stream, arrival}); }
     if (shared_->unpacks) {
-        if (auto unpacked = shared_->decider->unpack(lease.storages, consumer); !unpacked) { return unpacked; }
+        if (auto unpacked = shared_->decider->unpack(lease.storages, consumer); !unpacked) {
+            if (observer != nullptr) { observer->read_ends(id.value(), stream); }
+            return unpacked;
+        }
     }
     lease.consumers.push_back(consumer);
     shared_->copy_scheduler.retain(consumer);
