@@ -29,6 +29,7 @@ class Scheduled;
 
 namespace plan {
 class Plan;
+struct Problem;
 }  // namespace plan
 
 namespace pool {

@@ -64,13 +64,17 @@ residency::Schedule make_schedule(const residency::Catalog& catalog) {
 
 /// Allocations of ten passes, after as many to warm up.
 template <class Evictor, class Prefetcher, class Pool>
-std::uint64_t allocations_of(std::uint32_t storages, std::uint64_t budget) {
+std::uint64_t allocations_of(std::uint32_t storages, std::uint64_t budget, bool is_listened = false) {
     using Weights = residency::Residency<Evictor, Prefetcher, Pool>;
     typename Pool::Device device;
     const residency::Catalog catalog = make_catalog(storages);
     typename Weights::Options options;
     options.budget = residency::Budget::bytes(budget);
     options.schedule = make_schedule(catalog);
+    std::uint64_t events = 0;
+    if (is_listened) {
+        options.on_event = [&](const residency::Event&) { ++events; };
+    }
     Weights weights{device, catalog, options};
     const auto run = [&] {
         auto pass = weights.begin({});
@@ -91,6 +95,7 @@ std::uint64_t allocations_of(std::uint32_t storages, std::uint64_t budget) {
     const auto evictions = weights.statistics().total.evictions;
     for (int i = 0; i < 10; ++i) { run(); }
     const std::uint64_t counted = allocations - before;
+    CHECK((events > 0) == is_listened);
     if (weights.statistics().streaming) { CHECK(weights.statistics().total.evictions > evictions); }
     return counted;
 }
@@ -116,6 +121,10 @@ TEST_CASE("C18: a steady state allocates nothing, streaming or resident") {
         CHECK(allocations_of<evict::Lru, prefetch::Lookahead<4>, Slab>(64, budget) == 0);
         CHECK(allocations_of<evict::Scheduled, prefetch::Scheduled, StreamOrdered>(64, budget) == 0);
         CHECK(allocations_of<evict::ExpectedUse, prefetch::Hinted, Slab>(64, budget) == 0);
+        // Events allocate nothing either; what their handler allocates is its own.
+        CHECK(allocations_of<evict::Lru, prefetch::None, StreamOrdered>(64, budget, true) == 0);
+        CHECK(allocations_of<evict::Scheduled, prefetch::Scheduled, StreamOrdered>(64, budget, true) == 0);
+        CHECK(allocations_of<evict::ExpectedUse, prefetch::Hinted, Slab>(64, budget, true) == 0);
     }
 }
 

@@ -103,7 +103,8 @@ public:
 
     /// The copy of a chunk to its slot was enqueued, or failed. Counts the eviction of what was there.
     void note_copy(std::uint32_t chunk, bool is_sent) noexcept {
-        if (table_.bring(chunk, is_sent)) { count_eviction(); }
+        const std::uint32_t before = table_.occupant(table_.slot(chunk));
+        if (table_.bring(chunk, is_sent)) { count_eviction(before); }
     }
     /// Goes back to occupants of slots that table() gave. Precondition: nothing was mapped since.
     void set_occupants(const std::vector<std::uint32_t>& occupants) { table_.set_occupants(occupants); }
@@ -129,9 +130,19 @@ public:
     [[nodiscard]] Status send_home_before_use(std::span<const StorageId> storages);
 
 private:
-    void count_eviction() noexcept {
+    void count_eviction(std::uint32_t chunk) noexcept {
         ++context_->counters->evictions;
         context_->counters->evicted_bytes += plan_.chunk_bytes();
+        if (context_->events != nullptr) { tell_eviction(chunk); }
+    }
+    /// Of each storage that has bytes in the chunk.
+    void tell_eviction(std::uint32_t chunk) noexcept {
+        const std::uint64_t begin = chunk * plan_.chunk_bytes(), end = begin + plan_.chunk_bytes();
+        for (const std::uint32_t s : contents_.storages(chunk)) {
+            const std::uint64_t first = (std::max)(begin, plan_.storage_offset(s));
+            const std::uint64_t last = (std::min)(end, plan_.storage_offset(s) + plan_.storage_bytes(s));
+            context_->events->evicted(StorageId{s}, last - first);
+        }
     }
     [[nodiscard]] bool is_same_image(const plan::Plan& plan) const noexcept {
         return is_open_ && !has_other_image_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
@@ -227,7 +238,7 @@ void ChunkStore<Pool>::evict_all_but(std::span<const std::uint32_t> kept) {
     for (std::uint32_t chunk = 0; chunk < table_.chunks(); ++chunk) {
         if (is_kept[chunk] || !table_.is_there(chunk)) { continue; }
         table_.lose(chunk);
-        count_eviction();
+        count_eviction(chunk);
     }
 }
 

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "residency/core/event_hook.hpp"
 #include "residency/core/event_sequence.hpp"
+#include "residency/core/stall_clock.hpp"
 #include "residency/core/transport_interface.hpp"
 #include "residency/core/work_observer.hpp"
 #include "residency/device/device.hpp"
@@ -41,6 +44,10 @@ public:
     /// `host_waits` counts the times that the host waits for the device here; it outlives this object. On failure nothing is left behind.
     [[nodiscard]] Status open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
                               std::uint32_t outstanding, std::uint64_t& host_waits);
+    /// Copies and their arrivals are told from now on.
+    void tell(EventHook& events) noexcept { events_ = &events; }
+    /// Copies are timed from now on.
+    void time(StallClock<D>& stalls) noexcept { stalls_ = &stalls; }
     /// Precondition: drained, or abandoned.
     void close() noexcept;
     /// The device is broken: forgets what it holds without a device call.
@@ -103,6 +110,10 @@ public:
         auto drained = drain();
         return copied ? std::move(drained) : std::move(copied);
     }
+    /// Whether a consumer's stream has to be made to wait for an arrival.
+    [[nodiscard]] bool must_wait(ConsumerId id, EventPoint arrival) const noexcept {
+        return arrival > consumers_[id]->arrived && !copies_.known_complete(arrival);
+    }
     /// A consumer waits for an arrival. Enqueues nothing if it has waited for that arrival, or a later one, before.
     [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival);
     /// The stream of `first` waits for the last recorded point of `second`.
@@ -153,7 +164,11 @@ public:
     [[nodiscard]] Result<EventPoint> record_point(ConsumerId id) { return consumers_[id]->events.record(); }
 
     [[nodiscard]] typename D::Stream copy_stream() const noexcept { return copy_stream_; }
-    [[nodiscard]] Status poll_arrivals() { return copies_.poll(); }
+    [[nodiscard]] Status poll_arrivals() {
+        auto polled = copies_.poll();
+        tell_arrivals();
+        return polled;
+    }
     [[nodiscard]] bool has_arrived(EventPoint arrival) const noexcept { return copies_.known_complete(arrival); }
     [[nodiscard]] EventPoint last_arrival() const noexcept { return copies_.last(); }
 
@@ -190,6 +205,10 @@ private:
         }
         return false;
     }
+    void tell_arrivals() noexcept {
+        if (events_ == nullptr || in_capture_) { return; }
+        events_->tell_arrivals([&](EventPoint arrival) { return has_arrived(arrival); });
+    }
     [[nodiscard]] Status renew(ConsumerStream& consumer, typename D::Stream stream);
     [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
     [[nodiscard]] Result<EventPoint> refuse_capture(const ConsumerStream& consumer);
@@ -222,6 +241,8 @@ private:
     std::vector<typename D::Event> capture_events_;
     EventSequence<D> outside_copies_;  // during a capture: the points outside of it
     std::vector<std::unique_ptr<ConsumerStream>> outside_consumers_;
+    EventHook* events_ = nullptr;      // null: nobody is told
+    StallClock<D>* stalls_ = nullptr;  // null: nothing is timed
 };
 
 template <Device D>
@@ -265,7 +286,7 @@ void CopyScheduler<D>::abandon() noexcept {
 template <Device D>
 Status CopyScheduler<D>::begin_pass() {
     ++pass_;
-    return copies_.poll();
+    return poll_arrivals();
 }
 
 template <Device D>
@@ -302,6 +323,11 @@ Status CopyScheduler<D>::copy_stream_wait(ConsumerId id, EventPoint point) {
     ConsumerStream& consumer = *consumers_[id];
     if (point == lost) { return drain_device(); }
     if (point <= consumer.waits || consumer.events.known_complete(point)) { return {}; }
+    if (stalls_ != nullptr && !in_capture_) {  // of what is complete already, no copy has to wait for room
+        if (auto polled = consumer.events.poll(); !polled) { return polled; }
+        if (consumer.events.known_complete(point)) { return {}; }
+        stalls_->copy_waits();
+    }
     if (auto done = consumer.events.order_after(point, copy_stream_); !done) { return done; }
     consumer.waits = point;
     return {};
@@ -330,7 +356,7 @@ Status CopyScheduler<D>::poll() {
     for (auto& consumer : consumers_) {
         if (auto polled = consumer->events.poll(); !polled) { return polled; }
     }
-    return copies_.poll();
+    return poll_arrivals();
 }
 
 template <Device D>
@@ -353,6 +379,9 @@ Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
     if (observer_ != nullptr) { observer_->copies_begin(copy_stream_); }
+    if (events_ != nullptr) { events_->copy_began(fetches); }
+    const bool is_timed = stalls_ != nullptr && !in_capture_;
+    if (is_timed) { stalls_->copies_begin(copy_stream_); }
     const auto sent = transport_->enqueue(fetches, copy_stream_);
     if (observer_ != nullptr) { observer_->copies_end(copy_stream_, fetches, sent ? copies_.last() + 1 : 0); }
     // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
@@ -364,6 +393,12 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
             ++*host_waits_;
             if (!device_->synchronize(copy_stream_)) { has_unrecorded_copy_ = true; }
         }
+    }
+    if (is_timed) { stalls_->copies_end(copy_stream_, copies_.last()); }
+    if (events_ != nullptr) {
+        const bool are_coming = sent && arrival;
+        const Error* const error = !sent ? &sent.error() : !arrival ? &arrival.error() : nullptr;
+        events_->copy_ended(fetches, are_coming ? std::optional{*arrival} : std::nullopt, error);
     }
     if (!sent) { return sent.error(); }
     return arrival;
@@ -446,6 +481,7 @@ Status CopyScheduler<D>::drain() {
     }
     if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
     copies_.assume_complete();
+    tell_arrivals();
     has_unrecorded_copy_ = false;
     return {};
 }
@@ -463,6 +499,7 @@ Status CopyScheduler<D>::drain_device() {
     }
     has_orphaned_use_ = has_unrecorded_copy_ = false;
     copies_.assume_complete();
+    tell_arrivals();
     return {};
 }
 

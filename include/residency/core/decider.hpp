@@ -10,6 +10,7 @@
 
 #include "residency/core/access_point.hpp"
 #include "residency/core/copy_scheduler.hpp"
+#include "residency/core/event_hook.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_state.hpp"
 #include "residency/model/catalog.hpp"
@@ -35,6 +36,7 @@ struct DeciderContext {
     bool poison = false;                    ///< evicted bytes are overwritten
     D* device = nullptr;
     CopyScheduler<D>* copy_scheduler = nullptr;
+    EventHook* events = nullptr;  ///< null: nobody is told
 
     /// Counts an access to storage `id`, of `bytes` bytes on the device.
     void count_access(StorageId id, std::uint64_t bytes) const noexcept {
@@ -42,6 +44,7 @@ struct DeciderContext {
         if (state.placement == Placement::host) { bytes = 0; }
         if (state.demand_missed) {
             ++counters->demand_misses;
+            counters->capacity_misses += state.was_evicted ? 1U : 0U;
             counters->missed_bytes += bytes;
         } else if (state.prefetched) {
             ++counters->prefetch_hits;
@@ -50,6 +53,7 @@ struct DeciderContext {
             ++counters->hits;
             counters->hit_bytes += bytes;
         }
+        state.was_missed = state.demand_missed;
         state.demand_missed = state.prefetched = false;
     }
 };

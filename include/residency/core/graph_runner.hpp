@@ -127,6 +127,7 @@ Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream, P
     decider.graph_launched();
     shared_->last_pass = captured.counters;
     shared_->counters = shared_->counters + captured.counters;
+    if (shared_->events) { shared_->events->graph_launched(shared_->counters.passes - 1, captured.counters); }
     auto point = copy_scheduler.record_point(*consumer);
     if (!point) {
         has_lost_launch_ = true;

@@ -72,6 +72,61 @@ private:
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
     /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records.
     [[nodiscard]] Status wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer);
+    void tell(EventKind kind, LeaseId id, const LeaseRecord& lease, StorageId storage) const noexcept {
+        shared_->events->of_lease(kind, lease.access, id.value(), storage);
+    }
+    RESIDENCY_DETAIL_COLD void tell_began(LeaseId id, const LeaseRecord& lease) const noexcept {
+        tell(EventKind::lease_began, id, lease, lease.storages.empty() ? no_storage : lease.storages.front());
+    }
+    RESIDENCY_DETAIL_COLD void tell_ended(LeaseId id, const LeaseRecord& lease) const noexcept {
+        if (!lease.consumers.empty()) { tell(EventKind::lease_ended, id, lease, no_storage); }
+    }
+    /// A lease or a ticket came about. Also asks, and tells, what has arrived; where the device cannot be asked, a later call says so.
+    RESIDENCY_DETAIL_COLD void tell_held(LeaseId id, const LeaseRecord& lease,
+                                         const ScheduleCursor::Found& found) const noexcept {
+        if (shared_->is_eager()) { static_cast<void>(shared_->copy_scheduler.poll_arrivals().has_value()); }
+        if (found.has_diverged) {
+            shared_->events->diverged(lease.access, lease.storages.empty() ? no_storage : lease.storages.front());
+        }
+        if (!lease.consumers.empty()) { tell_began(id, lease); }
+    }
+    /// Why a wait for a storage is one for a demand miss; unset: it is not.
+    [[nodiscard]] std::optional<StallCause> miss_of(StorageId storage) const noexcept {
+        const StorageState& state = shared_->states[index(storage)];
+        if (!state.was_missed) { return std::nullopt; }
+        if (state.was_evicted) { return StallCause::evicted; }
+        // In order and one at a time, no access misses what a plan brings.
+        const bool lacks_room = shared_->decider->bound().has_value() && leases_.open_leases() > 1;
+        return lacks_room ? StallCause::room : StallCause::unpredicted;
+    }
+    /// Lets a stream wait. If there is something to wait for, it is timed and told.
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Status wait_watched(LeaseId id, const LeaseRecord& lease, ConsumerId consumer,
+                                                            EventPoint arrival) {
+        CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
+        if (!copy_scheduler.must_wait(consumer, arrival)) {
+            return copy_scheduler.stream_wait_arrival(consumer, arrival);
+        }
+        StorageId last = no_storage;
+        for (const StorageId storage : lease.storages) {
+            if (shared_->states[index(storage)].arrival == arrival) { last = storage; }
+        }
+        const bool is_timed = shared_->stalls && shared_->is_eager();
+        if (is_timed) {
+            if (auto allowed = copy_scheduler.refuse_capture(consumer); !allowed) { return allowed; }
+        }
+        const Stream stream = copy_scheduler.stream_of(consumer);
+        if (shared_->events) { tell(EventKind::wait_began, id, lease, last); }
+        if (is_timed) { shared_->stalls->wait_begins(stream); }
+        auto waited = copy_scheduler.stream_wait_arrival(consumer, arrival);
+        if (is_timed) {
+            const AccessPoint& access = lease.access;
+            const StepRange none{UINT32_MAX, UINT32_MAX};
+            shared_->stalls->wait_ended(stream, {access.step == AccessPoint::nowhere ? none : access.range(), last,
+                                                 arrival, shared_->counters.passes, miss_of(last)});
+        }
+        if (shared_->events) { tell(EventKind::wait_ended, id, lease, last); }
+        return waited;
+    }
 
     SessionState<D>* shared_;
     StepProfiler<D>* profiler_;
@@ -123,6 +178,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     shared_->cursor.go_to(found.place);
     shared_->counters.divergences += found.has_diverged ? 1U : 0U;
     ++shared_->counters.acquires;
+    if (shared_->events) [[unlikely]] { tell_held(id, lease, found); }
     return id;
 }
 
@@ -157,7 +213,10 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     profiler_->interrupt();
     WorkObserver<D>* const observer = shared_->pass_observer();
     if (observer != nullptr) { observer->read_comes(stream); }
-    return wait_for_arrival(id, *lease, *consumer);
+    const bool was_ticket = lease->consumers.empty();
+    auto waited = wait_for_arrival(id, *lease, *consumer);
+    if (shared_->events && waited && was_ticket) { tell_began(id, *lease); }
+    return waited;
 }
 
 template <Device D>
@@ -214,6 +273,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     count(lease.storages, -1);
     shared_->decider->released(lease.token, is_recorded);
     if (timed) { profiler_->lease_ended(lease.access, *timed); }
+    if (shared_->events) [[unlikely]] { tell_ended(id, lease); }
     leases_.close(id);
 }
 
@@ -223,7 +283,9 @@ Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, Consumer
     for (const StorageId storage : lease.storages) {
         arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
     }
-    if (auto waited = shared_->copy_scheduler.stream_wait_arrival(consumer, arrival); !waited) { return waited; }
+    auto waited = shared_->is_watched ? wait_watched(id, lease, consumer, arrival)
+                                      : shared_->copy_scheduler.stream_wait_arrival(consumer, arrival);
+    if (!waited) { return waited; }
     const Stream stream = shared_->copy_scheduler.stream_of(consumer);
     WorkObserver<D>* const observer = shared_->pass_observer();
     if (observer != nullptr) { observer->read_begins({id.value(), lease.access, lease.storages, stream, arrival}); }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "residency/budget/budget.hpp"
+#include "residency/core/event.hpp"
 #include "residency/core/session.hpp"
 #include "residency/model/schedule.hpp"
 
@@ -21,10 +22,14 @@ struct OnlineOptions {
     std::optional<Budget> budget{};         ///< set by whoever runs the model; takes precedence over stored_budget
     std::optional<Budget> stored_budget{};  ///< set by whoever made the model; without either: automatic
     std::uint64_t reserve_bytes = default_reserve_bytes;
-    Schedule schedule{};  ///< without steps: the policies know nothing of the future
-    bool strict = false;  ///< a divergence from the schedule is an error, not a statistic
-    bool record = false;  ///< keep what each pass acquired: recorded_schedule()
-    bool poison = false;  ///< overwrite evicted bytes with 0xDB, so that a stray read is seen
+    Schedule schedule{};      ///< without steps: the policies know nothing of the future
+    bool strict = false;      ///< a divergence from the schedule is an error, not a statistic
+    bool record = false;      ///< keep what each pass acquired: recorded_schedule()
+    bool poison = false;      ///< overwrite evicted bytes with 0xDB, so that a stray read is seen
+    EventHandler on_event{};  ///< told what happens; what it may do is said at EventHandler
+    /// Time what streams wait for bytes, and find out why: Statistics::stalls, Residency::step_stalls, EventKind::stalled. Costs two events for
+    /// each wait, and two for each call of copies.
+    bool time_stalls = false;
     Policies policies{};  ///< the evictor, the prefetcher and the pool, with their knobs
     Transport transport{};
 };
@@ -45,6 +50,10 @@ struct PlannedOptions {
     /// again begins with a wait for the device. Nothing is learned once a pass is captured, so that its graph stays valid.
     bool learn = true;
     double learn_threshold = 0.05;
+    EventHandler on_event{};  ///< told what happens; what it may do is said at EventHandler
+    /// Time what streams wait for bytes, and find out why: Statistics::stalls, Residency::step_stalls, EventKind::stalled. Costs two events for
+    /// each wait, and two for each call of copies.
+    bool time_stalls = false;
     Policies policies{};  ///< the planner and the pool, with their knobs
     Transport transport{};
 };
@@ -58,6 +67,8 @@ template <class Options>
     settings.schedule = std::move(options.schedule);
     settings.strict = options.strict;
     settings.record = options.record;
+    settings.on_event = std::move(options.on_event);
+    settings.time_stalls = options.time_stalls;
     if constexpr (requires { options.poison; }) { settings.poison = options.poison; }
     if constexpr (requires { options.learn; }) {
         settings.learn = options.learn;

@@ -61,7 +61,7 @@ public:
     /// own; after any of them the pass can continue.
     [[nodiscard]] Status try_wait() {
         if (session_ == nullptr) { return ended(); }
-        return session_->wait_in_pass();
+        return session_->told(session_->wait_in_pass());
     }
 
     /// A lease on weights, for a stream, by default the pass's own. The stream waits for copies that are not complete; the host does not.
@@ -91,7 +91,7 @@ public:
     template <Acquirable What>
     [[nodiscard]] Result<Ticket<D>> try_request(const What& what) {
         auto id = ask(what, std::nullopt);
-        if (!id) { return id.error(); }
+        if (!id) { return failed(id.error()); }
         return Ticket<D>{session_, *id};
     }
     /// The same, of a list of weights.
@@ -150,8 +150,11 @@ private:
             return session_->acquire_weights(std::span<const WeightId>{what}, stream);
         }
     }
+    [[nodiscard]] RESIDENCY_DETAIL_COLD const Error& failed(const Error& error) const {
+        return session_ == nullptr ? error : session_->told(error);
+    }
     [[nodiscard]] Result<Lease<D>> lease(Result<core::LeaseId> id) {
-        if (!id) { return id.error(); }
+        if (!id) { return failed(id.error()); }
         return Lease<D>{session_, *id};
     }
 

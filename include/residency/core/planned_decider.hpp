@@ -161,6 +161,8 @@ public:
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override {
         return plan_factory_.problem().compute_seconds;
     }
+    /// What the plan in force solves.
+    [[nodiscard]] const plan::Problem& problem() const noexcept { return plan_factory_.problem(); }
     /// The plan in force.
     [[nodiscard]] const plan::Plan& plan() const noexcept { return store_.plan(); }
     /// Counts the changes of addresses: while it is the same, every storage has the same address, leased or not.

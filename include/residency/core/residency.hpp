@@ -100,7 +100,7 @@ public:
     /// pass is open), unsupported (the caller captures the stream, and weights are streamed). With everything resident such a capture is accepted: the caller's graph then holds the addresses of today and must not be
     /// launched after a change of the budget, which nothing checks. A CapturedPass is checked.
     [[nodiscard]] Result<Pass> try_begin(Stream stream) {
-        if (auto begun = session_->begin_pass(stream); !begun) { return begun.error(); }
+        if (auto begun = session_->begin_pass(stream); !begun) { return session_->told(begun.error()); }
         return Pass{session_.get()};
     }
 #if RESIDENCY_EXCEPTIONS
@@ -123,7 +123,7 @@ public:
             return status ? std::move(ended) : std::move(status);
         });
         attempt.rethrow();
-        if (!captured) { return captured.error(); }
+        if (!captured) { return session_->told(captured.error()); }
         return CapturedPass<D>{*session_, *captured};
     }
     /// Blocks until recorded uses and copies are complete, then changes the budget, between passes; leases may be open. Leased weights keep
@@ -135,26 +135,30 @@ public:
     /// or, for a planned composition with open leases, the budget is below the floor of the present image: addresses of a plan are offsets
     /// in one image, which cannot be laid out again under a lease; or leases are open and the pool is not a pool::ResizablePool, of which
     /// every weight leaves for another budget); or the device's own.
-    [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) { return session_->set_budget(budget); }
+    [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) {
+        return session_->told(session_->set_budget(budget));
+    }
     /// Gives back pending bytes of the last change of the budget, as far as possible now, and returns its outcome so far. Does not block.
-    [[nodiscard]] Result<BudgetChange> try_reclaim_pending() { return session_->reclaim_pending(); }
+    [[nodiscard]] Result<BudgetChange> try_reclaim_pending() { return session_->told(session_->reclaim_pending()); }
     /// The outcome of the last change of the budget so far.
     [[nodiscard]] const BudgetChange& budget_change() const noexcept { return session_->budget_change(); }
     /// Bytes held beyond the budget in force, because open leases keep them.
     [[nodiscard]] std::uint64_t pending_bytes() const { return session_->pending_bytes(); }
     /// Blocks until the device is idle, then changes the schedule, between passes. Error budget: the budget is below the floor of the new
     /// schedule; the old one stays.
-    [[nodiscard]] Status try_set_schedule(Schedule schedule) { return session_->set_schedule(std::move(schedule)); }
+    [[nodiscard]] Status try_set_schedule(Schedule schedule) {
+        return session_->told(session_->set_schedule(std::move(schedule)));
+    }
     /// Blocks until all uses and copies are complete, then gives all device memory back, between passes, when no lease is open: no weight has an
     /// address until try_resume(), and generation() changes. What kernels wrote to mutable weights is copied to pinned host memory.
     /// Meanwhile passes, captures and other schedules are refused (wrong_state); another budget is for try_resume(). Captured passes
     /// become stale. Does nothing where it is suspended. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the
     /// device's own: if is_suspended() then, memory is still held, and another call goes on.
-    [[nodiscard]] Status try_suspend() { return session_->suspend(); }
+    [[nodiscard]] Status try_suspend() { return session_->told(session_->suspend()); }
     /// Blocks until what kernels wrote is on the device again; other weights come with the next pass. Plans nothing, unless the budget has
     /// changed. Does nothing where it is not suspended. Errors, after which it is suspended as before: out_of_memory, budget, or the device's
     /// own.
-    [[nodiscard]] Status try_resume() { return session_->resume(); }
+    [[nodiscard]] Status try_resume() { return session_->told(session_->resume()); }
     /// Between try_suspend() and try_resume().
     [[nodiscard]] bool is_suspended() const noexcept { return session_->is_suspended(); }
     /// Replaces the bytes of weights at their sources, between passes, when no lease is open: `write()` does it, in host memory or in files (of
@@ -194,7 +198,7 @@ public:
     /// away by another call once they are gone.
     [[nodiscard]] Status try_observe(core::WorkObserver<Device>* observer) { return session_->observe(observer); }
     /// Blocks until all uses and copies so far are complete; then returns try_transport_status(), and brings again what could not be read.
-    [[nodiscard]] Status try_drain() { return session_->drain(); }
+    [[nodiscard]] Status try_drain() { return session_->told(session_->drain()); }
     /// The first failure of the transport's threads; success for a transport without threads. Does not block. Success after the stream of a
     /// pass was synchronized, before the next one begins, says that every byte that the pass read is the source's. A failure stays until
     /// try_begin, try_drain, try_set_budget or try_set_schedule has returned it: that call waits for the device, and brings the bytes again.
@@ -241,6 +245,9 @@ public:
 
     /// May ask the device whether a pass is complete. Does not block.
     [[nodiscard]] Statistics statistics() const { return session_->statistics(); }
+    /// What streams waited for bytes, and why, by step of the schedule: of the last pass that was timed and is complete, as Statistics::stalls.
+    /// Empty unless Options::time_stalls. A range of steps that was leased together counts to its first. Valid until the next call.
+    [[nodiscard]] std::span<const Stalls> step_stalls() const noexcept { return session_->step_stalls(); }
     /// The budget in force, and which source set it.
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return session_->budget(); }
     /// The first failure of an operation that cannot report one: the end of a lease or of a pass.
@@ -295,6 +302,13 @@ public:
     {
         return decider_->plan();
     }
+    /// What the plan in force solves, with the compute times that it assumes; its budget_bytes is not set. For plan::advise and
+    /// plan::budget_for.
+    [[nodiscard]] const plan::Problem& problem() const noexcept
+        requires Composition::is_planned
+    {
+        return decider_->problem();
+    }
 
     /// @cond
 private:
@@ -304,7 +318,7 @@ private:
     template <class Write>
     [[nodiscard]] Status refreshed(std::optional<std::span<const WeightId>> weights, Write& write) {
         detail::Attempt attempt;
-        auto done = session_->refresh(weights, [&] { return attempt.run(write); });
+        auto done = session_->told(session_->refresh(weights, [&] { return attempt.run(write); }));
         attempt.rethrow();
         return done;
     }

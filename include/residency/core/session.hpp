@@ -17,6 +17,8 @@
 #include "residency/budget/budget.hpp"
 #include "residency/core/budget_control.hpp"
 #include "residency/core/decider.hpp"
+#include "residency/core/event.hpp"
+#include "residency/core/event_hook.hpp"
 #include "residency/core/graph_runner.hpp"
 #include "residency/core/learning_report.hpp"
 #include "residency/core/lease_keeper.hpp"
@@ -26,6 +28,8 @@
 #include "residency/core/replace_sources.hpp"
 #include "residency/core/resident_store.hpp"
 #include "residency/core/session_state.hpp"
+#include "residency/core/stall_clock.hpp"
+#include "residency/core/stalls.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/step_profiler.hpp"
 #include "residency/core/suspension.hpp"
@@ -52,6 +56,8 @@ struct Settings {
     bool learn =
         false;  ///< time steps, and take over the order of a pass where none was given; plan again if they differ
     double learn_threshold = 0.05;
+    EventHandler on_event;     ///< empty: nobody is told
+    bool time_stalls = false;  ///< time what streams wait for bytes
 };
 
 /// The state behind a Residency on a device of type `D`, for every composition of policies: joins passes and their schedule to leases,
@@ -87,7 +93,10 @@ public:
     [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event) { return leases_.wait_for(id, event); }
     [[nodiscard]] Status record(LeaseId id, typename D::Event event) { return leases_.record(id, event); }
     [[nodiscard]] Stream lease_stream(LeaseId id) const noexcept { return leases_.stream(id); }
-    void end_lease(LeaseId id) noexcept { leases_.end(id); }
+    void end_lease(LeaseId id) noexcept {
+        check_caller();
+        leases_.end(id);
+    }
     /// The device address of a weight's first byte, while it is leased or where addresses are fixed; null if the weight has no bytes.
     [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
         const StorageState& state = shared_.states[index(weight_storage_[index(weight)])];
@@ -169,7 +178,21 @@ public:
     [[nodiscard]] Status observe(WorkObserver<D>* observer);
 
     [[nodiscard]] Statistics statistics() const;
+    /// By step, of the last pass that was timed and is complete; empty unless stalls are timed.
+    [[nodiscard]] std::span<const Stalls> step_stalls() const noexcept {
+        return shared_.stalls ? shared_.stalls->by_step() : std::span<const Stalls>{};
+    }
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return shared_.failure; }
+    /// A call returns this: a handler of events is told what failed.
+    template <class R>
+    [[nodiscard]] R told(R result) {
+        if (!result && shared_.events) { shared_.events->failed(result.error()); }
+        return result;
+    }
+    [[nodiscard]] RESIDENCY_DETAIL_COLD const Error& told(const Error& error) {
+        if (shared_.events) { shared_.events->failed(error); }
+        return error;
+    }
     [[nodiscard]] const Catalog& catalog() const noexcept { return shared_.catalog; }
     [[nodiscard]] const Schedule& schedule() const noexcept { return shared_.schedule(); }
     [[nodiscard]] D& device() const noexcept { return *shared_.device; }
@@ -239,6 +262,11 @@ private:
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error no_weight(WeightId weight) const;
     /// The storages that weights lie on, each once. Valid until the next call.
     [[nodiscard]] std::span<const StorageId> distinct_storages(std::span<const WeightId> weights);
+    /// Precondition of every call that changes something.
+    void check_caller() const noexcept {
+        RESIDENCY_ASSERT(!shared_.events || !shared_.events->is_telling(),
+                         "a handler of events must not call the Residency that it is told of");
+    }
     /// An error where the device memory is given back.
     [[nodiscard]] Status check_not_suspended() const {
         if (!suspension_.is_suspended()) { return {}; }
@@ -302,7 +330,7 @@ template <Device D>
 auto Session<D>::open(D& device, Catalog catalog, Settings settings, std::unique_ptr<Decider<D>> decider,
                       std::unique_ptr<TransportInterface<D>> transport) -> Result<std::unique_ptr<Session>> {
     std::unique_ptr<Session> session{new Session{device, std::move(catalog), std::move(settings), std::move(decider)}};
-    if (auto opened = session->open(std::move(transport)); !opened) { return opened.error(); }
+    if (auto opened = session->open(std::move(transport)); !opened) { return session->told(opened.error()); }
     return session;
 }
 
@@ -316,6 +344,7 @@ Result<ResolvedBudget> Session<D>::resolve(D& device, Catalog catalog, Settings 
 
 template <Device D>
 Status Session<D>::begin_pass(Stream stream) {
+    check_caller();
     if (shared_.is_pass_open) {
         return Error{ErrorKind::wrong_state, "a pass is already open on this Residency: end it before the next begins"};
     }
@@ -342,6 +371,7 @@ Status Session<D>::begin_pass(Stream stream) {
         if (auto mended = shared_.mend(); !mended) { return mended; }
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
         if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
+        shared_.collect_stalls();
         if (auto learned = learn(false); !learned) { return learned; }
         if (auto polled = copy_scheduler.begin_pass(); !polled) { return polled; }
     }
@@ -359,6 +389,7 @@ Status Session<D>::begin_pass(Stream stream) {
 
 template <Device D>
 Status Session<D>::end_pass() {
+    check_caller();
     if (!shared_.is_pass_open) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
     shared_.is_pass_open = false;
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
@@ -372,7 +403,10 @@ Status Session<D>::end_pass() {
             note(copy_scheduler.join_streams(pass_consumer_, id));
         }
     }
-    if (shared_.is_eager()) { note(timer_.stop(*shared_.device, pass_stream())); }
+    if (shared_.is_eager()) {
+        note(timer_.stop(*shared_.device, pass_stream()));
+        if (shared_.stalls) { shared_.stalls->pass_ended(pass_stream()); }
+    }
     note(copy_scheduler.transport_status());
     note(profiler_.pass_ended(pass_stream()));
     if (shared_.is_eager()) {
@@ -387,6 +421,11 @@ Status Session<D>::end_pass() {
     recorded_.swap(recording_);
     if (shared_.is_eager()) { note(budget_.reclaim_pending()); }
     shared_.keep_failure(status);
+    if (shared_.events) {
+        if (shared_.is_eager()) { note(copy_scheduler.poll_arrivals()); }
+        shared_.events->pass_ended(shared_.last_pass);
+        if (shared_.pass_mode == PassMode::foreign_captured) { shared_.events->mute(false); }
+    }
     return status;
 }
 
@@ -414,6 +453,7 @@ Status Session<D>::wait_in_pass() {
 
 template <Device D>
 Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
+    check_caller();
     if (goes_beyond(step)) {
         if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
     }
@@ -430,6 +470,7 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
 
 template <Device D>
 Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<Stream> stream) {
+    check_caller();
     if (goes_beyond(range.last - 1)) {
         if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
     }
@@ -452,6 +493,7 @@ Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<
 
 template <Device D>
 Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
+    check_caller();
     for (const WeightId weight : weights) {
         if (!shared_.catalog.contains(weight)) { return no_weight(weight); }
     }
@@ -513,6 +555,7 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Body&& body)
         return {};
     };
     auto graph = graphs_.capture(stream, begin, body);
+    if (shared_.events) { shared_.events->mute(false); }
     if (graph) {
         profiler_.give_up(LearningReason::captured);
         shared_.order.stop();
@@ -543,16 +586,21 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
 
 template <Device D>
 Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
+    check_caller();
     if (shared_.is_pass_open) {
         return Error{ErrorKind::wrong_state, "a budget changes between passes: end the pass before"};
     }
     const std::uint64_t held_bytes = budget_.held_bytes();
     auto resolved = budget_.try_resolve(budget);
     if (!resolved) { return resolved.error(); }
-    if (suspension_.is_suspended()) { return budget_.set_while_suspended(std::move(*resolved)); }
-    if (auto settled = settle(); !settled) { return settled.error(); }
-    auto changed = budget_.set(std::move(*resolved), held_bytes);
-    if (changed) { profiler_.graphs_are_stale(); }
+    const bool is_suspended = suspension_.is_suspended();
+    if (!is_suspended) {
+        if (auto settled = settle(); !settled) { return settled.error(); }
+    }
+    auto changed = is_suspended ? budget_.set_while_suspended(std::move(*resolved))
+                                : budget_.set(std::move(*resolved), held_bytes);
+    if (changed && !is_suspended) { profiler_.graphs_are_stale(); }
+    if (changed && shared_.events) { shared_.events->budget_changed(*changed); }
     return changed;
 }
 
@@ -646,6 +694,7 @@ Status Session<D>::set_schedule(Schedule schedule) {
 template <Device D>
 Status Session<D>::change_schedule(Schedule schedule) {
     if (auto drained = shared_.drain(); !drained) { return drained; }
+    shared_.collect_stalls();
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
     if (auto expected = expect_all_steps(); !expected) { return expected; }
     if (auto prepared = prepare_decider(schedule); !prepared) { return prepared; }
@@ -659,6 +708,7 @@ Status Session<D>::change_schedule(Schedule schedule) {
     auto ordered = set_order();
     if (ordered) {
         pass_ends_.start(this->schedule().size());
+        if (shared_.stalls) { shared_.stalls->start(this->schedule().size()); }
         return {};
     }
     shared_.cursor = cursor_before;
@@ -679,6 +729,7 @@ Result<Schedule> Session<D>::recorded_schedule(Cycle cycle) const {
 template <Device D>
 Status Session<D>::drain() {
     if (auto drained = shared_.drain(); !drained) { return drained; }
+    shared_.collect_stalls();
     if (!suspension_.is_suspended()) {
         if (auto repaired = shared_.decider->repair(); !repaired) { return repaired; }
     }
@@ -722,6 +773,7 @@ Statistics Session<D>::statistics() const {
     result.streaming = decider.is_streaming();
     result.pass_steps = shared_.cursor.expected_steps();
     result.learning = learning_report();
+    if (shared_.stalls) { result.stalls = shared_.stalls->statistics(); }
     result.pass_time = timer_.last(*shared_.device);
     result.bound = decider.bound();
     return result;
@@ -734,6 +786,7 @@ Status Session<D>::prepare() {
     given_ = *schedule;
     const Catalog& catalog = shared_.catalog;
     shared_.cursor.open(catalog, std::move(*schedule), settings_.strict);
+    if (shared_.stalls) { shared_.stalls->start(this->schedule().size()); }
     pass_ends_.start(this->schedule().size());
     const std::size_t storages = catalog.storages().size();
     shared_.states.resize(storages);
@@ -754,6 +807,17 @@ Status Session<D>::prepare() {
 
 template <Device D>
 Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
+    if (settings_.on_event) {
+        shared_.events = std::make_unique<EventHook>(
+            std::exchange(settings_.on_event, nullptr), shared_.catalog, shared_.schedule(), shared_.failure,
+            [](const void* device) { return static_cast<const D*>(device)->host_time(); }, shared_.device);
+        shared_.copy_scheduler.tell(*shared_.events);
+    }
+    if (settings_.time_stalls) {
+        shared_.stalls = std::make_unique<StallClock<D>>(*shared_.device, shared_.counters.dropped_prefetches);
+        shared_.copy_scheduler.time(*shared_.stalls);
+    }
+    shared_.is_watched = shared_.events || shared_.stalls;
     if (auto prepared = prepare(); !prepared) { return prepared; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     if (auto opened = copy_scheduler.open(*shared_.device, shared_.decider->stored_catalog(shared_.catalog),
@@ -770,6 +834,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.poison = settings_.poison;
     context.device = shared_.device;
     context.copy_scheduler = &copy_scheduler;
+    context.events = shared_.events.get();
     if (auto opened = shared_.decider->open(context, needs_, budget_.decider_cap_bytes()); !opened) { return opened; }
     shared_.unpacks = shared_.decider->unpacks();
     if (auto viewed = residents_.view_host_storages(shared_); !viewed) { return viewed; }
@@ -782,9 +847,11 @@ template <Device D>
 void Session<D>::close() noexcept {
     RESIDENCY_ASSERT(leases_.open_leases() == 0, "end every lease before the Residency");
     RESIDENCY_ASSERT(!shared_.is_pass_open, "end the pass before the Residency");
+    if (shared_.events) { shared_.events->close(); }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     if (copy_scheduler.is_open() && !copy_scheduler.drain_all() && !copy_scheduler.drain_device()) {
         shared_.decider->abandon();
+        if (shared_.stalls) { shared_.stalls->abandon(); }
         copy_scheduler.abandon();
         copy_scheduler.close();
         return;
@@ -793,6 +860,7 @@ void Session<D>::close() noexcept {
     residents_.close(*shared_.device);
     suspension_.close();
     profiler_.close();
+    if (shared_.stalls) { shared_.stalls->close(); }
     timer_.close(*shared_.device);
     copy_scheduler.close();
 }
@@ -868,6 +936,10 @@ void Session<D>::start_pass(ConsumerId consumer, PassMode mode) {
     before_pass_ = shared_.counters;
     shared_.cursor.begin_pass(shared_.counters.passes == 0);
     recording_.clear();
+    if (shared_.events) {
+        shared_.events->mute(mode != PassMode::eager);
+        shared_.events->pass_began(shared_.counters.passes);
+    }
     shared_.decider->pass_began(shared_.cursor.now());
 }
 

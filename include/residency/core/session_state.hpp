@@ -11,8 +11,10 @@
 
 #include "residency/core/copy_scheduler.hpp"
 #include "residency/core/decider.hpp"
+#include "residency/core/event_hook.hpp"
 #include "residency/core/order_learner.hpp"
 #include "residency/core/schedule_cursor.hpp"
+#include "residency/core/stall_clock.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_state.hpp"
 #include "residency/core/work_observer.hpp"
@@ -62,9 +64,12 @@ struct SessionState {
     OrderLearner order;            ///< where the schedule comes from
     std::optional<Error> failure;  ///< the first failure that no call could report
     bool is_pass_open = false;
-    bool unpacks = false;                  ///< leases unpack what they cover: Decider::unpack
-    PassMode pass_mode = PassMode::eager;  ///< of the pass that is open, or of the last one
-    WorkObserver<D>* observer = nullptr;   ///< null: nobody observes
+    bool unpacks = false;                   ///< leases unpack what they cover: Decider::unpack
+    PassMode pass_mode = PassMode::eager;   ///< of the pass that is open, or of the last one
+    WorkObserver<D>* observer = nullptr;    ///< null: nobody observes
+    std::unique_ptr<EventHook> events;      ///< null: nobody is told
+    std::unique_ptr<StallClock<D>> stalls;  ///< null: nothing is timed
+    bool is_watched = false;                ///< events are told, or stalls timed
 
     [[nodiscard]] const Schedule& schedule() const noexcept { return cursor.schedule(); }
     [[nodiscard]] bool is_eager() const noexcept { return pass_mode == PassMode::eager; }
@@ -74,6 +79,7 @@ struct SessionState {
     }
     void keep_failure(const Error& error) {
         if (!failure) { failure = error; }
+        if (events) { events->failed(error); }
     }
     /// Keeps the failure of an operation that goes on without what failed.
     void keep_failure(const Status& status) {
@@ -126,6 +132,15 @@ struct SessionState {
     [[nodiscard]] Status mend() {
         if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle; }
         return unread.empty() && copy_scheduler.transport_status() ? Status{} : drain();
+    }
+
+    /// Reads the stalls that are complete. What fails costs a measurement.
+    void collect_stalls() {
+        if (!stalls) { return; }
+        keep_failure(stalls->collect(decider->planned_step_seconds(), [&](const typename StallClock<D>::Stall& stall) {
+            if (!events) { return; }
+            events->stalled(stall.wait.pass, stall.wait.steps, stall.wait.storage, stall.time, stall.cause);
+        }));
     }
 
 private:

@@ -8,6 +8,7 @@
 
 #include "residency/config.hpp"
 #include "residency/core/learning_report.hpp"
+#include "residency/core/stalls.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -35,6 +36,8 @@ struct Counters {
     /// Times that a planned composition planned: at construction, for another budget, a schedule that was not in force before, or what was
     /// learned. A return to a schedule at the same budget plans nothing.
     std::uint64_t plans_made = 0;
+    /// Of the demand misses of an online composition, those of a storage that had been on the device before, and was evicted.
+    std::uint64_t capacity_misses = 0;
 
     friend bool operator==(const Counters&, const Counters&) = default;  ///< compares all members
 };
@@ -56,7 +59,8 @@ struct Counters {
             a.divergences - b.divergences,
             a.host_waits - b.host_waits,
             a.moved_bytes - b.moved_bytes,
-            a.plans_made - b.plans_made};
+            a.plans_made - b.plans_made,
+            a.capacity_misses - b.capacity_misses};
 }
 
 [[nodiscard]] constexpr Counters operator+(const Counters& a, const Counters& b) noexcept {
@@ -111,6 +115,8 @@ struct Statistics {
     std::optional<std::chrono::nanoseconds> pass_time;
     /// The time per pass that no plan of copies beats; set for planned compositions.
     std::optional<std::chrono::nanoseconds> bound;
+
+    StallStatistics stalls;  ///< with Options::time_stalls
 
     /// pass_time / bound − 1.
     [[nodiscard]] std::optional<double> regret() const noexcept {

@@ -293,8 +293,10 @@ Status StorageAllocations<Pool>::evict(StorageId id) {
     has_departure_ = has_departure_ || must_move(id);
     if (auto freed = pool_.deallocate(state.address, bytes_[id], copy_stream()); !freed) { return freed; }
     left(id);
+    state.was_evicted = true;
     ++context_->counters->evictions;
     context_->counters->evicted_bytes += bytes_[id];
+    if (context_->events != nullptr) { context_->events->evicted(id, bytes_[id]); }
     return {};
 }
 

@@ -23,7 +23,9 @@ struct StorageState {
     Placement placement = Placement::streamed;
     bool prefetched = false;          ///< fetched before its use, and not used yet
     bool partially_resident = false;  ///< has an address, but only a part of its bytes is on the device or enqueued
-    bool demand_missed = false;       ///< the current access has to fetch it
+    bool demand_missed : 1 = false;   ///< the current access has to fetch it
+    bool was_missed : 1 = false;      ///< the last access had to fetch it
+    bool was_evicted : 1 = false;     ///< it had been on the device before, of an online composition
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

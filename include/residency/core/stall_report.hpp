@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/stalls.hpp"
+#include "residency/core/statistics.hpp"
+#include "residency/error.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/plan/problem.hpp"
+
+// What to change so that a Residency waits less. Needs Options::time_stalls.
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+/// The stalls of one cause, and what would remove them.
+struct StallAdvice {
+    StallCause cause = StallCause::link;    ///< of the stalls
+    StallTime stalls;                       ///< in the last pass that was timed and is complete
+    std::uint32_t worst_step = UINT32_MAX;  ///< of the schedule, the one that waited longest; UINT32_MAX: no step
+    /// So many device bytes more remove them: by the planner where there is a plan, otherwise what lets everything stay. Unset: no budget
+    /// is known to.
+    std::optional<std::uint64_t> more_bytes;
+    std::string text;  ///< one line: what was measured, and what to change
+};
+
+/// What to change, the cause with the longest time first. Empty where nothing stalled.
+struct StallReport {
+    std::vector<StallAdvice> advice;  ///< each cause once
+
+    /// A line for each cause, or one that says that nothing stalled or nothing was timed.
+    [[nodiscard]] RESIDENCY_INLINE std::string text() const;
+    std::uint64_t timed_passes = 0;  ///< that it is based on the last of
+};
+
+namespace core {
+
+/// What a report is made from.
+struct StallFacts {
+    Statistics statistics;
+    ResolvedBudget budget;
+    std::span<const Stalls> steps;
+    const Schedule* schedule = nullptr;
+    std::optional<plan::Problem> problem;  ///< unset: there is no plan
+};
+[[nodiscard]] RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts);
+
+}  // namespace core
+
+/// What the stalls of the last timed pass say, and what to change. For a planned composition the budget is searched with the planner, for
+/// the step times that the plan in force assumes: about log2(chunks) plans, of some milliseconds each. For an online one it is what lets
+/// everything stay. `weights`: a Residency made with Options::time_stalls, after some passes. Errors: those of plan::budget_for for a
+/// malformed problem.
+template <class Weights>
+[[nodiscard]] Result<StallReport> try_report_stalls(const Weights& weights) {
+    core::StallFacts facts{weights.statistics(), weights.budget(), weights.step_stalls(), &weights.schedule(), {}};
+    if constexpr (requires { weights.problem(); }) { facts.problem = weights.problem(); }
+    return core::report_stalls(facts);
+}
+#if RESIDENCY_EXCEPTIONS
+/// The same, which throws.
+template <class Weights>
+[[nodiscard]] StallReport report_stalls(const Weights& weights) {
+    return unwrap(try_report_stalls(weights));
+}
+#endif
+
+}}  // namespace residency::RESIDENCY_ABI
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/core/impl/stall_report.ipp"
+#endif
