@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/core/stall_report.hpp"
 #include "residency/interop/html_report.hpp"
 #include "residency/interop/simulated_timeline.hpp"
 #include "residency/interop/timeline_recorder.hpp"
@@ -67,6 +68,25 @@ TEST_CASE("docs/slow.md: the report of a healthy program") {
     CHECK(statistics.pass_time);
     CHECK(statistics.bound);
     CHECK(report.find("bytes copied, 0 demand misses, 0 divergences, 0 host waits") != std::string::npos);
+}
+
+TEST_CASE("docs/slow.md: which step waits, why, and what to change") {
+    Model model;
+    Weights weights{
+        model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule, .time_stalls = true}};
+    run_passes(model, weights, 12);
+
+    weights.drain();
+    for (std::uint32_t step = 0; step < weights.step_stalls().size(); ++step) {
+        const StallTime waited = weights.step_stalls()[step].sum();
+        if (waited.stalls > 0) {
+            print("step " + std::to_string(step) + " waits " + std::to_string(waited.time.count()) + " ns");
+        }
+    }
+    print(report_stalls(weights).text());
+
+    CHECK(weights.statistics().stalls.passes == 12);
+    CHECK(report.find("more budget removes it") != std::string::npos);
 }
 
 TEST_CASE("docs/slow.md: another order than the schedule's shows as divergences") {
