@@ -137,6 +137,31 @@ inline Shape random_shape(std::uint64_t seed) {
     return shape;
 }
 
+/// A few wide storages among small ones, near the smallest budgets: 24–40 steps of one storage of 64 KB to 256 MB each, the same number
+/// of them in each octave; 1.05 to 2.5 times the widest one fits, at most 0.8 of all. Steps take 0.05 to 1 of the copies, in proportion
+/// to their bytes or with a random factor.
+inline plan::Problem wide_problem(std::uint64_t seed) {
+    std::mt19937_64 engine{seed};
+    const auto uniform01 = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
+    plan::Problem problem;
+    const auto steps = 24 + engine() % 17;
+    const bool by_bytes = engine() % 2 == 0;
+    double all = 0, widest = 0;
+    for (std::uint64_t i = 0; i < steps; ++i) {
+        const double bytes = 64e3 * std::pow(4000, uniform01());
+        const double factor = by_bytes ? 1 : 0.25 + 1.5 * uniform01();
+        add_step(problem, {bytes}, std::max(6e4, bytes) * factor);
+        all += bytes;
+        widest = std::max(widest, bytes);
+    }
+    constexpr double of_copies[] = {0.05, 0.05, 0.1, 0.2, 0.5, 1};
+    scale_compute(problem, of_copies[engine() % 6]);
+    problem.budget_bytes =
+        static_cast<std::uint64_t>(std::min(0.8 * all, widest * (1.05 + 1.45 * uniform01()) + 2 * 2097152.0));
+    return problem;
+}
+inline constexpr std::uint64_t wide_problems = 300;
+
 inline std::vector<Shape> named_shapes() {
     return {uniform(60, 100e6),
             uniform(120, 48e6),

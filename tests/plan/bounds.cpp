@@ -313,6 +313,20 @@ TEST_CASE("the bounds are in order") {
         CHECK(plan::exact_bound(problem, budget + 10) <= exact * (1 + 1e-9));
         CHECK(plan::latency_floor(problem, budget, 0) == doctest::Approx(usual));
         CHECK(plan::latency_floor(problem, budget, 1) >= usual);
+        plan::Problem chunked = problem;
+        chunked.chunk_bytes = 1 + seed % 7;
+        const std::uint64_t held = budget / chunked.chunk_bytes * chunked.chunk_bytes;
+        if (held == 0) { continue; }
+        double before = plan::ring_floor(chunked, budget, 0);
+        CHECK(before >= plan::single_use_bound(problem, held) * (1 - 1e-9));
+        CHECK(plan::ring_floor(chunked, held, 0) == before);
+        for (const double latency : {1e-9, 1e-3, 1.0}) {
+            const double now = plan::ring_floor(chunked, budget, latency);
+            CHECK(now >= before * (1 - 1e-9));
+            CHECK(now >= plan::latency_floor(problem, held, latency) * (1 - 1e-9));
+            CHECK(plan::ring_floor(chunked, budget, latency, 0) <= now * (1 + 1e-9));
+            before = now;
+        }
     }
 }
 

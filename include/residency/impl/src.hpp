@@ -77,6 +77,8 @@
 #include "residency/plan/impl/plan_file.ipp"
 #include "residency/plan/impl/planner.ipp"
 #include "residency/plan/impl/problem.ipp"
+#include "residency/plan/impl/release_ring.ipp"
+#include "residency/plan/impl/release_search.ipp"
 #include "residency/plan/impl/ring_assignment.ipp"
 #include "residency/plan/impl/ring_candidate.ipp"
 #include "residency/plan/impl/ring_evaluator.ipp"

@@ -24,6 +24,14 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 [[nodiscard]] RESIDENCY_INLINE double latency_floor(const Problem& problem, std::uint64_t budget_bytes,
                                                     double latency_seconds);
 
+/// No ring of whole chunks on one copy stream is faster when each call costs its latency L: of rings of ρ = 1, 2, … chunks the least of
+/// the larger of (D + ρ) (1 + a / ρ) / P, with the deficit D of a budget of whole chunks and a as above, and single_use_bound() with a
+/// link that takes L longer for every ρ bytes, since no call has more. Seconds. The latter without L where there are more than
+/// `most_steps` steps.
+[[nodiscard]] RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_bytes,
+                                                 double latency_seconds,
+                                                 std::uint32_t most_steps = tuning::flow_bound_steps.full);
+
 /// The exact bound of any cyclic schedule at latency 0 and byte granularity, as a flow of memory round the pass: what a step leaves
 /// behind is held for its next reader, or becomes free, carries a fetch (P · c_i bytes beside step i, any number beside a stall at
 /// one stalled byte each) and waits for its reader. The minimum cost of a flow of B bytes across the end of the pass. Seconds, rounded

@@ -38,10 +38,11 @@ struct PlanData {
 
     double predicted_seconds =
         0;  ///< cyclic: per pass, or per graph, in the steady state; one-shot: first start to last end
-    double compute_seconds = 0;        ///< sum over the steps
-    double bound_seconds = 0;          ///< the exact bound at latency 0
-    double usual_bound_seconds = 0;    ///< the larger of compute_seconds and deficit / link rate
-    double latency_floor_seconds = 0;  ///< the least that a ring on one copy stream can reach, latency counted
+    double compute_seconds = 0;      ///< sum over the steps
+    double bound_seconds = 0;        ///< the exact bound at latency 0
+    double usual_bound_seconds = 0;  ///< the larger of compute_seconds and deficit / link rate
+    double latency_floor_seconds =
+        0;  ///< the least that a ring of whole chunks on one copy stream can reach, latency counted
     std::uint64_t floor_bytes = 0;     ///< the smallest budget that works
     std::uint64_t bytes_per_pass = 0;  ///< over the link, without residents
 

@@ -14,6 +14,23 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
+/// Consecutive chunks of one part that stream.
+struct StreamedRun {
+    std::uint32_t first, last;  ///< steps
+    std::uint32_t chunk_begin, chunks;
+    double missing;  ///< as RingPart::missing
+};
+
+/// Which chunks stream where steps stream so many: the last ones of each part, or the first ones where those continue the part before.
+/// Where memory holds something, the end with fewer residents.
+RESIDENCY_INLINE void choose_chunks(const RingProblem& problem, const std::vector<std::uint32_t>& streamed_per_step,
+                                    std::vector<StreamedRun>& stream);
+
+/// Seconds per pass of calls through a ring; RingEvaluator::evaluate says what of `give_up`. Captured: `cut` is how many calls go to
+/// the graph of the pass before.
+[[nodiscard]] RESIDENCY_INLINE double ring_seconds(const RingProblem& problem, const Timeline& line,
+                                                   TimelineSolver& solver, double give_up, std::size_t& cut);
+
 /// Consecutive chunks of the stream that are copied to the first slots of one block of the ring.
 struct RingPiece {
     std::uint32_t chunks = 0, block = 0;
@@ -54,19 +71,13 @@ public:
     [[nodiscard]] std::uint64_t work() const noexcept { return solver_.nodes() + built_; }
 
 private:
-    struct StreamedRun {  // consecutive chunks of one part
-        std::uint32_t first, last, chunk_begin, chunks;
-        double missing;
-    };
     struct PieceUse {
         std::uint32_t first, last, runs;  // readers; runs of consecutive chunks
         double missing;
     };
 
-    void choose_chunks(const RingCandidate& candidate);
     void cut_stream(const RingCandidate& candidate);
     [[nodiscard]] bool make_calls(const RingCandidate& candidate);
-    [[nodiscard]] double measure(double give_up);
 
     const RingProblem& problem_;
     std::vector<StreamedRun> stream_;         // of the candidate at hand, as are the next three

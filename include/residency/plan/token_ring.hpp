@@ -49,6 +49,8 @@ public:
     TokenRing(const TokenRing&) = delete;
     TokenRing& operator=(const TokenRing&) = delete;
 
+    /// What the ring may stream.
+    [[nodiscard]] const RingProblem& problem() const noexcept { return problem_; }
     /// Chunks that every pass must bring at least.
     [[nodiscard]] std::uint64_t deficit() const noexcept { return problem_.deficit(); }
     /// The best ring found. Precondition: deficit() > 0.

@@ -121,6 +121,29 @@ inline constexpr double single_block_within = 0.02;
 inline constexpr ByEffort<std::uint64_t> single_block_work{150000, 1500000};
 inline constexpr ByEffort<std::uint64_t> single_block_refine_work{10000, 100000};
 
+// ---- release ring
+inline constexpr std::uint32_t release_most_steps = 48;
+inline constexpr double release_least_chunks = 12;
+inline constexpr double release_means = 3;
+inline constexpr double release_widest = 3.5;
+inline constexpr double release_above = 2e-3;
+inline constexpr double release_least_gain = 3e-3;
+inline constexpr ByEffort<std::uint64_t> release_work{10000, 100000};
+inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 500000};
+inline constexpr ByEffort<int> release_sizes{4, 20};
+inline constexpr ByEffort<int> release_sizes_near{0, 6};
+inline constexpr double release_near = 0.03;
+inline constexpr double release_several_chunks = 4;
+inline constexpr double release_allowance = 0.25;
+inline constexpr std::uint64_t release_two_changes_in = 3;
+inline constexpr double release_least_ring = 0.02;
+inline constexpr int release_level_halvings = 40;
+inline constexpr std::uint32_t release_most_chunks = 32;
+inline constexpr ByEffort<std::size_t> release_reach{2, 8};
+inline constexpr ByEffort<std::uint8_t> release_wide_steps{1, 4};
+inline constexpr unsigned release_joins = 5;
+inline constexpr double release_gain = 1e-6;
+
 // ---- rounding
 inline constexpr double rounding_growth = 2e-3;
 inline constexpr double rounding_most = 50;

@@ -48,6 +48,44 @@ RESIDENCY_INLINE double latency_floor(const Problem& problem, std::uint64_t budg
     return (std::max)(total_compute(problem), (d + 2 * std::sqrt(a * d) + a) / p);
 }
 
+RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_bytes, double latency_seconds,
+                                   std::uint32_t most_steps) {
+    const std::uint64_t most = budget_bytes / problem.chunk_bytes, held = most * problem.chunk_bytes;
+    const double d = static_cast<double>(deficit_bytes(problem, held));
+    if (d <= 0 || most == 0) { return total_compute(problem); }
+    const double p = problem.link.bytes_per_second, g = static_cast<double>(problem.chunk_bytes);
+    double shortest = problem.compute(0);
+    for (std::uint32_t i = 1; i < problem.steps(); ++i) { shortest = (std::min)(shortest, problem.compute(i)); }
+    const double a = p * (std::min)(2 * latency_seconds, latency_seconds + shortest);
+    const auto by_calls = [&](std::uint64_t chunks) {
+        const double ring = static_cast<double>(chunks) * g;
+        return (d + ring) * (1 + a / ring) / p;
+    };
+    Problem slower = problem;
+    const auto by_windows = [&](std::uint64_t chunks) {
+        slower.link.bytes_per_second = p / (1 + p * latency_seconds / (static_cast<double>(chunks) * g));
+        return single_use_bound(slower, held);
+    };
+    // by_calls() falls, then grows; by_windows() falls.
+    auto low = (std::clamp<std::uint64_t>)(static_cast<std::uint64_t>(std::sqrt(a * d) / g), 1, most);
+    if (low < most && by_calls(low + 1) < by_calls(low)) { ++low; }
+    if (problem.steps() > most_steps) { return (std::max)(by_calls(low), single_use_bound(problem, held)); }
+    double windows = by_windows(low);  // of the ring `low`
+    if (windows <= by_calls(low)) { return (std::max)(by_calls(low), total_compute(problem)); }
+    std::uint64_t high = most + 1;
+    while (high - low > 1) {
+        const std::uint64_t middle = low + (high - low) / 2;
+        const double now = by_windows(middle);
+        if (now <= by_calls(middle)) {
+            high = middle;
+        } else {
+            low = middle;
+            windows = now;
+        }
+    }
+    return high <= most ? (std::min)(windows, by_calls(high)) : windows;
+}
+
 namespace detail {
 
 // The fractions a/b <= x < c/d nearest to x >= 0 whose denominators are at most `most` (Stern and Brocot).

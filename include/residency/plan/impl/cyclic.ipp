@@ -18,7 +18,9 @@
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/release_search.hpp"
 #include "residency/plan/ring_assignment.hpp"
+#include "residency/plan/ring_problem.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/token_ring.hpp"
 #include "residency/plan/tuning.hpp"
@@ -104,6 +106,8 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     };
     const auto choices = hold_choices(problem, image, budget);
     const bool is_same = tells_of(options, image);
+    ReleaseSearch::Solution release;  // the best one
+    const std::vector<bool>* release_hold = nullptr;
     for (const std::vector<bool>& hold : choices) {
         TokenRing ring{problem,
                        image,
@@ -114,6 +118,16 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         RingSolution solution = ring.search();
         work += ring.work();
         if (solution.found) { consider(ring.assignment(solution)); }
+        // Few wide steps among small ones fill no rounds of one ring.
+        if (is_wide_among_small(ring.problem()) &&
+            (!solution.found || solution.seconds() > bound_seconds * (1 + tuning::release_above))) {
+            ReleaseSearch other{ring.problem(), {options.effort, bound_seconds, share}};
+            if (other.search(solution.ring.streamed_per_step) && other.solution().seconds < release.seconds) {
+                release = other.solution();
+                release_hold = &hold;
+            }
+            work += other.work();
+        }
         if (!solution.found ||
             static_cast<double>(budget) <= tuning::interval_ring_floors * static_cast<double>(floor)) {
             std::uint64_t held = 0;
@@ -123,6 +137,16 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
                 consider(assignment);
             }
         }
+    }
+    if (release_hold != nullptr) {
+        const RingProblem ring_problem{
+            problem, image, *release_hold, budget, options.captured, is_same ? &options.present : nullptr};
+        ReleaseSearch search{ring_problem, {options.effort, bound_seconds, share}};
+        search.improve(release);
+        if (!found || search.solution().seconds < best.predicted_seconds * (1 - tuning::release_least_gain)) {
+            consider(search.assignment());
+        }
+        work += search.work();
     }
     return best;
 }

@@ -50,7 +50,9 @@ inline PlanData bounds_at(const Problem& problem, std::uint64_t budget_bytes, co
     data.bound_seconds = (std::max)(data.usual_bound_seconds,
                                     exact_bound(problem, budget_bytes, tuning::flow_bound_steps(options.effort)));
     const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
-    data.latency_floor_seconds = problem.cyclic ? latency_floor(problem, budget_bytes, latency) : data.bound_seconds;
+    data.latency_floor_seconds =
+        problem.cyclic ? ring_floor(problem, budget_bytes, latency, tuning::flow_bound_steps(options.effort))
+                       : data.bound_seconds;
     return data;
 }
 inline void keep_bounds(PlanData& data, const PlanData& bounds) {
@@ -76,7 +78,9 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
                                                static_cast<std::int64_t>(budget));
     };
     const PlanData bounds = bounds_at(problem, budget_bytes, options);
-    const double least_seconds = (std::max)(bounds.bound_seconds, bounds.latency_floor_seconds);
+    const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
+    const double least_seconds =
+        (std::max)(bounds.bound_seconds, problem.cyclic ? latency_floor(problem, budget_bytes, latency) : 0.0);
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
     bool found = false;

@@ -18,53 +18,51 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 RESIDENCY_INLINE double RingEvaluator::evaluate(const RingCandidate& candidate, double give_up) {
-    choose_chunks(candidate);
+    choose_chunks(problem_, candidate.streamed_per_step, stream_);
     cut_stream(candidate);
     if (!make_calls(candidate)) { return impossible; }
     double busy = 0;
     for (const Timeline::Call& call : timing_.line.calls) { busy += call.seconds; }
-    return busy > give_up ? busy : measure(give_up);
+    if (busy > give_up) { return busy; }
+    return timing_.seconds = ring_seconds(problem_, timing_.line, solver_, give_up, timing_.cut);
 }
 
-RESIDENCY_INLINE double RingEvaluator::measure(double give_up) {
-    const Timeline& line = timing_.line;
-    if (!problem_.is_captured()) {
-        timing_.cut = 0;
-        return timing_.seconds = solver_.period(line, tuning::period_tolerance, give_up);
-    }
+RESIDENCY_INLINE double ring_seconds(const RingProblem& problem, const Timeline& line, TimelineSolver& solver,
+                                     double give_up, std::size_t& cut) {
+    cut = 0;
+    if (!problem.is_captured()) { return solver.period(line, tuning::period_tolerance, give_up); }
     std::size_t most = 0;
     while (most < line.calls.size() && (line.calls[most].wait_step == none || line.calls[most].wait_previous)) {
         ++most;
     }
-    timing_.seconds = impossible;
-    for (std::size_t cut = 0; cut <= (std::min)(most, tuning::search_cut_most); ++cut) {
-        const double seconds = solver_.captured(line, cut);
-        if (seconds < timing_.seconds) {
-            timing_.seconds = seconds;
-            timing_.cut = cut;
+    double best = RingEvaluator::impossible;
+    for (std::size_t earlier = 0; earlier <= (std::min)(most, tuning::search_cut_most); ++earlier) {
+        const double seconds = solver.captured(line, earlier);
+        if (seconds < best) {
+            best = seconds;
+            cut = earlier;
         }
     }
-    return timing_.seconds;
+    return best;
 }
 
-// Which chunks of each part stream: the last ones, or the first ones where those continue the part before. Where memory holds
-// something, the end with fewer residents.
-RESIDENCY_INLINE void RingEvaluator::choose_chunks(const RingCandidate& candidate) {
-    stream_.clear();
-    for (std::uint32_t i = 0; i < candidate.streamed_per_step.size(); ++i) {
-        std::uint32_t left = candidate.streamed_per_step[i];
-        for (std::uint32_t k = problem_.first_part(i); left > 0; ++k) {
-            const RingPart& part = problem_.parts()[k];
+RESIDENCY_INLINE void choose_chunks(const RingProblem& problem, const std::vector<std::uint32_t>& streamed_per_step,
+                                    std::vector<StreamedRun>& stream) {
+    stream.clear();
+    for (std::uint32_t i = 0; i < streamed_per_step.size(); ++i) {
+        std::uint32_t left = streamed_per_step[i];
+        for (std::uint32_t k = problem.first_part(i); left > 0; ++k) {
+            const RingPart& part = problem.parts()[k];
             const std::uint32_t x = (std::min)(left, part.chunks());
             const bool continues =
-                !stream_.empty() && stream_.back().chunk_begin + stream_.back().chunks == part.chunk_begin;
+                !stream.empty() && stream.back().chunk_begin + stream.back().chunks == part.chunk_begin;
             bool at_begin = continues;
-            if (problem_.knows_presence() && x < part.chunks()) {
-                const std::uint32_t head = problem_.nonresident(part.chunk_begin, part.chunk_begin + x);
-                const std::uint32_t tail = problem_.nonresident(part.chunk_end - x, part.chunk_end);
+            if (problem.knows_presence() && x < part.chunks()) {
+                const std::uint32_t head = problem.nonresident(part.chunk_begin, part.chunk_begin + x);
+                const std::uint32_t tail = problem.nonresident(part.chunk_end - x, part.chunk_end);
                 at_begin = head != tail ? head > tail : continues;
             }
-            stream_.push_back(
+            stream.push_back(
                 {part.first, part.last, at_begin ? part.chunk_begin : part.chunk_end - x, x, part.missing});
             left -= x;
         }
@@ -141,7 +139,7 @@ RESIDENCY_INLINE bool RingEvaluator::make_calls(const RingCandidate& candidate) 
 }
 
 RESIDENCY_INLINE std::uint64_t RingEvaluator::loads(const RingCandidate& candidate) {
-    choose_chunks(candidate);
+    choose_chunks(problem_, candidate.streamed_per_step, stream_);
     std::uint64_t sum = 0;
     for (const RingPart& part : problem_.parts()) { sum += problem_.absent(part.chunk_begin, part.chunk_end); }
     std::uint32_t first_round = 0;
@@ -157,7 +155,7 @@ RESIDENCY_INLINE std::uint64_t RingEvaluator::loads(const RingCandidate& candida
 }
 
 RESIDENCY_INLINE RingAssignment RingEvaluator::assignment(const RingCandidate& candidate, const RingTiming& timing) {
-    choose_chunks(candidate);
+    choose_chunks(problem_, candidate.streamed_per_step, stream_);
     const RingShape& shape = candidate.shape;
     RingAssignment out;
     out.slots_used = shape.slots;

@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/plan/fluid.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/release_ring.hpp"
+#include "residency/plan/release_search.hpp"
+#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/tuning.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+// The least level for which steps that stream up to so many chunks each leave a ring that holds as many.
+inline double least_level(const RingProblem& problem, double most) {
+    double low = 0, high = most;
+    for (int k = 0; k < tuning::release_level_halvings; ++k) {
+        const double level = (low + high) / 2;
+        double sum = 0;
+        for (const double chunks : problem.capacity()) { sum += (std::min)(chunks, level); }
+        (sum - static_cast<double>(problem.deficit()) >= level ? high : low) = level;
+    }
+    return high;
+}
+
+// Whole chunks, the error passed on to the next step.
+inline std::vector<std::uint32_t> rounded(const RingProblem& problem, const std::vector<double>& target, double most) {
+    std::vector<std::uint32_t> streamed(target.size());
+    double error = 0;
+    for (std::size_t i = 0; i < target.size(); ++i) {
+        const double wanted = target[i] + error;
+        const double chunks =
+            (std::clamp)(std::round(wanted), 0.0, std::floor((std::min)(problem.capacity()[i], most)));
+        error = (std::clamp)(wanted - chunks, -1.0, 1.0);
+        streamed[i] = static_cast<std::uint32_t>(chunks);
+    }
+    return streamed;
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE bool is_wide_among_small(const RingProblem& problem) {
+    const std::uint32_t n = problem.steps();
+    if (n == 0 || n > tuning::release_most_steps) { return false; }
+    double widest = 0, sum = 0;
+    for (const double chunks : problem.capacity()) {
+        widest = (std::max)(widest, chunks);
+        sum += chunks;
+    }
+    return widest >= tuning::release_least_chunks && widest * n >= tuning::release_means * sum &&
+           static_cast<double>(problem.budget()) <= tuning::release_widest * widest;
+}
+
+RESIDENCY_INLINE ReleaseSearch::ReleaseSearch(const RingProblem& problem, const Config& config)
+    : problem_{problem}, config_{config}, ring_{problem} {
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        if (problem.capacity()[i] > 0) { able_.push_back(i); }
+        if (problem.capacity()[i] >= tuning::release_several_chunks) { wide_.push_back(i); }
+    }
+    if (wide_.size() < 2) { wide_ = able_; }
+}
+
+RESIDENCY_INLINE std::uint64_t ReleaseSearch::share_of(std::uint64_t work) const noexcept {
+    return static_cast<std::uint64_t>(config_.work_share * static_cast<double>(work));
+}
+
+RESIDENCY_INLINE bool ReleaseSearch::search(const std::vector<std::uint32_t>& streamed_per_step) {
+    best_ = {};
+    stop_ = work() + share_of(tuning::release_work(config_.effort));
+    start(streamed_per_step);
+    if (best_.seconds == RingEvaluator::impossible) { return false; }
+    descend(best_);
+    return true;
+}
+
+RESIDENCY_INLINE void ReleaseSearch::improve(const Solution& found) {
+    best_ = found;
+    travel(share_of(tuning::release_improve_work(config_.effort)));
+    stop_ = work() + share_of(tuning::release_work(config_.effort));
+    descend(best_);
+}
+
+RESIDENCY_INLINE void ReleaseSearch::start(const std::vector<std::uint32_t>& streamed_per_step) {
+    if (!streamed_per_step.empty()) { consider_start(streamed_per_step); }
+    const double widest = *std::max_element(problem_.capacity().begin(), problem_.capacity().end());
+    const double least = std::ceil(detail::least_level(problem_, widest));
+    Fluid fluid{problem_.capacity(), problem_.compute(), problem_.chunks_per_second()};
+    const int sizes = tuning::release_sizes(config_.effort);
+    best_ring_ = 0;
+    for (int k = 0; k < sizes && work() < stop_; ++k) {
+        const double part = k / static_cast<double>(sizes);
+        start_with_ring(fluid, static_cast<double>(problem_.budget()) * std::pow(tuning::release_least_ring, part));
+        const double level = std::floor(least + (widest - least) * part * part);
+        consider_start(detail::rounded(problem_, problem_.capacity(), level));
+    }
+    const double about = best_ring_;
+    const int near = tuning::release_sizes_near(config_.effort);
+    for (int k = -near; k <= near && about > 0 && work() < stop_; ++k) {
+        start_with_ring(fluid, about * (1 + tuning::release_near * k));
+    }
+}
+
+RESIDENCY_INLINE void ReleaseSearch::start_with_ring(Fluid& fluid, double ring) {
+    if (ring < 1 || !fluid.solve(ring, static_cast<double>(problem_.deficit()))) { return; }
+    const double before = best_.seconds;
+    consider_start(detail::rounded(problem_, fluid.stream(), ring));
+    if (best_.seconds < before) { best_ring_ = ring; }
+}
+
+RESIDENCY_INLINE void ReleaseSearch::consider_start(std::vector<std::uint32_t> streamed_per_step) {
+    Solution now;
+    now.candidate.streamed_per_step = std::move(streamed_per_step);
+    now.candidate.joins.assign(problem_.steps(), 0);
+    for (std::uint8_t wider = 0; wider < tuning::release_wide_steps(config_.effort); ++wider) {
+        for (const bool backward : {false, true}) {
+            now.candidate.wider = wider;
+            now.candidate.backward = backward;
+            now.seconds = ring_.evaluate(now.candidate, best_.seconds);
+            if (now.seconds < best_.seconds) { best_ = now; }
+        }
+    }
+}
+
+// Changes what was found, many chunks first, for as long as something helps.
+RESIDENCY_INLINE void ReleaseSearch::descend(Solution& now) {
+    for (double before = RingEvaluator::impossible; now.seconds < before * (1 - tuning::release_gain) && !ends(now);) {
+        before = now.seconds;
+        for (std::uint32_t chunks = tuning::release_most_chunks; chunks > 0; chunks /= 2) {
+            for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
+                last = now.seconds;
+                stream_otherwise(now, chunks);
+            }
+        }
+        assign_otherwise(now);
+    }
+}
+
+// Each step streams some chunks less or more, or others do in its place.
+RESIDENCY_INLINE void ReleaseSearch::stream_otherwise(Solution& now, std::uint32_t chunks) {
+    std::vector<std::uint32_t>& streamed = now.candidate.streamed_per_step;
+    const auto has_room = [&](std::uint32_t step) { return streamed[step] + chunks <= problem_.capacity()[step]; };
+    const std::size_t count = able_.size(), reach = (std::min)(tuning::release_reach(config_.effort), count);
+    for (std::size_t k = 0; k < count; ++k) {
+        const std::uint32_t a = able_[k];
+        if (ends(now)) { return; }
+        if (streamed[a] >= chunks) {
+            streamed[a] -= chunks;
+            if (!keeps(now)) { streamed[a] += chunks; }
+        }
+        if (has_room(a)) {
+            streamed[a] += chunks;
+            if (!keeps(now)) { streamed[a] -= chunks; }
+        }
+        for (std::size_t distance = 1; distance < reach && streamed[a] >= chunks; ++distance) {
+            const std::uint32_t b = able_[(k + distance) % count];
+            if (!has_room(b)) { continue; }
+            streamed[a] -= chunks;
+            streamed[b] += chunks;
+            if (!keeps(now)) {
+                streamed[a] += chunks;
+                streamed[b] -= chunks;
+            }
+            if (ends(now)) { return; }
+        }
+    }
+}
+
+RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
+    for (std::uint8_t wider = 0; wider < tuning::release_wide_steps(config_.effort); ++wider) {
+        for (const bool backward : {false, true}) {
+            const auto before = std::pair{now.candidate.wider, now.candidate.backward};
+            now.candidate.wider = wider;
+            now.candidate.backward = backward;
+            if (!keeps(now)) { std::tie(now.candidate.wider, now.candidate.backward) = before; }
+        }
+    }
+    if (problem_.is_captured()) { return; }
+    for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
+        last = now.seconds;
+        for (const std::uint32_t step : able_) {
+            for (unsigned number = 0; number < tuning::release_joins && !ends(now); ++number) {
+                std::uint8_t& joins = now.candidate.joins[step];
+                joins = static_cast<std::uint8_t>(joins ^ 1U << number);
+                if (!keeps(now)) { joins = static_cast<std::uint8_t>(joins ^ 1U << number); }
+            }
+        }
+    }
+}
+
+// Takes random changes that leave a ring within some seconds of the best one, fewer and fewer of them (record-to-record travel, Dueck
+// 1993).
+RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work) {
+    const std::uint64_t begin = work();
+    const double allowance = tuning::release_allowance / problem_.chunks_per_second();
+    random_ = 0;
+    Solution now = best_;
+    stop_ = begin + most_work;
+    while (!ends(best_)) {
+        const double left = 1 - static_cast<double>(work() - begin) / static_cast<double>(most_work);
+        const double limit = best_.seconds + allowance * left;
+        const ReleaseCandidate before = now.candidate;
+        change(now.candidate);
+        if (random(tuning::release_two_changes_in) == 0) { change(now.candidate); }
+        now.seconds = ring_.evaluate(now.candidate, limit);
+        if (now.seconds > limit) {
+            now.candidate = before;
+        } else if (now.seconds < best_.seconds) {
+            best_ = now;
+        }
+    }
+}
+
+// One random change: of each twenty, eleven stream some chunks at another step, four stream more or less, three join or part calls
+// and two bring slots back in another way.
+RESIDENCY_INLINE void ReleaseSearch::change(ReleaseCandidate& candidate) {
+    const std::uint64_t kind = random(20);
+    const std::vector<std::uint32_t>& steps = random(4) == 0 ? able_ : wide_;
+    const std::uint32_t a = steps[random(steps.size())], b = steps[random(steps.size())];
+    const auto chunks = static_cast<std::uint32_t>(1 + random(2) * random(2) * (1 + random(3)));
+    std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
+    const auto room = [&](std::uint32_t step) {
+        return static_cast<std::uint32_t>(problem_.capacity()[step]) - streamed[step];
+    };
+    if (kind < 11) {
+        const std::uint32_t moved = (std::min)({chunks, streamed[a], room(b)});
+        streamed[a] -= moved;
+        streamed[b] += moved;
+    } else if (kind < 13) {
+        streamed[a] -= (std::min)(chunks, streamed[a]);
+    } else if (kind < 15) {
+        streamed[a] += (std::min)(chunks, room(a));
+    } else if (kind < 18 && !problem_.is_captured()) {
+        std::uint8_t& joins = candidate.joins[able_[random(able_.size())]];
+        joins = static_cast<std::uint8_t>(joins ^ 1U << random(tuning::release_joins));
+    } else {
+        candidate.wider = static_cast<std::uint8_t>(random(tuning::release_wide_steps(config_.effort)));
+        candidate.backward = random(2) != 0;
+    }
+}
+
+// Of splitmix64: the same on every machine.
+RESIDENCY_INLINE std::uint64_t ReleaseSearch::random(std::uint64_t below) noexcept {
+    std::uint64_t z = random_ += 0x9e3779b97f4a7c15ULL;
+    z = (z ^ z >> 30U) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ z >> 27U) * 0x94d049bb133111ebULL;
+    return (z ^ z >> 31U) % below;
+}
+
+// Whether the candidate, changed, is faster than it was.
+RESIDENCY_INLINE bool ReleaseSearch::keeps(Solution& now) {
+    const double seconds = ring_.evaluate(now.candidate, now.seconds);
+    if (seconds >= now.seconds * (1 - tuning::refine_gain)) { return false; }
+    now.seconds = seconds;
+    return true;
+}
+
+RESIDENCY_INLINE bool ReleaseSearch::ends(const Solution& now) const {
+    return work() >= stop_ || now.seconds <= config_.bound_seconds * (1 + tuning::refine_ends_within);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan
