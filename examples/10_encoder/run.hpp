@@ -61,6 +61,7 @@ Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>&
     options.budget = budget;
     options.schedule = make_schedule(model, work.batch.tokens, work.batch.sentences);
     if constexpr (requires { options.learn; }) { options.learn = true; }
+    options.time_stalls = record;  // for what the page of the run advises
     auto created = Weights::try_create(backend.device(), model.catalog, options);
     if (!created && may_raise && created.error().kind() == residency::ErrorKind::budget) {
         outcome.is_raised = true;

@@ -4,7 +4,9 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "residency/core/stall_report.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/interop/html_report.hpp"
 #include "residency/interop/pass_timeline.hpp"
@@ -30,6 +32,10 @@ public:
         if (!std::exchange(is_on_, false)) { return; }
         weights.drain();
         timeline_ = recorder_.timeline();
+        advice_.clear();
+        if (auto report = residency::try_report_stalls(weights)) {
+            for (residency::StallAdvice& one : report->advice) { advice_.push_back(std::move(one.text)); }
+        }
         weights.observe(nullptr);
     }
     template <class Enqueue>
@@ -55,12 +61,13 @@ public:
                                             .statistics = statistics,
                                             .timeline = timeline_,
                                             .gaps = recorder_.gaps().text(),
-                                            .advice = {}});
+                                            .advice = advice_});
     }
 
 private:
     residency::TimelineRecorder<Device> recorder_;
     residency::PassTimeline timeline_;
+    std::vector<std::string> advice_;
     bool is_on_ = false;
 };
 

@@ -12,7 +12,7 @@ endif()
 execute_process(COMMAND "${CXX}" -fsyntax-only -x c++ - INPUT_FILE "${CMAKE_CURRENT_LIST_DIR}/cuda_header.hpp" RESULT_VARIABLE without_cuda
     ERROR_QUIET)
 foreach(header IN LISTS headers)
-    file(STRINGS "${INCLUDE}/${header}" of_cuda REGEX "^#include <cuda")
+    file(STRINGS "${INCLUDE}/${header}" of_cuda REGEX "^#include <(cuda|nvtx3)")
     if(without_cuda AND of_cuda)
         message("SKIPPED: no CUDA headers: ${header}")
         continue()

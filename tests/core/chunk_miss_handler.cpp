@@ -41,7 +41,7 @@ TEST_CASE("chunk misses: what is missing is brought, in one call, and what is th
     must(parts.adopt(parts.make_plan(4 * chunk)));
     must(bring(parts, {5}));
     CHECK(is_there(parts, 5));
-    CHECK(parts.states[5].demand_missed);
+    CHECK(bool{parts.states[5].demand_missed});
     CHECK(parts.counters.calls == 1);
     parts.use(5);
     CHECK(parts.player.mode() == PlanMode::verifying);

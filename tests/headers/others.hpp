@@ -121,6 +121,9 @@
 #if __has_include(<nlohmann/json.hpp>)
 #include <nlohmann/json.hpp>
 #endif
+#if __has_include(<nvtx3/nvtx3.hpp>)
+#include <nvtx3/nvtx3.hpp>
+#endif
 #if __has_include(<thrust/device_ptr.h>)
 #include <thrust/device_ptr.h>
 #endif

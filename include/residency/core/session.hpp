@@ -89,9 +89,18 @@ public:
     [[nodiscard]] Result<LeaseId> acquire_range(const StepRange& range, std::optional<Stream> stream);
     /// Every storage that these weights lie on, together, on a stream; without a stream, a ticket.
     [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
-    [[nodiscard]] Status use_on(LeaseId id, Stream stream) { return leases_.use_on(id, stream); }
-    [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event) { return leases_.wait_for(id, event); }
-    [[nodiscard]] Status record(LeaseId id, typename D::Event event) { return leases_.record(id, event); }
+    [[nodiscard]] Status use_on(LeaseId id, Stream stream) {
+        check_caller();
+        return leases_.use_on(id, stream);
+    }
+    [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event) {
+        check_caller();
+        return leases_.wait_for(id, event);
+    }
+    [[nodiscard]] Status record(LeaseId id, typename D::Event event) {
+        check_caller();
+        return leases_.record(id, event);
+    }
     [[nodiscard]] Stream lease_stream(LeaseId id) const noexcept { return leases_.stream(id); }
     void end_lease(LeaseId id) noexcept {
         check_caller();

@@ -21,7 +21,7 @@ template <Device D>
                                                       ": ask for one that the lease was acquired for"};
     }
     if (lease.packed(id).data != nullptr) {
-        return Error{ErrorKind::unsupported, "weight " + quoted(lease.catalog().weight(id).name) +
+        return Error{ErrorKind::unsupported, "weight " + detail::quoted(lease.catalog().weight(id).name) +
                                                  " lies packed on the device, which other libraries cannot read"};
     }
     return {};

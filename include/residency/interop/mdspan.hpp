@@ -41,8 +41,8 @@ namespace detail {
 /// Why a weight is no such view.
 template <Mdspan View>
 [[nodiscard]] Error view_refused(const Weight& weight, const std::string& why) {
-    return {ErrorKind::invalid_argument,
-            "weight " + quoted(weight.name) + " as a view of " + std::to_string(View::rank()) + " extents: " + why};
+    return {ErrorKind::invalid_argument, "weight " + detail::quoted(weight.name) + " as a view of " +
+                                             std::to_string(View::rank()) + " extents: " + why};
 }
 
 /// Whether a weight has the type, the extents and the strides of a view.

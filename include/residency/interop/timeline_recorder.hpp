@@ -218,7 +218,7 @@ private:
         std::vector<Row> rows;
         std::uint64_t runs = 0;
         std::optional<Sample> last_sample;
-        Time last_copy = Time::min(), last_pass = Time::min();
+        Time last_copy = (Time::min)(), last_pass = (Time::min)();
     };
 
     [[nodiscard]] Work& now() noexcept { return capture_ ? capture_->work : current_->work; }

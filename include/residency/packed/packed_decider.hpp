@@ -159,6 +159,7 @@ public:
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override { return kernel_seconds_; }
     /// The plan of the bytes that travel.
     [[nodiscard]] const plan::Plan& plan() const noexcept { return inner_->plan(); }
+    [[nodiscard]] const plan::Problem& problem() const noexcept { return inner_->problem(); }
     [[nodiscard]] std::uint64_t address_generation() const noexcept {
         return inner_->address_generation() + memory_.generation();
     }

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "residency/host/memory_limits.hpp"
+#include "residency/transport/transport_policy.hpp"
 #include "residency/transport/weight_sources.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
