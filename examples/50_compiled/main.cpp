@@ -16,7 +16,7 @@
 #include "examples/support/terminal.hpp"
 #include "job.hpp"
 #include "residency/error.hpp"
-#include "residency/format/program.hpp"
+#include "residency/format/program_folder.hpp"
 #include "residency/model/file.hpp"
 
 namespace compiled { namespace {
@@ -25,7 +25,7 @@ using examples::mib;
 using examples::text_of;
 
 Results run_on(const Job& job) {
-    const auto program = residency::format::load_program_file(job.model + "/program.residency");
+    const auto program = residency::format::load_program_folder(job.model);
     if (program.device == "cpu") {
         if (job.graph) {
             residency::throw_error(
@@ -140,6 +140,8 @@ int main(int argc, char** argv) {
     app.add_option(
         "--torch", job.torch_folder,
         "folder of PyTorch's libraries, torch/lib in site-packages; by default where the dynamic linker looks");
+    app.add_option("--shims", job.executorch_shims,
+                   "for a program of ExecuTorch, its libaoti_cuda_shims.so, in place of PyTorch's libraries");
     return examples::run_program(app, argc, argv, [&] {
         if (job.budgets.empty()) { job.budgets = {"100%", "75%", "50%", "25%", "0"}; }
         return compiled::run(job, json);

@@ -23,7 +23,7 @@
 #include "recorder.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/learning_report.hpp"
-#include "residency/format/program.hpp"
+#include "residency/format/program_folder.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/interop/aoti.hpp"
@@ -49,7 +49,7 @@ public:
           is_cuda_{is_cuda},
           memory_{device},
           stream_{residency::unwrap(device.create_stream())},
-          program_{residency::format::load_program_file(job.model + "/program.residency")} {
+          program_{residency::format::load_program_folder(job.model)} {
         if (job_.methods.empty()) {
             for (const auto& method : program_.methods) { job_.methods.push_back(method.name); }
         }
@@ -175,8 +175,7 @@ private:
 
     /// Loads the packages by themselves, every weight in memory of ours and no hook set, and runs a round of them.
     void load_alone() {
-        const auto file = residency::format::read_safetensors(job_.model + "/" + program_.weights_file);
-        const residency::Catalog bound = residency::unwrap(program_.try_bind(file.catalog()));
+        const residency::Catalog bound = residency::format::bind_program_folder(program_, job_.model);
         const residency::Catalog host = examples::load_pinned(device_, bound);
         std::vector<std::byte*> storages;
         const auto restore = [&](residency::StorageId id) {
@@ -190,7 +189,9 @@ private:
         for (const std::string& name : job_.methods) {
             const auto* method = program_.find_method(name);
             auto package = residency::unwrap(aoti::Package::try_open(
-                job_.model + "/" + method->package, {.is_cuda = is_cuda_, .torch_folder = job_.torch_folder}));
+                job_.model + "/" + method->package,
+                {.is_cuda = is_cuda_, .torch_folder = job_.torch_folder, .executorch_shims = job_.executorch_shims},
+                name));
             std::vector<aoti::ConstantBinding> bindings;
             for (const auto& constant : method->constants) {
                 const residency::Weight& weight = program_.catalog.weight(constant.weight);
@@ -220,6 +221,7 @@ private:
         typename Model::Options options;
         if (budget != "stored") { options.budget = residency::Budget::parse(budget); }
         options.package.torch_folder = job_.torch_folder;
+        options.package.executorch_shims = job_.executorch_shims;
         options.observer = std::move(observer);
         examples::Progress bar{"loading"};
         options.load = examples::pinned_options(bar);

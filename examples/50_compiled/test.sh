@@ -54,6 +54,16 @@ expect 0 'refused: the load-time budget 1% .* is below the smallest that works' 
 expect 2 '^compiled: --graph: the model was compiled for the CPU' "$folder/model/markers" --torch "$torch" --graph
 expect 2 'has no method "fly"' "$folder/model/markers" --torch "$torch" --method fly
 
+# The same through ExecuTorch's CUDA backend, for the CPU, where the package is there.
+if "$python" -c 'import importlib.metadata as m; assert m.version("executorch").startswith("1.5.")' 2>/dev/null; then
+    "$python" -W ignore "$source/test_executorch.py" "$folder/executorch" || { echo 'FAILED: the export through ExecuTorch'; failed=1; }
+    expect 0 'outputs equal those of the packages without the library bit for bit' "$folder/executorch/model" --torch "$torch" --rounds 1
+    expect 0 'stored: the stored budget 75% ' "$folder/executorch/model" --torch "$torch" --rounds 1 --budget stored
+    expect 2 'libaoti_cuda_shims.so" cannot be loaded' "$folder/executorch/model" --shims "$folder/libaoti_cuda_shims.so"
+else
+    echo "SKIPPED: no ExecuTorch 1.5 in $python: nothing was exported through it (examples/50_compiled/requirements-executorch.txt)"
+fi
+
 # The commands of docs/compiled.md, from its first export on, and the messages that it quotes.
 root=$(cd "$source/../.." && pwd)
 mkdir -p "$folder/page/build/release"

@@ -21,7 +21,6 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/executorch_files.hpp"
 #include "tests/support/fuzz_format.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 using namespace residency;
 using support::executorch_cuda;

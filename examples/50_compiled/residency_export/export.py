@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles a PyTorch model so that its weights can be streamed."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -46,8 +47,10 @@ class Report:
         return "\n".join(lines)
 
 
-def _methods(model, args, methods):
+def chosen_methods(model, args, path, methods):
     """name -> (module, args). A method of `methods` is a tuple of arguments of the model, or (module, tuple of arguments)."""
+    if path is None:
+        raise ExportError("name the folder to write: export(model, args, path)")
     if methods is None:
         return {"forward": (model, tuple(args))}
     if args is not None:
@@ -68,14 +71,24 @@ def _methods(model, args, methods):
 _EXPORTED = "residency_export"  # in the meta of a graph: the folder that it was exported to
 
 
-def _refuse_exported(name, module):
+def refuse_exported(chosen):
     """A second run on the same graph: its probes, or the numbers of its markers, belong to the first."""
-    if not isinstance(module, torch.fx.GraphModule):
-        return
-    if any(node.op == "call_function" and str(node.target).startswith("residency.residency_probe") for node in module.graph.nodes):
-        raise ExportError(f"{name}: this graph has probes already; export the model that it was made from")
-    if _EXPORTED in module.meta:
-        raise ExportError(f'{name}: this graph was exported to "{module.meta[_EXPORTED]}" already; export the model that it was made from')
+    for name, (module, _) in chosen.items():
+        if not isinstance(module, torch.fx.GraphModule):
+            continue
+        if any(node.op == "call_function" and str(node.target).startswith("residency.residency_probe") for node in module.graph.nodes):
+            raise ExportError(f"{name}: this graph has probes already; export the model that it was made from")
+        if _EXPORTED in module.meta:
+            raise ExportError(
+                f'{name}: this graph was exported to "{module.meta[_EXPORTED]}" already; export the model that it was made from'
+            )
+
+
+def note_exported(chosen, path):
+    """What refuse_exported refuses from now on."""
+    for module, _ in chosen.values():
+        if isinstance(module, torch.fx.GraphModule):
+            module.meta[_EXPORTED] = path
 
 
 def _original_names(model, module):
@@ -90,7 +103,7 @@ def _original_names(model, module):
     return result
 
 
-def _architecture(device):
+def architecture(device):
     if device.type != "cuda":
         return device.type
     major, minor = torch.cuda.get_device_capability(device)
@@ -114,7 +127,7 @@ def _write_weights(path, catalog):
     save_file(tensors, path)
 
 
-def _write_inputs(path, inputs):
+def write_inputs(path, inputs):
     """The example arguments, so that a program in another language has something to run."""
     from safetensors.torch import save_file
 
@@ -139,7 +152,7 @@ def _export_method(name, module, args, original_names, tensors, catalog, folder,
     chosen.update(settings)
     with inductor.recording(markers=not use_probes) as record:
         torch._inductor.aoti_compile_and_package(exported, package_path=path, inductor_configs=chosen)
-    if inductor.name_kernels(path, record.steps) != ([] if use_probes else list(range(len(record.steps)))):
+    if inductor.name_kernels(inductor.generated_code(path), record.steps) != ([] if use_probes else list(range(len(record.steps)))):
         raise ExportError(f"{name}: the generated code has not each marker once and in order; report this, and use probes=True")
     if record.folded:
         raise ExportError(
@@ -183,9 +196,65 @@ def _export_method(name, module, args, original_names, tensors, catalog, folder,
         ]
     returned = {index_of[constant] for constant in record.returned}
     inputs = [value for value in torch.utils._pytree.tree_leaves(args) if isinstance(value, torch.Tensor)]
-    _write_inputs(os.path.join(folder, f"{name}.inputs.safetensors"), inputs)
+    write_inputs(os.path.join(folder, f"{name}.inputs.safetensors"), inputs)
     report = MethodReport(name, len(steps), record.markers, len({index for step in steps for index in step[0]}))
     return payload.Method(name, package, inputs, sorted(constants), steps), returned, report
+
+
+@contextlib.contextmanager
+def new_folder(path, program):
+    """A folder that becomes `path` once what is done with it succeeds. Replaces one that holds a `program`, and nothing else."""
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path) and not os.path.exists(os.path.join(path, program))):
+        raise ExportError(f'"{path}" exists and holds no program; name a new folder, or one that an export wrote')
+    parent = os.path.dirname(os.path.abspath(path))
+    os.makedirs(parent, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=".residency-", dir=parent)
+    os.chmod(folder, os.stat(parent).st_mode & 0o777)  # mkdtemp makes it for its owner alone
+    try:
+        yield folder
+        if os.path.exists(path):
+            shutil.rmtree(path)
+        os.replace(folder, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def one_device(model):
+    """The device of a model's tensors."""
+    devices = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}
+    if len(devices) > 1:
+        raise ExportError(f"the model lies on {', '.join(sorted(map(str, devices)))}: move it to one device, make the others inputs, or name `device`")
+    return devices.pop() if devices else torch.device("cpu")
+
+
+def settle(result, catalog, returned, pin, report, model):
+    """Decides what stays on the device, and says so in the report."""
+    read = {index for method in result.methods for step in method.steps for index in step[0]}
+    pins = set()
+    for name in pin:
+        index = catalog.find(name)
+        if index is None:
+            raise ExportError(f'pin: no method reads a weight named "{name}"')
+        pins.add(index)
+    resident = {}
+    for index, weight in enumerate(catalog.weights):
+        if catalog.storages[weight.storage].is_mutable:
+            resident[index] = "kernels write it"
+        elif index in returned:
+            resident[index] = "the method returns it"
+            pins.add(index)
+        elif index in pins:
+            resident[index] = "pinned"
+        elif index not in read:
+            resident[index] = "no step reads it by itself"
+            pins.add(index)
+    result.pins = sorted(pins)
+    report.resident = [
+        (catalog.weights[index].name, catalog.storages[catalog.weights[index].storage].bytes, why) for index, why in resident.items()
+    ]
+    resident_storages = {catalog.weights[index].storage for index in resident}
+    report.streamed_bytes = sum(s.bytes for i, s in enumerate(catalog.storages) if i not in resident_storages)
+    report.unused = sorted(name for name in model.state_dict() if catalog.find(name) is None)
 
 
 def export(model, args=None, path=None, *, budget="", pin=(), methods=None, probes=False, device=None, settings=None):
@@ -204,32 +273,17 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
     refused = inductor.version_refused()
     if refused:
         raise ExportError(refused)
-    if path is None:
-        raise ExportError("name the folder to write: export(model, args, path)")
-    chosen = _methods(model, args, methods)
-    for name, (module, _) in chosen.items():
-        _refuse_exported(name, module)
-    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path) and not os.path.exists(os.path.join(path, "program.residency"))):
-        raise ExportError(f'"{path}" exists and holds no program; name a new folder, or one that an export wrote')
-
+    chosen = chosen_methods(model, args, path, methods)
+    refuse_exported(chosen)
     catalog, returned, report = Catalog(), set(), Report(path)
     if device is not None:
         device, placement = torch.device(device), fake.weights_elsewhere
         if device.type == "cuda" and not torch.cuda.is_available():
             raise ExportError(f'device="{device}": there is no GPU here; the compiler tries its kernels on one, if only on a small part of the model')
     else:
-        devices = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}
-        if len(devices) > 1:
-            raise ExportError(
-                f"the model lies on {', '.join(sorted(map(str, devices)))}: move it to one device, make the others inputs, or name `device`"
-            )
-        device, placement = devices.pop() if devices else torch.device("cpu"), fake.weights_in_place
-    parent = os.path.dirname(os.path.abspath(path))
-    os.makedirs(parent, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix=".residency-", dir=parent)
-    os.chmod(folder, os.stat(parent).st_mode & 0o777)  # mkdtemp makes it for its owner alone
-    try:
-        result = payload.Program(f"torch {torch.__version__}", _architecture(device), "weights.safetensors", budget)
+        device, placement = one_device(model), fake.weights_in_place
+    with new_folder(path, "program.residency") as folder:
+        result = payload.Program(f"torch {torch.__version__}", architecture(device), "weights.safetensors", budget)
         with torch.no_grad():
             for name, (module, arguments) in chosen.items():
                 original_names = _original_names(model, module)
@@ -241,41 +295,9 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
                 returned |= its_returned
                 report.methods.append(its_report)
 
-        read = {index for method in result.methods for step in method.steps for index in step[0]}
-        pins = set()
-        for name in pin:
-            index = catalog.find(name)
-            if index is None:
-                raise ExportError(f'pin: no method reads a weight named "{name}"')
-            pins.add(index)
-        resident = {}
-        for index, weight in enumerate(catalog.weights):
-            if catalog.storages[weight.storage].is_mutable:
-                resident[index] = "kernels write it"
-            elif index in returned:
-                resident[index] = "the method returns it"
-                pins.add(index)
-            elif index in pins:
-                resident[index] = "pinned"
-            elif index not in read:
-                resident[index] = "no step reads it by itself"
-                pins.add(index)
-        result.pins = sorted(pins)
-        report.resident = [
-            (catalog.weights[index].name, catalog.storages[catalog.weights[index].storage].bytes, why) for index, why in resident.items()
-        ]
-        resident_storages = {catalog.weights[index].storage for index in resident}
-        report.streamed_bytes = sum(s.bytes for i, s in enumerate(catalog.storages) if i not in resident_storages)
-        report.unused = sorted(name for name in model.state_dict() if catalog.find(name) is None)
+        settle(result, catalog, returned, pin, report, model)
         _write_weights(os.path.join(folder, result.weights_file), catalog)
         with open(os.path.join(folder, "program.residency"), "wb") as file:
             file.write(payload.save(result, catalog))
-        if os.path.exists(path):
-            shutil.rmtree(path)
-        os.replace(folder, path)
-        for module, _ in chosen.values():
-            if isinstance(module, torch.fx.GraphModule):
-                module.meta[_EXPORTED] = path
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    note_exported(chosen, path)
     return report

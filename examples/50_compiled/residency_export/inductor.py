@@ -133,8 +133,8 @@ def _estimate_ns(node):
 
 
 @contextlib.contextmanager
-def recording(markers=True):
-    """While it is open, one graph that Inductor compiles gets markers and is recorded."""
+def recording(markers=True, pools=True):
+    """While it is open, one graph that Inductor compiles gets markers and is recorded. `pools`: with what graphs need, from PyTorch."""
     record = Recording()
     aliases = {}  # buffer -> constants that it is a view of
     probed = set()  # buffers that probes return: weights, in which no kernel may write
@@ -185,7 +185,7 @@ def recording(markers=True):
         original_header(self)
         if V.graph.aot_mode and not V.graph.is_const_graph:
             self.header.splice(HOOK_SOURCE)
-            if "cuda" in V.graph.device_types:
+            if pools and "cuda" in V.graph.device_types:
                 self.header.splice(POOL_SOURCE)
 
     def codegen_free(self, buffer):
@@ -222,12 +222,16 @@ def recording(markers=True):
         PythonWrapperCodegen.codegen_free = original_free
 
 
-def name_kernels(package, steps):
-    """Fills in the kernels of each step from the generated code of a package. Returns the steps of its markers, in the order of the code."""
+def generated_code(package):
+    """The text of the wrapper in a package (.pt2)."""
     with zipfile.ZipFile(package) as archive:
-        sources = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".wrapper.cpp")]
+        return "\n".join(archive.read(name).decode() for name in archive.namelist() if name.endswith(".wrapper.cpp"))
+
+
+def name_kernels(source, steps):
+    """Fills in the kernels of each step from the generated code. Returns the steps of its markers, in the order of the code."""
     step, numbers = None, []
-    for line in "\n".join(sources).splitlines():
+    for line in source.splitlines():
         marker = re.search(r"\bresidency_step\((-?\d+)L\)\)", line)
         if marker:
             number = int(marker[1])

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -24,7 +25,6 @@
 #include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
 #include "residency/format/open.hpp"
-#include "residency/format/program.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/version.hpp"
 
@@ -112,10 +112,9 @@ int run(int argc, char** argv) {
     const auto ggml_types = ggml_types_of(types);
     if (!ggml_types) { return bad_file(ggml_types.error()); }
     options.ggml_types = *ggml_types;
-    if (const std::string path = paths.size() == 1 ? program_at(paths[0]) : std::string{}; !path.empty()) {
-        const auto program = residency::format::try_load_program_file(path);
-        if (!program) { return bad_file(program.error()); }
-        json ? print_json(*program) : print_table(*program);
+    if (const auto program = paths.size() == 1 ? find_program(paths[0]) : std::nullopt) {
+        if (!*program) { return bad_file(program->error()); }
+        json ? print_json(**program) : print_table(**program);
         return 0;
     }
     auto model = paths.size() == 1 ? residency::format::try_read_model_or_aoti(paths[0], options)

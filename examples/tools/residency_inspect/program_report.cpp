@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -17,6 +18,9 @@
 #include <nlohmann/json.hpp>
 
 #include "report.hpp"
+#include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/program_folder.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/ids.hpp"
@@ -96,20 +100,27 @@ void print_method(const Program& program, const ProgramMethod& method) {
 
 }  // namespace
 
-std::string program_at(const std::string& path) {
+std::optional<residency::Result<Program>> find_program(const std::string& path) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error)) {
-        std::string inside = path + "/program.residency";
-        return std::filesystem::exists(inside, error) ? inside : std::string{};
+        if (std::filesystem::exists(path + "/program.residency", error)) {
+            return residency::format::try_load_program_folder(path);
+        }
+        const auto executorch =
+            residency::format::Input::try_open(path + "/" + residency::format::executorch_program_file);
+        if (!executorch) { return std::nullopt; }
+        auto carried = residency::format::try_load_carried_program(*executorch);
+        if (!carried && carried.error().kind() == residency::ErrorKind::unsupported) { return std::nullopt; }
+        return carried;
     }
     const auto file = residency::detail::open_regular_file(path);
     std::array<std::uint8_t, 16> start{};
     if (!file || std::fread(start.data(), 1, start.size(), file->get()) != start.size() ||
         std::memcmp(start.data(), residency::detail::container_magic, 8) != 0 ||
         start[12] != static_cast<std::uint8_t>(residency::ContainerKind::program)) {
-        return {};
+        return std::nullopt;
     }
-    return path;
+    return residency::format::try_load_program_file(path);
 }
 
 void print_json(const Program& program) {

@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "residency/error.hpp"
 #include "residency/format/program.hpp"
 
-/// The path of the program that `path` is or, as a folder, holds; empty: there is none.
-std::string program_at(const std::string& path);
+/// The program that `path` is or, as a folder, holds, also as what a program of ExecuTorch carries; none: there is none.
+std::optional<residency::Result<residency::format::Program>> find_program(const std::string& path);
 
 /// What is in the program of a compiled model, on standard output, as JSON.
 void print_json(const residency::format::Program& program);

@@ -98,6 +98,9 @@ struct ExecutorchCudaWeights {
 
 namespace detail {
 
+/// Name under which a program of ExecuTorch carries the program of residency_export.
+inline constexpr const char* executorch_program_key = "residency_program";
+
 /// Whether a program of ExecuTorch, or a file of its data, begins with these bytes: a schema's identifier from byte 4 on.
 [[nodiscard]] constexpr bool is_executorch_program(std::string_view start) noexcept {
     return start.size() >= 8 && start.substr(4, 3) == "ET1";

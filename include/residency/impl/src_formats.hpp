@@ -22,6 +22,7 @@
 #include "residency/format/impl/packed.ipp"
 #include "residency/format/impl/packed_writer.ipp"
 #include "residency/format/impl/program.ipp"
+#include "residency/format/impl/program_folder.ipp"
 #include "residency/format/impl/safetensors.ipp"
 #include "residency/format/impl/safetensors_writer.ipp"
 #include "residency/format/impl/shard_index.ipp"

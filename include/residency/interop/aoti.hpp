@@ -25,7 +25,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/format/program.hpp"
-#include "residency/format/safetensors.hpp"
+#include "residency/format/program_folder.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/interop/aoti_package.hpp"
@@ -198,10 +198,10 @@ private:
     std::vector<std::byte*> addresses_;  // by storage; null: kernels do not write it
 };
 
-/// A model that residency_export wrote (a folder with program.residency), on one device, inside one budget. Its methods share the
-/// weights and the bytes on the device. `Weights`: for markers a planned composition, such as Planned<CudaDevice>, since the code reads
-/// weights where they were bound; for probes any. Of a planned one, each of its ranges() is one lease: where everything is resident, a run
-/// is one. Movable; one call at a time, of one thread.
+/// A model that residency_export wrote (a folder with program.residency, or with model.pte of ExecuTorch), on one device, inside one
+/// budget. Its methods share the weights and the bytes on the device. `Weights`: for markers a planned composition, such as
+/// Planned<CudaDevice>, since the code reads weights where they were bound; for probes any. Of a planned one, each of its ranges() is one
+/// lease: where everything is resident, a run is one. Movable; one call at a time, of one thread.
 ///
 ///     auto model = unwrap(aoti::CompiledModel<Planned<CudaDevice>>::try_open(device, "model", {.budget = Budget::parse("50%")}));
 ///     auto outputs = unwrap(model.try_run("decode", {&tokens, 1}, stream));
@@ -261,6 +261,24 @@ public:
     [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
                                                       Stream stream, const CallerState<Device>& state) {
         return try_run(method, inputs, stream, &state);
+    }
+    /// Blocks. In place of the method's package, follows a library that another runtime has loaded and runs, such as ExecuTorch's. Its
+    /// constants are those of this model from now on, until try_release or the end of the model, after which it is not run any more. A run
+    /// of it outside of try_run_attached fails. Errors: those of Package::try_attach; mismatch where library and program differ;
+    /// wrong_state (a run is under way).
+    [[nodiscard]] Status try_attach(std::string_view method, const LentPackage& lent);
+    /// The same as try_run for an attached method: `call()`, which returns a Status and does not throw, runs it once on the stream, as by
+    /// ExecuTorch's Method::execute. Errors: wrong_state (nothing is attached), what `call` returns, those of passes; mismatch where markers
+    /// are not the program's, or none is called: a CUDA graph that the other runtime replays skips the library.
+    template <class Call>
+    [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const Call& call) {
+        return try_follow(method, stream, nullptr, true, [&](Package&) -> Status { return call(); });
+    }
+    /// The same on a caller's state instead of the model's own, as of try_run.
+    template <class Call>
+    [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const CallerState<Device>& state,
+                                          const Call& call) {
+        return try_follow(method, stream, &state, true, [&](Package&) -> Status { return call(); });
     }
     /// Blocks. Memory for all that kernels write, with the bytes that the model begins with. Errors: out_of_memory, io, or the device's.
     [[nodiscard]] Result<CallerState<Device>> try_make_state();
@@ -398,6 +416,11 @@ private:
             }
             return tensor ? 0 : 1;
         }
+        /// Of a library that another runtime runs: without this model its weights are not there.
+        static std::int32_t on_lent_step(void* context, std::int64_t number) {
+            auto* const state = static_cast<State*>(context);
+            return state->pass ? state->step(number) : 1;
+        }
     };
 
     explicit CompiledModel(std::unique_ptr<State> state) noexcept : state_{std::move(state)} {}
@@ -405,10 +428,14 @@ private:
     [[nodiscard]] Result<Method*> find(std::string_view name) const;
     [[nodiscard]] Status load(Method& method);
     [[nodiscard]] Status bind(Method& method);
+    [[nodiscard]] Status adopt(Method& method, Package package);
     [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
                                                       Stream stream, const CallerState<Device>* of_caller);
-    [[nodiscard]] Status run(Method& method, std::span<const TensorView> inputs, Stream stream,
-                             std::vector<Tensor>& outputs);
+    template <class Call>
+    [[nodiscard]] Status try_follow(std::string_view method, Stream stream, const CallerState<Device>* of_caller,
+                                    bool is_lent, const Call& call);
+    template <class Call>
+    [[nodiscard]] Status run(Method& method, Stream stream, const Call& call);
     /// Puts the schedule of a method in force.
     [[nodiscard]] Status switch_to(Method& method);
     [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
@@ -432,19 +459,15 @@ private:
 template <class Weights>
 auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder, Options options)
     -> Result<CompiledModel> {
-    auto program = format::try_load_program_file(folder + "/program.residency");
+    auto program = format::try_load_program_folder(folder);
     if (!program) { return program.error(); }
     const bool is_cuda = program->device.starts_with("cuda");
     if (is_cuda != is_cuda_stream) {
         return Error{ErrorKind::unsupported, residency::detail::quoted(folder) + " was compiled for " +
                                                  program->device + "; export it for the device that it runs on"};
     }
-    const auto file = format::try_read_safetensors(folder + "/" + program->weights_file);
-    if (!file) { return file.error(); }
-    const auto saved = file->try_catalog();
-    if (!saved) { return saved.error(); }
-    const auto bound = program->try_bind(*saved);
-    if (!bound) { return bound.error().in(residency::detail::quoted(folder)); }
+    const auto bound = format::try_bind_program_folder(*program, folder);
+    if (!bound) { return bound.error(); }
     auto loaded = host::try_load(device, *bound, std::move(options.load));
     if (!loaded) { return loaded.error(); }
 
@@ -578,11 +601,18 @@ template <class Weights>
 Status CompiledModel<Weights>::load(Method& method) {
     if (Status resumed = state_->weights->try_resume(); !resumed) { return resumed; }
     if (method.package) { return {}; }
-    auto package = Package::try_open(state_->folder + "/" + method.program->package, state_->package_options);
+    auto package = Package::try_open(state_->folder + "/" + method.program->package, state_->package_options,
+                                     method.program->name);
     if (!package) { return package.error(); }
-    if (Status same = detail::check_constants(*package, state_->program, *method.program); !same) { return same; }
-    package->set_hooks({state_.get(), &State::on_step, &State::on_probe});
-    method.package.emplace(std::move(*package));
+    return adopt(method, std::move(*package));
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::adopt(Method& method, Package package) {
+    if (Status same = detail::check_constants(package, state_->program, *method.program); !same) { return same; }
+    method.package.reset();  // first, since what it was may be the same library
+    package.set_hooks({state_.get(), package.is_lent() ? &State::on_lent_step : &State::on_step, &State::on_probe});
+    method.package.emplace(std::move(package));
     method.bound.clear();
     return {};
 }
@@ -610,6 +640,7 @@ void CompiledModel<Weights>::State::notify(StepEvent::Kind kind, std::int64_t nu
 template <class Weights>
 void CompiledModel<Weights>::State::begin(Method& method) {
     report = {};
+    failure.reset();
     ranges = {};
     leased = {};
     markers.begin(static_cast<std::uint32_t>(method.program->steps.size()));
@@ -693,8 +724,8 @@ Status CompiledModel<Weights>::switch_to(Method& method) {
 }
 
 template <class Weights>
-Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> inputs, Stream stream,
-                                   std::vector<Tensor>& outputs) {
+template <class Call>
+Status CompiledModel<Weights>::run(Method& method, Stream stream, const Call& call) {
     State& state = *state_;
     if (Status current = switch_to(method); !current) { return current; }
     auto pass = state.weights->try_begin(stream);
@@ -702,14 +733,7 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
     state.pass.emplace(std::move(*pass));
     state.set_ranges();
     Status status = bind(method);
-    if (status) {
-        auto ran = method.package->try_run(inputs, native(stream));
-        if (ran) {
-            outputs = std::move(*ran);
-        } else {
-            status = ran.error();
-        }
-    }
+    if (status) { status = call(*method.package); }
     state.end_step();
     state.end_leases();
     Status ended = state.pass->try_end();
@@ -718,15 +742,20 @@ Status CompiledModel<Weights>::run(Method& method, std::span<const TensorView> i
     if (status && state.markers.reached() == 0 && state.markers.steps() > 0) {
         return Error{
             ErrorKind::mismatch,
-            "the package called no marker and no probe, so that its weights were not there: it is not of this export; "
-            "export the model again"};
+            method.package->is_lent()
+                ? "no marker was called, so that its weights were not there: what ran is not this method, or a "
+                  "CUDA graph of the other runtime, which skips the library; "
+                  "leave enable_cuda_graph_for_method off"
+                : "the package called no marker and no probe, so that its weights were not there: it is not of this "
+                  "export; export the model again"};
     }
     return status ? std::move(ended) : std::move(status);
 }
 
 template <class Weights>
-Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view name, std::span<const TensorView> inputs,
-                                                            Stream stream, const CallerState<Device>* of_caller) {
+template <class Call>
+Status CompiledModel<Weights>::try_follow(std::string_view name, Stream stream, const CallerState<Device>* of_caller,
+                                          bool is_lent, const Call& call) {
     State& state = *state_;
     if (state.is_running) {
         return Error{ErrorKind::wrong_state, "a run of this model is under way; runs follow each other"};
@@ -736,20 +765,48 @@ Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view nam
     RESIDENCY_ASSERT(of_caller == nullptr || of_caller->catalog_hash_ == catalog().hash(),
                      "pass a state that a model of the same weights made");
     Method& method = **found;
+    if (is_lent != (method.package && method.package->is_lent())) {
+        return Error{ErrorKind::wrong_state, is_lent ? "no library of another runtime is attached to the method " +
+                                                           residency::detail::quoted(name) + "; call try_attach"
+                                                     : "another runtime runs the method " +
+                                                           residency::detail::quoted(name) + "; call try_run_attached"};
+    }
     if (Status loaded = load(method); !loaded) { return loaded.error(); }
     state.is_running = true;
     state.begin(method);
     state.of_caller = of_caller;
-    std::vector<Tensor> outputs;
-    Status ran = run(method, inputs, stream, outputs);
+    Status ran = run(method, stream, call);
     state.of_caller = nullptr;
     state.is_running = false;
     for (std::uint32_t i = state.markers.reached(); i < state.markers.steps(); ++i) {
         state.report.steps_not_called.push_back(i);
         for (const WeightId id : method.program->steps[i].weights) { state.report.weights_not_reached.push_back(id); }
     }
-    if (!ran) { return ran.error().in("method " + residency::detail::quoted(name)); }
+    return ran ? Status{} : Status{ran.error().in("method " + residency::detail::quoted(name))};
+}
+
+template <class Weights>
+Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view name, std::span<const TensorView> inputs,
+                                                            Stream stream, const CallerState<Device>* of_caller) {
+    std::vector<Tensor> outputs;
+    const Status ran = try_follow(name, stream, of_caller, false, [&](Package& package) -> Status {
+        auto given = package.try_run(inputs, native(stream));
+        if (!given) { return given.error(); }
+        outputs = std::move(*given);
+        return {};
+    });
+    if (!ran) { return ran.error(); }
     return outputs;
+}
+
+template <class Weights>
+Status CompiledModel<Weights>::try_attach(std::string_view name, const LentPackage& lent) {
+    const auto found = find(name);
+    if (!found) { return found.error(); }
+    if (state_->is_running) { return Error{ErrorKind::wrong_state, "a run is under way"}; }
+    auto package = Package::try_attach(lent, state_->package_options);
+    if (!package) { return package.error(); }
+    return adopt(**found, std::move(*package));
 }
 
 template <class Weights>
@@ -769,6 +826,9 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
     const auto in_words = [&](const Error& error) { return error.in("method " + residency::detail::quoted(name)); };
     if (!state.package_options.is_cuda) {
         return in_words({ErrorKind::unsupported, "it was compiled for the CPU, whose kernels run at once"});
+    }
+    if (method.package && method.package->is_lent()) {
+        return in_words({ErrorKind::unsupported, "another runtime runs it, which this cannot record"});
     }
     if (!method.package || method.bound.empty()) {
         return in_words(

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -82,6 +83,8 @@ struct PackageOptions {
     /// Folder of PyTorch's libraries (libtorch.so, …), such as site-packages/torch/lib. Empty: where the dynamic linker looks. They are
     /// loaded once a process; the first folder counts.
     std::string torch_folder{};
+    /// ExecuTorch's library of PyTorch's C interface (libaoti_cuda_shims.so), which is used in place of PyTorch's libraries. Empty: those.
+    std::string executorch_shims{};
 };
 
 /// What a package calls while it runs: 0 for success. Set by whoever streams its weights.
@@ -94,17 +97,33 @@ struct PackageHooks {
     std::int32_t (*probe)(void* context, void* weight, std::int64_t probe, void** result) = nullptr;
 };
 
+/// A library of one method that another runtime has loaded, with the container that it made, such as what ExecuTorch's CUDA backend
+/// keeps for a delegate (AOTIDelegateHandle). Both stay that runtime's.
+struct LentPackage {
+    std::string name;           ///< for messages
+    void* library = nullptr;    ///< of dlopen: so_handle
+    void* container = nullptr;  ///< AOTInductorModelContainerHandle: container_handle
+};
+
 class CapturePool;
 
-/// A library that AOTInductor made of one method (.pt2), loaded, with its constants outside: it runs once every constant is bound.
-/// Uses PyTorch's C interface only, looked up when the first package is opened. Movable; one call at a time.
+/// A library that AOTInductor made of one method (.pt2), or that a program of ExecuTorch has for it (.pte), loaded, with its constants
+/// outside: it runs once every constant is bound. Uses PyTorch's C interface only, looked up when the first package is opened. Movable; one
+/// call at a time.
 class Package {
 public:
     /// Blocks. Unpacks the package into a temporary folder, which is removed with it, and loads its library. Errors: malformed or
-    /// unsupported for what is no such package; unsupported for one of another platform or device, one that needs PyTorch's dispatcher,
-    /// and one without hooks; io.
+    /// unsupported for what is no such package, or has no such method; unsupported for one of another platform or device, one that needs
+    /// PyTorch's dispatcher, and one without hooks; io.
+    /// `method`: of a program of ExecuTorch, which method; packages are of one.
     [[nodiscard]] static RESIDENCY_INLINE Result<Package> try_open(const std::string& path,
-                                                                   const PackageOptions& options = {});
+                                                                   const PackageOptions& options = {},
+                                                                   std::string_view method = {});
+
+    /// Blocks. Binds and follows what another runtime has loaded and runs: try_run is not for it. Library and container outlive this, and
+    /// are not run afterwards, since their constants are gone. Errors: as above.
+    [[nodiscard]] static RESIDENCY_INLINE Result<Package> try_attach(const LentPackage& lent,
+                                                                     const PackageOptions& options = {});
 
     /// The source is empty afterwards.
     /// @{
@@ -113,7 +132,8 @@ public:
     /// @}
     ~Package();
 
-    [[nodiscard]] const std::string& path() const noexcept;                     ///< of the package
+    [[nodiscard]] const std::string& path() const noexcept;  ///< of the package, or the name of what was lent
+    [[nodiscard]] bool is_lent() const noexcept;             ///< try_attach made it
     [[nodiscard]] std::span<const PackageConstant> constants() const noexcept;  ///< of its generated code
     [[nodiscard]] std::size_t inputs() const noexcept;                          ///< tensors that a call takes
     [[nodiscard]] std::size_t outputs() const noexcept;                         ///< tensors that a call gives

@@ -451,6 +451,7 @@ public:
                         " are in no file; give the program's data (.ptd) too, or lay it beside the program");
             }
         }
+        pass_over(executorch_program_key, "the program of residency_export");
         for (std::uint32_t i = 0; i < files.size(); ++i) {
             for (const ExecutorchData& data : files[i].data) {
                 if (Status added = add_rest(inputs[i], data); !added) { return added.error(); }

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/format/executorch.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/zip.hpp"
@@ -32,17 +34,26 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
 
 namespace detail {
 
-/// A library that was loaded at run time. Movable; unloads it, unless it is one that stays for the process.
+/// A library that was loaded at run time. Movable; unloads it, unless it is one that stays for the process, or was lent.
 class DynamicLibrary {
 public:
     DynamicLibrary() noexcept = default;
-    DynamicLibrary(DynamicLibrary&& other) noexcept : handle_{std::exchange(other.handle_, nullptr)} {}
+    DynamicLibrary(DynamicLibrary&& other) noexcept
+        : handle_{std::exchange(other.handle_, nullptr)}, is_lent_{other.is_lent_} {}
     DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {
         std::swap(handle_, other.handle_);
+        std::swap(is_lent_, other.is_lent_);
         return *this;
     }
     ~DynamicLibrary() {
-        if (handle_ != nullptr) { static_cast<void>(::dlclose(handle_)); }
+        if (handle_ != nullptr && !is_lent_) { static_cast<void>(::dlclose(handle_)); }
+    }
+    /// A library that someone else has loaded, and keeps.
+    [[nodiscard]] static DynamicLibrary borrow(void* handle) noexcept {
+        DynamicLibrary library;
+        library.handle_ = handle;
+        library.is_lent_ = true;
+        return library;
     }
 
     /// Blocks. Error unsupported, with the linker's words.
@@ -70,6 +81,7 @@ public:
 
 private:
     void* handle_ = nullptr;
+    bool is_lent_ = false;
 };
 
 /// A temporary folder. Movable; removed with everything in it.
@@ -158,19 +170,18 @@ namespace detail {
 
 /// Blocks. Writes the entries of a package below data/aotinductor into a folder, without their path. Returns the library's path.
 /// Entries with names that leave the folder are refused, since names lose their path.
-[[nodiscard]] inline Result<std::string> unpack(const std::string& path, const std::string& folder) {
-    const auto input = format::Input::try_open(path);
-    if (!input) { return input.error(); }
-    const auto archive = format::detail::ZipDirectory::try_read(*input, 0, input->bytes());
+[[nodiscard]] inline Result<std::string> unpack(const format::Input& input, const std::string& folder) {
+    const std::string& path = input.path();
+    const auto archive = format::detail::ZipDirectory::try_read(input, 0, input.bytes());
     if (!archive) { return archive.error().in(residency::detail::quoted(path)); }
     std::string library;
     for (const auto& entry : archive->entries()) {
         const std::size_t below = entry.name.find("data/aotinductor/");
         if (below == std::string::npos || entry.name.back() == '/' || entry.name.ends_with(".cpp")) { continue; }
         const std::string name = entry.name.substr(entry.name.rfind('/') + 1);
-        const auto range = archive->try_locate(*input, entry);
+        const auto range = archive->try_locate(input, entry);
         if (!range) { return range.error(); }
-        const auto text = input->try_text(range->offset, range->bytes);
+        const auto text = input.try_text(range->offset, range->bytes);
         if (!text) { return text.error(); }
         const std::string target = folder + "/" + name;
         if (std::filesystem::exists(target)) {
@@ -197,6 +208,38 @@ namespace detail {
     return library;
 }
 
+/// Blocks. Writes the library that a program of ExecuTorch has for a method into a folder. Returns its path.
+[[nodiscard]] inline Result<std::string> unpack_executorch(const format::Input& program, std::string_view method,
+                                                           const std::string& folder) {
+    const auto file = format::try_read_executorch_file(program);
+    if (!file) { return file.error(); }
+    const auto refused = [&](const std::string& what) {
+        return Error{ErrorKind::unsupported, residency::detail::quoted(program.path()) + ": " + what};
+    };
+    const format::ExecutorchMethod* found = nullptr;
+    for (const format::ExecutorchMethod& each : file->methods) {
+        if (each.name == method) { found = &each; }
+    }
+    if (found == nullptr) { return refused("it has no method " + residency::detail::quoted(method)); }
+    if (found->delegates.size() != 1) {
+        return refused("the method " + residency::detail::quoted(method) + " has " +
+                       std::to_string(found->delegates.size()) +
+                       " delegates; export it as one, with export_executorch");
+    }
+    const auto described = format::try_read_executorch_cuda(program, found->delegates.front());
+    if (!described) { return described.error().in("method " + residency::detail::quoted(method)); }
+    const format::ExecutorchData* library = file->find(described->library);
+    if (library == nullptr) {
+        return refused("the library of the method " + residency::detail::quoted(method) + ", " +
+                       residency::detail::quoted(described->library) + ", is not in it");
+    }
+    const auto text = program.try_text(library->offset_bytes, library->bytes);
+    if (!text) { return text.error(); }
+    std::string target = folder + "/method.so";
+    const Status written = residency::detail::write_file(target, std::as_bytes(std::span{text->data(), text->size()}));
+    return written ? Result<std::string>{std::move(target)} : written.error();
+}
+
 }  // namespace detail
 
 RESIDENCY_INLINE Status Torch::try_load(const PackageOptions& options) {
@@ -212,11 +255,17 @@ RESIDENCY_INLINE Status Torch::try_load(const PackageOptions& options) {
         library = std::move(*opened);
         return {};
     };
-    if (options.is_cuda) {
-        if (const Status loaded = open("libtorch_cuda.so"); !loaded) { return loaded.error(); }
+    if (!options.executorch_shims.empty()) {
+        auto opened = detail::DynamicLibrary::try_open(options.executorch_shims, RTLD_NOW | RTLD_GLOBAL);
+        if (!opened) { return opened.error().in("ExecuTorch's library of PyTorch's C interface, executorch_shims"); }
+        library = std::move(*opened);
+    } else {
+        if (options.is_cuda) {
+            if (const Status loaded = open("libtorch_cuda.so"); !loaded) { return loaded.error(); }
+        }
+        if (const Status loaded = open("libtorch_cpu.so"); !loaded) { return loaded.error(); }
+        if (const Status loaded = open("libtorch.so"); !loaded) { return loaded.error(); }
     }
-    if (const Status loaded = open("libtorch_cpu.so"); !loaded) { return loaded.error(); }
-    if (const Status loaded = open("libtorch.so"); !loaded) { return loaded.error(); }
 
     std::int32_t (*device_cpu)() = nullptr;
     std::int32_t (*device_cuda)() = nullptr;
@@ -237,9 +286,10 @@ RESIDENCY_INLINE Status Torch::try_load(const PackageOptions& options) {
     find("aoti_torch_layout_strided", layout_strided, missing);
     if (!missing.empty()) {
         return Error{ErrorKind::unsupported,
-                     "PyTorch's libraries are not those of 2.11 or later: "
-                     "the symbol " +
-                         missing + " is missing"};
+                     (options.executorch_shims.empty()
+                          ? std::string{"PyTorch's libraries are not those of 2.11 or later"}
+                          : residency::detail::quoted(options.executorch_shims) + " is not that of ExecuTorch 1.5") +
+                         ": the symbol " + missing + " is missing"};
     }
     cpu_ = device_cpu();
     cuda_ = device_cuda();
@@ -256,10 +306,17 @@ RESIDENCY_INLINE Status Torch::try_load(const PackageOptions& options) {
 }
 
 RESIDENCY_INLINE Result<const Torch*> Torch::try_get(const PackageOptions& options) {
+    const auto get = [&](Torch& torch, const Status& loaded) -> Result<const Torch*> {
+        return loaded ? Result<const Torch*>{&torch} : loaded.error();
+    };
+    if (!options.executorch_shims.empty()) {
+        static Torch shims;
+        static const Status loaded = shims.try_load(options);
+        return get(shims, loaded);
+    }
     static Torch torch;
     static const Status loaded = torch.try_load(options);
-    if (!loaded) { return loaded.error(); }
-    return static_cast<const Torch*>(&torch);
+    return get(torch, loaded);
 }
 
 RESIDENCY_INLINE Result<std::int32_t> Torch::try_code(const DType& dtype) const {
@@ -335,9 +392,21 @@ struct Package::State {
 
     ~State() {
         for (const detail::TensorHandle each : bound) { static_cast<void>(torch->delete_tensor(each)); }
-        if (container != nullptr) { static_cast<void>(delete_container(container)); }
+        if (is_lent) {
+            if (is_hooked) {
+                *hook_context = nullptr;
+                *step_hook = nullptr;
+                *probe_hook = nullptr;
+            }
+        } else if (container != nullptr) {
+            static_cast<void>(delete_container(container));
+        }
     }
     [[nodiscard]] Status try_load(const std::string& library_path);
+    /// Looks up what the library offers.
+    [[nodiscard]] Status try_connect();
+    /// Asks the container what it takes, gives and reads.
+    [[nodiscard]] Status try_describe();
     [[nodiscard]] Status try_read_constants();
 
     std::string path;
@@ -346,11 +415,16 @@ struct Package::State {
     detail::TemporaryFolder folder;
     detail::DynamicLibrary library;
     detail::ContainerHandle container = nullptr;
+    bool is_lent = false;    // another runtime has the library and the container
+    bool is_hooked = false;  // its hooks are those of this package
     std::vector<PackageConstant> constants;
     std::vector<detail::TensorHandle> bound;  // what the container reads
     std::size_t inputs = 0, outputs = 0;
 
+    std::int32_t (*create)(detail::ContainerHandle*, std::size_t, const char*, const char*) = nullptr;
     std::int32_t (*delete_container)(detail::ContainerHandle) = nullptr;
+    std::int32_t (*count_inputs)(detail::ContainerHandle, std::size_t*) = nullptr;
+    std::int32_t (*count_outputs)(detail::ContainerHandle, std::size_t*) = nullptr;
     std::int32_t (*update_constants)(detail::ContainerHandle, const void*, std::size_t, bool, bool) = nullptr;
     std::int32_t (*run)(detail::ContainerHandle, detail::TensorHandle*, std::size_t, detail::TensorHandle*, std::size_t,
                         void*, void*) = nullptr;
@@ -371,6 +445,19 @@ RESIDENCY_INLINE Status Package::State::try_load(const std::string& library_path
             "the package was compiled for another PyTorch or another platform; export it again here");
     }
     library = std::move(*opened);
+    if (const Status connected = try_connect(); !connected) { return connected.error(); }
+    const std::string device = options.is_cuda ? "cuda:" + std::to_string(options.device_index) : "cpu";
+    if (create(&container, 1, device.c_str(), folder.path().c_str()) != 0) {
+        container = nullptr;
+        return Error{ErrorKind::unsupported,
+                     "its model cannot be made on " + device +
+                         ": it was compiled for another device or architecture (PyTorch's words are on the "
+                         "standard error); export it again for this one"};
+    }
+    return try_describe();
+}
+
+RESIDENCY_INLINE Status Package::State::try_connect() {
     const auto* version = static_cast<const std::int32_t*>(library.find("residency_hook_version"));
     if (version == nullptr || *version != 1) {
         return Error{ErrorKind::unsupported,
@@ -379,9 +466,6 @@ RESIDENCY_INLINE Status Package::State::try_load(const std::string& library_path
                          : "its markers are of version " + std::to_string(*version) +
                                ", this library knows 1; export it again with the export of this version"};
     }
-    std::int32_t (*create)(detail::ContainerHandle*, std::size_t, const char*, const char*) = nullptr;
-    std::int32_t (*count_inputs)(detail::ContainerHandle, std::size_t*) = nullptr;
-    std::int32_t (*count_outputs)(detail::ContainerHandle, std::size_t*) = nullptr;
     const auto find = [&](const char* name, auto*& function, std::string& lacking) {
         library.find(name, function, lacking);
     };
@@ -406,14 +490,10 @@ RESIDENCY_INLINE Status Package::State::try_load(const std::string& library_path
     find("residency_pool_end", end_pool, without_pools);
     find("residency_pool_release", release_pool, without_pools);
     if (!without_pools.empty()) { begin_pool = nullptr; }
-    const std::string device = options.is_cuda ? "cuda:" + std::to_string(options.device_index) : "cpu";
-    if (create(&container, 1, device.c_str(), folder.path().c_str()) != 0) {
-        container = nullptr;
-        return Error{ErrorKind::unsupported,
-                     "its model cannot be made on " + device +
-                         ": it was compiled for another device or architecture (PyTorch's words are on the "
-                         "standard error); export it again for this one"};
-    }
+    return {};
+}
+
+RESIDENCY_INLINE Status Package::State::try_describe() {
     if (count_inputs(container, &inputs) != 0 || count_outputs(container, &outputs) != 0) {
         return Error{ErrorKind::unsupported, "it does not tell its inputs and outputs"};
     }
@@ -468,14 +548,21 @@ RESIDENCY_INLINE Package::Package(Package&&) noexcept = default;
 RESIDENCY_INLINE Package& Package::operator=(Package&&) noexcept = default;
 RESIDENCY_INLINE Package::~Package() = default;
 
-RESIDENCY_INLINE Result<Package> Package::try_open(const std::string& path, const PackageOptions& options) {
+RESIDENCY_INLINE Result<Package> Package::try_open(const std::string& path, const PackageOptions& options,
+                                                   std::string_view method) {
     auto state = std::make_shared<State>();
     state->path = path;
     state->options = options;
     auto folder = detail::TemporaryFolder::try_make();
     if (!folder) { return folder.error(); }
     state->folder = std::move(*folder);
-    const auto library = detail::unpack(path, state->folder.path());
+    const auto input = format::Input::try_open(path);
+    if (!input) { return input.error(); }
+    const auto start = input->try_text(0, (std::min)(input->bytes(), std::uint64_t{8}));
+    if (!start) { return start.error(); }
+    const auto library = format::detail::is_executorch_program(*start)
+                             ? detail::unpack_executorch(*input, method, state->folder.path())
+                             : detail::unpack(*input, state->folder.path());
     if (!library) { return library.error(); }
     const auto torch = Torch::try_get(options);
     if (!torch) { return torch.error(); }
@@ -486,6 +573,23 @@ RESIDENCY_INLINE Result<Package> Package::try_open(const std::string& path, cons
     return Package{std::move(state)};
 }
 
+RESIDENCY_INLINE Result<Package> Package::try_attach(const LentPackage& lent, const PackageOptions& options) {
+    auto state = std::make_shared<State>();
+    state->path = lent.name;
+    state->options = options;
+    state->is_lent = true;
+    const auto torch = Torch::try_get(options);
+    if (!torch) { return torch.error(); }
+    state->torch = *torch;
+    state->library = detail::DynamicLibrary::borrow(lent.library);
+    state->container = lent.container;
+    Status described = state->try_connect();
+    if (described) { described = state->try_describe(); }
+    if (!described) { return described.error().in(residency::detail::quoted(lent.name)); }
+    return Package{std::move(state)};
+}
+
+RESIDENCY_INLINE bool Package::is_lent() const noexcept { return state_->is_lent; }
 RESIDENCY_INLINE const std::string& Package::path() const noexcept { return state_->path; }
 RESIDENCY_INLINE std::span<const PackageConstant> Package::constants() const noexcept { return state_->constants; }
 RESIDENCY_INLINE std::size_t Package::inputs() const noexcept { return state_->inputs; }
@@ -519,6 +623,7 @@ RESIDENCY_INLINE Status Package::try_bind(std::span<const ConstantBinding> bindi
 }
 
 RESIDENCY_INLINE void Package::set_hooks(const PackageHooks& hooks) noexcept {
+    state_->is_hooked = true;
     *state_->hook_context = hooks.context;
     *state_->step_hook = hooks.step;
     *state_->probe_hook = hooks.probe;
