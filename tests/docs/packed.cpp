@@ -53,7 +53,7 @@ TEST_CASE("docs/packed.md: stream packed weights") {
         std::memcpy(bytes.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
     }
     CatalogBuilder builder;
-    for (const char* name : {"a", "b", "c"}) { builder.add(name, dtype::bf16, {1024, 2048}, bytes); }
+    for (const char* name : {"a", "b", "c", "d", "e", "f"}) { builder.add(name, dtype::bf16, {1024, 2048}, bytes); }
     const Catalog raw = builder.build();
     const auto stream = unwrap(device.create_stream());
     std::size_t read = 0;
@@ -72,7 +72,7 @@ TEST_CASE("docs/packed.md: stream packed weights") {
     }
     pass.end();
 
-    CHECK(read == 3 * bytes.size());
+    CHECK(read == 6 * bytes.size());
     CHECK(model.packed_bytes < model.raw_bytes * 7 / 10);
     weights.drain();
     CHECK(device.reports().empty());
