@@ -87,6 +87,7 @@ struct Model {
         bool is_bf16 = true;
         residency::Placement placement = residency::Placement::streamed;
         std::uint64_t rows = 1;
+        bool is_written = false;  ///< by kernels
     };
 
     Model(Device& device, const std::vector<Spec>& specs, std::uint64_t seed = 1) {
@@ -108,6 +109,7 @@ struct Model {
             contents.push_back(own);
             residency::StorageOptions options;
             options.placement = specs[i].placement;
+            options.is_mutable = specs[i].is_written;
             options.source = residency::HostSource{host, at};
             const StorageId storage = builder.add_storage(size, options);
             builder.add_weight("w" + std::to_string(i),

@@ -24,7 +24,9 @@ struct UnpackProblem {
     /// The storages with the bytes in which they travel; the steps with the times of their kernels alone. Its budget is not read.
     plan::Problem travels;
     std::vector<std::uint64_t> unpacked_bytes;  ///< by storage; 0: kernels read it as it travels
-    std::vector<bool> must_stay;                ///< by storage: it has to be unpacked once and kept
+    /// Kernels write some storage: the image keeps the order that it has, or gets the one of the smallest floor, as PlanFactory makes it.
+    bool keeps_image = false;
+    std::vector<bool> must_stay;  ///< by storage: it has to be unpacked once and kept
     /// The storages that each step reads by itself: step i reads step_storages[step_offsets[i]] up to, not including,
     /// step_storages[step_offsets[i + 1]].
     std::vector<std::uint32_t> step_offsets;
@@ -48,12 +50,13 @@ struct UnpackProblem {
 
 /// Where weights are unpacked: what stays has bytes of its own; the rest shares memory with what is not unpacked at the same time.
 struct UnpackLayout {
-    static constexpr std::uint64_t none =
-        UINT64_MAX;  ///< no place: kernels read the storage as it travels, or no step reads it
+    /// No place: kernels read the storage as it travels, or no step reads it and it is larger than what steps share.
+    static constexpr std::uint64_t none = UINT64_MAX;
     static constexpr std::uint64_t alignment_bytes = 512;  ///< of each place
 
     std::vector<std::uint64_t> offset;  ///< by storage, in the memory
     std::vector<bool> stays;            ///< by storage: unpacked when the memory is taken, and never again
+    std::uint64_t shared_at = 0;        ///< from here to table_at, places of different steps overlap
     std::uint64_t table_at = 0;         ///< where the table begins
     std::uint64_t bytes = 0;            ///< of the memory; 0: nothing is unpacked
     friend bool operator==(const UnpackLayout&, const UnpackLayout&) = default;  ///< compares all members
@@ -67,20 +70,25 @@ struct UnpackChoice {
     double seconds = 0;             ///< of a pass, as a quick plan foretells it
 };
 
-/// The layout where these storages stay.
+/// The layout where these storages stay. What no step reads has a place where it fits among the shared ones.
 [[nodiscard]] RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<bool> stays);
 
-/// The smallest budget that works: that of the layout in which it is smallest. Errors: of a malformed problem.
+/// The smallest budget for which there surely is a choice. Errors: of a malformed problem.
 [[nodiscard]] RESIDENCY_INLINE Result<std::uint64_t> unpack_floor(const UnpackProblem& problem);
 
 /// The smallest budget with which nothing travels and nothing is unpacked in a pass. Errors: of a malformed problem.
 [[nodiscard]] RESIDENCY_INLINE Result<std::uint64_t> unpack_everything(const UnpackProblem& problem);
 
 /// Chooses, for a budget, what stays unpacked. What stays costs its raw bytes and no time; what does not costs its packed bytes where it is
-/// resident, or the link, and the time to unpack it. Takes tens of milliseconds for hundreds of steps. Error budget: below the floor.
+/// resident, or the link, and the time to unpack it. Takes tens of milliseconds for hundreds of steps. Error budget: no layout fits, never from
+/// the floor on.
 [[nodiscard]] RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& problem,
                                                                     std::uint64_t budget_bytes,
                                                                     const plan::Options& options);
+
+/// The same where what stays unpacked is known. Makes no plan. Error budget: below the floor of that layout.
+[[nodiscard]] RESIDENCY_INLINE Result<UnpackChoice> keep_unpacked(const UnpackProblem& problem, std::vector<bool> stays,
+                                                                  std::uint64_t budget_bytes);
 
 }}}  // namespace residency::RESIDENCY_ABI::packed
 

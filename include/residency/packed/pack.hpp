@@ -65,7 +65,7 @@ struct Job {
 [[nodiscard]] inline PackedForm form_of(const Catalog& catalog, StorageId id, const PackOptions& options) {
     const Storage& storage = catalog.storage(id);
     const auto weights = catalog.weights_of(id);
-    if (storage.is_mutable || storage.placement == Placement::host || weights.empty() ||
+    if (storage.is_mutable || storage.placement == Placement::host || weights.empty() || storage.bytes % 2 != 0 ||
         !std::holds_alternative<HostSource>(storage.source)) {
         return PackedForm::raw;
     }

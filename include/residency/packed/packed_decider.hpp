@@ -63,6 +63,7 @@ public:
           factory_{config_.options, (std::max)(config_.leases_at_once, 1U),
                    config_.link,    config_.memory_bytes_per_second,
                    std::nullopt,    config_.storages_at_once},
+          sizes_{std::make_unique<Inner>(inner_config())},
           inner_{std::make_unique<Inner>(inner_config())} {}
 
     [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
@@ -73,25 +74,42 @@ public:
     /// Measures the link, the device's memory and the unpacker if they are not known. Blocks.
     [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Needs& needs,
                               std::uint64_t cap_bytes) override;
+    /// Under an open lease, what stays unpacked does not change.
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                    std::uint64_t cap_bytes) override {
-        return change(cap_bytes, [&](std::uint64_t rest) { return inner_->set_order(order, groups, now, rest); });
+        context_.order = order;
+        context_.groups = groups;
+        is_whole_ = false;
+        return change(cap_bytes, is_leased(),
+                      [&](std::uint64_t rest) { return inner_->set_order(order, groups, now, rest); });
     }
+    /// Error wrong_state: a lease is open, and the budget changes what stays unpacked.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
-        return change(cap_bytes, [&](std::uint64_t rest) { return inner_->set_cap(rest, now); });
+        auto changed = change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->set_cap(rest, now); });
+        if (!changed && !is_whole_) { static_cast<void>(restore().has_value()); }
+        return changed;
     }
     [[nodiscard]] Status reclaim_pending() override { return inner_->reclaim_pending(); }
     [[nodiscard]] bool has_pending() const noexcept override { return inner_->has_pending(); }
     [[nodiscard]] Status repair() override {
+        if (!is_whole_) {
+            if (auto drained = context_.copy_scheduler->drain_all(); !drained) { return drained; }
+            return restore();
+        }
         if (auto repaired = inner_->repair(); !repaired) { return repaired; }
-        return settle_memory();
+        if (auto taken = memory_.take(); !taken) { return taken; }
+        return write_table();
     }
     [[nodiscard]] Status suspend() override {
         if (auto suspended = inner_->suspend(); !suspended) { return suspended; }
+        is_open_ = false;
         return memory_.give_back();
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
-        return change(cap_bytes, [&](std::uint64_t rest) { return inner_->resume(rest, now); });
+        const bool is_same = is_whole_;
+        return change(cap_bytes, false, [&](std::uint64_t rest) {
+            return is_same ? inner_->resume(rest, now) : inner_->set_order(context_.order, context_.groups, now, rest);
+        });
     }
     void close() noexcept override {
         memory_.close();
@@ -102,10 +120,8 @@ public:
         inner_->abandon();
     }
 
-    [[nodiscard]] Status prepare_pass(const PassStart& start) override {
-        in_foreign_capture_ = start.in_foreign_capture;
-        return inner_->prepare_pass(start);
-    }
+    /// Error unsupported: in a capture of the caller's, a lease would unpack. The graph would write to memory that other leases use.
+    [[nodiscard]] Status prepare_pass(const PassStart& start) override;
     void pass_began(StepIndex now) noexcept override {
         memory_.pass_began();
         inner_->pass_began(now);
@@ -116,10 +132,13 @@ public:
     }
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                 LeaseToken& token) override;
-    void released(const LeaseToken& token, bool recorded) noexcept override { inner_->released(token, recorded); }
+    void released(const LeaseToken& token, bool recorded) noexcept override {
+        if (!recorded) { memory_.note_lost(); }
+        inner_->released(token, recorded);
+    }
     void forget(const LeaseToken& token) noexcept override { inner_->forget(token); }
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
-        return (!in_foreign_capture_ && memory_.shares_place(storages)) || inner_->needs_record(storages);
+        return memory_.is_unpacked_by_leases(storages) || inner_->needs_record(storages);
     }
     [[nodiscard]] bool unpacks() const noexcept override { return unpacks_; }
     [[nodiscard]] Status unpack(std::span<const StorageId> storages, ConsumerId consumer) override {
@@ -137,6 +156,9 @@ public:
     }
 
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
+        if (!is_whole_) {
+            if (auto repaired = repair(); !repaired) { return repaired; }
+        }
         return inner_->append_present(id, fetches);
     }
     [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override {
@@ -163,19 +185,17 @@ public:
     [[nodiscard]] std::uint64_t address_generation() const noexcept {
         return inner_->address_generation() + memory_.generation();
     }
-    [[nodiscard]] std::span<const StepRange> ranges() const { return inner_->ranges(); }
+    /// As PlannedDecider says; of the steps of a range, one at most unpacks to places that other steps use too.
+    [[nodiscard]] std::span<const StepRange> ranges() const;
     /// Which weights stay unpacked, and where the others are unpacked.
     [[nodiscard]] const packed::UnpackLayout& layout() const noexcept { return memory_.layout(); }
 
     [[nodiscard]] GraphDecider* graphs() noexcept override { return this; }
     [[nodiscard]] const GraphDecider* graphs() const noexcept override { return this; }
-    [[nodiscard]] Status begin_capture() override {
-        if (auto begun = inner_->begin_capture(); !begun) { return begun; }
-        memory_.forget_unpacked();
-        return memory_.write_table(inner_->address_generation());
-    }
+    [[nodiscard]] Status begin_capture() override;
     [[nodiscard]] Status end_capture(bool is_recorded) override {
         memory_.forget_unpacked();
+        memory_.forget_lost();
         return inner_->end_capture(is_recorded);
     }
     [[nodiscard]] Status before_graph() override { return inner_->before_graph(); }
@@ -208,21 +228,35 @@ private:
     [[nodiscard]] Status prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest);
     [[nodiscard]] bool is_leased() const noexcept {
         for (std::size_t s = 0; s < forms_.size(); ++s) {
-            if (forms_[s].unpacks && context_.states[s].leases > 0) { return true; }
+            const Storage& storage = catalog_.storages()[s];
+            if (storage.bytes > 0 && storage.placement != Placement::host && context_.states[s].leases > 0) {
+                return true;
+            }
         }
         return false;
     }
-    /// The memory of the layout in force is there, and the tasks know today's addresses. Blocks where something was missing.
-    [[nodiscard]] Status settle_memory() {
-        if (auto taken = memory_.take(); !taken) { return taken; }
+    /// The layout for a budget. `keeps_stays`: with what stays unpacked now.
+    [[nodiscard]] Result<packed::UnpackChoice> choose(std::uint64_t cap_bytes, bool keeps_stays) const;
+    /// The tasks know today's addresses. Blocks where they did not.
+    [[nodiscard]] Status write_table() {
+        if (memory_.table_generation() == inner_->address_generation()) { return {}; }
+        if (auto drained = context_.copy_scheduler->drain_device(); !drained) { return drained; }
         return memory_.write_table(inner_->address_generation());
     }
-    /// Another layout and another cap of the inner decider, by `apply(rest_bytes)`. On failure the old ones are in force. Blocks.
+    /// Another layout and another cap of the inner decider, by `apply(rest_bytes)`. On failure nothing has changed, or !is_whole_. Blocks.
+    /// Precondition: the streams are drained.
     template <class Apply>
-    [[nodiscard]] Status change(std::uint64_t cap_bytes, Apply&& apply);
+    [[nodiscard]] Status change(std::uint64_t cap_bytes, bool keeps_stays, Apply&& apply);
+    /// What was prepared last comes into force under the cap in force. On failure nothing is held, if the device takes it back. Blocks.
+    /// Precondition: the streams are drained.
+    [[nodiscard]] Status restore();
+    /// Error: two of these storages are unpacked to the same place.
+    [[nodiscard]] Status check_places(std::span<const StorageId> wanted, const AccessPoint& access);
+
     Config config_;
-    PlanFactory factory_;  // for the problem of what travels, by one step at a time
-    std::unique_ptr<Inner> inner_;
+    PlanFactory factory_;           // for the problem of what travels, by one step at a time
+    std::unique_ptr<Inner> sizes_;  // never open: prepared with everything packed, for its limits
+    std::unique_ptr<Inner> inner_;  // prepared with what the layout leaves
     DeciderContext<D> context_;
     Catalog catalog_, stored_;
     std::vector<packed::Form> forms_;  // by storage
@@ -232,10 +266,12 @@ private:
     std::vector<double> kernel_seconds_;
     BudgetLimits limits_;
     packed::UnpackMemory<D> memory_{context_, forms_};
-    plan::Problem rest_;           // of the layout in force
-    Schedule rest_schedule_;       // the same, prepared
+    Schedule rest_schedule_;       // prepared for the inner decider
     std::uint64_t cap_bytes_ = 0;  // in force
-    bool in_foreign_capture_ = false;
+    bool is_open_ = false;         // the inner decider holds bytes
+    bool is_whole_ = false;        // the inner decider, the memory, and what was prepared last belong together
+    bool has_written_ = false;     // kernels write some storage
+    mutable std::vector<StepRange> ranges_;  // empty: not asked for yet
     mutable std::uint64_t peak_bytes_ = 0;
 };
 
@@ -243,13 +279,14 @@ template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::read_catalog(const Catalog& catalog) {
     catalog_ = catalog;
     forms_.assign(catalog.storages().size(), {});
-    unpacks_ = false;
+    unpacks_ = has_written_ = false;
     CatalogBuilder builder;
     builder.reserve(catalog.storages().size(), catalog.storages().size());
     for (std::uint32_t s = 0; s < catalog.storages().size(); ++s) {
         const Storage& storage = catalog.storages()[s];
         StorageOptions options{storage.placement, storage.is_mutable, storage.alignment_bytes, storage.source};
         std::uint64_t bytes = storage.bytes;
+        has_written_ = has_written_ || (storage.is_mutable && bytes > 0);
         if (const auto* source = std::get_if<PackedHostSource>(&storage.source)) {
             packed::Form& form = forms_[s];
             form.parts = source->parts;
@@ -274,6 +311,12 @@ Status PlannedDecider<pool::Packed<D>>::read_catalog(const Catalog& catalog) {
                              catalog.describe(StorageId{s}) +
                                  " has parts that are unpacked and parts that are read packed: pack "
                                  "it in one form"};
+            }
+            if (!form.unpacks && (!is_read_packed || form.parts->size() != 1)) {
+                return Error{ErrorKind::invalid_argument,
+                             catalog.describe(StorageId{s}) +
+                                 " is to be read packed, and is not one packed part: pack a whole weight in "
+                                 "one part, or keep it raw"};
             }
             if (storage.is_mutable || storage.placement == Placement::host) {
                 return Error{ErrorKind::invalid_argument,
@@ -332,6 +375,8 @@ packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& d
     packed::UnpackProblem problem;
     problem.travels = factory_.problem();
     problem.travels.compute_seconds = kernel_seconds_;
+    problem.travels.image_offsets.clear();  // those of an image of everything packed
+    problem.keeps_image = has_written_;
     problem.leases_at_once = (std::max)(config_.leases_at_once, 1U);
     problem.storages_at_once = config_.storages_at_once;
     const packed::UnpackRate rate = config_.unpack_rate.value_or(packed::UnpackRate{});
@@ -374,8 +419,8 @@ Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& 
         !prepared) {
         return prepared;
     }
-    if (auto prepared = inner_->prepare(device, stored_, stored_schedule_, needs); !prepared) { return prepared; }
-    limits_ = inner_->limits();
+    if (auto prepared = sizes_->prepare(device, stored_, stored_schedule_, needs); !prepared) { return prepared; }
+    limits_ = sizes_->limits();
     if (!unpacks_) { return {}; }
     const packed::UnpackProblem problem = unpack_problem(device);
     const auto floor = packed::unpack_floor(problem);
@@ -384,12 +429,13 @@ Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& 
     const auto everything = packed::unpack_everything(problem);
     if (!everything) { return everything.error(); }
     limits_.resident_from_bytes = *everything;
-    limits_.ceiling_bytes = limits_.resident_from_bytes;
+    limits_.ceiling_bytes = *everything + factory_.sizes().unread_bytes;
     return {};
 }
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest) {
+    if (!unpacks_) { return inner_->prepare(*context_.device, stored_, stored_schedule_, {}); }
     std::vector<WeightId> away;
     for (std::uint32_t s = 0; s < layout.stays.size(); ++s) {
         if (layout.stays[s]) { away.push_back(WeightId{s}); }
@@ -429,64 +475,148 @@ Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, c
     // Again, with what was measured.
     inner_ = std::make_unique<Inner>(inner_config());
     if (auto prepared = prepare(*context.device, catalog_, given_, needs); !prepared) { return prepared; }
-    return change(cap_bytes, [&](std::uint64_t rest) { return inner_->open(context_, needs, rest); });
+    return change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->open(context_, needs, rest); });
+}
+
+template <VirtualMemoryDevice D>
+Result<packed::UnpackChoice> PlannedDecider<pool::Packed<D>>::choose(std::uint64_t cap_bytes, bool keeps_stays) const {
+    if (!unpacks_) { return packed::UnpackChoice{}; }
+    packed::UnpackProblem problem = unpack_problem(*context_.device);
+    // What kernels wrote lies in an image whose storages keep their sizes.
+    const bool is_written = is_open_ && has_written_;
+    if (!keeps_stays && !is_written) { return packed::choose_unpacked(problem, cap_bytes, config_.options); }
+    if (is_written) { problem.travels.image_offsets = inner_->plan().data().storage_offsets; }
+    auto kept = packed::keep_unpacked(problem, memory_.layout().stays, cap_bytes);
+    if (kept || !is_written || kept.error().kind() != ErrorKind::budget) { return kept; }
+    return Error{ErrorKind::budget,
+                 kept.error().message() +
+                     " with the weights that stay unpacked now, which do not change while the device "
+                     "holds what kernels wrote: suspend(), set the budget, and resume()"};
 }
 
 template <VirtualMemoryDevice D>
 template <class Apply>
-Status PlannedDecider<pool::Packed<D>>::change(std::uint64_t cap_bytes, Apply&& apply) {
-    if (!unpacks_) {
-        const bool is_first = cap_bytes_ == 0;
-        if (auto prepared = inner_->prepare(*context_.device, stored_, stored_schedule_, {}); !prepared) {
-            return prepared;
-        }
-        auto applied = apply(cap_bytes);
-        if (applied || is_first) { cap_bytes_ = cap_bytes; }
-        return applied;
-    }
-    auto choice = packed::choose_unpacked(unpack_problem(*context_.device), cap_bytes, config_.options);
+Status PlannedDecider<pool::Packed<D>>::change(std::uint64_t cap_bytes, bool keeps_stays, Apply&& apply) {
+    auto choice = choose(cap_bytes, keeps_stays);
     if (!choice) { return choice.error(); }
     const std::uint64_t rest_bytes = cap_bytes - choice->layout.bytes;
-    if (choice->layout == memory_.layout() && memory_.held_bytes() > 0) {
-        if (auto prepared = prepare_rest(choice->layout, choice->rest); !prepared) { return prepared; }
-        if (auto applied = apply(rest_bytes); !applied) { return applied; }
-        rest_ = std::move(choice->rest);
-        cap_bytes_ = cap_bytes;
-        return memory_.write_table(inner_->address_generation());
-    }
-    if (is_leased()) {
-        return Error{
-            ErrorKind::wrong_state,
-            "a lease of a packed weight is open, and another budget unpacks weights elsewhere: end the lease first"};
-    }
-    const packed::UnpackLayout layout_before = memory_.layout();
-    const plan::Problem rest_before = rest_;
-    const bool was_held = memory_.held_bytes() > 0;
-    if (auto given = memory_.give_back(); !given) { return given; }
-    Status status = prepare_rest(choice->layout, choice->rest);
-    if (status) { status = apply(rest_bytes); }
-    if (status) {
-        memory_.set_layout(std::move(choice->layout));
-        status = settle_memory();
-        if (status) {
-            rest_ = std::move(choice->rest);
-            cap_bytes_ = cap_bytes;
-            return status;
+    const bool is_new = !(choice->layout == memory_.layout());
+    if (is_new) {
+        if (is_leased()) {
+            return Error{ErrorKind::wrong_state,
+                         "a lease is open, and another budget unpacks weights elsewhere: end the lease first"};
         }
+        if (auto given = memory_.give_back(); !given) { return given; }
+    }
+    is_whole_ = false;
+    ranges_.clear();
+    if (auto prepared = prepare_rest(choice->layout, choice->rest); !prepared) { return prepared; }
+    if (auto applied = apply(rest_bytes); !applied) { return applied; }
+    is_open_ = true;
+    if (is_new) { memory_.set_layout(std::move(choice->layout)); }
+    if (auto taken = memory_.take(); !taken) { return taken; }
+    cap_bytes_ = cap_bytes;
+    is_whole_ = true;
+    // Where this fails, the next lease does it.
+    static_cast<void>(memory_.write_table(inner_->address_generation()).has_value());
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::restore() {
+    auto restored = change(cap_bytes_, is_leased(), [&](std::uint64_t rest) {
+        return inner_->set_order(context_.order, context_.groups, 0, rest);
+    });
+    if (!restored && !is_whole_ && !has_written_ && !is_leased()) {
+        static_cast<void>(suspend().has_value());
         static_cast<void>(memory_.give_back().has_value());
     }
-    if (!was_held) { return status; }
-    // Back to what was in force. What fails here is made good by repair().
-    memory_.set_layout(layout_before);
-    if (prepare_rest(layout_before, rest_before) && inner_->set_cap(cap_bytes_ - layout_before.bytes, 0)) {
-        static_cast<void>(settle_memory().has_value());
+    return restored;
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::prepare_pass(const PassStart& start) {
+    if (start.in_foreign_capture && memory_.unpacks()) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured, and leases unpack weights to memory that they share: a foreign "
+                     "capture would write there whenever it runs; use Residency::capture, or a budget with which "
+                     "everything stays unpacked"};
     }
-    return status;
+    if (start.in_foreign_capture && (!is_whole_ || memory_.is_missing())) {
+        return Error{ErrorKind::unsupported,
+                     "calls that failed have to be made good first, which waits for the device: begin a pass outside "
+                     "of the capture"};
+    }
+    return inner_->prepare_pass(start);
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::begin_capture() {
+    if (auto repaired = repair(); !repaired) { return repaired; }
+    ranges_.clear();
+    if (auto begun = inner_->begin_capture(); !begun) { return begun; }
+    memory_.forget_unpacked();
+    memory_.forget_lost();
+    auto written = memory_.write_table(inner_->address_generation());
+    if (!written) { static_cast<void>(inner_->end_capture(false).has_value()); }
+    return written;
+}
+
+template <VirtualMemoryDevice D>
+std::span<const StepRange> PlannedDecider<pool::Packed<D>>::ranges() const {
+    const std::span<const StepRange> whole = inner_->ranges();
+    if (!memory_.unpacks()) { return whole; }
+    if (!ranges_.empty()) { return ranges_; }
+    for (const StepRange& range : whole) {
+        StepRange next{range.first, range.first};
+        bool has_shared = false;
+        for (std::uint32_t step = range.first; step < range.last; ++step) {
+            const bool is_shared = memory_.has_overlapping_place(stored_schedule_.storages(step));
+            const bool is_full = is_shared && has_shared;
+            if (next.last > next.first && (is_full || config_.leases_at_once > 1)) {
+                ranges_.push_back(next);
+                next.first = step;
+                has_shared = false;
+            }
+            next.last = step + 1;
+            has_shared = has_shared || is_shared;
+        }
+        ranges_.push_back(next);
+    }
+    return ranges_;
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::check_places(std::span<const StorageId> wanted, const AccessPoint& access) {
+    const auto [one, other] = memory_.find_clash(wanted);
+    if (one == no_storage) { return {}; }
+    const std::string message =
+        catalog_.describe(one) + " and " + catalog_.describe(other) + " are unpacked to the same place";
+    if (!access.is_range()) {
+        return Error{ErrorKind::unsupported, message +
+                                                 ", since no step of the schedule reads both: acquire one after the "
+                                                 "other, or let a step read both"};
+    }
+    std::vector<StorageId> fitting;
+    std::uint32_t last = access.first_step();
+    for (; last <= access.step; ++last) {
+        for (const StorageId id : stored_schedule_.storages(last)) {
+            if (std::find(fitting.begin(), fitting.end(), id) == fitting.end()) { fitting.push_back(id); }
+        }
+        if (memory_.find_clash(fitting).first != no_storage) { break; }
+    }
+    return Error{ErrorKind::budget,
+                 message + "; steps [" + std::to_string(access.first_step()) + ", " + std::to_string(last) +
+                     ") would fit; Residency::ranges() says into which ranges a pass falls",
+                 BudgetNumbers{0, cap_bytes_, 0, limits_.floor_bytes, last}};
 }
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                                LeaseToken& token) {
+    if (!is_whole_ || memory_.is_missing()) {
+        if (auto repaired = repair(); !repaired) { return repaired; }
+    }
     if (unpacks_) {
         for (const StorageId id : wanted) {
             if (!forms_[index(id)].unpacks || memory_.layout().offset[index(id)] != packed::UnpackLayout::none) {
@@ -496,18 +626,14 @@ Status PlannedDecider<pool::Packed<D>>::ensure(std::span<const StorageId> wanted
                          "no step of the schedule reads " + catalog_.describe(id) +
                              ", which is packed: there is no place to unpack it; let a step of the schedule read it"};
         }
-        if (memory_.is_missing()) {
-            if (auto settled = settle_memory(); !settled) { return settled; }
+        if (!access.is_by_step || access.is_range()) {
+            if (auto free = check_places(wanted, access); !free) { return free; }
         }
     }
     if (auto there = inner_->ensure(wanted, access, token); !there) { return there; }
-    if (unpacks_ && memory_.table_generation() != inner_->address_generation()) {
-        if (auto written = memory_.write_table(inner_->address_generation()); !written) {
-            inner_->forget(token);
-            return written;
-        }
-    }
-    return {};
+    auto written = write_table();
+    if (!written) { inner_->forget(token); }
+    return written;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,18 +35,25 @@ public:
     UnpackMemory& operator=(const UnpackMemory&) = delete;
 
     void set_unpacker(const Unpacker<D>* unpacker) noexcept { unpacker_ = unpacker; }
-    /// Another layout. Precondition: no memory is held.
+    /// Another layout, for which take() takes memory. Precondition: the streams are drained.
     void set_layout(UnpackLayout layout) {
         layout_ = std::move(layout);
+        is_filled_ = unpacks_ = false;
+        by_.assign(layout_.offset.size(), nobody);
         unpacked_.clear();
+        for (std::size_t s = 0; s < layout_.offset.size(); ++s) { unpacks_ = unpacks_ || is_shared(s); }
+        ++generation_;
     }
     [[nodiscard]] const UnpackLayout& layout() const noexcept { return layout_; }
-    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return memory_ != nullptr ? layout_.bytes : 0; }
+    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return memory_ != nullptr ? memory_bytes_ : 0; }
+    /// Whether leases unpack anything.
+    [[nodiscard]] bool unpacks() const noexcept { return unpacks_; }
     /// The layout has bytes, and no memory is held, or what stays was not unpacked.
     [[nodiscard]] bool is_missing() const noexcept { return layout_.bytes > 0 && !is_filled_; }
-    /// Takes the memory, and unpacks what stays straight from host memory. Does nothing where that is done. Blocks.
+    /// Takes the memory, and unpacks what stays straight from host memory. Does nothing where that is done. Blocks. Precondition: the streams
+    /// are drained where another layout was set.
     [[nodiscard]] Status take();
-    /// Gives the memory back. Precondition: the streams are drained.
+    /// Gives the memory back. On failure nothing has changed. Precondition: the streams are drained.
     [[nodiscard]] Status give_back();
     /// Writes the tasks for where the packed bytes lie now, unless they are known for this generation of addresses. Blocks. Precondition:
     /// nothing that was enqueued reads the tasks; no stream is captured.
@@ -55,26 +63,43 @@ public:
     }
     /// Counts the changes of places.
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
-    /// Whether one of these storages is unpacked to a place that others use too.
-    [[nodiscard]] bool shares_place(std::span<const StorageId> storages) const noexcept {
+    /// Whether leases unpack one of these storages.
+    [[nodiscard]] bool is_unpacked_by_leases(std::span<const StorageId> storages) const noexcept {
         for (const StorageId id : storages) {
             if (is_shared(index(id))) { return true; }
         }
         return false;
     }
-
-    /// Nothing that lies at a shared place counts as unpacked any more, unless a lease covers it.
-    void pass_began() noexcept {
-        std::erase_if(unpacked_, [&](const Unpacked& one) { return context_.states[one.storage].leases == 0; });
+    /// Whether one of these storages lies where others overlap it.
+    [[nodiscard]] bool has_overlapping_place(std::span<const StorageId> storages) const noexcept {
+        for (const StorageId id : storages) {
+            if (is_shared(index(id)) && layout_.offset[index(id)] >= layout_.shared_at) { return true; }
+        }
+        return false;
     }
-    /// Nothing that lies at a shared place counts as unpacked any more.
-    void forget_unpacked() noexcept { unpacked_.clear(); }
+    /// Two of these storages that would be unpacked to the same place; none: {no_storage, no_storage}.
+    [[nodiscard]] std::pair<StorageId, StorageId> find_clash(std::span<const StorageId> storages);
+
+    /// Nothing that leases unpacked counts as unpacked any more, unless one still covers it.
+    void pass_began() noexcept {
+        forget_if([&](std::uint32_t s) { return context_.states[s].leases == 0; });
+    }
+    /// Nothing that leases unpacked counts as unpacked any more.
+    void forget_unpacked() noexcept {
+        forget_if([](std::uint32_t) { return true; });
+    }
+    /// The end of a lease could not be recorded: what follows waits for the device.
+    void note_lost() noexcept { has_lost_use_ = true; }
+    /// Lost uses are complete, or those of a capture that was given up.
+    void forget_lost() noexcept { has_lost_use_ = false; }
     /// Enqueues, on the consumer's stream, what unpacks these storages, of which a lease is counted already; waits there for what another
-    /// stream has unpacked, and for what other streams still read in those places. Error budget: a lease covers what lies there.
+    /// stream has unpacked, and for what other streams still read in those places. Blocks only where the record of a use was lost, or after
+    /// a failure. Error budget: a lease covers what lies there. Precondition: find_clash() finds none.
     [[nodiscard]] Status unpack(std::span<const StorageId> storages, core::ConsumerId consumer);
 
-    /// Gives everything back, whatever fails.
+    /// Gives everything back, whatever fails. Precondition: the streams are drained.
     void close() noexcept {
+        if (is_unsettled_) { static_cast<void>(settle().has_value()); }
         if (memory_ != nullptr) { static_cast<void>(context_.device->deallocate(memory_).has_value()); }
         if (host_table_ != nullptr) { static_cast<void>(context_.device->deallocate_host(host_table_).has_value()); }
         if (has_stream_) { static_cast<void>(context_.device->destroy_stream(stream_).has_value()); }
@@ -91,11 +116,8 @@ public:
 private:
     using Task = codec::UnpackTask;
 
-    /// A storage that lies unpacked at a shared place.
-    struct Unpacked {
-        std::uint32_t storage = 0;
-        core::ConsumerId by = 0;  // its stream
-    };
+    static constexpr core::ConsumerId nobody = std::numeric_limits<core::ConsumerId>::max();
+
     /// Parts of one storage, in the table.
     struct Rows {
         std::uint32_t first = 0, last = 0;
@@ -103,6 +125,17 @@ private:
 
     [[nodiscard]] bool is_shared(std::size_t s) const noexcept {
         return s < layout_.offset.size() && layout_.offset[s] != UnpackLayout::none && !layout_.stays[s];
+    }
+    [[nodiscard]] std::uint64_t end_of(std::uint32_t s) const noexcept {
+        return layout_.offset[s] + forms_[s].raw_bytes;
+    }
+    template <class Predicate>
+    void forget_if(Predicate&& forgets) noexcept {
+        std::erase_if(unpacked_, [&](std::uint32_t s) {
+            const bool forgotten = forgets(s);
+            if (forgotten) { by_[s] = nobody; }
+            return forgotten;
+        });
     }
     [[nodiscard]] std::byte* place(std::size_t s) const noexcept {
         return static_cast<std::byte*>(memory_) + layout_.offset[s];
@@ -114,6 +147,21 @@ private:
     void append(std::size_t s, const std::byte* from, std::vector<Copy>& copies);
     /// The stream and the host memory that fill the memory.
     [[nodiscard]] Status open();
+    /// Blocks until what is on the stream is complete.
+    [[nodiscard]] Status settle() {
+        ++context_.counters->host_waits;
+        auto waited = context_.device->synchronize(stream_);
+        is_unsettled_ = !waited;
+        return waited;
+    }
+    [[nodiscard]] Status enqueue_wanted(typename D::Stream stream);
+    /// Some work may be on the consumer's stream that no lease will record: blocks until it is complete. In a capture nothing has run.
+    void await_failed_work(core::ConsumerId consumer) {
+        const auto is_captured = context_.device->is_capturing(context_.copy_scheduler->stream_of(consumer));
+        if (is_captured && *is_captured) { return; }
+        ++context_.counters->host_waits;
+        if (!context_.device->synchronize(context_.copy_scheduler->stream_of(consumer))) { has_lost_use_ = true; }
+    }
     [[nodiscard]] Status send_table();
     [[nodiscard]] Status fill();
     /// Enqueues what unpacks rows [first, last).
@@ -128,20 +176,25 @@ private:
     const std::vector<Form>& forms_;
     const Unpacker<D>* unpacker_ = nullptr;
     UnpackLayout layout_;
-    void* memory_ = nullptr;      // of the device
+    void* memory_ = nullptr;  // of the device
+    std::uint64_t memory_bytes_ = 0;
     void* host_table_ = nullptr;  // pinned
     bool has_stream_ = false;
     typename D::Stream stream_{};
     bool is_filled_ = false;
+    bool unpacks_ = false;       // leases do
+    bool is_unsettled_ = false;  // a wait for the stream has failed
+    bool has_lost_use_ = false;
     std::uint64_t generation_ = 0;
     std::uint64_t table_generation_ = 0;  // of addresses
     std::uint64_t current_ = 0;           // the same, where there is no table
     std::vector<Task> tasks_;
-    std::vector<PackedPart> parts_;       // by task
-    std::vector<Rows> rows_;              // by storage
-    std::vector<std::vector<Copy>> raw_;  // by storage: parts that are not packed
-    std::vector<Unpacked> unpacked_;      // what lies at shared places
-    std::vector<std::uint32_t> wanted_;   // storages of one call of unpack()
+    std::vector<PackedPart> parts_;        // by task
+    std::vector<Rows> rows_;               // by storage
+    std::vector<std::vector<Copy>> raw_;   // by storage: parts that are not packed
+    std::vector<core::ConsumerId> by_;     // by storage: whose stream unpacked it for a lease; or nobody
+    std::vector<std::uint32_t> unpacked_;  // storages that somebody did
+    std::vector<std::uint32_t> wanted_;    // storages of one call
 };
 
 template <Device D>
@@ -181,6 +234,9 @@ void UnpackMemory<D>::append(std::size_t s, const std::byte* from, std::vector<C
 template <Device D>
 Status UnpackMemory<D>::send_table() {
     if (tasks_.empty()) { return {}; }
+    if (is_unsettled_) {
+        if (auto settled = settle(); !settled) { return settled; }
+    }
     const std::uint64_t bytes = tasks_.size() * sizeof(Task);
     std::memcpy(host_table_, tasks_.data(), static_cast<std::size_t>(bytes));
     return context_.device->copy({{const_cast<Task*>(table()), host_table_, bytes}}, stream_);
@@ -188,17 +244,21 @@ Status UnpackMemory<D>::send_table() {
 
 template <Device D>
 Status UnpackMemory<D>::take() {
+    if (memory_ != nullptr && memory_bytes_ != layout_.bytes) {
+        if (auto given = give_back(); !given) { return given; }
+    }
     if (layout_.bytes == 0 || is_filled_) { return {}; }
     if (auto opened = open(); !opened) { return opened; }
     if (memory_ == nullptr) {
         auto memory = context_.device->allocate(layout_.bytes);
         if (!memory) { return memory.error(); }
         memory_ = *memory;
+        memory_bytes_ = layout_.bytes;
         ++generation_;
     }
     if (auto filled = fill(); !filled) { return filled; }
     for (std::size_t s = 0; s < layout_.offset.size(); ++s) {
-        if (layout_.offset[s] != UnpackLayout::none) { context_.states[s].unpacked = place(s); }
+        context_.states[s].unpacked = layout_.offset[s] != UnpackLayout::none ? place(s) : nullptr;
     }
     is_filled_ = true;
     table_generation_ = UINT64_MAX;
@@ -226,8 +286,7 @@ Status UnpackMemory<D>::fill() {
     Status status = send_table();
     if (status) { status = enqueue({0, static_cast<std::uint32_t>(tasks_.size())}, stream_); }
     if (status && !copies.empty()) { status = context_.device->copy(copies, stream_); }
-    ++context_.counters->host_waits;
-    auto waited = context_.device->synchronize(stream_);
+    auto waited = settle();
     return status ? std::move(waited) : std::move(status);
 }
 
@@ -253,14 +312,13 @@ Status UnpackMemory<D>::write_table(std::uint64_t generation) {
         append(s, context_.states[s].address, raw_[s]);
         rows_[s].last = static_cast<std::uint32_t>(tasks_.size());
     }
-    unpacked_.clear();
+    forget_unpacked();
     if (tasks_.empty()) {
         table_generation_ = generation;
         return {};
     }
     auto sent = send_table();
-    ++context_.counters->host_waits;
-    auto waited = context_.device->synchronize(stream_);
+    auto waited = settle();
     if (!sent) { return sent; }
     if (waited) { table_generation_ = generation; }
     return waited;
@@ -268,10 +326,13 @@ Status UnpackMemory<D>::write_table(std::uint64_t generation) {
 
 template <Device D>
 Status UnpackMemory<D>::give_back() {
-    is_filled_ = false;
-    unpacked_.clear();
     if (memory_ == nullptr) { return {}; }
+    if (is_unsettled_) {
+        if (auto settled = settle(); !settled) { return settled; }
+    }
     if (auto freed = context_.device->deallocate(memory_); !freed) { return freed; }
+    is_filled_ = false;
+    forget_unpacked();
     memory_ = nullptr;
     ++generation_;
     for (core::StorageState& state : context_.states) { state.unpacked = nullptr; }
@@ -279,52 +340,76 @@ Status UnpackMemory<D>::give_back() {
 }
 
 template <Device D>
+std::pair<StorageId, StorageId> UnpackMemory<D>::find_clash(std::span<const StorageId> storages) {
+    wanted_.clear();
+    for (const StorageId id : storages) {
+        if (is_shared(index(id)) && forms_[index(id)].raw_bytes > 0) { wanted_.push_back(index(id)); }
+    }
+    std::sort(wanted_.begin(), wanted_.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return layout_.offset[a] < layout_.offset[b]; });
+    for (std::size_t i = 1; i < wanted_.size(); ++i) {
+        if (layout_.offset[wanted_[i]] >= end_of(wanted_[i - 1])) { continue; }
+        return {StorageId{wanted_[i - 1]}, StorageId{wanted_[i]}};
+    }
+    return {no_storage, no_storage};
+}
+
+template <Device D>
 Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::ConsumerId consumer) {
     core::CopyScheduler<D>& copy_scheduler = *context_.copy_scheduler;
-    const auto end_of = [&](std::uint32_t s) { return layout_.offset[s] + forms_[s].raw_bytes; };
-    bool waits = false;
+    if (has_lost_use_) {
+        if (auto drained = copy_scheduler.drain_device(); !drained) { return drained; }
+        has_lost_use_ = false;
+    }
     wanted_.clear();
     for (const StorageId id : storages) {
         const std::uint32_t s = index(id);
         if (!is_shared(s)) { continue; }
-        const auto known =
-            std::find_if(unpacked_.begin(), unpacked_.end(), [&](const Unpacked& one) { return one.storage == s; });
-        if (known != unpacked_.end()) {
-            if (known->by == consumer) { continue; }
-            if (auto joined = copy_scheduler.join_streams(consumer, known->by); !joined) { return joined; }
-            continue;
+        if (by_[s] == nobody) {
+            wanted_.push_back(s);
+        } else if (by_[s] != consumer) {
+            if (auto joined = copy_scheduler.join_streams(consumer, by_[s]); !joined) { return joined; }
         }
-        for (const Unpacked& other : unpacked_) {
-            const bool overlaps =
-                layout_.offset[other.storage] < end_of(s) && layout_.offset[s] < end_of(other.storage);
-            if (!overlaps || context_.states[other.storage].leases == 0) { continue; }
-            return Error{ErrorKind::budget,
-                         context_.catalog.describe(id) + " would be unpacked to where " +
-                             context_.catalog.describe(StorageId{other.storage}) +
-                             " lies, which a lease covers: end that lease, or set policies.leases_at_once to "
-                             "the number of leases that are open together"};
-        }
-        for (const std::uint32_t other : wanted_) {
-            if (layout_.offset[other] >= end_of(s) || layout_.offset[s] >= end_of(other)) { continue; }
-            return Error{
-                ErrorKind::unsupported,
-                context_.catalog.describe(id) + " and " + context_.catalog.describe(StorageId{other}) +
-                    " are unpacked to the same place, since no step of the schedule reads both: let one do it"};
-        }
-        std::erase_if(unpacked_, [&](const Unpacked& other) {
-            return layout_.offset[other.storage] < end_of(s) && layout_.offset[s] < end_of(other.storage);
-        });
-        wanted_.push_back(s);
-        waits = true;
     }
-    if (!waits) { return {}; }
+    if (wanted_.empty()) { return {}; }
+    std::sort(wanted_.begin(), wanted_.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return layout_.offset[a] < layout_.offset[b]; });
+    // Of what is wanted, a storage that overlaps this one; wanted_.end(): none.
+    const auto find_overlap = [&](std::uint32_t other) {
+        const auto found = std::partition_point(wanted_.begin(), wanted_.end(),
+                                                [&](std::uint32_t s) { return end_of(s) <= layout_.offset[other]; });
+        return found != wanted_.end() && layout_.offset[*found] < end_of(other) ? found : wanted_.end();
+    };
+    for (const std::uint32_t other : unpacked_) {
+        if (context_.states[other].leases == 0) { continue; }
+        const auto found = find_overlap(other);
+        if (found == wanted_.end()) { continue; }
+        return Error{ErrorKind::budget, context_.catalog.describe(StorageId{*found}) + " would be unpacked to where " +
+                                            context_.catalog.describe(StorageId{other}) +
+                                            " lies, which a lease covers: end that lease, or set "
+                                            "policies.leases_at_once to the number of leases that are open together"};
+    }
     for (core::ConsumerId other = 0; other < copy_scheduler.consumers(); ++other) {
         if (other == consumer) { continue; }
         if (auto waited = copy_scheduler.wait_for_last_point(consumer, other); !waited) { return waited; }
     }
-    const auto stream = copy_scheduler.stream_of(consumer);
+    forget_if([&](std::uint32_t other) { return find_overlap(other) != wanted_.end(); });
     std::sort(wanted_.begin(), wanted_.end(),
               [&](std::uint32_t a, std::uint32_t b) { return rows_[a].first < rows_[b].first; });
+    if (auto enqueued = enqueue_wanted(copy_scheduler.stream_of(consumer)); !enqueued) {
+        await_failed_work(consumer);
+        return enqueued;
+    }
+    for (const std::uint32_t s : wanted_) {
+        by_[s] = consumer;
+        unpacked_.push_back(s);
+    }
+    copy_scheduler.note_use(consumer);
+    return {};
+}
+
+template <Device D>
+Status UnpackMemory<D>::enqueue_wanted(typename D::Stream stream) {
     Rows run;
     for (const std::uint32_t s : wanted_) {
         if (rows_[s].first != run.last || run.first == run.last) {
@@ -336,10 +421,7 @@ Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::Consum
             if (auto copied = context_.device->copy(raw_[s], stream); !copied) { return copied; }
         }
     }
-    if (auto enqueued = enqueue(run, stream); !enqueued) { return enqueued; }
-    for (const std::uint32_t s : wanted_) { unpacked_.push_back({s, consumer}); }
-    copy_scheduler.note_use(consumer);
-    return {};
+    return enqueue(run, stream);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::packed

@@ -15,6 +15,7 @@
 #include "residency/error.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/plan/floor.hpp"
+#include "residency/plan/image.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
@@ -91,6 +92,12 @@ inline plan::Problem rest_of(const UnpackProblem& problem, const UnpackLayout& l
     for (std::size_t s = 0; s < layout.stays.size(); ++s) {
         if (layout.stays[s]) { rest.storage_bytes[s] = 0; }
     }
+    if (problem.keeps_image && rest.image_offsets.empty()) {
+        const plan::Image aligned = plan::lay_out(rest, plan::ImageOrder::aligned);
+        const plan::Image grouped = plan::lay_out(rest, plan::ImageOrder::grouped);
+        const auto floor = [&](const plan::Image& image) { return plan::floor_chunks(image, rest.steps()).chunks; };
+        rest.image_offsets = floor(aligned) < floor(grouped) ? aligned.offsets : grouped.offsets;
+    }
     rest.compute_seconds.resize(problem.steps(), 0.0);
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
         std::uint64_t bytes = 0;
@@ -105,27 +112,20 @@ inline plan::Problem rest_of(const UnpackProblem& problem, const UnpackLayout& l
     return rest;
 }
 
-/// A layout with what is known of it without a plan.
-struct Sketch {
-    std::uint32_t wide = 0;
-    double share = 0;
-    UnpackChoice choice;
-};
-
-/// Errors: of a malformed problem. None: the budget is too small.
-inline Result<std::optional<Sketch>> sketch(const UnpackProblem& problem, const StayFamilies& families,
-                                            std::uint32_t wide, double share, std::uint64_t budget_bytes) {
-    Sketch result{wide, share, {}};
-    result.choice.layout = lay_out(problem, families.stays(wide, share));
-    result.choice.rest = rest_of(problem, result.choice.layout);
-    const auto floor = plan::chunk_floor(result.choice.rest, problem.storages_at_once);
+/// What a layout leaves to plan, and about how long a pass takes. Errors: of a malformed problem. None: the budget is too small.
+inline Result<std::optional<UnpackChoice>> sketch(const UnpackProblem& problem, std::vector<bool> stays,
+                                                  std::uint64_t budget_bytes) {
+    UnpackChoice result;
+    result.layout = lay_out(problem, std::move(stays));
+    result.rest = rest_of(problem, result.layout);
+    const auto floor = plan::chunk_floor(result.rest, problem.storages_at_once);
     if (!floor) { return floor.error(); }
-    result.choice.floor_bytes = floor->floor_bytes;
-    if (result.choice.layout.bytes > budget_bytes || floor->floor_bytes > budget_bytes - result.choice.layout.bytes) {
-        return std::optional<Sketch>{};
+    result.floor_bytes = floor->floor_bytes;
+    if (result.layout.bytes > budget_bytes || floor->floor_bytes > budget_bytes - result.layout.bytes) {
+        return std::optional<UnpackChoice>{};
     }
-    plan::Problem& rest = result.choice.rest;
-    rest.budget_bytes = budget_bytes - result.choice.layout.bytes;
+    plan::Problem& rest = result.rest;
+    rest.budget_bytes = budget_bytes - result.layout.bytes;
     // The time of the link or of the kernels, whichever is longer: a ring takes about the floor of the budget.
     const std::uint64_t resident =
         rest.budget_bytes >= floor->everything_bytes ? floor->everything_bytes : rest.budget_bytes - floor->floor_bytes;
@@ -133,8 +133,39 @@ inline Result<std::optional<Sketch>> sketch(const UnpackProblem& problem, const 
                             ? static_cast<double>(floor->everything_bytes - resident) / rest.link.bytes_per_second
                             : 0.0;
     const double kernels = std::accumulate(rest.compute_seconds.begin(), rest.compute_seconds.end(), 0.0);
-    result.choice.seconds = (std::max)(link, kernels) + 1e-3 * (std::min)(link, kernels);
+    result.seconds = (std::max)(link, kernels) + 1e-3 * (std::min)(link, kernels);
     return std::optional{std::move(result)};
+}
+
+/// A layout of a family, with what is known of it.
+struct Sketch {
+    std::uint32_t wide = 0;
+    double share = 0;
+    UnpackChoice choice;
+};
+
+/// What else may stay is tried in so few storages one by one.
+inline constexpr std::size_t few_storages = 256;
+
+/// The same, where of the storages that may stay each that still fits stays too, in the order of their first use.
+inline Result<UnpackChoice> fill_up(const UnpackProblem& problem, UnpackChoice choice, std::uint64_t budget_bytes) {
+    std::vector<bool> stays = choice.layout.stays;
+    for (const std::uint32_t s : problem.step_storages) {
+        if (stays[s] || problem.unpacked_bytes[s] == 0) { continue; }
+        stays[s] = true;
+        auto one = sketch(problem, stays, budget_bytes);
+        if (!one) { return one.error(); }
+        if (*one) {
+            choice = std::move(**one);
+        } else {
+            stays[s] = false;
+        }
+    }
+    return choice;
+}
+
+inline Error no_layout(std::uint64_t budget_bytes) {
+    return {ErrorKind::budget, "no layout of packed weights fits into " + std::to_string(budget_bytes) + " bytes"};
 }
 
 inline constexpr std::uint32_t wide_steps[] = {0, 1, 2, 4, 8};
@@ -163,6 +194,7 @@ RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<
     for (std::uint32_t s = 0; s < storages; ++s) {
         if (!layout.stays[s] && reads[s] > 1) { place(s); }
     }
+    layout.shared_at = end;
     // Steps that follow one another take turns in leases_at_once lanes.
     const std::uint32_t lanes = (std::max)(1U, (std::min)(problem.leases_at_once, problem.steps()));
     std::vector<std::uint64_t> width(lanes, 0);
@@ -186,6 +218,10 @@ RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<
             at += size(s);
         }
     }
+    for (std::uint32_t s = 0; s < storages; ++s) {
+        if (layout.stays[s] || reads[s] > 0 || problem.unpacked_bytes[s] == 0) { continue; }
+        if (size(s) <= end - layout.shared_at) { layout.offset[s] = layout.shared_at; }
+    }
     layout.table_at = end;
     if (end > 0) { layout.bytes = pool::round_up(end + problem.table_bytes, problem.granule_bytes); }
     return layout;
@@ -196,18 +232,18 @@ RESIDENCY_INLINE Result<std::uint64_t> unpack_floor(const UnpackProblem& problem
     std::uint64_t least = UINT64_MAX;
     for (const std::uint32_t wide : detail::wide_steps) {
         if (wide > problem.steps()) { break; }
-        const UnpackLayout layout = lay_out(problem, families.stays(wide, 0));
-        const auto floor = plan::chunk_floor(detail::rest_of(problem, layout), problem.storages_at_once);
-        if (!floor) { return floor.error(); }
-        least = (std::min)(least, layout.bytes + floor->floor_bytes);
+        for (const double share : {0.0, 1.0}) {
+            const UnpackLayout layout = lay_out(problem, families.stays(wide, share));
+            const auto floor = plan::chunk_floor(detail::rest_of(problem, layout), problem.storages_at_once);
+            if (!floor) { return floor.error(); }
+            least = (std::min)(least, layout.bytes + floor->floor_bytes);
+        }
     }
     return least;
 }
 
 RESIDENCY_INLINE Result<std::uint64_t> unpack_everything(const UnpackProblem& problem) {
-    std::vector<bool> all;
-    for (const std::uint64_t bytes : problem.unpacked_bytes) { all.push_back(bytes > 0); }
-    const UnpackLayout layout = lay_out(problem, std::move(all));
+    const UnpackLayout layout = lay_out(problem, detail::StayFamilies{problem}.stays(0, 1));
     const auto floor = plan::chunk_floor(detail::rest_of(problem, layout), problem.storages_at_once);
     if (!floor) { return floor.error(); }
     return layout.bytes + (std::max)(floor->floor_bytes, floor->everything_bytes);
@@ -221,16 +257,14 @@ RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& probl
     for (const std::uint32_t wide : detail::wide_steps) {
         if (wide > families.steps()) { break; }
         for (int level = 0; level <= levels; ++level) {
-            auto one = detail::sketch(problem, families, wide, static_cast<double>(level) / levels, budget_bytes);
+            const double share = static_cast<double>(level) / levels;
+            auto one = detail::sketch(problem, families.stays(wide, share), budget_bytes);
             if (!one) { return one.error(); }
             if (!*one) { continue; }
-            sketches.push_back(std::move(**one));
+            sketches.push_back({wide, share, std::move(**one)});
         }
     }
-    if (sketches.empty()) {
-        return Error{ErrorKind::budget,
-                     "no layout of packed weights fits into " + std::to_string(budget_bytes) + " bytes"};
-    }
+    if (sketches.empty()) { return detail::no_layout(budget_bytes); }
     plan::Options quick = options;
     quick.effort = plan::Effort::quick;
     const auto foretell = [&](UnpackChoice& choice) {
@@ -255,14 +289,34 @@ RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& probl
     for (double step = 0.5 / levels; step > 0.1 / levels; step /= 2) {
         for (const double share : {chosen.share - step, chosen.share + step}) {
             if (share < 0 || share > 1) { continue; }
-            auto one = detail::sketch(problem, families, chosen.wide, share, budget_bytes);
+            auto one = detail::sketch(problem, families.stays(chosen.wide, share), budget_bytes);
             if (!one) { return one.error(); }
             if (!*one) { continue; }
-            foretell((*one)->choice);
-            if ((*one)->choice.seconds < chosen.choice.seconds) { chosen = std::move(**one); }
+            foretell(**one);
+            if ((*one)->seconds < chosen.choice.seconds) { chosen = {chosen.wide, share, std::move(**one)}; }
         }
     }
+    if (problem.step_storages.size() > detail::few_storages) { return std::move(chosen.choice); }
+    // Where a share of the bytes is coarse: as much as fits, beside what was chosen and beside what has to stay.
+    for (const bool is_beside : {true, false}) {
+        auto from =
+            detail::sketch(problem, is_beside ? chosen.choice.layout.stays : families.stays(0, 0), budget_bytes);
+        if (!from) { return from.error(); }
+        if (!*from) { continue; }
+        auto filled = detail::fill_up(problem, std::move(**from), budget_bytes);
+        if (!filled) { return filled.error(); }
+        foretell(*filled);
+        if (filled->seconds < chosen.choice.seconds) { chosen.choice = std::move(*filled); }
+    }
     return std::move(chosen.choice);
+}
+
+RESIDENCY_INLINE Result<UnpackChoice> keep_unpacked(const UnpackProblem& problem, std::vector<bool> stays,
+                                                    std::uint64_t budget_bytes) {
+    auto one = detail::sketch(problem, std::move(stays), budget_bytes);
+    if (!one) { return one.error(); }
+    if (!*one) { return detail::no_layout(budget_bytes); }
+    return std::move(**one);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::packed

@@ -1,0 +1,347 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// The preset Packed on a device whose calls fail: random programs, each with a few failures. Whatever fails, no kernel reads wrong bytes,
+// the budget holds, nothing is left behind, and once calls work again, everything does.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/packed/support.hpp"
+
+using namespace packed_tests;
+using residency::Budget;
+using residency::ErrorKind;
+using CallKind = Device::CallKind;
+
+namespace {
+
+/// Calls after whose failure something may still be held.
+bool gives_back(CallKind kind) {
+    switch (kind) {
+        case CallKind::destroy_stream:
+        case CallKind::destroy_event:
+        case CallKind::destroy_graph:
+        case CallKind::deallocate:
+        case CallKind::deallocate_host:
+        case CallKind::release:
+        case CallKind::destroy_chunk:
+        case CallKind::unmap: return true;
+        default: return false;
+    }
+}
+
+struct Tally {
+    std::uint64_t operations = 0, failures = 0, refused = 0, launches = 0, budgets = 0, layouts = 0, made = 0;
+};
+
+/// One model, one Packed, one program.
+class Program {
+public:
+    Program(Device& device, std::uint64_t seed, Tally& tally)
+        : device_{device}, random_{seed}, tally_{tally}, model_{device, specs(), seed} {
+        for (auto& stream : streams_) { stream = must(device.create_stream()); }
+        for (int i = 0; i < 3; ++i) { schedules_.push_back(schedule()); }
+        make_options();
+        const auto resolved = must(Weights::try_resolve_budget(device_, model_.packed.catalog, options_));
+        plenty_ = std::max(resolved.floor_bytes + (std::uint64_t{64} << 10U), model_.raw_bytes() * 13 / 10);
+        options_.budget = Budget::bytes(resolved.floor_bytes + random_() % (plenty_ - resolved.floor_bytes));
+        before_ = used_bytes();
+    }
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+    ~Program() {
+        graph_.reset();
+        weights_.reset();
+        for (const Stream stream : streams_) { must(device_.destroy_stream(stream)); }
+    }
+
+    void run() {
+        for (int turn = 0; turn < 30; ++turn) {
+            const bool is_faulty = random_() % 2 == 0;
+            if (is_faulty) { inject(); }
+            ++tally_.operations;
+            const std::string what = operate();
+            CAPTURE(turn);
+            CAPTURE(what);
+            if (error_) {
+                CAPTURE(error_->message());
+                CHECK((is_faulty || is_refusal_));
+                if (is_faulty && !is_refusal_) { ++tally_.failures; }
+                if (is_refusal_) { ++tally_.refused; }
+            }
+            device_.clear_failures();
+            REQUIRE(wrong_ == 0);
+            if (weights_ && !may_hold_) {
+                CHECK(weights_->statistics().held_bytes <= weights_->budget().bytes);
+                CHECK(used_bytes() - before_ <= weights_->budget().bytes);
+                if (weights_->is_suspended() && !error_) { CHECK(used_bytes() == before_); }
+            }
+            expect_no_reports();
+        }
+        // Nothing fails any more: all of it works.
+        if (!weights_) { make(); }
+        if (!error_) { run_pass(true); }
+        if (weights_->is_suspended()) { must(weights_->try_resume()); }
+        error_.reset();
+        run_pass(true);
+        if (error_) { FAIL(error_->message()); }
+        CHECK(weights_->statistics().held_bytes <= weights_->budget().bytes);
+        must(weights_->try_drain());
+        CHECK(wrong_ == 0);
+        expect_no_reports();
+    }
+    [[nodiscard]] bool may_hold() const noexcept { return may_hold_; }
+
+private:
+    std::vector<Model::Spec> specs() {
+        std::vector<Model::Spec> result;
+        for (std::uint64_t i = 3 + random_() % 6; i > 0; --i) {
+            Model::Spec spec;
+            spec.elements = 200 + random_() % 10'000;
+            spec.is_noise = random_() % 7 == 0;
+            spec.is_bf16 = random_() % 7 != 0;
+            if (random_() % 8 == 0) { spec.placement = residency::Placement::resident; }
+            result.push_back(spec);
+        }
+        if (random_() % 3 == 0) {
+            Model::Spec cache{1000};
+            cache.is_written = true;
+            cache.placement = residency::Placement::resident;
+            result.push_back(cache);
+            has_cache_ = true;
+        }
+        return result;
+    }
+    Schedule schedule() {
+        const auto weights = static_cast<std::uint32_t>(model_.contents.size());
+        Steps steps;
+        for (std::uint32_t i = 0; i < weights; ++i) {
+            std::vector<std::uint32_t> step{i};
+            if (random_() % 4 == 0) { step.push_back(static_cast<std::uint32_t>(random_() % weights)); }
+            steps.push_back(std::move(step));
+        }
+        std::shuffle(steps.begin(), steps.end(), random_);
+        return schedule_of(model_.packed.catalog, steps);
+    }
+    void make_options() {
+        options_ = options(unpacker_, std::uint64_t{16} << 20U, schedules_[0]);
+        options_.learn = random_() % 3 == 0;
+        options_.policies.leases_at_once = 1 + static_cast<std::uint32_t>(random_() % 2);
+    }
+    std::uint64_t used_bytes() {
+        const auto memory = must(device_.memory());
+        return memory.total_bytes - memory.free_bytes;
+    }
+    void inject() {
+        for (std::uint64_t count = 1 + random_() % 2; count > 0; --count) {
+            auto kind = CallKind::host_access;
+            while (kind == CallKind::host_access || device_.statistics().of(kind) == 0) {
+                kind = static_cast<CallKind>(random_() % residency::simulation::call_kinds);
+            }
+            may_hold_ = may_hold_ || gives_back(kind);
+            device_.fail(kind, 1 + random_() % (random_() % 3 == 0 ? 20 : 3));
+        }
+    }
+    void expect_no_reports() {
+        for (const auto& report : device_.reports()) {
+            const bool follows = may_hold_ && report.kind == residency::simulation::ReportKind::misuse;
+            CHECK_MESSAGE(follows, report.text);
+        }
+        device_.clear_reports();
+    }
+    template <class R>
+    bool seen(const R& result) {
+        if (!result && !error_) { error_ = result.error(); }
+        return static_cast<bool>(result);
+    }
+    void make() {
+        options_.schedule = schedules_[0];
+        auto made = Weights::try_create(device_, model_.packed.catalog, options_);
+        if (seen(made)) {
+            weights_ = std::make_unique<Weights>(std::move(*made));
+            ++tally_.made;
+            is_written_ = false;
+        }
+    }
+
+    /// What it did.
+    std::string operate() {
+        error_.reset();
+        is_refusal_ = false;
+        if (!weights_) {
+            make();
+            return "make";
+        }
+        switch (random_() % 12) {
+            case 0:
+            case 1: {
+                const auto floor = weights_->statistics().floor_bytes;
+                const std::uint64_t bytes = floor - 100 + random_() % (plenty_ - floor);
+                const auto layout_before = weights_->statistics().held_bytes;
+                seen(weights_->try_set_budget(Budget::bytes(bytes)));
+                is_refusal_ = error_ && error_->kind() == ErrorKind::budget;
+                tally_.budgets += error_ ? 0U : 1U;
+                tally_.layouts += weights_->statistics().held_bytes != layout_before ? 1U : 0U;
+                return "set_budget";
+            }
+            case 2:
+                seen(weights_->try_set_schedule(schedules_[random_() % schedules_.size()]));
+                is_refusal_ = error_ && (error_->kind() == ErrorKind::budget || weights_->is_suspended());
+                return "set_schedule";
+            case 3: seen(weights_->try_suspend()); return "suspend";
+            case 4: seen(weights_->try_resume()); return "resume";
+            case 5: seen(weights_->try_drain()); return "drain";
+            case 6: capture(); return "capture";
+            case 7:
+            case 8:
+                if (!graph_) { break; }
+                seen(graph_->try_launch(stream()));
+                is_refusal_ = error_ && (error_->kind() == ErrorKind::stale || weights_->is_suspended());
+                tally_.launches += error_ ? 0U : 1U;
+                if (is_refusal_) { graph_.reset(); }
+                return "launch";
+            case 9:
+                if (random_() % 4 != 0) { break; }
+                graph_.reset();
+                weights_.reset();
+                return "destroy";
+            default: break;
+        }
+        run_pass(random_() % 4 != 0);
+        is_refusal_ = error_ && weights_->is_suspended();
+        return "pass";
+    }
+    /// Kernels that write the cache follow one another.
+    Stream stream() { return streams_[has_cache_ ? 0 : random_() % 2]; }
+    void capture() {
+        graph_.reset();
+        const Stream on = stream();
+        auto captured = weights_->try_capture(on, [&](Weights::Pass& pass) -> residency::Status {
+            for (const Schedule::Step& step : weights_->schedule()) {
+                auto lease = pass.try_acquire(step);
+                if (!lease) { return lease.error(); }
+                if (auto launched = read(*lease, step.weights, on); !launched) { return launched; }
+            }
+            return {};
+        });
+        if (seen(captured)) { graph_ = std::move(*captured); }
+        is_refusal_ = error_ && (weights_->is_suspended() || error_->kind() == ErrorKind::budget);
+    }
+    void run_pass(bool is_whole) {
+        const Stream first = stream();
+        auto pass = weights_->try_begin(first);
+        if (!seen(pass)) { return; }
+        std::optional<residency::Lease<Device>> last;
+        for (const Schedule::Step& step : weights_->schedule()) {
+            if (!is_whole && random_() % 8 == 0) { break; }
+            if (!is_whole && random_() % 8 == 0) { continue; }
+            const Stream on = random_() % 4 == 0 ? stream() : first;
+            residency::Result<residency::Lease<Device>> lease = residency::Error{ErrorKind::device, "none"};
+            if (random_() % 4 == 0) {
+                auto ticket = pass->try_request(step);
+                if (!seen(ticket)) { break; }
+                lease = ticket->try_lease(on);
+            } else {
+                lease = pass->try_acquire(step, on);
+            }
+            if (!seen(lease)) { break; }
+            if (!seen(read(*lease, step.weights, on))) { break; }
+            if (random_() % 6 == 0) {
+                const Stream also = stream();
+                if (seen(lease->try_use_on(also)) && !has_cache_) { seen(read(*lease, step.weights, also)); }
+            }
+            last.reset();
+            if (is_whole && options_.policies.leases_at_once > 1) { last = std::move(*lease); }
+        }
+        last.reset();
+        seen(pass->try_end());
+    }
+    /// A kernel that compares leased weights with what they are; the cache with what kernels wrote before.
+    residency::Status read(const residency::Lease<Device>& lease, std::span<const WeightId> weights, Stream on) {
+        Device::Kernel kernel;
+        kernel.name = "reader";
+        std::vector<residency::simulation::ByteRange> reads, writes;
+        std::vector<std::pair<const std::byte*, std::span<const std::byte>>> pairs;
+        std::byte* cache = nullptr;
+        std::size_t cache_bytes = 0;
+        for (const WeightId id : weights) {
+            const auto expected = model_.contents[residency::index(id)];
+            const auto* const at = lease.data(id);
+            reads.push_back({at, expected.size()});
+            if (has_cache_ && residency::index(id) + 1 == model_.contents.size()) {
+                cache = const_cast<std::byte*>(at);
+                cache_bytes = expected.size();
+                writes.push_back({at, expected.size()});
+            } else {
+                pairs.emplace_back(at, expected);
+            }
+        }
+        kernel.reads = reads;
+        kernel.writes = writes;
+        kernel.duration = std::chrono::microseconds{random_() % 20};
+        kernel.body = [this, pairs, cache, cache_bytes] {
+            for (const auto& [at, expected] : pairs) {
+                if (std::memcmp(at, expected.data(), expected.size()) != 0) { ++wrong_; }
+            }
+            if (cache == nullptr) { return; }
+            const auto is_kept = [&](std::byte b) { return b == std::byte{0x5A}; };
+            if (is_written_ && !std::all_of(cache, cache + cache_bytes, is_kept)) { ++wrong_; }
+            std::memset(cache, 0x5A, cache_bytes);
+            is_written_ = true;
+        };
+        return device_.launch(on, std::move(kernel));
+    }
+
+    Device& device_;
+    std::mt19937_64 random_;
+    Tally& tally_;
+    bool has_cache_ = false;
+    bool is_written_ = false;
+    const Model model_;
+    residency::SimulatedUnpacker unpacker_;
+    Stream streams_[2]{};
+    std::vector<Schedule> schedules_;
+    Weights::Options options_;
+    std::uint64_t plenty_ = 0, before_ = 0, wrong_ = 0;
+    std::unique_ptr<Weights> weights_;
+    std::optional<residency::CapturedPass<Device>> graph_;
+    std::optional<residency::Error> error_;
+    bool is_refusal_ = false;
+    bool may_hold_ = false;  // a call that gives back was to fail
+};
+
+}  // namespace
+
+TEST_CASE("random programs with failures lose nothing, leave nothing, and work again") {
+    Tally tally;
+    for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+        CAPTURE(seed);
+        Device device{device_config()};
+        bool may_hold = false;
+        {
+            Program program{device, seed, tally};
+            program.run();
+            may_hold = program.may_hold();
+        }
+        for (const auto& leak : device.leaks()) {
+            if (!may_hold) { FAIL_CHECK("left: " << leak.what); }
+        }
+    }
+    MESSAGE(tally.operations << " operations, " << tally.failures << " failed, " << tally.refused << " refused, "
+                             << tally.launches << " launches, " << tally.budgets << " budgets, " << tally.made
+                             << " made");
+    CHECK(tally.failures > 150);
+    CHECK(tally.launches > 30);
+    CHECK(tally.budgets > 130);
+    CHECK(tally.layouts > 60);
+    CHECK(tally.made > 200);
+}
