@@ -128,7 +128,7 @@ public:
                                          const pool::Needs& needs) = 0;
     [[nodiscard]] virtual BudgetLimits limits() const noexcept = 0;
     /// What the transport brings of the catalog that was prepared: the same storages, with the bytes in which they travel.
-    [[nodiscard]] virtual const Catalog& stored_catalog(const Catalog& catalog) const noexcept { return catalog; }
+    [[nodiscard]] virtual Catalog stored_catalog(const Catalog& catalog) const { return catalog; }
     /// Whether storages that must stay resident are part of the decider's memory. Otherwise the session holds them.
     [[nodiscard]] virtual bool holds_residents() const noexcept = 0;
     /// Blocks while the device allocates.

@@ -198,7 +198,7 @@ public:
         if (!result && shared_.events) { shared_.events->failed(result.error()); }
         return result;
     }
-    [[nodiscard]] RESIDENCY_DETAIL_COLD const Error& told(const Error& error) {
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error told(Error error) {
         if (shared_.events) { shared_.events->failed(error); }
         return error;
     }

@@ -21,6 +21,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -774,8 +775,14 @@ void TimelineRecorder<D>::draw(Drawing& drawing, const Work& work, const std::ve
         }
     }
     const auto read_of = [&](std::uint32_t kernel) { return work.kernels[kernel].read; };
-    std::ranges::stable_sort(kernels, {}, read_of);
-    std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.start < b.start; });
+    residency::detail::sort(kernels, [&](std::uint32_t a, std::uint32_t b) {
+        return read_of(a) != read_of(b) ? read_of(a) < read_of(b) : a < b;
+    });
+    // What began at once comes in the order in which it was noted, leases first.
+    residency::detail::sort(items, [](const Item& a, const Item& b) {
+        if (a.start != b.start) { return a.start < b.start; }
+        return a.is_read != b.is_read ? a.is_read : a.number < b.number;
+    });
     for (const Item& item : items) {
         if (item.is_read) {
             draw_read(drawing, work, times, item.number, std::ranges::equal_range(kernels, item.number, {}, read_of));

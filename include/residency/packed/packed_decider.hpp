@@ -70,7 +70,7 @@ public:
                                  const pool::Needs& needs) override;
     [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
-    [[nodiscard]] const Catalog& stored_catalog(const Catalog&) const noexcept override { return stored_; }
+    [[nodiscard]] Catalog stored_catalog(const Catalog&) const override { return stored_; }
     /// Measures the link, the device's memory and the unpacker if they are not known. Blocks.
     [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Needs& needs,
                               std::uint64_t cap_bytes) override;
@@ -443,6 +443,7 @@ Status PlannedDecider<pool::Packed<D>>::prepare_rest(const packed::UnpackLayout&
     auto catalog = stored_.try_with_placement(std::span<const WeightId>{away}, Placement::host);
     if (!catalog) { return catalog.error(); }
     std::vector<std::optional<std::chrono::nanoseconds>> compute;
+    compute.reserve(stored_schedule_.size());
     for (std::uint32_t i = 0; i < stored_schedule_.size(); ++i) {
         compute.push_back(std::chrono::nanoseconds{std::llround(rest.compute(i) * 1e9)});
     }

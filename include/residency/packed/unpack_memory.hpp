@@ -17,6 +17,7 @@
 #include "residency/core/decider.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/packed/form.hpp"
 #include "residency/packed/layout.hpp"
@@ -304,8 +305,9 @@ Status UnpackMemory<D>::write_table(std::uint64_t generation) {
         if (is_shared(s) && context_.states[s].address != nullptr) { order.push_back(s); }
     }
     // Storages of one step follow one another in the table, so that one launch unpacks them.
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return context_.states[a].address < context_.states[b].address;
+    residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+        const std::byte *const at = context_.states[a].address, *const other = context_.states[b].address;
+        return at != other ? at < other : a < b;
     });
     for (const std::uint32_t s : order) {
         rows_[s].first = static_cast<std::uint32_t>(tasks_.size());

@@ -22,6 +22,7 @@
 #include "residency/interop/html_report.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/quoted.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/version.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -383,8 +384,9 @@ RESIDENCY_INLINE void HtmlWriter::write_copies() {
     if (copies_.empty()) { return; }
     constexpr std::size_t most = 100;
     std::vector<std::pair<std::string, CopySum>> sorted{copies_.begin(), copies_.end()};
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+    residency::detail::sort(sorted, [](const auto& a, const auto& b) {
+        return a.second.bytes != b.second.bytes ? a.second.bytes > b.second.bytes : a.first < b.first;
+    });
     raw("<section><h2>Copies</h2>\n");
     if (sorted.size() > most) {
         raw("<p class=\"note\">The 100 of " + std::to_string(sorted.size()) + " weights with the most bytes.</p>\n");

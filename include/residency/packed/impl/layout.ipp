@@ -13,6 +13,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/plan/floor.hpp"
 #include "residency/plan/image.hpp"
@@ -45,8 +46,9 @@ public:
         }
         wide_.resize(problem.steps());
         std::iota(wide_.begin(), wide_.end(), 0U);
-        std::stable_sort(wide_.begin(), wide_.end(),
-                         [&](std::uint32_t a, std::uint32_t b) { return bytes[a] > bytes[b]; });
+        residency::detail::sort(wide_, [&](std::uint32_t a, std::uint32_t b) {
+            return bytes[a] != bytes[b] ? bytes[a] > bytes[b] : a < b;
+        });
         std::vector<bool> seen(problem.unpacked_bytes.size(), false);
         for (const std::uint32_t s : problem.step_storages) {
             if (reads_[s] > 0 && !seen[s]) {
@@ -272,8 +274,10 @@ RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& probl
         choice.seconds = made ? made->predicted_seconds() : 1e30;
     };
     // The sketches rank by an estimate: plans decide among the best of them, and between the best one and its neighbours.
-    std::stable_sort(sketches.begin(), sketches.end(),
-                     [](const auto& a, const auto& b) { return a.choice.seconds < b.choice.seconds; });
+    residency::detail::sort(sketches, [](const detail::Sketch& a, const detail::Sketch& b) {
+        if (a.choice.seconds != b.choice.seconds) { return a.choice.seconds < b.choice.seconds; }
+        return a.wide != b.wide ? a.wide < b.wide : a.share < b.share;
+    });
     const std::size_t plans = problem.steps() > 2000 ? 4 : 12;
     const std::size_t stride = (std::max<std::size_t>)(1, sketches.size() / plans);
     for (std::size_t k = 0; k < sketches.size(); ++k) {
