@@ -150,7 +150,7 @@ private:
             return session_->acquire_weights(std::span<const WeightId>{what}, stream);
         }
     }
-    [[nodiscard]] RESIDENCY_DETAIL_COLD const Error& failed(const Error& error) const {
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error failed(const Error& error) const {
         return session_ == nullptr ? error : session_->told(error);
     }
     [[nodiscard]] Result<Lease<D>> lease(Result<core::LeaseId> id) {
