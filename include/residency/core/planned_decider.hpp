@@ -187,9 +187,11 @@ private:
         std::shared_ptr<std::vector<StepRange>> ranges;  // of a pass; empty: not asked for yet
     };
 
-    /// Whether a plan brings the storages with the bytes that were prepared last.
+    /// Whether a plan brings the storages with the bytes that were prepared last, and lays them out so where that is prescribed.
     [[nodiscard]] bool is_for_problem(const plan::Plan& plan) const noexcept {
-        return plan.data().storage_bytes == plan_factory_.problem().storage_bytes;
+        const plan::Problem& problem = plan_factory_.problem();
+        return plan.data().storage_bytes == problem.storage_bytes &&
+               (problem.image_offsets.empty() || problem.image_offsets == plan.data().storage_offsets);
     }
     /// A storage of these that no step reads, or no_storage.
     [[nodiscard]] StorageId find_unplanned(std::span<const StorageId> storages) const noexcept {
