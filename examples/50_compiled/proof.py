@@ -167,7 +167,7 @@ def record(records, name, seconds, figures):
         records.add(f"{prefix}.plans_made", each["plans"], "", "<= 0")
         records.add(f"{prefix}.run", each["milliseconds"], "ms")
         records.add(f"{prefix}.difference", difference / 1e6, "MB")
-        records.add(f"{prefix}.more_copied", more / 1e6, "MB", f"<= {difference / 1e6:g}")
+        records.add(f"{prefix}.more_copied", more / 1e6, "MB", f"<= {difference / 1e6:.6f}")
 
 
 def main():

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A leased weight under Thrust's algorithms. Empty where Thrust is not on the include path.
+// A leased weight under Thrust's algorithms. Empty where Thrust is not on the include path, and without exceptions, which Thrust needs.
 
 #include "residency/config.hpp"
 
-#if __has_include(<thrust/device_ptr.h>)
+#if RESIDENCY_EXCEPTIONS && __has_include(<thrust/device_ptr.h>)
 #include <thrust/device_ptr.h>
 
 #include <cstddef>

@@ -117,7 +117,7 @@ public:
 private:
     using Task = codec::UnpackTask;
 
-    static constexpr core::ConsumerId nobody = std::numeric_limits<core::ConsumerId>::max();
+    static constexpr core::ConsumerId nobody = (std::numeric_limits<core::ConsumerId>::max)();
 
     /// Parts of one storage, in the table.
     struct Rows {

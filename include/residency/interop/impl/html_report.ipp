@@ -249,7 +249,7 @@ RESIDENCY_INLINE void HtmlWriter::write_picture() {
     }
     // From the first moment on that leaves few enough shapes.
     std::vector<Time> starts;
-    Time end = Time::min();
+    Time end = (Time::min)();
     std::size_t rows = 0;
     const auto note = [&](Time from, Time to) {
         starts.push_back(from);

@@ -105,8 +105,8 @@ RESIDENCY_INLINE void ReleaseSearch::start(const std::vector<std::uint32_t>& str
         consider_start(detail::rounded(problem_, problem_.capacity(), level));
     }
     const double about = best_ring_;
-    const int near = tuning::release_sizes_near(config_.effort);
-    for (int k = -near; k <= near && about > 0 && work() < stop_; ++k) {
+    const int around = tuning::release_sizes_near(config_.effort);
+    for (int k = -around; k <= around && about > 0 && work() < stop_; ++k) {
         start_with_ring(fluid, about * (1 + tuning::release_near * k));
     }
 }
