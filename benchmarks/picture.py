@@ -20,6 +20,7 @@ LINES = (
     ("zero_copy.time", "zero-copy reads", "peer"),
     ("tensors.time", "double buffer, tuned", "peer"),
     ("ours.time", "Residency", "ours"),
+    ("packed.time", "Residency, packed", "packed"),
     ("bound", "exact bound", "bound"),
     ("resident.time", "everything resident", "resident"),
 )
@@ -39,12 +40,14 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-s
 .line { fill: none; stroke-width: 1.8 }
 .peer { stroke: #818b98 } .peer.dot { fill: #818b98 }
 .ours { stroke: #0969da; stroke-width: 3 } .ours.dot { fill: #0969da } text.ours { fill: #0969da; stroke: none; font-weight: 600 }
+.packed { stroke: #8250df; stroke-width: 3 } .packed.dot { fill: #8250df } text.packed { fill: #8250df; stroke: none; font-weight: 600 }
 .bound { stroke: #bc4c00; stroke-dasharray: 6 4 } .bound.dot { fill: none; stroke: none } text.bound { fill: #bc4c00; stroke: none }
 .resident { stroke: #1a7f37; stroke-dasharray: 2 4 } .resident.dot { fill: none; stroke: none } text.resident { fill: #1a7f37; stroke: none }
 text.peer { stroke: none }
 @media (prefers-color-scheme: dark) {
   text { fill: #f0f6fc } .note { fill: #9198a1 } .card { fill: #0d1117; stroke: #3d444d } .grid { stroke: #2a313c }
   .ours { stroke: #4493f8 } .ours.dot { fill: #4493f8 } text.ours { fill: #4493f8 }
+  .packed { stroke: #ab7df8 } .packed.dot { fill: #ab7df8 } text.packed { fill: #ab7df8 }
   .bound { stroke: #f0883e } text.bound { fill: #f0883e }
   .resident { stroke: #3fb950 } text.resident { fill: #3fb950 }
 }
@@ -69,16 +72,22 @@ def spread(wanted):
     return [total / n + i * LABEL_HEIGHT for total, n in groups for i in range(n)]
 
 
-def picture(entries):
+def picture(entries, packed):
     values = {entry["name"]: entry["value"] for entry in entries}
     card = entries[0]["gpu"]
+    # Packed weights were measured in turns with raw ones in a run of their own: what is drawn is that ratio of the time with raw ones here.
+    for entry in packed:
+        if match := re.fullmatch(r"packed_decode\.([0-9.]+)%\.over_raw", entry["name"]):
+            name = f"peers.{match.group(1)}%."
+            if name + "ours.time" in values:
+                values[name + "packed.time"] = values[name + "ours.time"] * entry["value"]
     budgets = sorted({m.group(1) for name in values if (m := re.match(r"peers\.([0-9.]+)%\.", name))}, key=float)
     across = {b: LEFT + 20 + i * (RIGHT - LEFT - 40) / (len(budgets) - 1) for i, b in enumerate(budgets)}
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d">',
         '<title id="t">Time of a pass by budget</title>',
         f'<desc id="d">Decoding Llama-3-8B\'s shapes on one {card}: milliseconds per pass at budgets of {", ".join(budgets)} % of the '
-        "weights, for Residency, its peers, the exact bound and everything resident. The table in docs/measured.md has the numbers.</desc>",
+        "weights, for Residency with raw and with packed weights, its peers, the exact bound and everything resident. The table in docs/measured.md has the numbers.</desc>",
         f"<style>{STYLE}</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="6"/>',
         f'<text class="title" x="16" y="26">Milliseconds per pass (logarithmic), Llama-3-8B\'s shapes, bf16, one {card}</text>',
@@ -91,9 +100,9 @@ def picture(entries):
     out.append(f'<text class="note" text-anchor="middle" x="{(LEFT + RIGHT) / 2:.0f}" y="{BOTTOM + 42}">budget: the share of the weights that fits on the GPU</text>')
     ends = []
     for name, label, kind in LINES:
-        points = [(across[b], height_of(values[f"peers.{b}%.{name}"])) for b in budgets]
+        points = [(across[b], height_of(values[f"peers.{b}%.{name}"])) for b in budgets if f"peers.{b}%.{name}" in values]
         out.append(f'<path class="line {kind}" d="M' + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + '"/>')
-        out += [f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{4 if kind == "ours" else 2.5}"/>' for x, y in points]
+        out += [f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{4 if kind in ("ours", "packed") else 2.5}"/>' for x, y in points]
         ends.append((points[-1][1], label, kind))
     # At the end of the lines those of Residency, the tuned double buffer and the bound all but touch.
     order = sorted(range(len(ends)), key=lambda i: ends[i][0])
@@ -114,7 +123,9 @@ def main(arguments):
     folder = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "results")
     try:
         with open(os.path.join(folder, "gpu-peers.json"), encoding="utf-8") as records:
-            made = picture(json.load(records))
+            peers = json.load(records)
+        with open(os.path.join(folder, "gpu-packed-decode.json"), encoding="utf-8") as records:
+            made = picture(peers, json.load(records))
         there = made
         if other is not None:
             with open(other, encoding="utf-8") as file:
