@@ -27,6 +27,8 @@
 
 namespace {
 
+using bench::run_pass;
+using bench::run_steps;
 using bench::Shape;
 using residency::Budget;
 using residency::CudaDevice;
@@ -36,32 +38,6 @@ using Model = bench::Llama;
 using Weights = residency::Planned<CudaDevice>;
 using Stream = CudaDevice::Stream;
 using Graph = decltype(std::declval<Weights&>().capture(Stream{}, std::declval<void (&)(Weights::Pass&)>()));
-
-/// The kernels of a pass. With `sums`, one checksum a weight.
-template <class Pass>
-void run_steps(Pass& pass, const Model& model, const Schedule& schedule, std::uint64_t* sums, bool by_weight,
-               Stream stream) {
-    for (const Schedule::Step& step : schedule) {
-        auto lease = BENCH_RESULT(pass.try_acquire(step));
-        gpu::Range ranges[2];
-        std::size_t count = 0;
-        for (const WeightId id : step.weights) { ranges[count++] = {lease.data(id), model.sizes[index(id)]}; }
-        if (by_weight) {
-            for (std::size_t i = 0; i < count; ++i) {
-                BENCH_CUDA(gpu::launch_checksum(ranges[i], sums + index(step.weights[i]), stream));
-            }
-        } else if (count == 1) {
-            BENCH_CUDA(gpu::launch_checksum(ranges[0], sums, stream));
-        } else {
-            BENCH_CUDA(gpu::launch_checksum(std::span<const gpu::Range>{ranges, count}, sums, stream));
-        }
-    }
-}
-void run_pass(Weights& weights, const Model& model, std::uint64_t* sums, bool by_weight, Stream stream) {
-    auto pass = BENCH_RESULT(weights.try_begin(stream));
-    run_steps(pass, model, weights.schedule(), sums, by_weight, stream);
-    BENCH_RESULT(pass.try_end());
-}
 
 /// Whole layers: a resident prefix as large as the budget allows beside two buffers of a layer, the rest streamed through these.
 class LayerWise {

@@ -2,14 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "benchmarks/gpu/pinned_weights.hpp"
+#include "benchmarks/gpu/record.hpp"
 #include "residency/device/cuda.hpp"
+#include "residency/model/schedule.hpp"
+#include "tests/gpu/harness.hpp"
 
 namespace bench {
 
@@ -54,5 +60,35 @@ struct Llama : PinnedWeights {
     Llama(residency::CudaDevice& device, const Shape& shape)
         : Llama{device, shape, [](std::uint64_t pattern) { return pattern; }} {}
 };
+
+/// The kernels of a pass. `by_weight`: one checksum a weight; otherwise one for all.
+template <class Pass>
+void run_steps(Pass& pass, const Llama& model, const residency::Schedule& schedule, std::uint64_t* sums, bool by_weight,
+               cudaStream_t stream) {
+    for (const residency::Schedule::Step& step : schedule) {
+        auto lease = BENCH_RESULT(pass.try_acquire(step));
+        gpu::Range ranges[2];
+        std::size_t count = 0;
+        for (const residency::WeightId id : step.weights) {
+            ranges[count++] = {lease.data(id), model.sizes[index(id)]};
+        }
+        if (by_weight) {
+            for (std::size_t i = 0; i < count; ++i) {
+                BENCH_CUDA(gpu::launch_checksum(ranges[i], sums + index(step.weights[i]), stream));
+            }
+        } else if (count == 1) {
+            BENCH_CUDA(gpu::launch_checksum(ranges[0], sums, stream));
+        } else {
+            BENCH_CUDA(gpu::launch_checksum(std::span<const gpu::Range>{ranges, count}, sums, stream));
+        }
+    }
+}
+/// A pass.
+template <class Weights>
+void run_pass(Weights& weights, const Llama& model, std::uint64_t* sums, bool by_weight, cudaStream_t stream) {
+    auto pass = BENCH_RESULT(weights.try_begin(stream));
+    run_steps(pass, model, weights.schedule(), sums, by_weight, stream);
+    BENCH_RESULT(pass.try_end());
+}
 
 }  // namespace bench

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports a small model through ExecuTorch's CUDA backend, for the CPU, to FOLDER/model, and checks what the export refuses."""
 
+import functools
 import importlib.metadata
 import os
 import sys
@@ -13,16 +14,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../tests/fixtures")]
 
 from make_program import Model  # noqa: E402
-from residency_export import ExportError, export, export_executorch  # noqa: E402
+from refused import check_refused  # noqa: E402
+from residency_export import export, export_executorch  # noqa: E402
 
-
-def refused(text, **arguments):
-    try:
-        export_executorch(**arguments)
-    except ExportError as error:
-        assert text in str(error), error
-        return
-    raise AssertionError(f"not refused: {text}")
+refused = functools.partial(check_refused, export_executorch)
 
 
 def main():

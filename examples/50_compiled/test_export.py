@@ -3,6 +3,7 @@
 """Exports a small model to FOLDER/markers, with probes to FOLDER/probes, and as for a device that does not hold its weights to
 FOLDER/elsewhere; checks what the export refuses. The test's model is that of tests/fixtures/make_program.py, of more bytes."""
 
+import functools
 import os
 import sys
 
@@ -12,16 +13,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../tests/fixtures")]
 
 from make_program import Model  # noqa: E402
-from residency_export import ExportError, export, inductor  # noqa: E402
+from refused import check_refused  # noqa: E402
+from residency_export import export, inductor  # noqa: E402
 
-
-def refused(text, **arguments):
-    try:
-        export(**arguments)
-    except ExportError as error:
-        assert text in str(error), error
-        return
-    raise AssertionError(f"not refused: {text}")
+refused = functools.partial(check_refused, export)
 
 
 def main():

@@ -24,10 +24,10 @@
 #include "residency/host/thread_group.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/host_bytes.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/packed/pack.hpp"
+#include "residency/packed/pinned_memory.hpp"
 #include "residency/pool/rounding.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
@@ -93,12 +93,9 @@ template <Device D>
         }
     }
     if (total == 0) { return model; }
-    auto memory = device.allocate_host(total);
+    const auto memory = try_allocate_pinned(device, total);
     if (!memory) { return memory.error(); }
-    auto* const base = static_cast<std::byte*>(*memory);
-    const auto host = HostBytes::adopt(base, total, HostMemory::pinned, [&device](std::byte* data) {
-        static_cast<void>(device.deallocate_host(data).has_value());
-    });
+    std::byte* const base = memory->writable.data();
 
     std::mutex mutex;
     std::optional<Error> error;
@@ -136,9 +133,9 @@ template <Device D>
         if (!begin[s]) {
             sources.push_back(catalog.storages()[s].source);
         } else if (parts[s] == nullptr) {
-            sources.push_back(HostSource{host, *begin[s]});
+            sources.push_back(HostSource{memory->bytes, *begin[s]});
         } else {
-            sources.push_back(PackedHostSource{host, *begin[s], end[s] - *begin[s], parts[s]});
+            sources.push_back(PackedHostSource{memory->bytes, *begin[s], end[s] - *begin[s], parts[s]});
         }
     }
     auto loaded = catalog.try_with_sources(std::move(sources));

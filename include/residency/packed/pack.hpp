@@ -26,10 +26,10 @@
 #include "residency/error.hpp"
 #include "residency/host/thread_group.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/host_bytes.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
+#include "residency/packed/pinned_memory.hpp"
 #include "residency/pool/rounding.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
@@ -171,13 +171,9 @@ template <Device D>
     }
     model.packed_bytes = total;
     if (total == 0) { return model; }
-    auto memory = device.allocate_host(total);
+    const auto memory = try_allocate_pinned(device, total);
     if (!memory) { return memory.error(); }
-    auto* const base = static_cast<std::byte*>(*memory);
-    const auto host = HostBytes::adopt(base, total, HostMemory::pinned, [&device](std::byte* data) {
-        static_cast<void>(device.deallocate_host(data).has_value());
-    });
-    std::memset(base, 0, static_cast<std::size_t>(total));
+    std::byte* const base = memory->writable.data();
     for (detail::Job& job : jobs) {
         if (parts[job.storage] == nullptr) { continue; }
         std::byte* const to = base + begin[job.storage] + job.part.offset_bytes;
@@ -185,6 +181,8 @@ template <Device D>
                                           ? catalog.host_bytes(StorageId{job.storage}) + job.offset
                                           : job.packed.data();
         std::memcpy(to, from, static_cast<std::size_t>(job.part.packed_bytes));
+        const std::uint64_t place = pool::round_up(job.part.packed_bytes, codec::packed_alignment_bytes);
+        std::memset(to + job.part.packed_bytes, 0, static_cast<std::size_t>(place - job.part.packed_bytes));
         job.packed = {};
     }
     std::vector<StorageSource> sources;
@@ -192,7 +190,7 @@ template <Device D>
         if (parts[s] == nullptr) {
             sources.push_back(catalog.storages()[s].source);
         } else {
-            sources.push_back(PackedHostSource{host, begin[s], end[s] - begin[s], parts[s]});
+            sources.push_back(PackedHostSource{memory->bytes, begin[s], end[s] - begin[s], parts[s]});
         }
     }
     auto packed = catalog.try_with_sources(std::move(sources));
