@@ -43,12 +43,12 @@ TEST_CASE("a plan is known by schedule, times, budget and capture, whoever holds
         {std::chrono::microseconds{1}, std::chrono::microseconds{1}, std::chrono::microseconds{1}}));
     const Image image{0, 4096, 8192};
     PlanCache cache;
-    CHECK(cache.find({schedule, 100, false}, image, false) == nullptr);
+    CHECK(cache.find({schedule, 100, false}, image, false, {}) == nullptr);
     cache.add(entry({schedule, 100, false}, {}, image, 1));
     cache.add(entry({schedule, 100, true}, {}, image, 2));
     cache.add(entry({timed, 100, false}, {}, image, 3));
     const auto held = [&](const PlanCache::Key& key) {
-        const auto* found = cache.find(key, image, true);
+        const auto* found = cache.find(key, image, true, {});
         return found == nullptr ? 0 : found->plan.held_bytes();
     };
     CHECK(held({in_order(model), 100, false}) == 1);
@@ -69,12 +69,12 @@ TEST_CASE("a plan of another image is known only if it was made beside this one,
     const Image a{0, 4096}, b{4096, 0}, c{0, 8192};
     PlanCache cache;
     cache.add(entry({schedule, 100, false}, a, b, 1));
-    CHECK(cache.find({schedule, 100, false}, a, false) != nullptr);
-    CHECK(cache.find({schedule, 100, false}, a, true) == nullptr);
-    CHECK(cache.find({schedule, 100, false}, b, false) != nullptr);
-    CHECK(cache.find({schedule, 100, false}, b, true) != nullptr);
-    CHECK(cache.find({schedule, 100, false}, c, false) == nullptr);
-    CHECK(cache.find({schedule, 100, false}, {}, false) == nullptr);
+    CHECK(cache.find({schedule, 100, false}, a, false, {}) != nullptr);
+    CHECK(cache.find({schedule, 100, false}, a, true, {}) == nullptr);
+    CHECK(cache.find({schedule, 100, false}, b, false, {}) != nullptr);
+    CHECK(cache.find({schedule, 100, false}, b, true, {}) != nullptr);
+    CHECK(cache.find({schedule, 100, false}, c, false, {}) == nullptr);
+    CHECK(cache.find({schedule, 100, false}, {}, false, {}) == nullptr);
 }
 
 TEST_CASE("the plan that was wanted least recently goes") {
@@ -86,12 +86,12 @@ TEST_CASE("the plan that was wanted least recently goes") {
     for (std::uint64_t budget = 0; budget < PlanCache::most_plans; ++budget) {
         cache.add(entry({schedule, budget, false}, {}, image, budget));
     }
-    REQUIRE(cache.find({schedule, 0, false}, image, false) != nullptr);
+    REQUIRE(cache.find({schedule, 0, false}, image, false, {}) != nullptr);
     cache.add(entry({schedule, 1000, false}, {}, image, 1000));
-    CHECK(cache.find({schedule, 0, false}, image, false) != nullptr);
-    CHECK(cache.find({schedule, 1, false}, image, false) == nullptr);
-    CHECK(cache.find({schedule, 2, false}, image, false) != nullptr);
-    CHECK(cache.find({schedule, 1000, false}, image, false) != nullptr);
+    CHECK(cache.find({schedule, 0, false}, image, false, {}) != nullptr);
+    CHECK(cache.find({schedule, 1, false}, image, false, {}) == nullptr);
+    CHECK(cache.find({schedule, 2, false}, image, false, {}) != nullptr);
+    CHECK(cache.find({schedule, 1000, false}, image, false, {}) != nullptr);
 }
 
 TEST_SUITE_END();

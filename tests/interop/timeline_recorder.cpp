@@ -300,6 +300,40 @@ TEST_CASE("a ring: the last passes are kept, and what is missing is said") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("launches for which no events are left leave with their frames, however few events there are") {
+    CheckedDevice device{instant_calls()};
+    const Model model = streaming::uniform_model(device, 16, 3 * chunk + 700);
+    const auto stream = must(device.create_stream());
+    for (std::uint32_t events = 1; events < 400; events += 7) {
+        CAPTURE(events);
+        Recorder recorder{device, {.passes = 1, .most_events = events}};
+        auto weights = must(compositions::Planned::try_create(device, model.catalog,
+                                                              options<compositions::Planned>(model, 20 * chunk)));
+        must(weights.try_observe(&recorder));
+        const auto launch = kernels(weights, model, stream);
+        auto graph = must(weights.try_capture(stream, [&](auto& pass) {
+            for (const auto& step : weights.schedule()) {
+                const auto lease = must(pass.try_acquire(step));
+                for (const auto id : step.weights) { launch(id, lease.bytes(id)); }
+            }
+        }));
+        for (int turn = 0; turn < 3; ++turn) {
+            must(graph.try_launch(stream));
+            must(device.synchronize());
+            recorder.collect();
+            for (int i = 0; i < 3; ++i) {
+                streaming::run_pass(weights, model, stream);
+                must(device.synchronize());
+                recorder.collect();
+            }
+        }
+        CHECK(recorder.timeline().passes().size() <= 1);
+        CHECK(!recorder.failure());
+        must(weights.try_observe(nullptr));
+    }
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("leases that overlap have rows of their own; those that outlive a pass belong to it") {
     CheckedDevice device{instant_calls()};
     const Model model = streaming::uniform_model(device, 4, 3 * chunk);

@@ -148,7 +148,7 @@ TEST_CASE("times that are learned while a lease is open do not move what it cove
     auto weights = must(Weights::try_create(device, rows.model.packed.catalog, std::move(made)));
     std::uint64_t wrong = 0;
     std::optional<residency::Lease<Device>> kept;
-    for (int turn = 0; turn < 12; ++turn) {
+    for (int turn = 0; turn < 2; ++turn) {
         CAPTURE(turn);
         auto pass = must(weights.try_begin(stream));
         for (const Schedule::Step& step : weights.schedule()) {
@@ -157,11 +157,6 @@ TEST_CASE("times that are learned while a lease is open do not move what it cove
             if (turn == 1 && &step == &weights.schedule()[weights.schedule().size() - 1]) { kept = std::move(lease); }
         }
         must(pass.try_end());
-        if (kept && turn == 6) {
-            verify(device, rows.model, *kept, std::vector{WeightId{9}}, stream, wrong);
-            kept.reset();
-        }
-        if (turn == 1) { break; }
     }
     for (int turn = 0; turn < 8; ++turn) {
         auto pass = must(weights.try_begin(stream));  // learning plans again here

@@ -103,8 +103,7 @@ public:
 
     /// The copy of a chunk to its slot was enqueued, or failed. Counts the eviction of what was there.
     void note_copy(std::uint32_t chunk, bool is_sent) noexcept {
-        const std::uint32_t before = table_.occupant(table_.slot(chunk));
-        if (table_.bring(chunk, is_sent)) { count_eviction(before); }
+        if (const std::uint32_t evicted = table_.bring(chunk, is_sent); evicted != none) { count_eviction(evicted); }
     }
     /// Goes back to occupants of slots that table() gave. Precondition: nothing was mapped since.
     void set_occupants(const std::vector<std::uint32_t>& occupants) { table_.set_occupants(occupants); }

@@ -52,11 +52,11 @@ public:
     /// Whether a slot belongs to the plan and to no chunk that stays, or was added.
     [[nodiscard]] bool is_of_ring(std::uint32_t slot) const noexcept { return is_of_ring_[slot]; }
 
-    /// A copy of a chunk to its slot was enqueued (`is_sent`) or failed; after a failure the slot has no occupant. True: another chunk
-    /// was evicted.
-    bool bring(std::uint32_t chunk, bool is_sent) noexcept {
+    /// A copy of a chunk to its slot was enqueued (`is_sent`) or failed; after a failure the slot has no occupant. Returns the chunk that was
+    /// evicted, or none.
+    std::uint32_t bring(std::uint32_t chunk, bool is_sent) noexcept {
         const std::uint32_t before = std::exchange(occupant_[slot_[chunk]], is_sent ? chunk : none);
-        return before != none && before != chunk;
+        return before == chunk ? none : before;
     }
     /// The bytes of a chunk are lost.
     void lose(std::uint32_t chunk) noexcept {

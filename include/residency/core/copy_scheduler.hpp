@@ -378,8 +378,8 @@ Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
 
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
+    if (events_ != nullptr) { events_->copy_began(fetches); }  // before what is timed: the handler is the program's
     if (observer_ != nullptr) { observer_->copies_begin(copy_stream_); }
-    if (events_ != nullptr) { events_->copy_began(fetches); }
     const bool is_timed = stalls_ != nullptr && !in_capture_;
     if (is_timed) { stalls_->copies_begin(copy_stream_); }
     const auto sent = transport_->enqueue(fetches, copy_stream_);

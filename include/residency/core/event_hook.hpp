@@ -48,6 +48,7 @@ public:
     void close() noexcept { handler_ = nullptr; }
 
     void pass_began(std::uint64_t pass) noexcept {
+        if (is_muted_) { return; }  // it is recorded, and does not run
         pass_ = pass;
         tell({.kind = EventKind::pass_began});
     }

@@ -12,8 +12,15 @@
 #include "residency/model/schedule.hpp"
 #include "residency/model/step_range.hpp"
 #include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Whether a plan brings the storages with the bytes that a problem has, and lays them out so where it prescribes that.
+[[nodiscard]] inline bool is_for_problem(const plan::Plan& plan, const plan::Problem& problem) noexcept {
+    return plan.data().storage_bytes == problem.storage_bytes &&
+           (problem.image_offsets.empty() || problem.image_offsets == plan.data().storage_offsets);
+}
 
 /// Plans that were made, each known by what it was made for. At most `most_plans` are kept: the one that was wanted least recently goes.
 class PlanCache {
@@ -38,8 +45,9 @@ public:
     /// The plan that would be made again, if it is known. `image`: offsets of the storages now; empty: there is no image. A plan of another
     /// image is one only where it was made beside this image: then the planner has seen that this image is not as good. `keeps_image`: no
     /// such plan is wanted. Null: there is none. Valid until the next call of another member.
+    /// `problem`: what it would be made of.
     [[nodiscard]] RESIDENCY_INLINE const Entry* find(const Key& key, std::span<const std::uint64_t> image,
-                                                     bool keeps_image);
+                                                     bool keeps_image, const plan::Problem& problem);
     /// A plan was made.
     RESIDENCY_INLINE void add(Entry entry);
     /// Forgets the plans for other budgets.

@@ -39,7 +39,7 @@ public:
                 std::optional<double> memory_bytes_per_second, std::optional<plan::Plan> given,
                 std::uint32_t storages_at_once = 0)
         : options_{std::move(options)},
-          leases_at_once_{leases_at_once},
+          leases_at_once_{(std::max)(leases_at_once, 1U)},
           link_{link},
           memory_bytes_per_second_{memory_bytes_per_second},
           given_{std::move(given)},

@@ -187,12 +187,6 @@ private:
         std::shared_ptr<std::vector<StepRange>> ranges;  // of a pass; empty: not asked for yet
     };
 
-    /// Whether a plan brings the storages with the bytes that were prepared last, and lays them out so where that is prescribed.
-    [[nodiscard]] bool is_for_problem(const plan::Plan& plan) const noexcept {
-        const plan::Problem& problem = plan_factory_.problem();
-        return plan.data().storage_bytes == problem.storage_bytes &&
-               (problem.image_offsets.empty() || problem.image_offsets == plan.data().storage_offsets);
-    }
     /// A storage of these that no step reads, or no_storage.
     [[nodiscard]] StorageId find_unplanned(std::span<const StorageId> storages) const noexcept {
         for (const StorageId id : storages) {
@@ -303,8 +297,9 @@ auto PlannedDecider<Pool>::find_or_make(std::uint64_t cap_bytes) -> Result<Known
     std::vector<std::uint64_t> image;
     if (current.plan != nullptr) { image = current.plan->data().storage_offsets; }
     PlanCache::Key key{schedule_, cap_bytes, plan_factory_.is_captured()};
-    const auto* known = known_plans_.find(key, image, keeps_image);
-    if (known != nullptr && is_for_problem(known->plan)) { return KnownPlan{known->plan, known->ranges}; }
+    if (const auto* known = known_plans_.find(key, image, keeps_image, plan_factory_.problem())) {
+        return KnownPlan{known->plan, known->ranges};
+    }
     auto made = plan_factory_.make(context_.catalog, cap_bytes, current);
     if (!made) { return made.error(); }
     KnownPlan next{std::move(*made), std::make_shared<std::vector<StepRange>>()};
@@ -318,7 +313,7 @@ auto PlannedDecider<Pool>::find_or_make(std::uint64_t cap_bytes) -> Result<Known
 template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::resume(std::uint64_t cap_bytes, StepIndex) {
     KnownPlan next{plan(), ranges_};
-    if (cap_bytes != cap_bytes_ || !is_for_problem(plan())) {
+    if (cap_bytes != cap_bytes_ || !is_for_problem(plan(), plan_factory_.problem())) {
         auto found = find_or_make(cap_bytes);
         if (!found) { return found.error(); }
         next = std::move(*found);

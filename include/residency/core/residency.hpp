@@ -196,7 +196,9 @@ public:
     /// Tells `observer`, such as a TimelineRecorder, of all work that is enqueued from now on; null: nobody. Between passes, when no lease
     /// is open (wrong_state). Costs nothing where nobody is told. The observer outlives this Residency and its captured passes, or is taken
     /// away by another call once they are gone.
-    [[nodiscard]] Status try_observe(core::WorkObserver<Device>* observer) { return session_->observe(observer); }
+    [[nodiscard]] Status try_observe(core::WorkObserver<Device>* observer) {
+        return session_->told(session_->observe(observer));
+    }
     /// Blocks until all uses and copies so far are complete; then returns try_transport_status(), and brings again what could not be read.
     [[nodiscard]] Status try_drain() { return session_->told(session_->drain()); }
     /// The first failure of the transport's threads; success for a transport without threads. Does not block. Success after the stream of a

@@ -91,15 +91,15 @@ public:
     [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
     [[nodiscard]] Status use_on(LeaseId id, Stream stream) {
         check_caller();
-        return leases_.use_on(id, stream);
+        return told(leases_.use_on(id, stream));
     }
     [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event) {
         check_caller();
-        return leases_.wait_for(id, event);
+        return told(leases_.wait_for(id, event));
     }
     [[nodiscard]] Status record(LeaseId id, typename D::Event event) {
         check_caller();
-        return leases_.record(id, event);
+        return told(leases_.record(id, event));
     }
     [[nodiscard]] Stream lease_stream(LeaseId id) const noexcept { return leases_.stream(id); }
     void end_lease(LeaseId id) noexcept {
@@ -159,6 +159,7 @@ public:
     [[nodiscard]] Result<BudgetChange> set_budget(const Budget& budget);
     /// Gives back what the last change left pending, as far as possible. Does not block.
     [[nodiscard]] Result<BudgetChange> reclaim_pending() {
+        check_caller();
         if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
         return budget_.last_change();
     }
@@ -429,9 +430,9 @@ Status Session<D>::end_pass() {
     tell_memory();
     recorded_.swap(recording_);
     if (shared_.is_eager()) { note(budget_.reclaim_pending()); }
+    if (shared_.events && shared_.is_eager()) { note(copy_scheduler.poll_arrivals()); }
     shared_.keep_failure(status);
     if (shared_.events) {
-        if (shared_.is_eager()) { note(copy_scheduler.poll_arrivals()); }
         shared_.events->pass_ended(shared_.last_pass);
         if (shared_.pass_mode == PassMode::foreign_captured) { shared_.events->mute(false); }
     }
@@ -440,6 +441,7 @@ Status Session<D>::end_pass() {
 
 template <Device D>
 Status Session<D>::wait_in_pass() {
+    check_caller();
     if (!shared_.is_pass_open) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
     D& device = *shared_.device;
     const auto is_captured = device.is_capturing(pass_stream());
@@ -576,6 +578,7 @@ template <Device D>
 Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     requires CapturingDevice<D>
 {
+    check_caller();
     if (captured.generation != mapping_generation()) {
         return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
     }
@@ -615,6 +618,7 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
 
 template <Device D>
 Status Session<D>::suspend() {
+    check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state,
                      "it is suspended between passes, when no lease is open: end the pass and every lease before"};
@@ -630,6 +634,7 @@ Status Session<D>::suspend() {
 
 template <Device D>
 Status Session<D>::resume() {
+    check_caller();
     auto resumed = suspension_.resume(residents_, budget_.decider_cap_bytes());
     budget_.set_held_residents_bytes(residents_.held_now_bytes());
     return resumed;
@@ -638,6 +643,7 @@ Status Session<D>::resume() {
 template <Device D>
 template <class Write>
 Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Write&& write) {
+    check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state,
                      "weights are replaced between passes, when no lease is open: end the pass and every lease before"};
@@ -668,6 +674,7 @@ Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Wri
 
 template <Device D>
 Status Session<D>::set_schedule(Schedule schedule) {
+    check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
     }
@@ -737,6 +744,7 @@ Result<Schedule> Session<D>::recorded_schedule(Cycle cycle) const {
 
 template <Device D>
 Status Session<D>::drain() {
+    check_caller();
     if (auto drained = shared_.drain(); !drained) { return drained; }
     shared_.collect_stalls();
     if (!suspension_.is_suspended()) {
@@ -751,6 +759,7 @@ Status Session<D>::drain() {
 
 template <Device D>
 Status Session<D>::observe(WorkObserver<D>* observer) {
+    check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state,
                      "an observer comes and goes between passes, when no lease is open: end the pass and every lease "

@@ -101,7 +101,6 @@ public:
     [[nodiscard]] std::span<const Pass> passes() const noexcept { return passes_; }
     [[nodiscard]] std::span<const Kernel> kernels() const noexcept { return kernels_; }
     [[nodiscard]] std::span<const Copy> copies() const noexcept { return copies_; }
-    [[nodiscard]] std::span<const Copy> copies_back() const noexcept { return copies_back_; }
     [[nodiscard]] std::span<const Stall> stalls() const noexcept { return stalls_; }
     [[nodiscard]] std::span<const Memory> memory() const noexcept { return memory_; }
     /// @}

@@ -111,7 +111,10 @@ public:
 
     /// What the Residency tells.
     /// @{
-    void observes(const Catalog& catalog) override { catalog_ = catalog; }
+    void observes(const Catalog& catalog) override {
+        RESIDENCY_ASSERT(kept_.empty() || catalog_.hash() == catalog.hash(), "a recorder is for one Residency");
+        catalog_ = catalog;
+    }
     void pass_begins(Stream stream, const Schedule& schedule) override;
     void pass_ends(Stream stream, const Counters& pass) override;
     void holds(std::uint64_t held_bytes, std::uint64_t budget_bytes) override;
@@ -246,9 +249,16 @@ private:
     [[nodiscard]] bool read(Frame& frame);
     [[nodiscard]] bool read_events(const std::vector<Event>& events, Event from, Time base, std::vector<Time>& times);
     void keep(std::unique_ptr<Frame> frame);
+    /// Keeps a frame, if it is complete and its times are read; otherwise it leaves.
+    void finish(std::unique_ptr<Frame> frame, bool is_complete) {
+        if (is_complete && read(*frame)) {
+            keep(std::move(frame));
+        } else {
+            drop(std::move(frame));
+        }
+    }
     /// A frame leaves that was not read.
     void drop(std::unique_ptr<Frame> frame);
-    void forget_open_reads(const Frame& frame);
     void forget_open_reads(const Work& work);
 
     void draw(Drawing& drawing, const Frame& frame) const;
@@ -534,11 +544,8 @@ void TimelineRecorder<D>::close_current() {
     while (pending_.size() > 2 * std::size_t{config_.passes}) {  // as many passes, and what came between them
         std::unique_ptr<Frame> oldest = std::move(pending_.front());
         pending_.pop_front();
-        if (is_complete(*oldest) && read(*oldest)) {  // only leases that have not ended kept it waiting
-            keep(std::move(oldest));
-        } else {
-            drop(std::move(oldest));
-        }
+        const bool is_over = is_complete(*oldest);  // only leases that have not ended kept it waiting
+        finish(std::move(oldest), is_over);
     }
 }
 
@@ -571,7 +578,9 @@ bool TimelineRecorder<D>::read_events(const std::vector<Event>& events, Event fr
 
 template <Device D>
 bool TimelineRecorder<D>::read(Frame& frame) {
-    forget_open_reads(frame);
+    forget_open_reads(frame.work);
+    const bool has_steps = frame.graph && frame.graph->launched == &frame;
+    if (has_steps) { frame.graph->launched = nullptr; }  // whatever follows: the frame may leave
     std::vector<Event>& events = frame.work.events;
     if (events.empty()) { return true; }
     // Times count from the first event of the frame, so that the device's float keeps its resolution.
@@ -586,9 +595,8 @@ bool TimelineRecorder<D>::read(Frame& frame) {
         base = anchor_time_ + *since;
     }
     if (!read_events(events, first, base, frame.times)) { return false; }
-    if (frame.graph && frame.graph->launched == &frame) {
-        frame.graph->launched = nullptr;
-        if (!read_events(frame.graph->work.events, first, base, frame.graph_times)) { frame.graph_times.clear(); }
+    if (has_steps && !read_events(frame.graph->work.events, first, base, frame.graph_times)) {
+        frame.graph_times.clear();
     }
     if (anchor_) { free_.push_back(*anchor_); }
     anchor_ = first;
@@ -627,14 +635,9 @@ void TimelineRecorder<D>::keep(std::unique_ptr<Frame> frame) {
 template <Device D>
 void TimelineRecorder<D>::drop(std::unique_ptr<Frame> frame) {
     gaps_.unread_passes += frame->is_pass ? 1U : 0U;
-    forget_open_reads(*frame);
+    forget_open_reads(frame->work);
     if (frame->graph && frame->graph->launched == frame.get()) { frame->graph->launched = nullptr; }
     give_back(frame->work.events);
-}
-
-template <Device D>
-void TimelineRecorder<D>::forget_open_reads(const Frame& frame) {
-    forget_open_reads(frame.work);
 }
 
 template <Device D>
@@ -648,11 +651,7 @@ void TimelineRecorder<D>::collect() {
     while (!pending_.empty() && is_readable(*pending_.front())) {
         std::unique_ptr<Frame> frame = std::move(pending_.front());
         pending_.pop_front();
-        if (read(*frame)) {
-            keep(std::move(frame));
-        } else {
-            drop(std::move(frame));
-        }
+        finish(std::move(frame), true);
     }
     const bool is_over = !current_->is_pass || current_->has_ended;
     if (!pending_.empty() || capture_ || !is_over || current_->work.events.empty() || !is_readable(*current_)) {
@@ -661,11 +660,7 @@ void TimelineRecorder<D>::collect() {
     close_current();
     std::unique_ptr<Frame> frame = std::move(pending_.back());
     pending_.pop_back();
-    if (read(*frame)) {
-        keep(std::move(frame));
-    } else {
-        drop(std::move(frame));
-    }
+    finish(std::move(frame), true);
 }
 
 template <Device D>

@@ -121,7 +121,8 @@ template <Device D>
             auto part = codec::try_pack_part(job.form, job.extents, raw, job.packed, scratch);
             if (part) {
                 job.part = *part;
-                job.packed.resize(static_cast<std::size_t>(part->packed_bytes));
+                // A raw part is taken from where it lies.
+                job.packed.resize(part->form == PackedForm::raw ? 0 : static_cast<std::size_t>(part->packed_bytes));
                 job.packed.shrink_to_fit();
                 continue;
             }

@@ -60,9 +60,6 @@ public:
 
     explicit PlannedDecider(Config config)
         : config_{std::move(config)},
-          factory_{config_.options, (std::max)(config_.leases_at_once, 1U),
-                   config_.link,    config_.memory_bytes_per_second,
-                   std::nullopt,    config_.storages_at_once},
           sizes_{std::make_unique<Inner>(inner_config())},
           inner_{std::make_unique<Inner>(inner_config())} {}
 
@@ -254,8 +251,7 @@ private:
     [[nodiscard]] Status check_places(std::span<const StorageId> wanted, const AccessPoint& access);
 
     Config config_;
-    PlanFactory factory_;           // for the problem of what travels, by one step at a time
-    std::unique_ptr<Inner> sizes_;  // never open: prepared with everything packed, for its limits
+    std::unique_ptr<Inner> sizes_;  // never open: prepared with everything packed, for its problem and its limits
     std::unique_ptr<Inner> inner_;  // prepared with what the layout leaves
     DeciderContext<D> context_;
     Catalog catalog_, stored_;
@@ -277,7 +273,6 @@ private:
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::read_catalog(const Catalog& catalog) {
-    catalog_ = catalog;
     forms_.assign(catalog.storages().size(), {});
     unpacks_ = has_written_ = false;
     CatalogBuilder builder;
@@ -342,6 +337,7 @@ Status PlannedDecider<pool::Packed<D>>::read_catalog(const Catalog& catalog) {
     auto stored = builder.try_build();
     if (!stored) { return stored.error(); }
     stored_ = std::move(*stored);
+    catalog_ = catalog;
     memory_.set_unpacker(config_.unpacker);
     return {};
 }
@@ -373,11 +369,11 @@ Result<Schedule> PlannedDecider<pool::Packed<D>>::stored_schedule(const Schedule
 template <VirtualMemoryDevice D>
 packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& device) const {
     packed::UnpackProblem problem;
-    problem.travels = factory_.problem();
+    problem.travels = sizes_->problem();
     problem.travels.compute_seconds = kernel_seconds_;
     problem.travels.image_offsets.clear();  // those of an image of everything packed
     problem.keeps_image = has_written_;
-    problem.leases_at_once = (std::max)(config_.leases_at_once, 1U);
+    problem.leases_at_once = config_.leases_at_once;
     problem.storages_at_once = config_.storages_at_once;
     const packed::UnpackRate rate = config_.unpack_rate.value_or(packed::UnpackRate{});
     problem.unpacked_bytes_per_second = rate.bytes_per_second;
@@ -401,7 +397,7 @@ packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& d
 template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                                 const pool::Needs& needs) {
-    if (!(catalog_ == catalog) || forms_.size() != catalog.storages().size()) {
+    if (!(catalog_ == catalog)) {
         if (auto read = read_catalog(catalog); !read) { return read; }
     }
     given_ = schedule;
@@ -413,12 +409,6 @@ Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& 
         kernel_seconds_.push_back(std::chrono::duration<double>(*step.compute).count());
     }
     if (stored_schedule_.empty()) { kernel_seconds_.push_back(0); }
-    if (config_.link) { factory_.set_link(*config_.link); }
-    if (auto prepared =
-            factory_.prepare(stored_, stored_schedule_, pool::Virtual<D>{config_.pool}.chunk_bytes(device), nullptr);
-        !prepared) {
-        return prepared;
-    }
     if (auto prepared = sizes_->prepare(device, stored_, stored_schedule_, needs); !prepared) { return prepared; }
     limits_ = sizes_->limits();
     if (!unpacks_) { return {}; }
@@ -428,8 +418,9 @@ Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& 
     limits_.floor_bytes = *floor;
     const auto everything = packed::unpack_everything(problem);
     if (!everything) { return everything.error(); }
+    const std::uint64_t unread_bytes = limits_.ceiling_bytes - limits_.resident_from_bytes;
     limits_.resident_from_bytes = *everything;
-    limits_.ceiling_bytes = *everything + factory_.sizes().unread_bytes;
+    limits_.ceiling_bytes = *everything + unread_bytes;
     return {};
 }
 
@@ -474,6 +465,7 @@ Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, c
         config_.unpack_rate = *rate;
     }
     // Again, with what was measured.
+    sizes_ = std::make_unique<Inner>(inner_config());
     inner_ = std::make_unique<Inner>(inner_config());
     if (auto prepared = prepare(*context.device, catalog_, given_, needs); !prepared) { return prepared; }
     return change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->open(context_, needs, rest); });

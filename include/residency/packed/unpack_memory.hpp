@@ -15,6 +15,7 @@
 
 #include "residency/codec/unpack_task.hpp"
 #include "residency/core/decider.hpp"
+#include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/sort.hpp"
@@ -90,9 +91,9 @@ public:
         forget_if([](std::uint32_t) { return true; });
     }
     /// The end of a lease could not be recorded: what follows waits for the device.
-    void note_lost() noexcept { has_lost_use_ = true; }
+    void note_lost() noexcept { uses_.note_lost(); }
     /// Lost uses are complete, or those of a capture that was given up.
-    void forget_lost() noexcept { has_lost_use_ = false; }
+    void forget_lost() noexcept { uses_.forget_lost(); }
     /// Enqueues, on the consumer's stream, what unpacks these storages, of which a lease is counted already; waits there for what another
     /// stream has unpacked, and for what other streams still read in those places. Blocks only where the record of a use was lost, or after
     /// a failure. Error budget: a lease covers what lies there. Precondition: find_clash() finds none.
@@ -161,7 +162,7 @@ private:
         const auto is_captured = context_.device->is_capturing(context_.copy_scheduler->stream_of(consumer));
         if (is_captured && *is_captured) { return; }
         ++context_.counters->host_waits;
-        if (!context_.device->synchronize(context_.copy_scheduler->stream_of(consumer))) { has_lost_use_ = true; }
+        if (!context_.device->synchronize(context_.copy_scheduler->stream_of(consumer))) { uses_.note_lost(); }
     }
     [[nodiscard]] Status send_table();
     [[nodiscard]] Status fill();
@@ -185,7 +186,7 @@ private:
     bool is_filled_ = false;
     bool unpacks_ = false;       // leases do
     bool is_unsettled_ = false;  // a wait for the stream has failed
-    bool has_lost_use_ = false;
+    core::UnrecordedUses<D> uses_{context_};
     std::uint64_t generation_ = 0;
     std::uint64_t table_generation_ = 0;  // of addresses
     std::uint64_t current_ = 0;           // the same, where there is no table
@@ -359,10 +360,7 @@ std::pair<StorageId, StorageId> UnpackMemory<D>::find_clash(std::span<const Stor
 template <Device D>
 Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::ConsumerId consumer) {
     core::CopyScheduler<D>& copy_scheduler = *context_.copy_scheduler;
-    if (has_lost_use_) {
-        if (auto drained = copy_scheduler.drain_device(); !drained) { return drained; }
-        has_lost_use_ = false;
-    }
+    if (auto awaited = uses_.await_lost(); !awaited) { return awaited; }
     wanted_.clear();
     for (const StorageId id : storages) {
         const std::uint32_t s = index(id);

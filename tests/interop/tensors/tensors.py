@@ -391,10 +391,6 @@ def main():
     count = 0
     refusals(lib, model, numbers)
     for adapter in (Numpy, Torch, Cupy, Jax):
-        if adapter is Numpy and device == "cuda":
-            continue  # it has no tensors of a GPU
-        if adapter is Cupy and device == "cpu":
-            continue
         try:
             module = importlib.import_module(adapter.name)
             framework = adapter(module, device)

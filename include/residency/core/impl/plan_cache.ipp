@@ -12,15 +12,15 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-RESIDENCY_INLINE auto PlanCache::find(const Key& key, std::span<const std::uint64_t> image, bool keeps_image)
-    -> const Entry* {
+RESIDENCY_INLINE auto PlanCache::find(const Key& key, std::span<const std::uint64_t> image, bool keeps_image,
+                                      const plan::Problem& problem) -> const Entry* {
     const auto is_image = [&](const std::vector<std::uint64_t>& offsets) {
         return std::equal(offsets.begin(), offsets.end(), image.begin(), image.end());
     };
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
         return entry.key.budget_bytes == key.budget_bytes && entry.key.captured == key.captured &&
                (is_image(entry.plan.data().storage_offsets) || (!keeps_image && is_image(entry.image_before))) &&
-               entry.key.schedule == key.schedule;
+               is_for_problem(entry.plan, problem) && entry.key.schedule == key.schedule;
     });
     if (found == entries_.end()) { return nullptr; }
     std::rotate(found, found + 1, entries_.end());

@@ -397,7 +397,7 @@ struct ExecutorchDescription {
             if (each.is_unnamed) {  // before 1.5: the key of the library, and that of all weights in one piece
                 each.weights.library = text->substr(0, text->find('\n'));
             } else {
-                auto weights = try_read_executorch_cuda(program, delegate);
+                auto weights = ExecutorchCudaReader{*text, program.path(), delegate.offset_bytes}.try_read();
                 if (!weights) { return weights.error().in("method " + shown(method.name)); }
                 each.weights = std::move(*weights);
             }

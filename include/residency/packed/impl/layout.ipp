@@ -309,6 +309,7 @@ RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& probl
         if (!*from) { continue; }
         auto filled = detail::fill_up(problem, std::move(**from), budget_bytes);
         if (!filled) { return filled.error(); }
+        if (filled->layout == chosen.choice.layout) { continue; }  // of which the time is known
         foretell(*filled);
         if (filled->seconds < chosen.choice.seconds) { chosen.choice = std::move(*filled); }
     }

@@ -67,7 +67,9 @@ RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_
         return single_use_bound(slower, held);
     };
     // by_calls() falls, then grows; by_windows() falls.
-    auto low = (std::clamp<std::uint64_t>)(static_cast<std::uint64_t>(std::sqrt(a * d) / g), 1, most);
+    // In chunks. `a` may be infinite.
+    const double least_by_calls = (std::min)(std::sqrt(a * d) / g, static_cast<double>(most));
+    auto low = (std::clamp<std::uint64_t>)(static_cast<std::uint64_t>(least_by_calls), 1, most);
     if (low < most && by_calls(low + 1) < by_calls(low)) { ++low; }
     if (problem.steps() > most_steps) { return (std::max)(by_calls(low), single_use_bound(problem, held)); }
     double windows = by_windows(low);  // of the ring `low`

@@ -79,6 +79,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     };
     const PlanData bounds = bounds_at(problem, budget_bytes, options);
     const double latency = options.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds;
+    // What a search stops at: the weaker floor, which costs nothing. The floor that a plan tells of needs bounds of its own.
     const double least_seconds =
         (std::max)(bounds.bound_seconds, problem.cyclic ? latency_floor(problem, budget_bytes, latency) : 0.0);
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
