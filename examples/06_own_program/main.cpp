@@ -95,7 +95,7 @@ int main() try {
     write_model(path);
     CatalogBuilder builder;
     for (std::uint32_t i = 0; i < layers; ++i) {
-        builder.add("layers." + std::to_string(i), path, header_bytes + i * layer_bytes, layer_bytes);
+        builder.add("layers." + std::to_string(i), dtype::f32, {size, size}, path, header_bytes + i * layer_bytes);
     }
     const Catalog catalog = host::load(gpu, builder.build()).catalog;  // into pinned memory, by several threads
     std::remove(path.c_str());

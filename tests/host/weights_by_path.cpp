@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Weights of a file format that the library does not know: a path, an offset, a number of bytes.
+// Weights of a file format that the library does not know: a path, an offset, and a type with a shape or a number of bytes.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -53,6 +53,45 @@ TEST_CASE("bytes of files by path and offset, in one call each, loaded as they a
     CHECK(text_of(loaded->catalog, all) == "headerAAAABBBBBBtail");
 }
 
+TEST_CASE("a weight of a type and a shape in a file, loaded as it is") {
+    const support::TemporaryFolder folder;
+    const std::string path = folder.write("model.bin", "headerAABBCCDDEEFF-tail");
+    CatalogBuilder builder;
+    const WeightId matrix = builder.add("matrix", dtype::bf16, {2, 3}, path, 6),
+                   blocks = builder.add("blocks", DType::block("Q", 3, 8), {8}, path, 3),
+                   packed = builder.add("packed", dtype::u4, {10}, path, 18),
+                   scalar = builder.add("scalar", dtype::u8, {}, path, 22),
+                   empty = builder.add("empty", dtype::f32, {0, 7}, path, 23);
+    const auto catalog = builder.try_build();
+    REQUIRE(catalog);
+    CHECK(catalog->weight(matrix).dtype == dtype::bf16);
+    CHECK(catalog->weight(matrix).shape == Shape{2, 3});
+    CHECK(catalog->weight(empty).bytes == 0);
+    SimulatedDevice device;
+    const auto loaded = host::try_load(device, *catalog);
+    REQUIRE(loaded);
+    CHECK(text_of(loaded->catalog, matrix) == "AABBCCDDEEFF");
+    CHECK(text_of(loaded->catalog, blocks) == "der");
+    CHECK(text_of(loaded->catalog, packed) == "-tail");
+    CHECK(text_of(loaded->catalog, scalar) == "l");
+
+    SUBCASE("C3: a shape that the file does not hold is refused, with type, shape and numbers") {
+        CHECK(builder.add("matrix", dtype::bf16, {3, 3}, path, 6) == no_weight);
+        const auto refused = builder.try_build();
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::malformed);
+        CHECK(refused.error().message().find("has 23 bytes, too few for the 18 bytes of bf16[3, 3] at offset 6") !=
+              std::string::npos);
+        CHECK(refused.error().detail<FileLocation>()->offset == 23);
+    }
+    SUBCASE("C3: so is a shape of more bytes than there are numbers") {
+        builder.add("matrix", dtype::f64, {UINT64_MAX, 2}, path, 6);
+        const auto refused = builder.try_build();
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::invalid_argument);
+    }
+}
+
 TEST_CASE("C3 C7: what is no such file, or ends before, is refused with the weight, the file and the numbers") {
     const support::TemporaryFolder folder;
     const std::string path = folder.write("short.bin", "0123456789"), pipe = folder.file("pipe");
@@ -71,7 +110,8 @@ TEST_CASE("C3 C7: what is no such file, or ends before, is refused with the weig
          {std::pair<std::uint64_t, std::uint64_t>{8, 3}, {11, 0}, {0, UINT64_MAX}, {UINT64_MAX, 1}}) {
         const Error error = error_of(path, offset, bytes);
         CHECK(error.kind() == ErrorKind::malformed);
-        CHECK(error.message().find("has 10 bytes, too few for " + std::to_string(bytes) + " bytes at offset " +
+        const std::string count = std::to_string(bytes);
+        CHECK(error.message().find("has 10 bytes, too few for the " + count + " bytes of u8[" + count + "] at offset " +
                                    std::to_string(offset)) != std::string::npos);
     }
     CHECK(error_of(folder.file("none"), 0, 1).kind() == ErrorKind::io);

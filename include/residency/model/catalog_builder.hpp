@@ -58,10 +58,14 @@ public:
     /// Adds a dense weight on a storage of its own with that source. No source is enough to plan.
     WeightId add(std::string_view name, DType dtype, Shape shape, StorageSource source = {}, bool is_mutable = false);
 
-    /// Adds bytes [offset_bytes, offset_bytes + bytes) of a file, as u8 on a storage of its own: for file formats that the library does
+    /// Adds a dense weight on a storage of its own whose bytes begin at `offset_bytes` of a file: for file formats that the library does
     /// not know. Asks once per path for the file's size and identity; a file that is changed afterwards is refused when it is read.
     /// Errors: io (the file is not there, or is no regular file); malformed (it ends before the bytes do).
-    WeightId add(std::string_view name, const std::string& path, std::uint64_t offset_bytes, std::uint64_t bytes);
+    WeightId add(std::string_view name, DType dtype, Shape shape, const std::string& path, std::uint64_t offset_bytes);
+    /// Adds bytes [offset_bytes, offset_bytes + bytes) of a file, as u8[bytes]: the same, where type and shape are of no interest.
+    WeightId add(std::string_view name, const std::string& path, std::uint64_t offset_bytes, std::uint64_t bytes) {
+        return add(name, dtype::u8, {bytes}, path, offset_bytes);
+    }
 
     /// Adds another name for the whole of an existing weight, on the same storage.
     WeightId tie(std::string_view name, WeightId existing);

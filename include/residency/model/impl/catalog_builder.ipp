@@ -86,24 +86,26 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add(std::string_view name, DType dtype
     return add_weight(name, dtype, std::move(shape), storage);
 }
 
-RESIDENCY_INLINE WeightId CatalogBuilder::add(std::string_view name, const std::string& path,
-                                              std::uint64_t offset_bytes, std::uint64_t bytes) {
+RESIDENCY_INLINE WeightId CatalogBuilder::add(std::string_view name, DType dtype, Shape shape, const std::string& path,
+                                              std::uint64_t offset_bytes) {
     if (!status_) { return no_weight; }
+    const auto bytes = dense_bytes(dtype, shape);
+    if (!bytes) { return fail_weight(name, bytes.error().message()); }
     auto file = source_file(path);
     if (!file) {
         status_ = file.error().in("weight " + detail::quoted(name));
         return no_weight;
     }
     const std::uint64_t file_bytes = (*file)->bytes;
-    if (!detail::lies_inside(offset_bytes, bytes, file_bytes)) {
+    if (!detail::lies_inside(offset_bytes, *bytes, file_bytes)) {
         status_ = Error{ErrorKind::malformed,
                         "weight " + detail::quoted(name) + ": " + detail::quoted(path) + " has " +
-                            std::to_string(file_bytes) + " bytes, too few for " + std::to_string(bytes) +
-                            " bytes at offset " + std::to_string(offset_bytes),
-                        FileLocation{path, file_bytes, "the end", std::to_string(bytes) + " bytes"}};
+                            std::to_string(file_bytes) + " bytes, too few for the " + std::to_string(*bytes) +
+                            " bytes of " + describe(dtype, shape) + " at offset " + std::to_string(offset_bytes),
+                        FileLocation{path, file_bytes, "the end", std::to_string(*bytes) + " bytes"}};
         return no_weight;
     }
-    return add(name, dtype::u8, {bytes}, FileSource{std::move(*file), offset_bytes});
+    return add(name, dtype, std::move(shape), FileSource{std::move(*file), offset_bytes});
 }
 
 RESIDENCY_INLINE Result<std::shared_ptr<const SourceFile>> CatalogBuilder::source_file(const std::string& path) {
