@@ -7,7 +7,8 @@
                         class of include/ has no comment or no row in the table of classes, or if a header includes a folder
                         that is not above its own in the list of folders; also if a document (the README, docs/, .github/, those
                         of examples/) has a link that leads nowhere, names a file or a qualified name that is not there, or, in
-                        docs/, has a block of C++ that is not a quotation of the file which its title names
+                        docs/, has a block of C++ that is not a quotation of the file which its title names, or a table of options,
+                        numbers, events or errors that lacks a name of its header, or has one that the header lacks
     check.py --write    writes the two generated tables anew: classes by their first sentence, and tests by contract
     check.py --trips    damages the documents in memory, and fails if the check does not notice
 """
@@ -293,6 +294,101 @@ def wrong_quotations(text, root=ROOT):
     return found
 
 
+def members(file, kind, name):
+    """The data members of a struct of a header, or the names of an enumeration, in their order."""
+    text = re.sub(r"//[^\n]*", "", (ROOT / "include" / "residency" / file).read_text(encoding="utf-8"))
+    begin = re.search(rf"\b{kind} {name}\b[^;{{]*{{", text)
+    if not begin:
+        raise SystemExit(f"include/residency/{file} has no {kind} {name}")
+    body, depth = text[begin.end() :], 1
+    for at, letter in enumerate(body):
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if depth == 0:
+            body = body[:at]
+            break
+    if kind == "enum class":
+        return re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", body.strip())
+    for pattern, instead in ((r"\{[^{}]*\}", ";"), (r"<[^<>;{}]*>", "")):  # bodies and initializers, then arguments of templates
+        while re.search(pattern, body):
+            body = re.sub(pattern, instead, body)
+    found = []
+    for statement in body.split(";"):
+        declared = re.match(r"\s*(?!using\b|friend\b|static\b|struct\b|public\b)[\w:]+(?: [\w:]+)*[\s*&]+(\w+)\s*(=.*)?$", statement, re.S)
+        if declared and "(" not in statement.split("=")[0]:
+            found.append(declared[1])
+    return found
+
+
+# Tables that name every member of a struct, or every name of an enumeration: (page, heading, header, kind, name).
+TABLES = (
+    ("reference.md", "`Counters`", "core/statistics.hpp", "struct", "Counters"),
+    ("reference.md", "`Statistics`", "core/statistics.hpp", "struct", "Statistics"),
+    ("reference.md", "`StallStatistics`", "core/stalls.hpp", "struct", "StallStatistics"),
+    ("reference.md", "`LearningReport`", "core/learning_report.hpp", "struct", "LearningReport"),
+    ("reference.md", "`LearningReport`", "core/learning_report.hpp", "enum class", "LearningReason"),
+    ("reference.md", "`ResolvedBudget`", "budget/budget.hpp", "struct", "ResolvedBudget"),
+    ("reference.md", "`BudgetChange`", "core/statistics.hpp", "struct", "BudgetChange"),
+    ("reference.md", "Events", "core/event.hpp", "enum class", "EventKind"),
+    ("reference.md", "Errors", "error.hpp", "enum class", "ErrorKind"),
+    ("slow.md", "Which step waits, and for what", "core/stalls.hpp", "enum class", "StallCause"),
+)
+# Which composition has which option: by the word in the table, the structs that have it.
+OPTIONS = {"planned": ("core/options.hpp", "PlannedOptions"), "online": ("core/options.hpp", "OnlineOptions")}
+POLICIES = {
+    "planned": ("core/planned_decider.hpp", "Config"),
+    "online": ("core/online_decider.hpp", "Config"),
+    "`Packed`": ("packed/packed_decider.hpp", "Config"),
+}
+TRANSPORTS = {"`Staged`": ("transport/staged_config.hpp", "StagedConfig")}
+
+
+def section(text, heading):
+    """What stands under a heading, up to the next one."""
+    begin = re.search(rf"^#+ {re.escape(heading)}\n", text, re.M)
+    if not begin:
+        raise SystemExit(f"there is no heading \"{heading}\"")
+    return re.split(r"^#+ ", text[begin.end() :], maxsplit=1, flags=re.M)[0]
+
+
+def rows(text):
+    """The tables of a text, each as (names of the first cell, second cell) by row, without heads."""
+    tables = []
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        cells = [line.split("|")[1:3] for line in table.strip().split("\n")[2:]]
+        tables.append([(re.findall(r"`([^`]+)`", first), second.strip()) for first, second in cells])
+    return tables
+
+
+def wrong_tables(page, text):
+    """Names that a table lacks, and names in it that the header lacks."""
+    found = []
+    for where, heading, file, kind, name in TABLES:
+        if where != page:
+            continue
+        have, wanted = members(file, kind, name), [[each for names, _ in table for each in names] for table in rows(section(text, heading))]
+        best = max(wanted, key=lambda names: len(set(names) & set(have)), default=[])
+        found += [f"{heading}: the table lacks {each} of {name}" for each in have if each not in best]
+        found += [f"{heading}: {name} has no {each}" for each in best if each not in have]
+    return found
+
+
+def wrong_options(text):
+    """The same of the options, and the compositions that have them."""
+    found, listed = [], {each: word for table in rows(section(text, "Options")) for names, word in table for each in names}
+    for prefix, structs in (("", OPTIONS), ("policies.", POLICIES), ("transport.", TRANSPORTS)):
+        having = {}
+        for word, (file, name) in structs.items():
+            for each in members(file, "struct", name):
+                having.setdefault(prefix + each, []).append(word)
+        for each, words in having.items():
+            if each not in listed:
+                found.append(f"Options: the table lacks {each}")
+            elif listed[each] != ("all" if {"planned", "online"} <= set(words) else words[0]):  # Packed is planned
+                found.append(f"Options: {each} is one of {' and '.join(words)} compositions, not of {listed[each]}")
+        found += [f"Options: there is no {each}" for each in listed if each.removesuffix(each.split(".")[-1]) == prefix and each not in having]
+    return found
+
+
 def unknown_names(text, folder, words):
     """Files and qualified names in a document that the tree does not have."""
     found = []
@@ -313,7 +409,8 @@ def wrong_documents(words):
         if path != DESIGN:
             own += unknown_names(text, path.parent, words)
             if path.parent == DESIGN.parent:
-                own += wrong_quotations(text)
+                own += wrong_quotations(text) + wrong_tables(path.name, text)
+                own += wrong_options(text) if path.name == "composition.md" else []
         found += [f"{path.relative_to(ROOT)}: {problem}" for problem in own]
     return found
 
@@ -358,6 +455,19 @@ def trips(text):
             missed.append(kind)
     if len(unknown_names("`tests/docs/check.py`, `tests/docs/checks.py`, `evict::Lru`, `evict::LruNot`", ROOT, words)) != 2:
         missed.append("a name or a file that is not there")
+    for page, text_of_page in ((path.name, text) for path, text in documents() if path.parent == DESIGN.parent):
+        check = wrong_options if page == "composition.md" else lambda text: wrong_tables(page, text)
+        headings = {"Options"} if page == "composition.md" else {heading for where, heading, *_ in TABLES if where == page}
+        for heading in headings:
+            before = section(text_of_page, heading)
+            row = re.findall(r"^\| `.*\n", before, re.M)[0]
+            for kind, after in (("a name that a table lacks", before.replace(row, "")),
+                                ("a name of a table that is not there", before.replace(row, row + row.replace("| `", "| `no_such_", 1)))):
+                if not check(text_of_page.replace(before, after)):
+                    missed.append(f"{page}, {heading}: {kind}")
+    options = (DESIGN.parent / "composition.md").read_text(encoding="utf-8")
+    if not wrong_options(options.replace("| `strict` | all |", "| `strict` | online |")):
+        missed.append("an option of other compositions")
     return [f"not noticed: {kind}" for kind in missed]
 
 

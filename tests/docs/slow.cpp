@@ -3,6 +3,7 @@
 // What docs/slow.md quotes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -68,6 +69,30 @@ TEST_CASE("docs/slow.md: the report of a healthy program") {
     CHECK(statistics.pass_time);
     CHECK(statistics.bound);
     CHECK(report.find("bytes copied, 0 demand misses, 0 divergences, 0 host waits") != std::string::npos);
+}
+
+TEST_CASE("docs/slow.md: what to compare a pass with") {
+    Model model{32};
+    const auto pass_seconds_at = [&](Weights& weights) {
+        for (int i = 0; i < 6; ++i) { run_passes(model, weights, 1); }  // waited for: the steps are timed
+        run_passes(model, weights, 6);                                  // one behind the other
+        return std::chrono::duration<double>{weights.statistics().pass_time.value()}.count();
+    };
+    double resident_seconds = 0;
+    {
+        Weights all{model.gpu, model.catalog, {.budget = Budget::parse("100%"), .schedule = model.schedule}};
+        resident_seconds = pass_seconds_at(all);
+    }
+    Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule}};
+    const double pass_seconds = pass_seconds_at(weights);
+
+    const plan::Plan& plan = weights.plan();
+    const double least = (std::max)({plan.bound_seconds(), plan.latency_floor_seconds(), resident_seconds});
+    const double over = pass_seconds / least - 1;  // a few per cent: this is as fast as this budget allows
+
+    CHECK(over > -0.01);
+    CHECK(over < 0.02);
+    CHECK(weights.statistics().regret().value() > over + 0.05);  // a small model: most of its regret is latency
 }
 
 TEST_CASE("docs/slow.md: which step waits, why, and what to change") {

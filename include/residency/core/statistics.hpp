@@ -25,8 +25,8 @@ struct Counters {
     std::uint64_t missed_bytes = 0;        ///< of those storages
     std::uint64_t calls = 0;               ///< copy calls
     std::uint64_t fetched_bytes = 0;       ///< copied to the device, residents at construction included
-    std::uint64_t evictions = 0;           ///< storages that left the device
-    std::uint64_t evicted_bytes = 0;       ///< of those storages
+    std::uint64_t evictions = 0;           ///< storages that left the device; chunks, where a plan is in force
+    std::uint64_t evicted_bytes = 0;       ///< of those
     std::uint64_t dropped_prefetches = 0;  ///< prefetch proposals for which there was no room
     std::uint64_t divergences = 0;         ///< acquisitions that the schedule did not announce
     /// Times that the library waited for the device on the host, outside construction and teardown: because there was no other way, or
