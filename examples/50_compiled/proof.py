@@ -3,19 +3,19 @@
 """The whole way, from PyTorch to a streamed pass: exports a transformer of 1 GB (bf16, tied embeddings, views, a cache that kernels write;
 prefill and decode), a convolutional network and a published sentence encoder, and runs each with the program `compiled` at 100, 75, 50
 and 25 % and at the floor, beside the same packages without the library. Bits have to be equal. `limited` is the transformer once more,
-exported from host memory while PyTorch may take three quarters of its bytes on the device; `probes` is the encoder with
-probes.
+exported from host memory while PyTorch may take three quarters of its bytes on the device: its weights have to equal those of the
+transformer, tensor by tensor. `probes` is the encoder with probes.
 
     proof.py --program PROGRAM --out FOLDER [--encoder FOLDER] [--device cuda|cpu] [--models NAME,...]
 
 On a GPU it writes the records compiled.* into OUT/gpu-compiled.json. A time is over the least possible one: the largest of the exact
 bound, the latency floor and the package without the library; where everything is resident, the two take turns. From one method to the
-next, a switch is measured at each budget: plans made for it, and bytes beyond those that a run copies anyway. On the CPU the models are small, the program runs on the simulated device,
-and nothing is recorded. The models' folders are OUT/NAME. Needs what requirements.txt names. Without --encoder the encoder is fetched
-with pip; where that does not work it is left out, and said so. Exits with 1 where bits differ or a model fails."""
+next, a switch is measured at each budget: plans made for it, and bytes beyond those that a run copies anyway. On the CPU the models are
+small, the program runs on the simulated device, and nothing is recorded. The models' folders are OUT/NAME. Needs what requirements.txt
+names. Without --encoder the encoder is fetched with pip; where that does not work it is left out, and said so. Exits with 1 where bits
+differ or a model fails."""
 
 import argparse
-import filecmp
 import json
 import os
 import subprocess
@@ -42,7 +42,26 @@ def make(name, device, encoder):
         model = models.ConvNet((32, 64, 128), 2, 10, 32, 2) if is_small else models.ConvNet().to(torch.bfloat16)
     else:
         model = models.Encoder.load(encoder, torch.float32 if is_small else torch.bfloat16)
-    return model.eval().to("cpu" if name == "limited" else device)
+    return model.eval() if name == "limited" else models.moved(model.eval(), device)
+
+
+def different_tensors(path, other):
+    """Of two files of weights: a line for each tensor that is not the same in both, with what differs."""
+    import torch
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as a, safe_open(other, "pt") as b:
+        names = set(a.keys()), set(b.keys())
+        lines = [f"{name}: not in {path if name in names[1] else other}" for name in sorted(names[0] ^ names[1])]
+        for name in sorted(names[0] & names[1]):
+            x, y = a.get_tensor(name), b.get_tensor(name)
+            if (x.dtype, x.shape) != (y.dtype, y.shape):
+                lines.append(f"{name}: {x.dtype} {list(x.shape)} and {y.dtype} {list(y.shape)}")
+                continue
+            x, y = (tensor.reshape(-1).view(torch.uint8) for tensor in (x, y))
+            if not torch.equal(x, y):
+                lines.append(f"{name}: {int((x != y).sum())} of {x.numel()} bytes differ")
+    return lines
 
 
 def limit_device(model):
@@ -128,14 +147,12 @@ def run(name, options):
         return json.load(file), status == 0
 
 
-def record_limited(records, options, figures):
+def record_limited(records, options, figures, is_equal):
     with open(os.path.join(options.out, "limited.export.json"), encoding="utf-8") as file:
         exported = json.load(file)
     records.add("compiled.limited.weights_over_the_limit", figures["weight_bytes"] / exported["limit_bytes"], "ratio", ">= 1.1")
     records.add("compiled.limited.export_peak", exported["peak_bytes"] / 1e6, "MB")
-    in_place = os.path.join(options.out, "transformer", "weights.safetensors")
-    if os.path.exists(in_place):
-        is_equal = filecmp.cmp(in_place, os.path.join(options.out, "limited", "weights.safetensors"), shallow=False)
+    if is_equal is not None:
         records.add("compiled.limited.weights_equal", float(is_equal), "yes", ">= 1")
 
 
@@ -203,7 +220,12 @@ def main():
     records = None
     for name in exported:
         figures, is_right = run(name, options)
-        if not is_right:
+        is_equal = None  # the weights of limited, to those of transformer
+        if name == "limited" and "transformer" in exported:
+            lines = different_tensors(*(os.path.join(options.out, each, "weights.safetensors") for each in ("transformer", "limited")))
+            is_equal = not lines
+            print(*(f"limited: {line}" for line in lines or ["its weights equal those of transformer, tensor by tensor"]), sep="\n", flush=True)
+        if not is_right or is_equal is False:
             failed.append(name)
         if figures is None or options.device == "cpu":
             continue
@@ -214,7 +236,7 @@ def main():
             records = Records("gpu-compiled", figures["device"])
         record(records, name, exported[name], figures)
         if name == "limited":
-            record_limited(records, options, figures)
+            record_limited(records, options, figures, is_equal)
         records.write()
     print(f"{len(names) - len(failed)} of {len(names)} models ran with equal bits" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
 """Exports a small model to FOLDER/markers, with probes to FOLDER/probes, and as for a device that does not hold its weights to
-FOLDER/elsewhere; checks what the export refuses. The test's model is that of tests/fixtures/make_program.py, of more bytes."""
+FOLDER/elsewhere; checks what the export refuses, and what the proof compares. The test's model is that of
+tests/fixtures/make_program.py, of more bytes."""
 
 import functools
 import os
@@ -12,6 +13,8 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../tests/fixtures")]
 
+import models  # noqa: E402
+import proof  # noqa: E402
 from make_program import Model  # noqa: E402
 from refused import check_refused  # noqa: E402
 from residency_export import export, inductor  # noqa: E402
@@ -19,8 +22,40 @@ from residency_export import export, inductor  # noqa: E402
 refused = functools.partial(check_refused, export)
 
 
+def check_proof(folder):
+    """What the proof says of its models before they are exported."""
+    from safetensors.torch import save_file
+
+    # A model on its device still has views of one tensor, and its tied weights.
+    model = models.Transformer(64, 2, 100, 2, 16, torch.float32)
+    before = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    after = models.moved(model, "cpu").state_dict()
+    storage = lambda tensor: tensor.untyped_storage()._cdata
+    for name, tensor in before.items():
+        assert torch.equal(tensor, after[name]) and storage(tensor) != storage(after[name]), name
+        for other in before:
+            assert (storage(tensor) == storage(before[other])) == (storage(after[name]) == storage(after[other])), (name, other)
+    assert storage(after["blocks.1.query"]) == storage(after["blocks.1.value"]) and model.head.weight is model.embedding.weight
+
+    # Two files of weights, and what differs.
+    path, other = os.path.join(folder, "a.safetensors"), os.path.join(folder, "b.safetensors")
+    tensors = {"a": torch.arange(4.0), "b": torch.arange(3), "c": torch.zeros(2, 2), "d": torch.zeros(1), "nan": torch.tensor([torch.nan])}
+    save_file(tensors, path)
+    save_file(tensors, other, metadata={"other": "bytes"})
+    assert proof.different_tensors(path, other) == []
+    save_file({"a": torch.tensor([0.0, 1, 2, 4]), "b": tensors["b"].int(), "c": torch.zeros(4), "e": torch.ones(1), "nan": tensors["nan"]}, other)
+    assert proof.different_tensors(path, other) == [
+        f"d: not in {other}", f"e: not in {path}", "a: 1 of 16 bytes differ", "b: torch.int64 [3] and torch.int32 [3]",
+        "c: torch.float32 [2, 2] and torch.float32 [4]",
+    ], proof.different_tensors(path, other)
+    os.remove(path)
+    os.remove(other)
+
+
 def main():
     folder = sys.argv[1]
+    os.makedirs(folder, exist_ok=True)
+    check_proof(folder)
     torch.manual_seed(0)
     model = Model(width=512, words=4000, blocks=3).eval()
     methods = {"prefill": (torch.arange(8) % 100,), "decode": (torch.arange(4) % 100,)}
