@@ -49,7 +49,6 @@
 #define RESIDENCY_DETAIL_NODISCARD_TYPE [[nodiscard]]
 #endif
 
-// An inline function that kernels call too, as part of them.
 // A function that makes errors: out of the way of those that succeed.
 #if defined(__GNUC__)
 #define RESIDENCY_DETAIL_COLD __attribute__((cold))
@@ -57,6 +56,7 @@
 #define RESIDENCY_DETAIL_COLD
 #endif
 
+// An inline function that kernels call too, as part of them.
 #ifdef __CUDACC__
 #define RESIDENCY_HOST_DEVICE __host__ __device__ __forceinline__
 #else
@@ -91,6 +91,14 @@
     RESIDENCY_DETAIL_PASTE_EXPANDED(v, RESIDENCY_VERSION_MAJOR, RESIDENCY_VERSION_MINOR,                               \
                                     RESIDENCY_DETAIL_ABI_ASSERTIONS, RESIDENCY_DETAIL_ABI_EXCEPTIONS,                  \
                                     RESIDENCY_DETAIL_ABI_STREAMS, RESIDENCY_DETAIL_ABI_COMPILED)
+
+// nvcc's pass for the device compiles no host code: it reads declarations, in the same namespace.
+#ifdef __CUDA_ARCH__
+#undef RESIDENCY_HEADER_ONLY
+#define RESIDENCY_HEADER_ONLY 0
+#undef RESIDENCY_INLINE
+#define RESIDENCY_INLINE
+#endif
 
 // RESIDENCY_ASSERT(condition, message): a precondition of the caller. `message` is a string literal that says what to do.
 #if RESIDENCY_ASSERTIONS
