@@ -269,6 +269,9 @@ int main(int argc, char** argv) {
                                 link.bytes_per_second),
                     "ratio", each.of_bound);
         records.add(name + "bound", plan.bound_seconds() * 1e3, "ms");
+        const double exact = weights.exact_bound();
+        records.add(name + "exact_bound", exact * 1e3, "ms");
+        records.add(name + "time_over_exact_bound", turns.ratio(packed_turn, exact, link.bytes_per_second), "ratio");
         records.add(name + "time_over_predicted",
                     turns.ratio(packed_turn, plan.predicted_seconds(), link.bytes_per_second), "ratio");
         records.add(name + "link_bytes", static_cast<double>(plan.bytes_per_pass()) / 1e9, "GB");

@@ -304,6 +304,13 @@ public:
     {
         return decider_->plan();
     }
+    /// Packed weights: the seconds of a pass that no choice of what stays unpacked, with any plan of copies, beats inside the budget in
+    /// force. plan().bound_seconds() is that of the choice in force. Takes up to some seconds for hundreds of steps.
+    [[nodiscard]] double exact_bound() const
+        requires requires(const Decider& decider) { decider.exact_bound(); }
+    {
+        return decider_->exact_bound();
+    }
     /// What the plan in force solves, with the compute times that it assumes; its budget_bytes is not set. For plan::advise and
     /// plan::budget_for.
     [[nodiscard]] const plan::Problem& problem() const noexcept

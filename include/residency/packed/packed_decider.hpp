@@ -20,6 +20,7 @@
 #include "residency/core/planned_decider.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/packed/bound.hpp"
 #include "residency/packed/form.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/packed/measure_unpacker.hpp"
@@ -171,8 +172,12 @@ public:
         use.peak_requested_bytes = peak_bytes_;
         return use;
     }
-    /// That of the plan in force, which beats no other choice of what stays unpacked.
+    /// That of the plan in force. Another choice of what stays unpacked may beat it, but not exact_bound().
     [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override { return inner_->bound(); }
+    /// Seconds that no choice with any plan of copies beats under the cap in force: packed::exact_bound(). Precondition: it was opened.
+    [[nodiscard]] double exact_bound() const {
+        return unpacks_ ? packed::exact_bound(unpack_problem(*context_.device), cap_bytes_) : plan().bound_seconds();
+    }
     [[nodiscard]] bool makes_plans() const noexcept override { return true; }
     /// Of the kernels alone: unpacking comes before what is timed.
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override { return kernel_seconds_; }

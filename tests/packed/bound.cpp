@@ -1,0 +1,406 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// The exact bound of packed plans: the value of a linear program, and below every plan that is made.
+#include "residency/packed/bound.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/packed/dual_simplex.hpp"
+#include "residency/packed/layout.hpp"
+#include "residency/plan/bounds.hpp"
+#include "residency/plan/planner.hpp"
+#include "tests/packed/support.hpp"
+#include "tests/support/planning.hpp"
+
+#if RESIDENCY_TEST_GLPK
+#include <glpk.h>
+#endif
+
+namespace plan = residency::plan;
+namespace packed = residency::packed;
+using packed::UnpackProblem;
+using residency::testing::Dice;
+
+namespace {
+
+/// Whole numbers of bytes; P = 1 byte a second. Steps read packed storages, raw ones, and now and then those of other steps.
+UnpackProblem small_problem(Dice& dice) {
+    UnpackProblem problem;
+    problem.travels.link.bytes_per_second = 1;
+    problem.travels.link.latency_seconds = 0;
+    problem.travels.cyclic = dice(0, 3) != 0;
+    problem.travels.chunk_bytes = problem.granule_bytes = 1;
+    problem.travels.alignment_bytes = 1;
+    problem.unpacked_bytes_per_second = 1 + 20 * dice.real();
+    problem.launch_seconds = dice(0, 1) == 0 ? 0 : 4 * dice.real();
+    problem.leases_at_once = dice(0, 3) == 0 ? 2 : 1;
+    const std::uint32_t steps = dice(1, 8), storages = dice(1, 12);
+    for (std::uint32_t s = 0; s < storages; ++s) {
+        const std::uint64_t raw = dice(1, 100);
+        const bool is_packed = dice(0, 4) != 0;
+        problem.travels.storage_bytes.push_back(is_packed ? raw * 67 / 100 : raw);
+        problem.unpacked_bytes.push_back(is_packed ? raw : 0);
+        problem.must_stay.push_back(dice(0, 15) == 0);
+        if (problem.must_stay.back() && !is_packed) { problem.travels.pinned.push_back(s); }
+    }
+    problem.step_offsets.push_back(0);
+    for (std::uint32_t i = 0; i < steps; ++i) {
+        std::vector<std::uint32_t> step;
+        for (std::uint32_t s = i; s < storages; s += steps) { step.push_back(s); }
+        if (dice(0, 3) == 0) { step.push_back(dice(0, storages - 1)); }
+        std::sort(step.begin(), step.end());
+        step.erase(std::unique(step.begin(), step.end()), step.end());
+        problem.travels.add_step(step);
+        problem.travels.compute_seconds.push_back(dice(0, 3) == 0 ? 0 : dice(0, 100) * dice.real());
+        problem.step_storages.insert(problem.step_storages.end(), step.begin(), step.end());
+        problem.step_offsets.push_back(static_cast<std::uint32_t>(problem.step_storages.size()));
+    }
+    return problem;
+}
+
+std::uint64_t raw_bytes(const UnpackProblem& problem) {
+    std::uint64_t sum = 0;
+    for (std::size_t s = 0; s < problem.unpacked_bytes.size(); ++s) {
+        sum += std::max(problem.unpacked_bytes[s], problem.travels.storage_bytes[s]);
+    }
+    return sum;
+}
+
+double unpack_seconds(const UnpackProblem& problem, std::uint32_t s) {
+    return static_cast<double>(problem.unpacked_bytes[s]) / problem.unpacked_bytes_per_second;
+}
+
+#if RESIDENCY_TEST_GLPK
+/// A program of glpk, column by column and row by row.
+class Program {
+public:
+    using Terms = std::vector<std::pair<int, double>>;
+    Program() : lp_{glp_create_prob()} { glp_set_obj_dir(lp_, GLP_MIN); }
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+    ~Program() { glp_delete_prob(lp_); }
+    int column(double cost, int type, double most = 0) {
+        const int c = glp_add_cols(lp_, 1);
+        glp_set_col_bnds(lp_, c, type == GLP_DB && most <= 0 ? GLP_FX : type, 0, most);
+        glp_set_obj_coef(lp_, c, cost);
+        return c;
+    }
+    void row(const Terms& terms, int type, double bound) {
+        std::vector<double> dense(static_cast<std::size_t>(glp_get_num_cols(lp_)) + 1, 0.0);
+        for (const auto& [column, factor] : terms) { dense[static_cast<std::size_t>(column)] += factor; }
+        std::vector<int> index(1);
+        std::vector<double> value(1);
+        for (std::size_t c = 1; c < dense.size(); ++c) {
+            if (dense[c] == 0) { continue; }
+            index.push_back(static_cast<int>(c));
+            value.push_back(dense[c]);
+        }
+        const int r = glp_add_rows(lp_, 1);
+        glp_set_mat_row(lp_, r, static_cast<int>(index.size()) - 1, index.data(), value.data());
+        glp_set_row_bnds(lp_, r, type, bound, bound);
+    }
+    /// None: no solution.
+    std::optional<double> solve() {
+        glp_smcp how;
+        glp_init_smcp(&how);
+        how.msg_lev = GLP_MSG_OFF;
+        how.tol_bnd = how.tol_dj = 1e-11;
+        if (glp_simplex(lp_, &how) != 0 || glp_get_status(lp_) != GLP_OPT) { return std::nullopt; }
+        return glp_get_obj_val(lp_);
+    }
+
+private:
+    glp_prob* lp_;
+};
+
+/// The same model written as flows in time: what comes beside each step and during each stall, and how full memory is. None: nothing fits.
+std::optional<double> linear_program(const UnpackProblem& problem, double budget) {
+    const plan::Problem& travels = problem.travels;
+    const std::uint32_t n = travels.steps(), storages = travels.storages();
+    const double p = travels.link.bytes_per_second;
+    Program lp;
+    std::vector<int> share(storages, 0), launch(n), beside(n), stalled(n);
+    std::vector<std::uint32_t> first(storages, n), last(storages, 0);
+    std::vector<bool> is_pinned(storages, false), is_read(storages, false);
+    for (const std::uint32_t s : travels.pinned) { is_pinned[s] = true; }
+    for (std::uint32_t i = 0; i < n; ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            first[s] = std::min(first[s], i);
+            last[s] = i;
+            is_read[s] = true;
+        }
+    }
+    for (std::uint32_t s = 0; s < storages; ++s) {
+        if (problem.unpacked_bytes[s] == 0 || problem.must_stay[s] || !is_read[s]) { continue; }
+        share[s] = lp.column(unpack_seconds(problem, s), GLP_DB, 1);
+    }
+    const int memory = lp.column(0, GLP_LO), lead = lp.column(0, travels.cyclic ? GLP_FR : GLP_FX);
+    for (std::uint32_t i = 0; i < n; ++i) {
+        launch[i] = lp.column(problem.launch_seconds, GLP_DB, 1);
+        beside[i] = lp.column(0, GLP_LO);
+        stalled[i] = lp.column(1 / p, GLP_LO);
+        Program::Terms terms{{beside[i], 1}, {launch[i], -p * problem.launch_seconds}};
+        for (std::uint32_t s = 0; s < storages; ++s) {
+            if (share[s] != 0 && first[s] == i) { terms.emplace_back(share[s], -p * unpack_seconds(problem, s)); }
+        }
+        lp.row(terms, GLP_UP, p * travels.compute(i));
+        Program::Terms unpacked{{memory, -1}};
+        for (std::uint32_t s = 0; s < storages; ++s) {
+            if (share[s] == 0) { continue; }
+            if (first[s] == i) { lp.row({{share[s], 1}, {launch[i], -1}}, GLP_UP, 0); }
+            if (first[s] <= i && i < last[s] + problem.leases_at_once) {
+                unpacked.emplace_back(share[s], static_cast<double>(problem.unpacked_bytes[s]));
+            }
+        }
+        lp.row(unpacked, GLP_UP, 0);
+    }
+    struct Access {
+        int column;
+        int before, at;
+        bool wraps;
+    };
+    std::vector<Access> accesses;
+    std::vector<int> latest(storages, -1);
+    for (std::uint32_t s = 0; s < storages; ++s) {
+        if (is_pinned[s] || (problem.unpacked_bytes[s] > 0 && problem.must_stay[s])) { continue; }
+        const std::size_t begin = accesses.size();
+        for (std::uint32_t i = 0; i < n; ++i) {
+            const auto reads = travels.reads(i);
+            if (std::find(reads.begin(), reads.end(), s) == reads.end()) { continue; }
+            const auto bytes = static_cast<double>(travels.storage_bytes[s]);
+            accesses.push_back({lp.column(0, GLP_DB, bytes), latest[s], static_cast<int>(i), latest[s] < 0});
+            latest[s] = static_cast<int>(i);
+            if (share[s] != 0) { lp.row({{accesses.back().column, 1}, {share[s], -bytes}}, GLP_UP, 0); }
+        }
+        if (travels.cyclic && accesses.size() > begin) { accesses[begin].before = latest[s]; }
+    }
+    Program::Terms terms;
+    if (travels.cyclic) {
+        for (std::uint32_t i = 0; i < n; ++i) { terms.insert(terms.end(), {{beside[i], 1}, {stalled[i], 1}}); }
+        for (const Access& access : accesses) { terms.emplace_back(access.column, -1); }
+        lp.row(terms, GLP_FX, 0);
+    }
+    for (int i = 0; i < static_cast<int>(n); ++i) {
+        terms.assign(1, {lead, 1});
+        for (std::uint32_t k = 0; static_cast<int>(k) <= i; ++k) {
+            terms.emplace_back(stalled[k], 1);
+            if (static_cast<int>(k) < i) { terms.emplace_back(beside[k], 1); }
+        }
+        Program::Terms held = terms;
+        for (const Access& access : accesses) {
+            if (access.at <= i) { terms.emplace_back(access.column, -1); }
+        }
+        lp.row(terms, GLP_LO, 0);
+        held.insert(held.end(), {{beside[static_cast<std::size_t>(i)], 1}, {memory, 1}});
+        for (const Access& access : accesses) {
+            const int dropped = (access.wraps ? 1 : 0) + (access.before >= 0 && access.before < i ? 1 : 0);
+            held.emplace_back(access.column, -dropped);
+        }
+        double room = budget;
+        for (std::uint32_t s = 0; s < storages; ++s) {
+            const auto raw = static_cast<double>(problem.unpacked_bytes[s]);
+            const auto travelling = static_cast<double>(travels.storage_bytes[s]);
+            const bool is_gone = !travels.cyclic && latest[s] >= 0 && latest[s] < i;
+            if (share[s] != 0) {
+                room -= raw;
+                held.emplace_back(share[s], (is_gone ? 0 : travelling) - raw);
+            } else if (raw > 0 && problem.must_stay[s]) {
+                room -= raw;
+            } else if (is_read[s] || is_pinned[s]) {
+                room -= is_gone ? 0 : travelling;
+            }
+        }
+        lp.row(held, GLP_UP, room);
+    }
+    const auto value = lp.solve();
+    if (!value) { return std::nullopt; }
+    return plan::total_compute(travels) + *value;
+}
+#endif
+
+/// As the decider has it: larger storages, chunks, and a latency of the link.
+UnpackProblem planned_problem(Dice& dice) {
+    UnpackProblem problem = small_problem(dice);
+    for (std::uint64_t& bytes : problem.travels.storage_bytes) { bytes *= 500; }
+    for (std::uint64_t& bytes : problem.unpacked_bytes) { bytes *= 500; }
+    problem.travels.chunk_bytes = problem.granule_bytes = 4096;
+    problem.travels.alignment_bytes = 256;
+    problem.travels.link.bytes_per_second = 5e10;
+    problem.travels.link.latency_seconds = 1e-6 * dice.real();
+    problem.unpacked_bytes_per_second *= 5e10;
+    problem.launch_seconds *= 1e-6;
+    for (double& seconds : problem.travels.compute_seconds) { seconds *= 2e-8; }
+    return problem;
+}
+
+}  // namespace
+
+TEST_CASE("the bound is the value of the linear program") {
+#if RESIDENCY_TEST_GLPK
+    std::uint32_t solved = 0, none = 0;
+    for (std::uint64_t seed = 1; seed <= 900; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        const UnpackProblem problem = small_problem(dice);
+        const std::uint64_t budget = raw_bytes(problem) * dice(20, 120) / 100;
+        CAPTURE(budget);
+        const auto value = linear_program(problem, static_cast<double>(budget));
+        const double bound = packed::exact_bound(problem, budget);
+        if (!value) {
+            CHECK(std::isinf(bound));
+            ++none;
+            continue;
+        }
+        CHECK(std::abs(bound - *value) <= 1e-9 * *value);
+        ++solved;
+    }
+    CHECK(solved >= 300);
+    CHECK(none >= 20);
+#else
+    MESSAGE("skipped: built without glpk (libglpk-dev)");
+#endif
+}
+
+TEST_CASE("more memory never takes longer, and in the end only the kernels count") {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        const UnpackProblem problem = small_problem(dice);
+        double last = std::numeric_limits<double>::infinity();
+        for (std::uint64_t percent = 10; percent <= 100; percent += 10) {
+            CAPTURE(percent);
+            const std::uint64_t budget = raw_bytes(problem) * percent / 100;
+            const double now = packed::exact_bound(problem, budget);
+            CHECK(now <= last * (1 + 1e-9));
+            CHECK(packed::exact_bound(problem, budget, 0) <= now * (1 + 1e-9));
+            last = now;
+        }
+        CHECK(last == doctest::Approx(plan::total_compute(problem.travels)).epsilon(1e-12));
+    }
+}
+
+TEST_CASE("without unpacking it is the bound of plans of copies") {
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        UnpackProblem problem = small_problem(dice);
+        problem.unpacked_bytes.assign(problem.unpacked_bytes.size(), 0);
+        // The other bound counts whole bytes.
+        for (double& seconds : problem.travels.compute_seconds) { seconds = std::floor(seconds); }
+        std::uint64_t largest = 0, pinned = 0;
+        for (const std::uint32_t s : problem.travels.pinned) { pinned += problem.travels.storage_bytes[s]; }
+        for (std::uint32_t i = 0; i < problem.travels.steps(); ++i) {
+            std::uint64_t bytes = 0;
+            for (const std::uint32_t s : problem.travels.reads(i)) { bytes += problem.travels.storage_bytes[s]; }
+            largest = std::max(largest, bytes);
+        }
+        const std::uint64_t budget = pinned + largest + raw_bytes(problem) * dice(0, 60) / 100;
+        CHECK(packed::exact_bound(problem, budget) ==
+              doctest::Approx(plan::exact_bound(problem.travels, budget)).epsilon(1e-6));
+    }
+}
+
+TEST_CASE("no plan of the decider is faster") {
+    std::uint32_t made = 0;
+    double nearest = 1e30;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        const UnpackProblem problem = planned_problem(dice);
+        const auto floor = packed::unpack_floor(problem);
+        const auto everything = packed::unpack_everything(problem);
+        REQUIRE(floor);
+        REQUIRE(everything);
+        for (const std::uint64_t percent : {0U, 30U, 70U}) {
+            const std::uint64_t budget =
+                *everything > *floor ? *floor + (*everything - *floor) * percent / 100 : *floor;
+            CAPTURE(budget);
+            const auto choice = packed::choose_unpacked(problem, budget, {.effort = plan::Effort::quick});
+            REQUIRE(choice);
+            const double bound = packed::exact_bound(problem, budget);
+            CHECK(bound <= choice->seconds * (1 + 1e-9));
+            if (bound > 0) { nearest = std::min(nearest, choice->seconds / bound); }
+            ++made;
+        }
+    }
+    CHECK(made == 180);
+    CHECK(nearest < 1.01);
+}
+
+TEST_CASE("no pass of the preset is faster") {
+    packed_tests::Device device{packed_tests::device_config()};
+    const residency::SimulatedUnpacker unpacker;
+    std::vector<packed_tests::Model::Spec> specs(12, {24'000});
+    specs.push_back({72'000});
+    specs.push_back({5'000, true});
+    const packed_tests::Model model{device, specs};
+    const double rate = packed_tests::device_config().link.to_device_bytes_per_second;
+    packed_tests::Steps steps(specs.size());
+    for (std::uint32_t i = 0; i < steps.size(); ++i) { steps[i] = {i}; }
+    steps[3].push_back(1);  // which an earlier step has unpacked already
+    const auto schedule = packed_tests::schedule_of(model.packed.catalog, steps);
+    const auto stream = packed_tests::must(device.create_stream("compute"));
+    double last = std::numeric_limits<double>::infinity();
+    for (const std::uint64_t percent : {55U, 70U, 85U, 110U}) {
+        CAPTURE(percent);
+        auto options = packed_tests::options(unpacker, model.raw_bytes() * percent / 100, schedule);
+        options.policies.link = plan::Link{rate, 0, 0};
+        options.policies.unpack_rate = packed::UnpackRate{1.3e12, 3e-6};
+        auto weights =
+            packed_tests::must(packed_tests::Weights::try_create(device, model.packed.catalog, std::move(options)));
+        const double bound = weights.exact_bound();
+        CHECK(bound <= weights.plan().predicted_seconds() * (1 + 1e-9));
+        CHECK(bound <= last * (1 + 1e-9));
+        last = bound;
+        std::uint64_t wrong = 0;
+        packed_tests::must(weights.try_drain());
+        const auto begin = device.host_time();
+        constexpr int passes = 20;
+        for (int i = 0; i < passes; ++i) {
+            auto pass = packed_tests::must(weights.try_begin(stream));
+            for (const auto& step : weights.schedule()) {
+                const auto lease = packed_tests::must(pass.try_acquire(step));
+                packed_tests::verify(device, model, lease, step.weights, stream, wrong);
+            }
+            packed_tests::must(pass.try_end());
+        }
+        packed_tests::must(weights.try_drain());
+        const double seconds = std::chrono::duration<double>(device.host_time() - begin).count();
+        // What lies in memory before the first pass did not have to come.
+        const double ahead = static_cast<double>(model.raw_bytes()) / rate;
+        CHECK(seconds + ahead >= passes * bound * (1 - 1e-9));
+        CHECK(wrong == 0);
+    }
+    packed_tests::must(device.destroy_stream(stream));
+}
+
+TEST_CASE("the rows of a program come one after the other") {
+    packed::DualSimplex program;
+    const std::uint32_t x = program.add_column(1, 4), y = program.add_column(2, 10);
+    using Terms = std::vector<packed::DualSimplex::Term>;
+    program.add_row(Terms{{x, -1}, {y, -1}}, -3);  // x + y >= 3
+    REQUIRE(program.solve(100));
+    CHECK(program.objective() == doctest::Approx(3));
+    program.add_row(Terms{{x, -1}, {y, -1}}, -6);
+    REQUIRE(program.solve(100));
+    CHECK(program.objective() == doctest::Approx(8));
+    CHECK(program.value(x) == doctest::Approx(4));
+    program.drop_loose_rows();
+    CHECK(program.rows() == 1);
+    program.add_row(Terms{{x, 1}, {y, -1}, {x, 1}}, 1);  // 2x - y <= 1
+    REQUIRE(program.solve(100));
+    CHECK(program.objective() == doctest::Approx(7.0 / 3 + 2 * 11.0 / 3));
+    program.add_row(Terms{{y, 1}}, 1);
+    CHECK(!program.solve(100));
+    CHECK(!program.was_stopped());
+}
