@@ -330,6 +330,7 @@ TABLES = (
     ("reference.md", "`BudgetChange`", "core/statistics.hpp", "struct", "BudgetChange"),
     ("reference.md", "Events", "core/event.hpp", "enum class", "EventKind"),
     ("reference.md", "Errors", "error.hpp", "enum class", "ErrorKind"),
+    ("device.md", "Its machine", "simulation/simulated_device.hpp", "struct", "Config"),
     ("slow.md", "Which step waits, and for what", "core/stalls.hpp", "enum class", "StallCause"),
 )
 # Which composition has which option: by the word in the table, the structs that have it.
