@@ -295,9 +295,9 @@ def wrong_quotations(text, root=ROOT):
 
 
 def members(file, kind, name):
-    """The data members of a struct of a header, or the names of an enumeration, in their order."""
+    """The data members of a struct of a header, the names of an enumeration, or the calls of a class, without "try_", in their order."""
     text = re.sub(r"//[^\n]*", "", (ROOT / "include" / "residency" / file).read_text(encoding="utf-8"))
-    begin = re.search(rf"\b{kind} {name}\b[^;{{]*{{", text)
+    begin = re.search(rf"^ *{kind} (?:\[\[nodiscard\]\] )?{name}\b[^;{{]*{{", text, re.M)
     if not begin:
         raise SystemExit(f"include/residency/{file} has no {kind} {name}")
     body, depth = text[begin.end() :], 1
@@ -308,6 +308,13 @@ def members(file, kind, name):
             break
     if kind == "enum class":
         return re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", body.strip())
+    if kind == "class":
+        public, found = re.split(r"^private:", body, maxsplit=1, flags=re.M)[0], {}
+        for line in public.split("\n"):
+            call = re.match(r"    (?! |template|requires|friend|using|RESIDENCY_)[^=(~]*?\b(\w+)\(", line)
+            if call and call[1] != name and "operator" not in line:
+                found[call[1].removeprefix("try_")] = None
+        return list(found)
     for pattern, instead in ((r"\{[^{}]*\}", ";"), (r"<[^<>;{}]*>", "")):  # bodies and initializers, then arguments of templates
         while re.search(pattern, body):
             body = re.sub(pattern, instead, body)
@@ -319,8 +326,16 @@ def members(file, kind, name):
     return found
 
 
-# Tables that name every member of a struct, or every name of an enumeration: (page, heading, header, kind, name).
+# Tables that name every member of a struct, name of an enumeration or call of a class: (page, heading, header, kind, name).
 TABLES = (
+    ("reference.md", "Of a `Residency`", "core/residency.hpp", "class", "Residency"),
+    ("reference.md", "Of a pass", "core/pass.hpp", "class", "Pass"),
+    ("reference.md", "Of a lease", "core/lease.hpp", "class", "Lease"),
+    ("reference.md", "Of a ticket", "core/lease.hpp", "class", "Ticket"),
+    ("reference.md", "Of a captured pass", "core/captured_pass.hpp", "class", "CapturedPass"),
+    ("reference.md", "Of a `Catalog`", "model/catalog.hpp", "class", "Catalog"),
+    ("reference.md", "Of a `CatalogBuilder`", "model/catalog_builder.hpp", "class", "CatalogBuilder"),
+    ("reference.md", "Of a `ScheduleBuilder`", "model/schedule_builder.hpp", "class", "ScheduleBuilder"),
     ("reference.md", "`Counters`", "core/statistics.hpp", "struct", "Counters"),
     ("reference.md", "`Statistics`", "core/statistics.hpp", "struct", "Statistics"),
     ("reference.md", "`StallStatistics`", "core/stalls.hpp", "struct", "StallStatistics"),
