@@ -295,9 +295,15 @@ def wrong_quotations(text, root=ROOT):
 
 
 def members(file, kind, name):
-    """The data members of a struct of a header, the names of an enumeration, or the calls of a class, without "try_", in their order."""
+    """The data members of a struct of a header, the names of an enumeration, the calls of a class, without "try_", the
+    functions of a header of C, or what a concept asks for, in their order."""
     text = re.sub(r"//[^\n]*", "", (ROOT / "include" / "residency" / file).read_text(encoding="utf-8"))
-    begin = re.search(rf"^ *{kind} (?:\[\[nodiscard\]\] )?{name}\b[^;{{]*{{", text, re.M)
+    if kind == "functions":
+        return re.findall(r"^[\w *]*\b(residency_\w+)\(", text, re.M)
+    if kind == "concept":  # what its comment numbers, such as `e.attach(context)`
+        comments = re.findall(r"^///.*", (ROOT / "include" / "residency" / file).read_text(encoding="utf-8"), re.M)
+        return list(dict.fromkeys(re.findall(r"`\w(?:\.|::)(\w+)", "\n".join(comments))))
+    begin = re.search(rf"^ *(?:typedef )?{kind} (?:\[\[nodiscard\]\] )?{name}\b[^;{{]*{{", text, re.M)
     if not begin:
         raise SystemExit(f"include/residency/{file} has no {kind} {name}")
     body, depth = text[begin.end() :], 1
@@ -345,6 +351,12 @@ TABLES = (
     ("reference.md", "`BudgetChange`", "core/statistics.hpp", "struct", "BudgetChange"),
     ("reference.md", "Events", "core/event.hpp", "enum class", "EventKind"),
     ("reference.md", "Errors", "error.hpp", "enum class", "ErrorKind"),
+    ("own-policy.md", "Who leaves: an evictor", "evict/eviction_policy.hpp", "concept", "EvictionPolicy"),
+    ("own-policy.md", "What comes next: a prefetcher", "prefetch/prefetch_policy.hpp", "concept", "PrefetchPolicy"),
+    ("own-policy.md", "Where it lives: a pool", "pool/memory_pool.hpp", "concept", "MemoryPool"),
+    ("own-policy.md", "How it travels: a transport", "transport/transport_policy.hpp", "concept", "TransportPolicy"),
+    ("c.md", "All functions", "c.h", "functions", "residency/c.h"),
+    ("c.md", "All functions", "c.h", "struct", "residency_options"),
     ("device.md", "Its machine", "simulation/simulated_device.hpp", "struct", "Config"),
     ("slow.md", "Which step waits, and for what", "core/stalls.hpp", "enum class", "StallCause"),
 )
