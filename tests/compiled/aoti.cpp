@@ -28,7 +28,7 @@
 using namespace residency;
 using test::elements;
 using test::Exported;
-using test::stub_folder;
+using test::stand_in_folder;
 
 namespace {
 
@@ -43,7 +43,7 @@ struct Fixture {
     [[nodiscard]] Result<Model> try_open(const Exported& exported, const char* budget = nullptr) {
         Model::Options options;
         if (budget != nullptr) { options.budget = Budget::parse(budget); }
-        options.package.torch_folder = stub_folder;
+        options.package.torch_folder = stand_in_folder;
         return Model::try_open(device, exported.path(), std::move(options));
     }
     [[nodiscard]] std::vector<aoti::TensorView> inputs() { return {{&factor, dtype::f32, {1}}}; }
@@ -65,9 +65,9 @@ struct Fixture {
 };
 
 std::int64_t live_tensors() {
-    void* library = ::dlopen((stub_folder + "/libtorch_cpu.so").c_str(), RTLD_NOW);
+    void* library = ::dlopen((stand_in_folder + "/libtorch_cpu.so").c_str(), RTLD_NOW);
     REQUIRE(library != nullptr);
-    const auto count = reinterpret_cast<std::int64_t (*)()>(::dlsym(library, "stub_live_tensors"))();
+    const auto count = reinterpret_cast<std::int64_t (*)()>(::dlsym(library, "stand_in_live_tensors"))();
     ::dlclose(library);
     return count;
 }
@@ -121,7 +121,7 @@ TEST_CASE_FIXTURE(Fixture, "tensors are given back, also by runs that fail") {
 
 TEST_CASE_FIXTURE(Fixture, "a program of one's own runs a compiled model") {
     const Exported exported;
-    const std::string folder = exported.path(), torch = stub_folder;
+    const std::string folder = exported.path(), torch = stand_in_folder;
     const std::vector<aoti::TensorView> arguments = inputs();
     using CompiledModel = aoti::CompiledModel<Planned<SimulatedDevice>>;  // on a GPU: Planned<CudaDevice>
 
@@ -257,6 +257,9 @@ TEST_CASE_FIXTURE(Fixture, "packages and programs that do not belong together ar
     CHECK(contains(refusal(Exported{"OTHER_ARCHITECTURE"}), "compiled for another device or architecture"));
     CHECK(contains(refusal(Exported{"SYMBOL_MISSING"}),
                    "the symbol AOTInductorModelContainerGetConstantDataSize is missing"));
+    CHECK(contains(refusal(Exported{"INTERFACE_MISSING"}),
+                   "compiled by a PyTorch that is not known; export it with 2.11: the symbol "
+                   "AOTInductorModelContainerGetNumOutputs is missing"));
     CHECK(contains(refusal(Exported{"WITHOUT_HOOKS"}), "it has no markers; export it with residency_export"));
     CHECK(contains(refusal(Exported{"HOOK_VERSION"}), "its markers are of version 2"));
     CHECK(contains(refusal(Exported{"UNMARKED"}), "the package called no marker"));
@@ -286,6 +289,14 @@ TEST_CASE_FIXTURE(Fixture, "packages and programs that do not belong together ar
     std::swap(program.methods[0].steps[0].kernels, program.methods[0].steps[1].kernels);
     markers.save(program);
     CHECK(contains(refusal(markers), "probe 2 came where probe 0 belongs"));
+    program = of_probes;
+    program.methods[0].steps[2].weights = {WeightId{3}};
+    markers.save(program);
+    const auto written = try_open(markers);
+    REQUIRE_FALSE(written);
+    CHECK(contains(
+        written.error().message(),
+        "its step \"probe 1\" is a probe of \"cache\", which kernels write, and what they write to a probe is lost"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "everything resident: a run is one lease, and makes hardly a call of the device") {
@@ -334,7 +345,7 @@ TEST_CASE_FIXTURE(Fixture, "a switch of methods plans nothing, and brings only w
         CAPTURE(budget);
         Model::Options options;
         options.budget = Budget::parse(budget);
-        options.package.torch_folder = stub_folder;
+        options.package.torch_folder = stand_in_folder;
         options.weights.learn = false;
         Model model = unwrap(Model::try_open(device, exported.path(), std::move(options)));
         const auto run = [&](const char* method) {
@@ -372,7 +383,7 @@ void run_probed(Fixture& fixture, std::initializer_list<const char*> budgets, bo
         CAPTURE(budget);
         typename Probed::Options options;
         options.budget = Budget::parse(budget);
-        options.package.torch_folder = stub_folder;
+        options.package.torch_folder = stand_in_folder;
         Probed model = unwrap(Probed::try_open(fixture.device, exported.path(), std::move(options)));
         auto state = unwrap(model.try_make_state());
         for (const char* method : {"run", "again", "run"}) {
@@ -464,7 +475,7 @@ TEST_CASE_FIXTURE(Fixture, "an observer sees each step wait, run and end, and th
     const Weights* weights = nullptr;
     Model::Options options;
     options.budget = Budget::parse("0");
-    options.package.torch_folder = stub_folder;
+    options.package.torch_folder = stand_in_folder;
     options.observer = [&](const aoti::StepEvent& event) {
         const char* const kinds[] = {"wait", "run", "end"};
         seen.push_back(event.method->name + (event.step ? " " + event.method->steps[*event.step].kernels : "") + " " +

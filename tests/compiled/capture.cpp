@@ -17,13 +17,13 @@
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/compiled/exported.hpp"
-#include "tests/compiled/stub/torch.hpp"
+#include "tests/compiled/stand_in/torch.hpp"
 #include "tests/support/files.hpp"
 
 using namespace residency;
 using test::elements;
 using test::Exported;
-using test::stub_folder;
+using test::stand_in_folder;
 
 namespace {
 
@@ -68,8 +68,8 @@ void launch(void* stream, const void* reads, std::uint64_t bytes, void (*body)(v
 
 /// A symbol of the stand-in for PyTorch.
 template <class T>
-T& stub_value(const char* name) {
-    void* library = ::dlopen((stub_folder + "/libtorch_cpu.so").c_str(), RTLD_NOW);
+T& stand_in_value(const char* name) {
+    void* library = ::dlopen((stand_in_folder + "/libtorch_cpu.so").c_str(), RTLD_NOW);
     REQUIRE(library != nullptr);
     void* found = ::dlsym(library, name);
     REQUIRE(found != nullptr);
@@ -79,7 +79,7 @@ T& stub_value(const char* name) {
 struct Captures {
     Captures() {
         device_of_kernels = &device;
-        stub_value<stub::Launch>("stub_launch") = launch;
+        stand_in_value<stand_in::Launch>("stand_in_launch") = launch;
     }
     ~Captures() { device_of_kernels = nullptr; }
     Captures(const Captures&) = delete;
@@ -91,7 +91,7 @@ struct Captures {
         exported.save(program);
         Model::Options options;
         options.budget = Budget::parse(budget);
-        options.package.torch_folder = stub_folder;
+        options.package.torch_folder = stand_in_folder;
         return unwrap(Model::try_open(device, exported.path(), std::move(options)));
     }
     [[nodiscard]] std::vector<aoti::TensorView> inputs() { return {{&factor, dtype::f32, {1}}}; }
@@ -110,8 +110,8 @@ struct Captures {
     PointerDevice device;
     PointerDevice::Stream stream = unwrap(device.create_stream());
     float factor = 2;
-    std::int64_t& live_pools = stub_value<std::int64_t>("stub_live_pools");
-    std::int64_t& open_pools = stub_value<std::int64_t>("stub_open_pools");
+    std::int64_t& live_pools = stand_in_value<std::int64_t>("stand_in_live_pools");
+    std::int64_t& open_pools = stand_in_value<std::int64_t>("stand_in_open_pools");
 };
 
 bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }

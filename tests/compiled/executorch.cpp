@@ -32,8 +32,8 @@ namespace {
 using Weights = Planned<SimulatedDevice>;
 using Model = aoti::CompiledModel<Weights>;
 
-const std::string shims = test::stub_folder + "/libaoti_cuda_shims.so";
-const std::string stub_library = test::stub_folder + "/EXECUTORCH.so";
+const std::string shims = test::stand_in_folder + "/libaoti_cuda_shims.so";
+const std::string stand_in_library = test::stand_in_folder + "/EXECUTORCH.so";
 constexpr const char* weight_names[] = {"w.0", "w.1", "w.2"};
 
 std::string key_of(const std::string& name) { return "cuda_fqn_weight:cuda:" + name; }
@@ -67,7 +67,7 @@ public:
     }
     void write(const std::vector<support::ExecutorchPlan>& plans, bool has_library, bool carries = true) const {
         std::vector<support::ExecutorchBytes> data;
-        if (has_library) { data.push_back({"a_so_blob", support::read_all(stub_library)}); }
+        if (has_library) { data.push_back({"a_so_blob", support::read_all(stand_in_library)}); }
         const auto saved = format::save(program);
         if (carries) {
             data.push_back({"residency_program", {reinterpret_cast<const char*>(saved.data()), saved.size()}});
@@ -87,7 +87,7 @@ private:
 class Delegate {
 public:
     Delegate() {
-        so_handle = ::dlopen(stub_library.c_str(), RTLD_NOW | RTLD_LOCAL);
+        so_handle = ::dlopen(stand_in_library.c_str(), RTLD_NOW | RTLD_LOCAL);
         REQUIRE(so_handle != nullptr);
         std::int32_t (*create)(void**, std::size_t, const char*, const char*) = nullptr;
         find(create, "AOTInductorModelContainerCreateWithDevice");
@@ -178,7 +178,7 @@ struct Fixture {
 TEST_CASE_FIXTURE(Fixture,
                   "executorch: shims that are not there are named") {  // first, since a process loads them once
     const Exported exported;
-    const std::string none = test::stub_folder + "/none.so", other = test::stub_folder + "/libwithout_shims.so";
+    const std::string none = test::stand_in_folder + "/none.so", other = test::stand_in_folder + "/libwithout_shims.so";
     for (const auto& [library, expected] :
          {std::pair{none, "ExecuTorch's library of PyTorch's C interface, executorch_shims"},
           std::pair{other, "is not that of ExecuTorch 1.5: the symbol aoti_torch_"}}) {
@@ -273,6 +273,22 @@ TEST_CASE_FIXTURE(Fixture, "executorch: a delegate that another runtime runs is 
         model.try_run_attached("again", stream, [] { return Status{Error{ErrorKind::device, "no luck"}}; });
     CHECK(contains(failed.error().message(), "no luck"));
     CHECK(contains(model.try_run("again", inputs(), stream).error().message(), "call try_run_attached"));
+
+    // A second run at the same time, or a change of what runs.
+    output = {};
+    const Status nested = model.try_run_attached("again", stream, [&]() -> Status {
+        const auto is_refused = [](const auto& result) {
+            return !result && result.error().kind() == ErrorKind::wrong_state &&
+                   contains(result.error().message(), "a run of this model is under way");
+        };
+        CHECK(is_refused(model.try_run("run", inputs(), stream)));
+        CHECK(is_refused(model.try_run_attached("again", stream, execute)));
+        CHECK(is_refused(model.try_release("run")));
+        CHECK(is_refused(model.try_attach("again", {"again", delegate.so_handle, delegate.container_handle})));
+        return execute();
+    });
+    REQUIRE_MESSAGE(nested.has_value(), nested.error().message());
+    check(output.data());
 
     // A model that it is not of leaves it alone.
     format::Program other = exported.program;

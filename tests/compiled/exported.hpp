@@ -21,7 +21,7 @@ namespace test {
 using namespace residency;
 
 inline constexpr std::uint64_t elements = (3U << 20U) / sizeof(float);
-inline const std::string stub_folder = RESIDENCY_STUB_DIR;
+inline const std::string stand_in_folder = RESIDENCY_STAND_IN_DIR;
 
 /// A folder as residency_export writes it, with stand-ins for the compiled libraries: "run" and "again" are the same method.
 class Exported {
@@ -62,7 +62,7 @@ public:
                                        steps});
             support::write_all(path() + "/" + name + ".pt2",
                                support::zip_archive({{std::string{name} + "/data/aotinductor/model/x.wrapper.so",
-                                                      support::read_all(stub_folder + "/" + variant + ".so")}}));
+                                                      support::read_all(stand_in_folder + "/" + variant + ".so")}}));
         }
         save(program);
         write_weights(elements);

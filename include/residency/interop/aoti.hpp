@@ -69,16 +69,17 @@ public:
         steps_ = steps;
         next_ = 0;
     }
-    /// Success where `step` is the next one.
-    [[nodiscard]] Status advance(std::int64_t step) {
-        if (step == static_cast<std::int64_t>(next_) && next_ < steps_) {
-            ++next_;
-            return {};
-        }
-        return Error{ErrorKind::mismatch,
-                     "marker " + std::to_string(step) + " came where " +
-                         (next_ < steps_ ? "marker " + std::to_string(next_) : std::string{"the end"}) +
-                         " belongs: the package and its program are not of one export"};
+    /// Whether `step` is the next one, which is reached then.
+    [[nodiscard]] bool advance(std::int64_t step) noexcept {
+        const bool is_next = step == static_cast<std::int64_t>(next_) && next_ < steps_;
+        next_ += is_next ? 1U : 0U;
+        return is_next;
+    }
+    /// What is wrong with a step that is not the next one.
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error refusal(std::int64_t step) const {
+        return {ErrorKind::mismatch, "marker " + std::to_string(step) + " came where " +
+                                         (next_ < steps_ ? "marker " + std::to_string(next_) : std::string{"the end"}) +
+                                         " belongs: the package and its program are not of one export"};
     }
     [[nodiscard]] std::uint32_t reached() const noexcept { return next_; }
     [[nodiscard]] std::uint32_t steps() const noexcept { return steps_; }
@@ -130,8 +131,10 @@ private:
     return {};
 }
 
-/// By step, the number of its probe; empty: the method has markers. Error mismatch where steps do not say their probes.
-[[nodiscard]] inline Result<std::vector<std::int64_t>> probes_of(const format::ProgramMethod& method) {
+/// By step, the number of its probe; empty: the method has markers. Error mismatch where steps do not say their probes, and for a probe of
+/// what kernels write.
+[[nodiscard]] inline Result<std::vector<std::int64_t>> probes_of(const format::Program& program,
+                                                                 const format::ProgramMethod& method) {
     constexpr std::string_view prefix = "probe ";
     std::vector<std::int64_t> numbers;
     for (const format::ProgramStep& step : method.steps) {
@@ -145,6 +148,14 @@ private:
             return Error{ErrorKind::mismatch, "method " + residency::detail::quoted(method.name) + ": its step " +
                                                   residency::detail::quoted(step.kernels) +
                                                   " is no probe of one weight, and others are: export the model again"};
+        }
+        const WeightId weight = step.weights.front();
+        if (program.catalog.storage(program.catalog.storage_of(weight)).is_mutable) {
+            return Error{ErrorKind::mismatch,
+                         "method " + residency::detail::quoted(method.name) + ": its step " +
+                             residency::detail::quoted(step.kernels) + " is a probe of " +
+                             residency::detail::quoted(program.catalog.weight(weight).name) +
+                             ", which kernels write, and what they write to a probe is lost: export the model again"};
         }
         numbers.push_back(number);
     }
@@ -372,7 +383,12 @@ private:
         std::optional<Error> failure;
         RunReport report;
 
-        void begin(Method& method);
+        /// Between begin() and end(), a run is under way.
+        void begin(Method& method, const CallerState<Device>* caller);
+        void end() noexcept {
+            of_caller = nullptr;
+            is_running = false;
+        }
         /// In a pass: into which leases it falls.
         void set_ranges() {
             if constexpr (has_fixed_addresses) {
@@ -383,7 +399,7 @@ private:
         [[nodiscard]] Result<void*> probe(std::int64_t number);
         /// Step `number` begins, of which there is a marker or a probe.
         [[nodiscard]] Status reach(std::int64_t number);
-        /// Leases the range of a step, unless it is.
+        /// Leases the range of a step, which is not.
         [[nodiscard]] Status acquire(std::uint32_t step);
         /// The kernels of the open step have come.
         void end_step() {
@@ -393,7 +409,10 @@ private:
             leases.clear();
             leased = {};
         }
-        void notify(StepEvent::Kind kind, std::int64_t number) const;
+        void notify(StepEvent::Kind kind, std::int64_t number) const {
+            if (observer) { tell(kind, number); }
+        }
+        RESIDENCY_DETAIL_COLD void tell(StepEvent::Kind kind, std::int64_t number) const;
         /// Where kernels find a weight: what they write, in a caller's state.
         [[nodiscard]] TensorView view(WeightId id) const {
             const Weight& weight = weights->catalog().weight(id);
@@ -426,6 +445,9 @@ private:
     explicit CompiledModel(std::unique_ptr<State> state) noexcept : state_{std::move(state)} {}
 
     [[nodiscard]] Result<Method*> find(std::string_view name) const;
+    /// A method that is run, captured or changed next, while no run is under way. Errors: wrong_state (one is), those of find.
+    [[nodiscard]] Result<Method*> find_idle(std::string_view name,
+                                            const CallerState<Device>* of_caller = nullptr) const;
     [[nodiscard]] Status load(Method& method);
     [[nodiscard]] Status bind(Method& method);
     [[nodiscard]] Status adopt(Method& method, Package package);
@@ -478,7 +500,7 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     state->package_options.is_cuda = is_cuda;
     state->observer = std::move(options.observer);
     for (const format::ProgramMethod& each : state->program.methods) {
-        auto probes = detail::probes_of(each);
+        auto probes = detail::probes_of(state->program, each);
         if (!probes) { return probes.error().in(residency::detail::quoted(folder)); }
         if (!has_fixed_addresses && probes->empty() && !each.steps.empty()) {
             return Error{
@@ -516,6 +538,17 @@ auto CompiledModel<Weights>::find(std::string_view name) const -> Result<Method*
     for (const auto& each : methods) { known += (known.empty() ? "" : ", ") + each.name; }
     return Error{ErrorKind::invalid_argument,
                  "the model has no method " + residency::detail::quoted(name) + "; it has " + known};
+}
+
+template <class Weights>
+auto CompiledModel<Weights>::find_idle(std::string_view name,
+                                       [[maybe_unused]] const CallerState<Device>* of_caller) const -> Result<Method*> {
+    if (state_->is_running) {
+        return Error{ErrorKind::wrong_state, "a run of this model is under way; runs follow each other"};
+    }
+    RESIDENCY_ASSERT(of_caller == nullptr || of_caller->catalog_hash_ == catalog().hash(),
+                     "pass a state that a model of the same weights made");
+    return find(name);
 }
 
 template <class Weights>
@@ -619,9 +652,8 @@ Status CompiledModel<Weights>::adopt(Method& method, Package package) {
 
 template <class Weights>
 Status CompiledModel<Weights>::try_release(std::string_view name) {
-    const auto found = find(name);
+    const auto found = find_idle(name);
     if (!found) { return found.error(); }
-    if (state_->is_running) { return Error{ErrorKind::wrong_state, "a run is under way"}; }
     if (Status drained = state_->weights->try_drain(); !drained) { return drained; }
     (*found)->package.reset();
     const bool is_any_loaded =
@@ -630,15 +662,16 @@ Status CompiledModel<Weights>::try_release(std::string_view name) {
 }
 
 template <class Weights>
-void CompiledModel<Weights>::State::notify(StepEvent::Kind kind, std::int64_t number) const {
-    if (!observer) { return; }
+void CompiledModel<Weights>::State::tell(StepEvent::Kind kind, std::int64_t number) const {
     StepEvent event{kind, current->program, std::nullopt};
     if (number >= 0) { event.step = static_cast<std::uint32_t>(number); }
     observer(event);
 }
 
 template <class Weights>
-void CompiledModel<Weights>::State::begin(Method& method) {
+void CompiledModel<Weights>::State::begin(Method& method, const CallerState<Device>* caller) {
+    is_running = true;
+    of_caller = caller;
     report = {};
     failure.reset();
     ranges = {};
@@ -648,7 +681,6 @@ void CompiledModel<Weights>::State::begin(Method& method) {
 
 template <class Weights>
 Status CompiledModel<Weights>::State::acquire(std::uint32_t step) {
-    if (leased.first <= step && step < leased.last) { return {}; }
     if constexpr (has_fixed_addresses) {
         // The plan keeps what both ranges have; more leases at once would take more memory.
         end_leases();
@@ -673,9 +705,12 @@ Status CompiledModel<Weights>::State::acquire(std::uint32_t step) {
 template <class Weights>
 Status CompiledModel<Weights>::State::reach(std::int64_t number) {
     end_step();
-    if (Status expected = markers.advance(number); !expected) { return expected; }
+    if (!markers.advance(number)) { return markers.refusal(number); }
     notify(StepEvent::Kind::wait, number);
-    if (Status acquired = acquire(static_cast<std::uint32_t>(number)); !acquired) { return acquired; }
+    const auto step = static_cast<std::uint32_t>(number);
+    if (step < leased.first || step >= leased.last) {
+        if (Status acquired = acquire(step); !acquired) { return acquired; }
+    }
     notify(StepEvent::Kind::run, number);
     open_step = number;
     return {};
@@ -757,13 +792,8 @@ template <class Call>
 Status CompiledModel<Weights>::try_follow(std::string_view name, Stream stream, const CallerState<Device>* of_caller,
                                           bool is_lent, const Call& call) {
     State& state = *state_;
-    if (state.is_running) {
-        return Error{ErrorKind::wrong_state, "a run of this model is under way; runs follow each other"};
-    }
-    const auto found = find(name);
+    const auto found = find_idle(name, of_caller);
     if (!found) { return found.error(); }
-    RESIDENCY_ASSERT(of_caller == nullptr || of_caller->catalog_hash_ == catalog().hash(),
-                     "pass a state that a model of the same weights made");
     Method& method = **found;
     if (is_lent != (method.package && method.package->is_lent())) {
         return Error{ErrorKind::wrong_state, is_lent ? "no library of another runtime is attached to the method " +
@@ -772,12 +802,9 @@ Status CompiledModel<Weights>::try_follow(std::string_view name, Stream stream, 
                                                            residency::detail::quoted(name) + "; call try_run_attached"};
     }
     if (Status loaded = load(method); !loaded) { return loaded.error(); }
-    state.is_running = true;
-    state.begin(method);
-    state.of_caller = of_caller;
+    state.begin(method, of_caller);
     Status ran = run(method, stream, call);
-    state.of_caller = nullptr;
-    state.is_running = false;
+    state.end();
     for (std::uint32_t i = state.markers.reached(); i < state.markers.steps(); ++i) {
         state.report.steps_not_called.push_back(i);
         for (const WeightId id : method.program->steps[i].weights) { state.report.weights_not_reached.push_back(id); }
@@ -801,9 +828,8 @@ Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view nam
 
 template <class Weights>
 Status CompiledModel<Weights>::try_attach(std::string_view name, const LentPackage& lent) {
-    const auto found = find(name);
+    const auto found = find_idle(name);
     if (!found) { return found.error(); }
-    if (state_->is_running) { return Error{ErrorKind::wrong_state, "a run is under way"}; }
     auto package = Package::try_attach(lent, state_->package_options);
     if (!package) { return package.error(); }
     return adopt(**found, std::move(*package));
@@ -815,13 +841,8 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
     requires CapturingDevice<Device>
 {
     State& state = *state_;
-    if (state.is_running) {
-        return Error{ErrorKind::wrong_state, "a run of this model is under way; runs follow each other"};
-    }
-    const auto found = find(name);
+    const auto found = find_idle(name, of_caller);
     if (!found) { return found.error(); }
-    RESIDENCY_ASSERT(of_caller == nullptr || of_caller->catalog_hash_ == catalog().hash(),
-                     "pass a state that a model of the same weights made");
     Method& method = **found;
     const auto in_words = [&](const Error& error) { return error.in("method " + residency::detail::quoted(name)); };
     if (!state.package_options.is_cuda) {
@@ -838,9 +859,7 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
     if (Status current = switch_to(method); !current) { return in_words(current.error()); }
 
     CapturedRun run;
-    state.is_running = true;
-    state.begin(method);
-    state.of_caller = of_caller;
+    state.begin(method, of_caller);
     auto graph = state.weights->try_capture(stream, [&](typename Weights::Pass& pass) -> Status {
         if (Status bound = bind(method); !bound) { return bound; }
         state.set_ranges();
@@ -859,8 +878,7 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
         run.outputs_ = std::move(*ran);
         return ended;
     });
-    state.is_running = false;
-    state.of_caller = nullptr;
+    state.end();
     if (!graph) { return in_words(graph.error()); }
     run.graph_ = std::move(*graph);
     return run;

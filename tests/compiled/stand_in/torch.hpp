@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
+// Stands in for what is behind the handles of PyTorch's C interface: the tensor of an AtenTensorHandle.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-namespace stub {
+namespace stand_in {
 
 /// What an AtenTensorHandle of the stand-in points to.
 struct Tensor {
@@ -23,4 +24,4 @@ inline std::int64_t& live_tensors() {
     return count;
 }
 
-}  // namespace stub
+}  // namespace stand_in

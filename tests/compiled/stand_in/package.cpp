@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for the library that AOTInductor generates: a method of four kernels, of which three read weights. Kernel i writes the sum
-// of its weight into output[i], times the input; the last adds one to each element of the cache. Given a stream, it launches them there,
-// with the function that a test has set. Macros plant mistakes.
+// Stands in for the library that AOTInductor generates, of a package (.pt2) or of a program of ExecuTorch (.pte): a method of four
+// kernels, of which three read weights. Kernel i writes the sum of its weight into output[i], times the input; the last adds one to each
+// element of the cache. Given a stream, it launches them there, with the function that a test has set. Macros plant mistakes.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +17,11 @@
 #define EXPORTED extern "C" __attribute__((__visibility__("default")))
 
 extern "C" std::int32_t aoti_torch_delete_tensor_object(void* tensor);
-extern "C" stub::Launch stub_launch;
-extern "C" std::int64_t stub_live_pools, stub_open_pools;
+extern "C" stand_in::Launch stand_in_launch;
+extern "C" std::int64_t stand_in_live_pools, stand_in_open_pools;
 
-#ifndef STUB_WITHOUT_HOOKS
-#ifdef STUB_HOOK_VERSION
+#ifndef STAND_IN_WITHOUT_HOOKS
+#ifdef STAND_IN_HOOK_VERSION
 constexpr std::int32_t hook_version = 2;
 #else
 constexpr std::int32_t hook_version = 1;
@@ -45,46 +45,46 @@ struct Constant {
 };
 const Constant constants[] = {
     {"cache", "cache", 16 * sizeof(float), false},
-#ifdef STUB_FOLDED
+#ifdef STAND_IN_FOLDED
     {"folded", "_FOLDED_CONST_0", 64, true},
 #endif
     {"w_0", "w.0", (std::size_t{3} << 20), false},
-#ifdef STUB_ANOTHER_NAME
+#ifdef STAND_IN_ANOTHER_NAME
     {"w_1", "v.1", (std::size_t{3} << 20), false},
 #else
     {"w_1", "w.1", (std::size_t{3} << 20), false},
 #endif
-#ifndef STUB_CONSTANT_MISSING
+#ifndef STAND_IN_CONSTANT_MISSING
     {"w_2", "w.2", (std::size_t{3} << 20), false},
 #endif
-#ifdef STUB_CONSTANT_MORE
+#ifdef STAND_IN_CONSTANT_MORE
     {"w_3", "w.3", 64, false},
 #endif
 };
 
 struct Container {
-    std::array<stub::Tensor*, std::size(constants)> bound{};
+    std::array<stand_in::Tensor*, std::size(constants)> bound{};
 };
 
 std::int32_t mark([[maybe_unused]] std::int64_t step) {
-#if defined STUB_WITHOUT_HOOKS || defined STUB_UNMARKED
+#if defined STAND_IN_WITHOUT_HOOKS || defined STAND_IN_UNMARKED
     return 0;
 #else
     return residency_step_hook == nullptr ? 0 : residency_step_hook(residency_hook_context, step);
 #endif
 }
 
-#ifdef STUB_PROBES
+#ifdef STAND_IN_PROBES
 /// What a kernel reads in place of the weight. Null: the run fails.
-stub::Tensor* probe(stub::Tensor* weight, std::int64_t number) {
+stand_in::Tensor* probe(stand_in::Tensor* weight, std::int64_t number) {
     void* result = nullptr;
     if (residency_probe_hook == nullptr) {
-        result = new stub::Tensor{*weight};
-        ++stub::live_tensors();
+        result = new stand_in::Tensor{*weight};
+        ++stand_in::live_tensors();
     } else if (residency_probe_hook(residency_hook_context, weight, number, &result) != 0) {
         return nullptr;
     }
-    return static_cast<stub::Tensor*>(result);
+    return static_cast<stand_in::Tensor*>(result);
 }
 #endif
 
@@ -95,11 +95,11 @@ float sum(const float* values, std::int64_t count) {
 }
 
 /// A kernel: at once, or on the stream. What a graph launches again stays for ever.
-void run_kernel(void* stream, const stub::Tensor* reads, std::function<void()> body) {
+void run_kernel(void* stream, const stand_in::Tensor* reads, std::function<void()> body) {
     if (stream == nullptr) { return body(); }
     static std::deque<std::function<void()>> bodies;
     bodies.push_back(std::move(body));
-    stub_launch(
+    stand_in_launch(
         stream, reads == nullptr ? nullptr : reads->data,
         reads == nullptr ? 0 : static_cast<std::uint64_t>(reads->sizes[0]) * sizeof(float),
         [](void* context) { (*static_cast<std::function<void()>*>(context))(); }, &bodies.back());
@@ -109,7 +109,7 @@ void run_kernel(void* stream, const stub::Tensor* reads, std::function<void()> b
 
 EXPORTED std::int32_t AOTInductorModelContainerCreateWithDevice(void** container, std::size_t, const char* device,
                                                                 const char*) {
-#ifdef STUB_OTHER_ARCHITECTURE
+#ifdef STAND_IN_OTHER_ARCHITECTURE
     (void)container, (void)device;
     return 1;
 #else
@@ -126,10 +126,12 @@ EXPORTED std::int32_t AOTInductorModelContainerGetNumInputs(void*, std::size_t* 
     *count = 1;
     return 0;
 }
+#ifndef STAND_IN_INTERFACE_MISSING
 EXPORTED std::int32_t AOTInductorModelContainerGetNumOutputs(void*, std::size_t* count) {
     *count = 1;
     return 0;
 }
+#endif
 EXPORTED std::int32_t AOTInductorModelContainerGetNumConstants(void*, std::size_t* count) {
     *count = std::size(constants);
     return 0;
@@ -150,7 +152,7 @@ EXPORTED std::int32_t AOTInductorModelContainerGetConstantDtype(void*, std::size
     *dtype = 6;
     return 0;
 }
-#ifndef STUB_SYMBOL_MISSING
+#ifndef STAND_IN_SYMBOL_MISSING
 EXPORTED std::int32_t AOTInductorModelContainerGetConstantDataSize(void*, std::size_t i, std::size_t* bytes) {
     *bytes = constants[i].bytes;
     return 0;
@@ -168,57 +170,57 @@ EXPORTED std::int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPa
     for (std::size_t i = 0; i < count; ++i) {
         for (std::size_t j = 0; j < bound.size(); ++j) {
             if (std::strcmp(constants[j].name, entries[i].name) == 0) {
-                bound[j] = static_cast<stub::Tensor*>(entries[i].tensor);
+                bound[j] = static_cast<stand_in::Tensor*>(entries[i].tensor);
             }
         }
     }
     return 0;
 }
-#ifndef STUB_WITHOUT_POOLS
+#ifndef STAND_IN_WITHOUT_POOLS
 EXPORTED std::int32_t residency_pool_begin(std::int32_t, void*, std::uint64_t* pool) {
     pool[0] = 7;
-    ++stub_live_pools;
-    ++stub_open_pools;
+    ++stand_in_live_pools;
+    ++stand_in_open_pools;
     return 0;
 }
 EXPORTED std::int32_t residency_pool_end(std::int32_t, const std::uint64_t* pool) {
-    --stub_open_pools;
+    --stand_in_open_pools;
     return pool[0] == 7 ? 0 : 1;
 }
 EXPORTED std::int32_t residency_pool_release(std::int32_t, const std::uint64_t* pool) {
-    --stub_live_pools;
+    --stand_in_live_pools;
     return pool[0] == 7 ? 0 : 1;
 }
 #endif
 EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container, void** inputs, std::size_t,
                                                                  void** outputs, std::size_t, void* stream, void*) {
     auto& bound = static_cast<Container*>(container)->bound;
-    auto* input = static_cast<stub::Tensor*>(inputs[0]);
+    auto* input = static_cast<stand_in::Tensor*>(inputs[0]);
     const auto* factor = static_cast<const float*>(input->data);
     aoti_torch_delete_tensor_object(input);  // the package takes it
-#ifdef STUB_FAILS
+#ifdef STAND_IN_FAILS
     return 1;
 #endif
     const auto constant = [&](const char* name) {
         for (std::size_t i = 0; i < bound.size(); ++i) {
             if (std::strcmp(constants[i].name, name) == 0) { return bound[i]; }
         }
-        return static_cast<stub::Tensor*>(nullptr);
+        return static_cast<stand_in::Tensor*>(nullptr);
     };
-    auto* output = new stub::Tensor;
+    auto* output = new stand_in::Tensor;
     output->own.assign(3, 0.0F);
     output->data = output->own.data();
     output->dtype = 6;
     output->sizes = {3};
     output->strides = {1};
-    ++stub::live_tensors();
-#if defined STUB_MARKERS_SWAPPED
+    ++stand_in::live_tensors();
+#if defined STAND_IN_MARKERS_SWAPPED
     const std::int64_t markers[] = {1, 0, -1, 2, 3};
 #else
     const std::int64_t markers[] = {0, 1, -1, 2, 3};
 #endif
     const auto multiply = [&](int i, const char* name) {
-        const stub::Tensor* weight = constant(name);
+        const stand_in::Tensor* weight = constant(name);
         const auto* values = static_cast<const float*>(weight->data);
         float* to = &output->own[static_cast<std::size_t>(i)];
         run_kernel(stream, weight, [=, count = weight->sizes[0]] { *to = *factor * sum(values, count); });
@@ -227,12 +229,12 @@ EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container
         aoti_torch_delete_tensor_object(output);
         return 1;
     };
-#ifdef STUB_PROBES
+#ifdef STAND_IN_PROBES
     // The first weight is read again behind the second one. Numbers are in the order of the graph, and calls in another.
     const std::int64_t numbers[] = {2, 0, 1};
-    stub::Tensor* probed[] = {nullptr, nullptr, nullptr};
+    stand_in::Tensor* probed[] = {nullptr, nullptr, nullptr};
     const auto end = [&](std::int32_t status) {
-        for (stub::Tensor* each : probed) {
+        for (stand_in::Tensor* each : probed) {
             if (each != nullptr) { aoti_torch_delete_tensor_object(each); }
         }
         return status == 0 ? 0 : fail();
@@ -258,13 +260,13 @@ EXPORTED std::int32_t AOTInductorModelContainerRunSingleThreaded(void* container
 #endif
     if (mark(markers[0]) != 0) { return fail(); }
     multiply(0, "w_0");
-#ifndef STUB_MARKER_REMOVED
+#ifndef STAND_IN_MARKER_REMOVED
     if (mark(markers[1]) != 0) { return fail(); }
 #endif
     multiply(1, "w_1");
     if (mark(markers[2]) != 0) { return fail(); }  // reads no weight
     run_kernel(stream, nullptr, [to = &output->own[1]] { *to += 1; });
-#ifndef STUB_ENDS_EARLY
+#ifndef STAND_IN_ENDS_EARLY
     if (mark(markers[3]) != 0) { return fail(); }
     multiply(2, "w_2");
     if (mark(markers[4]) != 0) { return fail(); }
