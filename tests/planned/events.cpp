@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -64,6 +65,31 @@ TEST_CASE("a capture tells nothing of its pass; each launch tells that it was la
         CHECK(kinds.back() == EventKind::failed);
         run_pass(weights, model, stream);
         CHECK(kinds.back() == EventKind::pass_ended);
+        must(weights.try_drain());
+
+        // An error that passes through several calls is told once: of a lease in the capture, and of a launch whose end is not recorded.
+        const auto failures = [&] { return std::count(kinds.begin(), kinds.end(), EventKind::failed); };
+        kinds.clear();
+        CHECK_FALSE(weights.try_capture(stream, [](auto& pass) -> Status {
+            auto lease = pass.try_acquire({residency::WeightId{99}});
+            return lease ? Status{} : Status{lease.error()};
+        }));
+        CHECK(failures() == 1);
+        graph = must(weights.try_capture(stream, [&](auto& pass) {
+            for (const auto& step : weights.schedule()) { run_step(device, model, pass, step, stream); }
+        }));
+        bool has_lost_end = false, is_over = false;
+        for (std::uint64_t nth = 1; !is_over; ++nth) {
+            must(weights.try_drain());
+            kinds.clear();
+            device.fail(Device::CallKind::record, nth);
+            const auto done = graph.try_launch(stream);
+            device.clear_failures();
+            has_lost_end = has_lost_end || (!done && weights.failure());
+            CHECK(failures() == (done ? 0 : 1));
+            is_over = done.has_value() && nth > 3;
+        }
+        CHECK(has_lost_end);
     }
     must(device.synchronize());
     must(device.destroy_stream(stream));

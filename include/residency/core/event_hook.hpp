@@ -77,7 +77,12 @@ public:
         tell({.kind = EventKind::stalled, .steps = steps, .storage = storage, .duration = duration, .cause = cause});
         pass_ = now;
     }
-    void failed(const Error& error) noexcept { tell({.kind = EventKind::failed, .error = &error}); }
+    /// One error is told once, however many calls return it.
+    void failed(const Error& error) noexcept {
+        if (last_error_ && &last_error_->message() == &error.message()) { return; }  // copies share their message
+        last_error_ = error;
+        tell({.kind = EventKind::failed, .error = &error});
+    }
 
     void copy_began(std::span<const transport::Fetch> copies) noexcept { tell_copies(EventKind::copy_began, copies); }
     /// `arrival`: the point of the copy stream behind them; unset: `error` says why.
@@ -111,7 +116,8 @@ private:
     EventHandler handler_;
     const Catalog* catalog_;
     const Schedule* schedule_;
-    std::optional<Error>* failure_;  // of the session
+    std::optional<Error>* failure_;    // of the session
+    std::optional<Error> last_error_;  // that was told
     Clock clock_;
     const void* device_;
     std::uint64_t pass_ = 0;
