@@ -33,8 +33,8 @@ enum class LearningReason : std::uint8_t {
     makes_no_plan,    ///< off: the composition is online, or replays a plan that was given
     nothing_streams,  ///< off: everything is resident; measuring begins once something streams
     captured,         ///< gave up: a pass was captured, and another plan would make its graph stale
-    untimed_steps,    ///< gave up: leases of some steps overlap, were requested ahead, or cover a part of the step only
-    no_plan,          ///< gave up: there is no plan for what was measured
+    untimed_steps,  ///< gave up: leases of some steps overlap others, were requested ahead, or cover a part of the step only
+    no_plan,        ///< gave up: there is no plan for what was measured
 };
 
 [[nodiscard]] RESIDENCY_INLINE std::string_view to_string(OrderOrigin origin) noexcept;
@@ -49,6 +49,10 @@ struct LearningReport {
     std::uint32_t steps = 0;                             ///< of the schedule
     std::uint32_t timed_steps = 0;  ///< of these, measured at least once since the schedule came into force
     std::uint32_t replans = 0;      ///< times that the pass was planned again for what was learned, order included
+    /// Steps that have no measured time, because their leases overlap others: what ran in one cannot be told from what ran in the other.
+    std::uint32_t overlapping_steps = 0;
+    /// While measuring, passes that were not measured because the measured one before them is not complete: the host runs so far ahead.
+    std::uint64_t passes_ahead = 0;
 
     friend bool operator==(const LearningReport&, const LearningReport&) = default;  ///< compares all members
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "residency/core/lease_table.hpp"
 #include "residency/core/schedule_cursor.hpp"
@@ -49,6 +50,7 @@ public:
             count(lease.storages, -1);
             shared_->decider->forget(lease.token);
         });
+        open_steps_ = 0;
     }
 
     [[nodiscard]] std::uint64_t open_leases() const noexcept { return leases_.open_leases(); }
@@ -128,9 +130,17 @@ private:
         return waited;
     }
 
+    /// A lease of steps has its first stream, or ends: `by` is 1 or -1. Those of earlier passes do not count: their kernels were launched.
+    void count_steps(const LeaseRecord& lease, std::int32_t by) noexcept {
+        if (!lease.access.is_whole || lease.pass != pass_) { return; }
+        open_steps_ += static_cast<std::uint32_t>(by);
+    }
+
     SessionState<D>* shared_;
     StepProfiler<D>* profiler_;
     LeaseTable leases_;
+    std::uint64_t pass_ = 0;        // that acquired last
+    std::uint32_t open_steps_ = 0;  // leases of whole steps on a stream that this pass acquired
 };
 
 template <Device D>
@@ -152,9 +162,11 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     const AccessPoint& access = found.place.access;
     WorkObserver<D>* const observer = shared_->pass_observer();
     if (observer != nullptr && stream) { observer->read_comes(*stream); }
-    const bool is_timed = profiler_->lease_comes(access, stream);
+    if (std::exchange(pass_, shared_->counters.passes) != shared_->counters.passes) { open_steps_ = 0; }
+    const bool is_timed = profiler_->lease_comes(access, stream, open_steps_ > 0);
     const LeaseId id = leases_.open();
     LeaseRecord& lease = *leases_.find(id);
+    lease.pass = pass_;
     lease.storages = storages;
     if (copy_storages) {
         lease.own.assign(storages.begin(), storages.end());
@@ -210,10 +222,11 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     if (shared_->decider->needs_record(lease->storages)) {
         if (auto allowed = shared_->copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
     }
+    const bool was_ticket = lease->consumers.empty();
+    if (was_ticket) { profiler_->ticket_comes(); }
     profiler_->interrupt();
     WorkObserver<D>* const observer = shared_->pass_observer();
     if (observer != nullptr) { observer->read_comes(stream); }
-    const bool was_ticket = lease->consumers.empty();
     auto waited = wait_for_arrival(id, *lease, *consumer);
     if (shared_->events && waited && was_ticket) { tell_began(id, *lease); }
     return waited;
@@ -271,6 +284,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
         copy_scheduler.release(consumer);
     }
     count(lease.storages, -1);
+    if (!lease.consumers.empty()) { count_steps(lease, -1); }
     shared_->decider->released(lease.token, is_recorded);
     if (timed) { profiler_->lease_ended(lease.access, *timed); }
     if (shared_->events) [[unlikely]] { tell_ended(id, lease); }
@@ -295,6 +309,7 @@ Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, Consumer
             return unpacked;
         }
     }
+    if (lease.consumers.empty()) { count_steps(lease, 1); }
     lease.consumers.push_back(consumer);
     shared_->copy_scheduler.retain(consumer);
     return {};

@@ -34,6 +34,7 @@ struct LeaseRecord {
     std::vector<ConsumerId> consumers;
     AccessPoint access;
     LeaseToken token;
+    std::uint64_t pass = 0;  ///< the number of the pass that acquired it
     std::uint32_t generation = 0;
     bool is_open = false;
 };

@@ -747,6 +747,7 @@ Status Session<D>::drain() {
     check_caller();
     if (auto drained = shared_.drain(); !drained) { return drained; }
     shared_.collect_stalls();
+    profiler_.collect();
     if (!suspension_.is_suspended()) {
         if (auto repaired = shared_.decider->repair(); !repaired) { return repaired; }
     }
@@ -1012,12 +1013,19 @@ Result<bool> Session<D>::adopt_learned(Schedule schedule) {
 
 template <Device D>
 LearningReport Session<D>::learning_report() const {
-    LearningReport report{shared_.order.origin(), profiler_.state(),       profiler_.reason(),
-                          schedule().size(),      profiler_.timed_steps(), replans_};
+    LearningReport report{shared_.order.origin(),
+                          profiler_.state(),
+                          profiler_.reason(),
+                          schedule().size(),
+                          profiler_.timed_steps(),
+                          replans_,
+                          profiler_.overlapping_steps(),
+                          profiler_.passes_ahead()};
     if (!shared_.decider->makes_plans()) { report.reason = LearningReason::makes_no_plan; }
     if (report.state == LearningState::measuring && !shared_.decider->is_streaming()) {
         report.state = LearningState::off;
         report.reason = LearningReason::nothing_streams;
+        report.passes_ahead = 0;
     }
     return report;
 }

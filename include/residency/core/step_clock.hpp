@@ -22,7 +22,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// Measures the compute times of steps, in whichever passes run them: from the end of the wait for the bytes of a lease to the end of the
 /// lease, plus the gap since the lease before (the gap after the last lease of a pass counts to that). Waits for bytes do not count. A
 /// lease of a range of steps is measured as a whole. Each step is measured `times_wanted` times, and of each range the smallest time is
-/// kept.
+/// kept. Leases that overlap are not measured: one's time would hold the kernels and the waits of the other.
 ///
 /// One pass at a time is measured, and read once it is complete: passes that begin meanwhile are not measured. Of a schedule of more than
 /// `most_steps` steps, a pass measures a part.
@@ -38,11 +38,14 @@ public:
     struct StepCount {
         std::uint32_t times = 0;
         std::uint32_t misses = 0;  ///< measured passes in a row that leased the step and did not time it
+        bool overlaps = false;     ///< the last of these, because another lease was open
 
         [[nodiscard]] bool is_untimed() const noexcept { return times == 0 && misses >= most_misses; }
         [[nodiscard]] bool is_wanted() const noexcept { return times < times_wanted && misses < most_misses; }
         /// No pass that was measured leased it.
         [[nodiscard]] bool is_unseen() const noexcept { return times == 0 && misses == 0; }
+        /// It has no time, because its leases overlap others.
+        [[nodiscard]] bool is_overlapping() const noexcept { return times == 0 && overlaps; }
     };
 
     /// What was measured of one schedule.
@@ -50,6 +53,7 @@ public:
         RangeTimes times;
         std::vector<StepCount> steps;    ///< by step; empty: nothing was measured
         std::uint64_t measurements = 0;  ///< leases that were measured and read
+        std::uint64_t passes = 0;        ///< that were measured and read
         std::uint32_t idle_passes = 0;   ///< passes in a row that were read and timed nothing
     };
 
@@ -66,20 +70,23 @@ public:
 
     /// A pass is measured now.
     [[nodiscard]] bool is_running() const noexcept { return state_ == State::running; }
+    /// A pass that was measured has ended, and could not be read yet.
+    [[nodiscard]] bool has_unread() const noexcept { return state_ == State::ended; }
     /// Called after everything that the beginning of a pass enqueues. The pass is measured if the last one was read.
     [[nodiscard]] Status pass_began(D& device, typename D::Stream stream);
     /// Called before everything that the end of a pass enqueues.
     [[nodiscard]] Status pass_ended(D& device, typename D::Stream stream);
+    /// A lease comes to a stream, and may wait there. No lease of steps that is open is timed then.
+    void lease_comes() noexcept { ++leases_; }
     /// The gap that runs does not count: the pass waits in it.
     void interrupt() noexcept { gap_.reset(); }
     /// A lease of the step is acquired in a way that cannot be timed.
     void miss(std::uint32_t step) noexcept {
         if (is_in_part({step, step + 1})) { mark({step, step + 1}).note({step, step + 1}); }
     }
-    /// Called before anything is enqueued for a lease of these steps.
-    [[nodiscard]] Status reach(D& device, const StepRange& steps, typename D::Stream stream);
-    /// After its wait. Overlapping leases of the same steps are not timed; leases of them one after another count as one. Precondition:
-    /// they were reached.
+    /// Called before anything is enqueued for a lease of these steps, after lease_comes(). `overlaps`: another lease of steps is open.
+    [[nodiscard]] Status reach(D& device, const StepRange& steps, typename D::Stream stream, bool overlaps);
+    /// After its wait. Leases of the same steps one after another count as one. Precondition: they were reached.
     [[nodiscard]] Status start(D& device, const StepRange& steps, typename D::Stream stream);
     /// Called at the end of a lease if no event can be recorded.
     void drop(const StepRange& steps) noexcept {
@@ -108,9 +115,11 @@ private:
         std::optional<typename D::Event> gap;  // where that before it begins; none where leases overlap
         StepRange steps;                       // of the lease
         std::uint64_t pass = 0;                // that started it
+        std::uint64_t lease = 0;               // the number of leases when it came
         bool was_leased = false;               // in the pass that is measured
         bool is_started = false;
         bool is_continued = false;  // by another lease in the same pass, right after the one before
+        bool overlaps = false;      // another lease, in the pass that is measured
         bool is_set = false;
 
         void note(const StepRange& range) noexcept {
@@ -149,8 +158,9 @@ private:
     std::optional<typename D::Event> gap_;  // where what no lease has taken yet begins
     std::optional<StepRange> last_;         // that ended
     State state_ = State::idle;
-    std::uint64_t pass_ = 0;  // measured passes so far
-    std::uint32_t open_ = 0;  // leases that are timed
+    std::uint64_t pass_ = 0;    // measured passes so far
+    std::uint32_t open_ = 0;    // leases that are timed
+    std::uint64_t leases_ = 0;  // that came to a stream while it was open
 };
 
 template <Device D>
@@ -220,7 +230,7 @@ Status StepClock<D>::pass_began(D& device, typename D::Stream stream) {
     if (state_ != State::idle || !choose_part()) { return {}; }
     ++pass_;
     state_ = State::running;
-    for (Mark& mark : marks_) { mark.is_set = mark.was_leased = mark.is_continued = false; }
+    for (Mark& mark : marks_) { mark.is_set = mark.was_leased = mark.is_continued = mark.overlaps = false; }
     last_.reset();
     return begin_gap(device, begin_, stream);
 }
@@ -234,7 +244,7 @@ Status StepClock<D>::pass_ended(D& device, typename D::Stream stream) {
 }
 
 template <Device D>
-Status StepClock<D>::reach(D& device, const StepRange& steps, typename D::Stream stream) {
+Status StepClock<D>::reach(D& device, const StepRange& steps, typename D::Stream stream, bool overlaps) {
     if (!is_wanted(steps)) {
         gap_.reset();
         return {};
@@ -243,7 +253,10 @@ Status StepClock<D>::reach(D& device, const StepRange& steps, typename D::Stream
     mark.is_continued = mark.is_set && mark.pass == pass_ && mark.steps == steps && last_ == steps && open_ == 0;
     mark.note(steps);
     mark.is_set = false;
-    if (mark.is_continued) { return {}; }
+    mark.overlaps = mark.overlaps || overlaps;
+    mark.lease = leases_;
+    if (mark.overlaps) { gap_.reset(); }
+    if (mark.is_continued || mark.overlaps) { return {}; }
     mark.gap = open_ == 0 ? gap_ : std::nullopt;
     auto done = device.record(mark.before, stream);
     if (!done) { mark.gap.reset(); }
@@ -255,9 +268,10 @@ Status StepClock<D>::start(D& device, const StepRange& steps, typename D::Stream
     if (!is_wanted(steps)) { return {}; }
     Mark& mark = this->mark(steps);
     if (mark.is_started) {  // leased twice at once, maybe on two streams: neither lease says how long the steps take
+        mark.overlaps = true;
         drop(steps);
-        return {};
     }
+    if (mark.overlaps) { return {}; }
     auto done = mark.is_continued ? Status{} : device.record(mark.from, stream);
     mark.is_started = static_cast<bool>(done);
     mark.pass = pass_;
@@ -271,6 +285,10 @@ Status StepClock<D>::stop(D& device, const StepRange& steps, typename D::Stream 
     drop(steps);
     Mark& mark = this->mark(steps);
     if (mark.pass != pass_ || mark.steps != steps || state_ == State::idle) { return {}; }
+    if (mark.lease != leases_) {  // another lease came while this one was open
+        mark.overlaps = true;
+        return {};
+    }
     auto done = device.record(mark.to, stream);
     mark.is_set = static_cast<bool>(done);
     return done;
@@ -316,14 +334,17 @@ Status StepClock<D>::collect(D& device) {
     if (ended && !*ended) { return {}; }
     state_ = State::idle;
     if (!ended) { return ended.error(); }
+    ++measured_.passes;
     bool is_idle = true;
     for (const Mark& mark : marks_) {
         if (!mark.was_leased || !is_wanted(mark.steps)) { continue; }
         const auto time = read(device, mark);
         if (!time) { return time.error(); }
         for (std::uint32_t step = mark.steps.first; step < mark.steps.last; ++step) {
-            measured_.steps[step].misses = *time ? 0 : measured_.steps[step].misses + 1;
-            measured_.steps[step].times += *time ? 1U : 0U;
+            StepCount& count = measured_.steps[step];
+            count.misses = *time ? 0 : count.misses + 1;
+            count.times += *time ? 1U : 0U;
+            count.overlaps = !*time && mark.overlaps;
         }
         if (!*time) { continue; }
         measured_.times.add(mark.steps, **time);

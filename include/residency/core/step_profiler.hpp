@@ -22,8 +22,8 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Has the steps of eager passes timed while something streams, until all are known, and says whether the plan assumes other times. Only
-/// leases on one stream that cover all of a step, or of every step of a range, are timed; a failed record costs a measurement, never a
-/// pass. The time of a range is shared over its steps. The plan that follows may have other ranges: they are timed again, twice at most.
+/// leases on one stream that cover all of a step, or of every step of a range, and overlap no other, are timed; a failed record costs a
+/// measurement, never a pass. The time of a range is shared over its steps. The plan that follows may have other ranges: they are timed again, twice at most.
 template <Device D>
 class StepProfiler {
 public:
@@ -36,6 +36,8 @@ public:
         LearningState state = LearningState::off;
         LearningReason reason = LearningReason::not_wanted;
         std::uint32_t timed_steps = 0;
+        std::uint32_t overlapping_steps = 0;         ///< without a time, because their leases overlap others
+        std::uint64_t passes = 0;                    ///< that were read for these numbers
         std::uint64_t concluded = 0;                 ///< measurements that the plan in force was compared with
         std::uint32_t rounds = 0;                    ///< so often ranges were timed again
         typename StepClock<D>::Measured measured{};  ///< of a schedule that is not in force
@@ -67,6 +69,10 @@ public:
     [[nodiscard]] LearningReason reason() const noexcept { return progress_.reason; }
     /// Steps that were timed while the schedule was in force.
     [[nodiscard]] std::uint32_t timed_steps() const noexcept { return progress_.timed_steps; }
+    /// Steps that have no time, because their leases overlap others.
+    [[nodiscard]] std::uint32_t overlapping_steps() const noexcept { return progress_.overlapping_steps; }
+    /// Passes that were not measured, because the measured one before them is not complete.
+    [[nodiscard]] std::uint64_t passes_ahead() const noexcept { return clock_.has_unread() ? passes_ahead_ : 0; }
 
     /// Reads what was measured, if it is complete. Does not block.
     void collect();
@@ -80,12 +86,13 @@ public:
     [[nodiscard]] Status pass_ended(Stream stream) {
         return is_timing() ? clock_.pass_ended(*shared_->device, stream) : Status{};
     }
-    /// A lease is about to be acquired; without a stream, a ticket. Whether lease_began() has to follow once its stream waits for the
-    /// bytes.
-    [[nodiscard]] bool lease_comes(const AccessPoint& access, std::optional<Stream> stream) {
+    /// A lease is about to be acquired; without a stream, a ticket. `overlaps`: another lease of steps is open. Whether lease_began() has
+    /// to follow once its stream waits for the bytes.
+    [[nodiscard]] bool lease_comes(const AccessPoint& access, std::optional<Stream> stream, bool overlaps) {
+        if (stream) { clock_.lease_comes(); }
         if (!is_timing()) { return false; }
         if (access.is_whole && stream) {
-            shared_->keep_failure(clock_.reach(*shared_->device, access.range(), *stream));
+            shared_->keep_failure(clock_.reach(*shared_->device, access.range(), *stream, overlaps));
             return true;
         }
         for (std::uint32_t i = 0; access.is_announced && i < access.steps; ++i) {
@@ -97,6 +104,8 @@ public:
     void lease_began(const AccessPoint& access, Stream stream) {
         shared_->keep_failure(clock_.start(*shared_->device, access.range(), stream));
     }
+    /// A ticket becomes a lease.
+    void ticket_comes() noexcept { clock_.lease_comes(); }
     /// Something that no step accounts for was enqueued.
     void interrupt() noexcept { clock_.interrupt(); }
     /// A lease of whole steps ends on the stream. Whether lease_ended() has to follow once the use is recorded.
@@ -125,6 +134,7 @@ private:
     double threshold_;  // of the sum of the differences over the sum of the times
     StepClock<D> clock_;
     Progress progress_;  // of the schedule in force; what was measured is with the clock
+    std::uint64_t passes_ahead_ = 0;
 };
 
 template <Device D>
@@ -147,11 +157,13 @@ auto StepProfiler<D>::exchange(std::optional<Progress> next) -> Progress {
 template <Device D>
 void StepProfiler<D>::collect() {
     if (!clock_.is_open()) { return; }
-    const std::uint64_t before = clock_.measured().measurements;
     shared_->keep_failure(clock_.collect(*shared_->device));
-    if (clock_.measured().measurements == before) { return; }
-    const std::vector<bool> is_timed = clock_.measured().times.timed();
+    const auto& measured = clock_.measured();
+    if (std::exchange(progress_.passes, measured.passes) == measured.passes) { return; }
+    const std::vector<bool> is_timed = measured.times.timed();
     progress_.timed_steps = static_cast<std::uint32_t>(std::count(is_timed.begin(), is_timed.end(), true));
+    progress_.overlapping_steps = static_cast<std::uint32_t>(std::count_if(
+        measured.steps.begin(), measured.steps.end(), [](const auto& step) { return step.is_overlapping(); }));
 }
 
 template <Device D>
@@ -167,6 +179,7 @@ void StepProfiler<D>::pass_began(Stream stream) {
             return;
         }
     }
+    passes_ahead_ = clock_.has_unread() ? passes_ahead_ + 1 : 0;
     shared_->keep_failure(clock_.pass_began(*shared_->device, stream));
 }
 

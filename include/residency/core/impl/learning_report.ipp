@@ -48,7 +48,18 @@ RESIDENCY_INLINE std::string describe(const LearningReport& report) {
     text += to_string(report.state);
     if (report.reason != LearningReason::none) { text += " (" + std::string{to_string(report.reason)} + ")"; }
     text += ", " + std::to_string(report.timed_steps) + " of " + std::to_string(report.steps) + " steps timed";
-    return text + "; planned again " + std::to_string(report.replans) + (report.replans == 1 ? " time" : " times");
+    text += "; planned again " + std::to_string(report.replans) + (report.replans == 1 ? " time" : " times");
+    if (report.overlapping_steps > 0) {
+        text += "; times of " + std::to_string(report.overlapping_steps) +
+                (report.overlapping_steps == 1 ? " step is" : " steps are") +
+                " not learned: their leases overlap; end each before the next is acquired, or declare what they take";
+    }
+    if (report.passes_ahead > 0) {
+        text += "; the measured pass is not complete, " + std::to_string(report.passes_ahead) +
+                (report.passes_ahead == 1 ? " pass was" : " passes were") +
+                " enqueued since: wait for the stream once in a while";
+    }
+    return text;
 }
 
 }}  // namespace residency::RESIDENCY_ABI
