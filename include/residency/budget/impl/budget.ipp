@@ -201,7 +201,12 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
     } else if (resolved.bytes != resolved.asked_bytes) {
         resolved.text += " is rounded down to " + in_bytes(resolved.bytes);
     }
-    if (!resolved.is_streaming()) { resolved.text += "; everything is resident, nothing is streamed"; }
+    if (!resolved.is_streaming()) {
+        resolved.text += "; everything is resident, nothing is streamed";
+        if (resolved.total_bytes > weights + weights / 8) {
+            resolved.text += " (the weights have " + in_bytes(weights) + ": the pool may leave the rest unused)";
+        }
+    }
     return resolved;
 }
 
