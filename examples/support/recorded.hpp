@@ -33,9 +33,8 @@ public:
         weights.drain();
         timeline_ = recorder_.timeline();
         advice_.clear();
-        if (auto report = residency::try_report_stalls(weights)) {
-            for (residency::StallAdvice& one : report->advice) { advice_.push_back(std::move(one.text)); }
-        }
+        const auto report = residency::try_report_stalls(weights);
+        if (report && report->timed_passes > 0) { advice_ = report->lines(); }
         weights.observe(nullptr);
     }
     template <class Enqueue>

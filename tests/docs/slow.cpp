@@ -105,7 +105,9 @@ TEST_CASE("docs/slow.md: which step waits, why, and what to change") {
     for (std::uint32_t step = 0; step < weights.step_stalls().size(); ++step) {
         const StallTime waited = weights.step_stalls()[step].sum();
         if (waited.stalls > 0) {
-            print("step " + std::to_string(step) + " waits " + std::to_string(waited.time.count()) + " ns");
+            const WeightId first = weights.schedule()[step].weights.front();
+            print("step " + std::to_string(step) + " (" + std::string{weights.catalog().weight(first).name} +
+                  ") waits " + std::to_string(waited.time.count()) + " ns");
         }
     }
     print(report_stalls(weights).text());

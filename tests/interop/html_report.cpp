@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "residency/core/report_text.hpp"
+#include "residency/core/stall_report.hpp"
 #include "residency/interop/timeline_recorder.hpp"
 #include "tests/support/compositions.hpp"
 #include "tests/support/recorded_passes.hpp"
@@ -110,14 +112,14 @@ TEST_CASE("the page has the figures of the run, and is well-formed") {
     CHECK(fault_in(page) == "");
     for (const char* part :
          {"<title>decoder &amp; friends</title>", "8 GiB, by --budget", "3.00 GiB", "the smallest that works: 1.00 GiB",
-          "2.50 GiB", "300.00 MiB", "17 copy calls", "4711", "12.346 ms", "12.000 ms", "2.9 % over the bound",
+          "2.50 GiB", "300.0 MiB", "17 copy calls", "4711", "12.346 ms", "12.000 ms", "2.9 % over the bound",
           "<h2>What to change</h2>", "1.2 GiB more budget removes the stall of 3.1 ms", "layer 0: b",
-          "pass 3, 2.00 MiB copied", "waits for w", "w, 2.00 MiB",
+          "pass 3, 2.0 MiB copied", "waits for w", "w, 2.0 MiB",
           // The step ran twice, for 40 and 20 µs, and waited once, for 50 µs.
           "<td>layer 0</td><td>2</td><td>0.030 ms</td><td>0.025 ms</td><td>0.050 ms</td><td>w</td>",
           "<td>layer 1</td><td>1</td><td>0.010 ms</td><td>0.000 ms</td><td>0.000 ms</td><td></td>",
           // 2 MiB in 100 µs.
-          "<tr><td>w</td><td>1</td><td>2.00 MiB</td><td>21.0</td></tr>"}) {
+          "<tr><td>w</td><td>1</td><td>2.0 MiB</td><td>21.0</td></tr>"}) {
         CAPTURE(part);
         CHECK(count(page, part) >= 1);
     }
@@ -129,6 +131,24 @@ TEST_CASE("the page has the figures of the run, and is well-formed") {
         CAPTURE(part);
         CHECK(count(page, part) == 0);
     }
+}
+
+TEST_CASE("divergences come first, once, since they explain the rest") {
+    HtmlReport report = small_report();
+    CHECK(count(html_page(report), "What to change") == 0);
+    report.statistics.last_pass.divergences = 3;
+    const std::string said = "3 leases of the last pass came out of the order of the schedule";
+    std::string page = html_page(report);
+    CHECK(count(page, said) == 1);
+    StallReport stalls;
+    stalls.divergences = detail::divergences_in_words(report.statistics);
+    stalls.timed_passes = 1;
+    stalls.advice.push_back({.cause = StallCause::link, .stalls = {}, .more_bytes = {}, .text = "more budget"});
+    report.advice = stalls.lines();
+    page = html_page(report);
+    CHECK(fault_in(page) == "");
+    CHECK(count(page, said) == 1);
+    CHECK(page.find(said) < page.find("more budget"));
 }
 
 TEST_CASE("names are text, whatever is in them") {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "residency/core/report_text.hpp"
 #include "residency/plan/advice.hpp"
 #include "tests/planned/support.hpp"
 
@@ -50,9 +51,146 @@ Weights::Options timed(std::uint64_t budget, const Model& model, std::chrono::na
     return result;
 }
 
+/// What a report calls a step without a name that reads one weight.
+template <class Which>
+std::string step_with_weight(const Which& weights, std::uint32_t step) {
+    const auto weight = weights.schedule()[step].weights.front();
+    return "step " + std::to_string(step) + " (" + std::string{weights.catalog().weight(weight).name} + ")";
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("planned stall report");
+
+TEST_CASE("a step is called by its number, its name, and the first of its weights") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 3, chunk);
+    residency::ScheduleBuilder builder{model.catalog};
+    builder.step({weight(0), weight(1), weight(2)}, 1us, "layer");
+    builder.step({weight(1), weight(2)});
+    builder.step({weight(2)}, 1us, "head");
+    const auto schedule = must(builder.try_build());
+    const auto words = [&](std::uint32_t step) {
+        return residency::detail::step_in_words(schedule, model.catalog, step);
+    };
+    const auto name = [&](std::uint32_t i) { return std::string{model.catalog.weight(weight(i)).name}; };
+    CHECK(words(0) == "step 0 (layer; " + name(0) + " and 2 others)");
+    CHECK(words(1) == "step 1 (" + name(1) + " and 1 other)");
+    CHECK(words(2) == "step 2 (head; " + name(2) + ")");
+}
+
+TEST_CASE("divergences come before the stalls that follow from them") {
+    CheckedDevice device{slow_link()};
+    const Model model = uniform_model(device, 24, chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = must(Weights::try_create(device, model.catalog, timed(8 * chunk, model, kernel)));
+        passes_of(weights, model, stream);
+        CHECK(must(residency::try_report_stalls(weights)).divergences.empty());
+        for (int i = 0; i < 3; ++i) {
+            auto pass = must(weights.try_begin(stream));
+            for (std::uint32_t k = 24; k-- > 0;) {
+                auto lease = must(pass.try_acquire(weights.schedule()[k]));
+                verify(device, model, lease, weight(k), stream, kernel);
+            }
+            must(pass.try_end());
+        }
+        must(weights.try_drain());
+        const StallReport report = must(residency::try_report_stalls(weights));
+        const auto divergences = weights.statistics().last_pass.divergences;
+        REQUIRE(divergences > 0);
+        REQUIRE_FALSE(report.advice.empty());
+        CHECK(report.lines().front() == report.divergences);
+        CHECK(report.text().find(std::to_string(divergences) + " lease") == 0);
+        CHECK(report.divergences.find("Options::record") != std::string::npos);
+    }
+    must(device.destroy_stream(stream));
+    CHECK(*model.wrong == 0);
+}
+
+TEST_CASE("the report says which times are assumed or still measured, why, and what to do") {
+    CheckedDevice device{slow_link()};
+    const Model model = uniform_model(device, 24, chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        const auto make_timed = [&](bool learn) {
+            auto with = options(12 * chunk, in_order(model));
+            with.time_stalls = true;
+            with.learn = learn;
+            with.policies.leases_at_once = 2;
+            with.policies.link = link_of(slow_link().link);
+            return must(Weights::try_create(device, model.catalog, std::move(with)));
+        };
+        const auto times = [](const Weights& weights) {
+            const StallReport report = must(residency::try_report_stalls(weights));
+            CHECK((report.times.empty() || report.lines().back() == report.times));
+            return report.times;
+        };
+        auto assumed = make_timed(false);
+        passes_of(assumed, model, stream);
+        CHECK(times(assumed).find("times of 24 of 24 steps are assumed from their bytes: set Options::learn") == 0);
+
+        auto learning = make_timed(true);
+        pass_of(learning, model, stream);
+        must(learning.try_drain());
+        CHECK(times(learning).find("they are being measured, 24 so far; let more passes go by") != std::string::npos);
+        for (int i = 0; i < 3; ++i) { pass_of(learning, model, stream); }
+        CHECK(times(learning).find("call drain()") != std::string::npos);
+        for (int i = 0; i < 5; ++i) {
+            must(learning.try_drain());
+            pass_of(learning, model, stream);
+        }
+        must(learning.try_drain());
+        CHECK(times(learning).empty());
+
+        auto overlapping = make_timed(true);
+        for (int i = 0; i < 12; ++i) {
+            auto pass = must(overlapping.try_begin(stream));
+            Weights::Lease lease;
+            for (const auto& step : overlapping.schedule()) {
+                lease = must(pass.try_acquire(step));
+                verify(device, model, lease, step.weights.front(), stream, kernel);
+            }
+            lease.end();
+            must(pass.try_end());
+            must(overlapping.try_drain());
+        }
+        CHECK(times(overlapping).find("times of 24 steps are not learned: their leases overlap") != std::string::npos);
+        CHECK(overlapping.statistics().learning.state == residency::LearningState::gave_up);
+    }
+    must(device.destroy_stream(stream));
+    CHECK(*model.wrong == 0);
+}
+
+TEST_CASE("a pool that leaves memory unused says so, with the budget at which everything stays") {
+    using compositions::OnDemand;
+    auto config = slow_link();
+    config.pool_granularity = 8 * chunk;
+    CheckedDevice device{config};
+    const Model model = uniform_model(device, 6, 5 * chunk);  // a segment of the pool each
+    const Stream stream = must(device.create_stream());
+    {
+        OnDemand::Options with;
+        with.budget = Budget::parse("70%");
+        with.schedule = in_order(model);
+        with.time_stalls = true;
+        auto weights = must(OnDemand::try_create(device, model.catalog, std::move(with)));
+        passes_of(weights, model, stream);
+        const StallReport report = must(residency::try_report_stalls(weights));
+        REQUIRE_FALSE(report.advice.empty());
+        CHECK(report.times.empty());
+        CHECK(report.text().find("192.0 KiB for weights of 120.0 KiB: the pool may leave so much unused") !=
+              std::string::npos);
+        must(weights.try_set_budget(Budget::parse("100%")));
+        CHECK(weights.budget().bytes == 6 * 8 * chunk);
+        CHECK(weights.budget().text.find("the weights have 122880 bytes") != std::string::npos);
+        passes_of(weights, model, stream);
+        CHECK(weights.statistics().held_bytes == 6 * 8 * chunk);  // no byte of it is too much
+        CHECK_FALSE(weights.statistics().streaming);
+    }
+    must(device.destroy_stream(stream));
+    CHECK(*model.wrong == 0);
+}
 
 TEST_CASE("the budget that a report names removes the stalls, and what the bound names does not") {
     CheckedDevice device{slow_link()};
@@ -69,6 +207,7 @@ TEST_CASE("the budget that a report names removes the stalls, and what the bound
         CHECK((first.cause == StallCause::link || first.cause == StallCause::room));
         CHECK(first.stalls == before.stalls.last_pass[first.cause]);
         CHECK(first.worst_step < 24);
+        CHECK(first.text.find(step_with_weight(weights, first.worst_step)) != std::string::npos);
         REQUIRE(first.more_bytes);
         CHECK(first.text.find("more budget removes it") != std::string::npos);
         CHECK(report.text().find(first.text) == 0);

@@ -13,6 +13,7 @@
 #include "residency/core/stalls.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/plan/problem.hpp"
 
@@ -31,13 +32,19 @@ struct StallAdvice {
     std::string text;  ///< one line: what was measured, and what to change
 };
 
-/// What to change, the cause with the longest time first. Empty where nothing stalled.
+/// What to change, the cause with the longest time first. No advice where nothing stalled.
 struct StallReport {
+    /// Of leases that came out of the order of the schedule, in the last pass: what follows may come from them. Empty: there were none.
+    std::string divergences;
     std::vector<StallAdvice> advice;  ///< each cause once
-
-    /// A line for each cause, or one that says that nothing stalled or nothing was timed.
-    [[nodiscard]] RESIDENCY_INLINE std::string text() const;
+    /// Of a planned composition: which compute times of the plan were neither declared nor measured, why, and what to do. Empty: none.
+    std::string times;
     std::uint64_t timed_passes = 0;  ///< that it is based on the last of
+
+    /// A sentence each: divergences, each cause (or one that says that nothing stalled or nothing was timed), times.
+    [[nodiscard]] RESIDENCY_INLINE std::vector<std::string> lines() const;
+    /// These lines, each with its end.
+    [[nodiscard]] RESIDENCY_INLINE std::string text() const;
 };
 
 namespace core {
@@ -48,6 +55,7 @@ struct StallFacts {
     ResolvedBudget budget;
     std::span<const Stalls> steps;
     const Schedule* schedule = nullptr;
+    const Catalog* catalog = nullptr;
     std::optional<plan::Problem> problem;  ///< unset: there is no plan
 };
 [[nodiscard]] RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts);
@@ -60,7 +68,8 @@ struct StallFacts {
 /// malformed problem.
 template <class Weights>
 [[nodiscard]] Result<StallReport> try_report_stalls(const Weights& weights) {
-    core::StallFacts facts{weights.statistics(), weights.budget(), weights.step_stalls(), &weights.schedule(), {}};
+    core::StallFacts facts{weights.statistics(), weights.budget(),   weights.step_stalls(),
+                           &weights.schedule(),  &weights.catalog(), {}};
     if constexpr (requires { weights.problem(); }) { facts.problem = weights.problem(); }
     return core::report_stalls(facts);
 }

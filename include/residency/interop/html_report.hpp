@@ -19,7 +19,8 @@ struct HtmlReport {
     Statistics statistics;            ///< of the Residency
     PassTimeline timeline;            ///< of its last passes; what is shown of steps and copies comes from it
     std::string gaps;                 ///< what the timeline lacks: TimelineGaps::text
-    std::vector<std::string> advice;  ///< what to change, a sentence each
+    /// What to change, a sentence each, such as StallReport::lines. Divergences of the last pass come before them in any case.
+    std::vector<std::string> advice;
 };
 
 /// The whole page, as UTF-8. All text is escaped. It has at most 20,000 shapes: of a longer timeline the last passes are drawn, and the

@@ -6,11 +6,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "residency/config.hpp"
+#include "residency/core/learning_report.hpp"
+#include "residency/core/report_text.hpp"
 #include "residency/core/stall_report.hpp"
 #include "residency/error.hpp"
 #include "residency/model/sort.hpp"
@@ -23,77 +26,89 @@ namespace core {
 
 namespace detail {
 
-[[nodiscard]] inline std::string to_ms(std::chrono::nanoseconds time) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3f ms", static_cast<double>(time.count()) / 1e6);
-    return text;
-}
-[[nodiscard]] inline std::string to_ms(double seconds) {
-    return to_ms(std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)});
-}
-[[nodiscard]] inline std::string to_size(std::uint64_t bytes) {
-    char text[32];
-    const auto value = static_cast<double>(bytes);
-    if (bytes >= std::uint64_t{1} << 30U) {
-        std::snprintf(text, sizeof text, "%.2f GiB", value / (1 << 30));
-    } else if (bytes >= std::uint64_t{1} << 20U) {
-        std::snprintf(text, sizeof text, "%.1f MiB", value / (1 << 20));
-    } else {
-        std::snprintf(text, sizeof text, "%.1f KiB", value / (1 << 10));
-    }
-    return text;
-}
-
 // A pass that is so much longer than its kernels counts as one without stalls.
 inline constexpr double without_stalls = 1.01;
 
-// By the planner: the budget with which a pass takes as long as its kernels. Sets more_bytes, and says so.
-[[nodiscard]] inline Status advise_budget(const StallFacts& facts, StallAdvice& advice) {
-    const double compute = plan::total_compute(*facts.problem);
-    const auto found = plan::budget_for(*facts.problem, compute * without_stalls);
+// Says of stalls what removes them.
+class StallAdvisor {
+public:
+    explicit StallAdvisor(const StallFacts& facts) : facts_{&facts} {}
+
+    // Appends to the text, and sets more_bytes.
+    [[nodiscard]] Status advise(StallAdvice& advice);
+
+private:
+    using SpeedBudget = Result<plan::SpeedBudget>;
+
+    // By the planner: the budget with which a pass takes as long as its kernels.
+    [[nodiscard]] Status advise_budget(StallAdvice& advice);
+    // Without a plan: from some budget on nothing leaves.
+    void advise_all(StallAdvice& advice) const;
+
+    const StallFacts* facts_;
+    std::optional<SpeedBudget> speed_;  // searched once
+};
+
+RESIDENCY_INLINE Status StallAdvisor::advise_budget(StallAdvice& advice) {
+    using residency::detail::in_ms, residency::detail::in_units;
+    const auto to_time = [](double seconds) {
+        return in_ms(std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)});
+    };
+    const double compute = plan::total_compute(*facts_->problem);
+    if (!speed_) { speed_.emplace(plan::budget_for(*facts_->problem, compute * without_stalls)); }
+    const SpeedBudget& found = *speed_;
     if (!found) {
         if (found.error().kind() != ErrorKind::budget) { return found.error(); }
         advice.text += "no budget removes it: " + found.error().message();
         return {};
     }
-    const std::uint64_t now = facts.statistics.budget_bytes;
+    const std::uint64_t now = facts_->statistics.budget_bytes;
     if (found->sufficient_bytes <= now) {
         advice.text += "by the step times that the plan assumes, this budget is enough for " +
-                       to_ms(found->planned_seconds) +
+                       to_time(found->planned_seconds) +
                        " per pass: they are not what the steps take; let them be learned "
                        "(Options::learn), or end each lease before the next";
         return {};
     }
     advice.more_bytes = found->sufficient_bytes - now;
-    advice.text += to_size(*advice.more_bytes) + " more budget removes it: at " + to_size(found->sufficient_bytes) +
-                   " a pass is planned to take " + to_ms(found->planned_seconds) + ", its kernels " + to_ms(compute);
+    advice.text += in_units(*advice.more_bytes) + " more budget removes it: at " + in_units(found->sufficient_bytes) +
+                   " a pass is planned to take " + to_time(found->planned_seconds) + ", its kernels " +
+                   to_time(compute);
     if (found->necessary_bytes > now) {
-        advice.text += "; below " + to_size(found->necessary_bytes) + " no plan of copies is that fast";
+        advice.text += "; below " + in_units(found->necessary_bytes) + " no plan of copies is that fast";
     }
     return {};
 }
 
-// Without a plan: from some budget on nothing leaves.
-inline void advise_all(const StallFacts& facts, StallAdvice& advice) {
-    if (facts.budget.resident_from_bytes <= facts.statistics.budget_bytes) { return; }
-    advice.more_bytes = facts.budget.resident_from_bytes - facts.statistics.budget_bytes;
-    advice.text += "; with " + to_size(*advice.more_bytes) + " more budget everything stays, and nothing stalls";
+RESIDENCY_INLINE void StallAdvisor::advise_all(StallAdvice& advice) const {
+    using residency::detail::in_units;
+    const std::uint64_t all = facts_->budget.resident_from_bytes, now = facts_->statistics.budget_bytes;
+    if (all <= now) { return; }
+    advice.more_bytes = all - now;
+    advice.text += "; with " + in_units(*advice.more_bytes) + " more budget everything stays, and nothing stalls";
+    const std::uint64_t weights = facts_->catalog->streamed_bytes() + facts_->catalog->resident_bytes();
+    if (all > weights + weights / 8) {
+        advice.text += " (" + in_units(all) + " for weights of " + in_units(weights) +
+                       ": the pool may leave so much unused between them; pool::Slab for equal sizes and Planned take "
+                       "less)";
+    }
 }
 
-[[nodiscard]] inline Status advise(const StallFacts& facts, StallAdvice& advice) {
-    const bool is_planned = facts.problem.has_value();
+RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
+    const bool is_planned = facts_->problem.has_value();
+    const Counters& last = facts_->statistics.last_pass;
     switch (advice.cause) {
         case StallCause::link:
             advice.text += "the link was busy all the time: ";
-            if (is_planned) { return advise_budget(facts, advice); }
+            if (is_planned) { return advise_budget(advice); }
             advice.text += "fewer bytes (another evictor, packed weights) or a faster link";
-            advise_all(facts, advice);
+            advise_all(advice);
             return {};
         case StallCause::room:
             advice.text += "the link stood idle until memory was free: ";
-            if (is_planned) { return advise_budget(facts, advice); }
+            if (is_planned) { return advise_budget(advice); }
             advice.text += "end leases sooner, or split large steps";
-            advise_all(facts, advice);
+            advise_all(advice);
             return {};
         case StallCause::issued_late:
             advice.text += "the link stood idle with nothing to copy: ";
@@ -108,25 +123,69 @@ inline void advise_all(const StallFacts& facts, StallAdvice& advice) {
                 "(Options::learn)";
             return {};
         case StallCause::evicted:
-            advice.text += std::to_string(facts.statistics.last_pass.capacity_misses) +
+            advice.text += std::to_string(last.capacity_misses) +
                            " capacity misses in the last pass: take Planned if the order is known, or another evictor "
                            "(residency-lab compares them)";
-            advise_all(facts, advice);
+            advise_all(advice);
             return {};
         case StallCause::unpredicted:
-            advice.text += "nothing announced them: " + std::to_string(facts.statistics.last_pass.divergences) +
-                           " divergences in the last pass; record the order (Options::record) and set it as the "
-                           "schedule, or give hints";
+            advice.text += "nothing announced them: ";
+            advice.text += last.divergences > 0 ? "they came out of the order of the schedule"
+                                                : "record the order (Options::record) and set it as the schedule, or "
+                                                  "give hints";
             return {};
     }
     return {};
+}
+
+// Which compute times the plan assumes, why, and what to do. Empty: none.
+[[nodiscard]] inline std::string times_in_words(const StallFacts& facts) {
+    if (!facts.problem) { return {}; }
+    const LearningReport& learning = facts.statistics.learning;
+    const auto steps = facts.schedule->steps();
+    const auto assumed = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return !step.compute; });
+    const bool is_measuring = learning.state == LearningState::measuring;
+    if (learning.reason == LearningReason::nothing_streams || (assumed == 0 && !is_measuring)) { return {}; }
+    std::string text = "times of ";
+    const std::string of = std::to_string(steps.size()) + (steps.size() == 1 ? " step" : " steps");
+    if (assumed > 0) {
+        text += std::to_string(assumed) + " of " + of + " are assumed from their bytes: ";
+    } else {
+        text += of + " are as they were declared: ";
+    }
+    const std::string declare = "declare what the steps take (ScheduleBuilder)";
+    switch (learning.reason) {
+        case LearningReason::none:
+            text += "they are being measured, " + std::to_string(learning.timed_steps) + " so far; ";
+            text += learning.passes_ahead > 0 ? "the measured pass is not complete: call drain(), or wait for the "
+                                                "stream, once in a while"
+                                              : "let more passes go by before you judge the plan";
+            break;
+        case LearningReason::not_wanted: text += "set Options::learn, or " + declare; break;
+        case LearningReason::makes_no_plan: text += "the plan was given, and is kept"; break;
+        case LearningReason::captured:
+            text += "a pass was captured before they were measured; capture after some passes, or " + declare;
+            break;
+        case LearningReason::untimed_steps: text += "they could not be measured; " + declare; break;
+        case LearningReason::no_plan: text += "there is no plan for what was measured; " + declare; break;
+        case LearningReason::nothing_streams: break;
+    }
+    if (learning.overlapping_steps > 0) {
+        text += "; times of " + std::to_string(learning.overlapping_steps) +
+                (learning.overlapping_steps == 1 ? " step is" : " steps are") +
+                " not learned: their leases overlap; end each before the next is acquired";
+    }
+    return text;
 }
 
 }  // namespace detail
 
 RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
     StallReport report;
+    report.divergences = residency::detail::divergences_in_words(facts.statistics);
+    report.times = detail::times_in_words(facts);
     report.timed_passes = facts.statistics.stalls.passes;
+    detail::StallAdvisor advisor{facts};
     const Stalls& pass = facts.statistics.stalls.last_pass;
     for (std::size_t i = 0; i < stall_causes; ++i) {
         if (pass.by_cause[i].stalls == 0) { continue; }
@@ -139,16 +198,15 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
             if (time > longest) { advice.worst_step = step; }
             longest = (std::max)(longest, time);
         }
-        advice.text = std::string{to_string(advice.cause)} + ": " + detail::to_ms(advice.stalls.time) +
+        advice.text = std::string{to_string(advice.cause)} + ": " + residency::detail::in_ms(advice.stalls.time) +
                       " per pass in " + std::to_string(advice.stalls.stalls) +
                       (advice.stalls.stalls == 1 ? " stall" : " stalls");
         if (advice.worst_step < facts.schedule->size()) {
-            const std::string name{(*facts.schedule)[advice.worst_step].name};
-            advice.text +=
-                ", the longest at step " + std::to_string(advice.worst_step) + (name.empty() ? "" : " (" + name + ")");
+            advice.text += ", the longest at " +
+                           residency::detail::step_in_words(*facts.schedule, *facts.catalog, advice.worst_step);
         }
         advice.text += "; ";
-        if (auto advised = detail::advise(facts, advice); !advised) { return advised.error(); }
+        if (auto advised = advisor.advise(advice); !advised) { return advised.error(); }
         report.advice.push_back(std::move(advice));
     }
     residency::detail::sort(report.advice, [](const StallAdvice& a, const StallAdvice& b) {
@@ -159,13 +217,23 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
 
 }  // namespace core
 
-RESIDENCY_INLINE std::string StallReport::text() const {
+RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
+    std::vector<std::string> lines;
+    lines.reserve(3 + advice.size());
+    if (!divergences.empty()) { lines.push_back(divergences); }
     if (timed_passes == 0) {
-        return "no pass was timed: set Options::time_stalls, and drain after some eager passes\n";
+        lines.emplace_back("no pass was timed: set Options::time_stalls, and drain after some eager passes");
+    } else if (advice.empty()) {
+        lines.emplace_back("no step waited for bytes in the last pass that was timed");
     }
-    if (advice.empty()) { return "no step waited for bytes in the last pass that was timed\n"; }
+    for (const StallAdvice& each : advice) { lines.push_back(each.text); }
+    if (!times.empty()) { lines.push_back(times); }
+    return lines;
+}
+
+RESIDENCY_INLINE std::string StallReport::text() const {
     std::string text;
-    for (const StallAdvice& each : advice) { text += each.text + "\n"; }
+    for (const std::string& line : lines()) { text += line + "\n"; }
     return text;
 }
 

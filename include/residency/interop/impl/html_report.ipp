@@ -19,6 +19,7 @@
 
 #include "residency/config.hpp"
 #include "residency/core/learning_report.hpp"
+#include "residency/core/report_text.hpp"
 #include "residency/interop/html_report.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/quoted.hpp"
@@ -69,16 +70,8 @@ private:
         std::snprintf(text.data(), text.size(), form, value);
         return text.data();
     }
-    [[nodiscard]] static std::string bytes(double count) {
-        constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
-        std::size_t unit = 0;
-        for (; count >= 1024 && unit + 1 < units.size(); ++unit) { count /= 1024; }
-        return number(count, unit == 0 ? "%.0f " : "%.2f ") + units[unit];
-    }
-    [[nodiscard]] static std::string bytes(std::uint64_t count) { return bytes(static_cast<double>(count)); }
-    [[nodiscard]] static std::string milliseconds(Time time) {
-        return number(static_cast<double>(time.count()) / 1e6, "%.3f ms");
-    }
+    [[nodiscard]] static std::string bytes(std::uint64_t count) { return in_units(count); }
+    [[nodiscard]] static std::string milliseconds(Time time) { return in_ms(time); }
 
     void raw(std::string_view html) { out_ += html; }
     void text(std::string_view text) { out_ += escaped_html(text); }
@@ -218,9 +211,14 @@ RESIDENCY_INLINE void HtmlWriter::write_summary() {
 }
 
 RESIDENCY_INLINE void HtmlWriter::write_advice() {
-    if (report_->advice.empty()) { return; }
-    raw("<section><h2>What to change</h2>\n<ul>\n");
+    std::vector<std::string> sentences{divergences_in_words(report_->statistics)};  // they explain the rest
     for (const std::string& each : report_->advice) {
+        if (each != sentences.front()) { sentences.push_back(each); }
+    }
+    if (sentences.front().empty()) { sentences.erase(sentences.begin()); }
+    if (sentences.empty()) { return; }
+    raw("<section><h2>What to change</h2>\n<ul>\n");
+    for (const std::string& each : sentences) {
         raw("<li>");
         text(each);
         raw("</li>\n");
