@@ -160,7 +160,7 @@ private:
     State state_ = State::idle;
     std::uint64_t pass_ = 0;    // measured passes so far
     std::uint32_t open_ = 0;    // leases that are timed
-    std::uint64_t leases_ = 0;  // that came to a stream while it was open
+    std::uint64_t leases_ = 0;  // that came to a stream so far
 };
 
 template <Device D>
