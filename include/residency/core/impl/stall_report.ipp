@@ -157,9 +157,10 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
     switch (learning.reason) {
         case LearningReason::none:
             text += "they are being measured, " + std::to_string(learning.timed_steps) + " so far; ";
-            text += learning.passes_ahead > 0 ? "the measured pass is not complete: call drain(), or wait for the "
-                                                "stream, once in a while"
-                                              : "let more passes go by before you judge the plan";
+            text += learning.passes_ahead > 0
+                        ? "the measured pass is not complete: call drain(), or wait for the "
+                          "stream, once in a while"
+                        : "let more passes go by, and drain() after each, before you judge the plan";
             break;
         case LearningReason::not_wanted: text += "set Options::learn, or " + declare; break;
         case LearningReason::makes_no_plan: text += "the plan was given, and is kept"; break;
