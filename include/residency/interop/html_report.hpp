@@ -13,12 +13,12 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What a run did, for a page that a browser shows without a network: one file that loads nothing and sends nothing.
 struct HtmlReport {
-    std::string title;                ///< such as the program and its model
-    std::string device;               ///< its name; empty: not shown
-    std::string budget;               ///< ResolvedBudget::text: who asked for what; empty: not shown
-    Statistics statistics;            ///< of the Residency
-    PassTimeline timeline;            ///< of its last passes; what is shown of steps and copies comes from it
-    std::string gaps;                 ///< what the timeline lacks: TimelineGaps::text
+    std::string title;      ///< such as the program and its model
+    std::string device;     ///< its name; empty: not shown
+    std::string budget;     ///< ResolvedBudget::text: who asked for what; empty: not shown
+    Statistics statistics;  ///< of the Residency
+    PassTimeline timeline;  ///< of its last passes; what is shown of steps and copies comes from it
+    std::string gaps;       ///< what the timeline lacks: TimelineGaps::text
     /// What to change, a sentence each, such as StallReport::lines. Divergences of the last pass come before them in any case.
     std::vector<std::string> advice;
 };
