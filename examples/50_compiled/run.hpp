@@ -19,8 +19,8 @@
 
 #include "examples/support/load.hpp"
 #include "examples/support/memory.hpp"
+#include "examples/support/recorded.hpp"
 #include "job.hpp"
-#include "recorder.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/learning_report.hpp"
 #include "residency/format/program_folder.hpp"
@@ -30,6 +30,7 @@
 #include "residency/plan/held_between_passes.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/planned.hpp"
+#include "step_recorder.hpp"
 
 namespace compiled {
 
@@ -360,10 +361,11 @@ private:
     /// One more run of each method, drawn.
     void draw(const std::string& budget) {
         // Before the model, and its weights.
-        Recorder<Device> recorder{device_, stream_, job_.methods.size()};
+        examples::Recorded<Device> recorded{device_, static_cast<std::uint32_t>(job_.methods.size())};
+        StepRecorder<Device> steps{device_, stream_, recorded};
         Weights* weights = nullptr;
         Model model =
-            residency::unwrap(open(budget, [&](const aoti::StepEvent& event) { recorder.add(event, *weights); }));
+            residency::unwrap(open(budget, [&](const aoti::StepEvent& event) { steps.add(event, *weights); }));
         weights = &model.weights();
         const auto run = [&](const std::string& method) {
             static_cast<void>(residency::unwrap(model.try_run(method, inputs_.at(method), stream_)));
@@ -371,11 +373,12 @@ private:
         for (const std::string& method : job_.methods) {
             run(method);
             model.weights().drain();
-            recorder.begin(model.weights());
+            recorded.begin(model.weights());
             run(method);
-            recorder.end(model.weights());
+            recorded.end(model.weights());
         }
-        results_.timeline = recorder.save(job_.timeline);
+        if (!steps.status()) { residency::throw_error(steps.status().error()); }
+        results_.timeline = recorded.save(job_.timeline);
     }
 
     [[nodiscard]] void* native() const noexcept {

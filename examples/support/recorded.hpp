@@ -2,24 +2,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "residency/core/stall_report.hpp"
 #include "residency/core/statistics.hpp"
+#include "residency/error.hpp"
 #include "residency/interop/html_report.hpp"
 #include "residency/interop/pass_timeline.hpp"
 #include "residency/interop/timeline_recorder.hpp"
 
 namespace examples {
 
-/// The timeline of one pass, by events of the device, with its kernels by name.
+/// The timeline of the last passes, by events of the device, with their kernels by name.
 template <class Device>
 class Recorded {
 public:
-    explicit Recorded(Device& device) : recorder_{device, {.passes = 1}} {}
+    explicit Recorded(Device& device, std::uint32_t passes = 1)
+        : recorder_{device, {.passes = passes}}, passes_{passes} {}
 
+    /// Whether what runs now is recorded.
+    [[nodiscard]] bool is_on() const noexcept { return is_on_; }
     /// Of what runs from now on. Between passes.
     template <class Weights>
     void begin(Weights& weights) {
@@ -38,17 +44,31 @@ public:
         weights.observe(nullptr);
     }
     template <class Enqueue>
-    void kernel(const char* name, typename Device::Stream stream, Enqueue&& enqueue) {
-        if (!is_on_) { return enqueue(); }
-        recorder_.kernel(name, stream, enqueue);
+    void kernel(std::string_view name, typename Device::Stream stream, Enqueue&& enqueue) {
+        kernel_begins(name, stream);
+        enqueue();
+        kernel_ends(stream);
     }
 
+    /// The same in two calls.
+    /// @{
+    void kernel_begins(std::string_view name, typename Device::Stream stream) {
+        if (is_on_) { recorder_.kernel_begins(name, stream); }
+    }
+    void kernel_ends(typename Device::Stream stream) {
+        if (is_on_) { recorder_.kernel_ends(stream); }
+    }
+    /// @}
+
     [[nodiscard]] const residency::PassTimeline& timeline() const noexcept { return timeline_; }
-    /// Writes the timeline, and says what is in it.
+    /// Writes the timeline, and says what is in it. Throws residency::Exception where something could not be recorded or written.
     [[nodiscard]] std::string save(const std::string& path) const {
+        if (recorder_.failure()) { residency::throw_error(*recorder_.failure()); }
         timeline_.trace().save(path);
         const std::string gaps = recorder_.gaps().text();
-        return "copies and kernels of the last pass" + (gaps.empty() ? "" : "; " + gaps);
+        return (passes_ == 1 ? "copies and kernels of the last pass"
+                             : "copies and kernels of the last " + std::to_string(passes_) + " passes") +
+               (gaps.empty() ? "" : "; " + gaps);
     }
     /// Writes the page. Nothing is written for an empty path.
     void save_report(const std::string& path, std::string title, std::string device, std::string budget,
@@ -65,6 +85,7 @@ public:
 
 private:
     residency::TimelineRecorder<Device> recorder_;
+    std::uint32_t passes_;
     residency::PassTimeline timeline_;
     std::vector<std::string> advice_;
     bool is_on_ = false;

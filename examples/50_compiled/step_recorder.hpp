@@ -3,16 +3,13 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-#include "residency/core/statistics.hpp"
+#include "examples/support/recorded.hpp"
 #include "residency/error.hpp"
 #include "residency/interop/aoti.hpp"
-#include "residency/interop/timeline_recorder.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace compiled {
@@ -24,35 +21,22 @@ namespace compiled {
     return kernels.empty() ? event.method->name : kernels;
 }
 
-/// Draws runs: copies, waits, and the kernels of each step. On the simulated device, where kernels run on the processor, a kernel of the
+/// Records the kernels of each step of a compiled model. On the simulated device, where kernels run on the processor, a kernel of the
 /// device stands for those of a step: it takes as long as the processor took, and reads what the step reads, so that the device's checker
 /// sees it.
 template <class Device>
-class Recorder {
+class StepRecorder {
 public:
     using Stream = typename Device::Stream;
     using Event = residency::aoti::StepEvent;
 
-    Recorder(Device& device, Stream stream, std::size_t runs)
-        : device_{device}, stream_{stream}, recorder_{device, {.passes = static_cast<std::uint32_t>(runs)}} {}
+    StepRecorder(Device& device, Stream stream, examples::Recorded<Device>& recorded)
+        : device_{device}, stream_{stream}, recorded_{recorded} {}
 
-    /// Between runs.
-    template <class Weights>
-    void begin(Weights& weights) {
-        weights.observe(&recorder_);
-        is_on_ = true;
-    }
-    /// Blocks until what was recorded is complete.
-    template <class Weights>
-    void end(Weights& weights) {
-        is_on_ = false;
-        weights.drain();
-        recorder_.collect();
-        weights.observe(nullptr);
-    }
+    /// What the model tells its observer.
     template <class Weights>
     void add(const Event& event, const Weights& weights) {
-        if (!is_on_ || event.kind == Event::Kind::wait) { return; }
+        if (!recorded_.is_on() || event.kind == Event::Kind::wait) { return; }
         const bool begins = event.kind == Event::Kind::run;
         if constexpr (std::is_same_v<Device, residency::SimulatedDevice>) {
             if (begins) {
@@ -61,19 +45,13 @@ public:
                 launch(event, weights);
             }
         } else if (begins) {
-            recorder_.kernel_begins(kernels_text(event), stream_);
+            recorded_.kernel_begins(kernels_text(event), stream_);
         } else {
-            recorder_.kernel_ends(stream_);
+            recorded_.kernel_ends(stream_);
         }
     }
-    /// Says what is in it. Throws residency::Exception where something could not be recorded or written.
-    [[nodiscard]] std::string save(const std::string& path) {
-        if (!status_) { residency::throw_error(status_.error()); }
-        if (recorder_.failure()) { residency::throw_error(*recorder_.failure()); }
-        recorder_.timeline().trace().save(path);
-        const std::string gaps = recorder_.gaps().text();
-        return "copies and kernels by step" + (gaps.empty() ? "" : "; " + gaps);
-    }
+    /// Of the first launch that failed.
+    [[nodiscard]] const residency::Status& status() const noexcept { return status_; }
 
 private:
     template <class Weights>
@@ -89,7 +67,7 @@ private:
                     {weights.address(id), catalog.storage(weight.storage).bytes - weight.offset_bytes});
             }
         }
-        recorder_.kernel(name, stream_, [&] {
+        recorded_.kernel(name, stream_, [&] {
             if (residency::Status launched = device_.launch(stream_, std::move(kernel)); !launched && status_) {
                 status_ = std::move(launched);
             }
@@ -98,10 +76,9 @@ private:
 
     Device& device_;
     Stream stream_;
-    residency::TimelineRecorder<Device> recorder_;
+    examples::Recorded<Device>& recorded_;
     std::chrono::steady_clock::time_point began_;
-    residency::Status status_;  // of the first launch that failed
-    bool is_on_ = false;
+    residency::Status status_;
 };
 
 }  // namespace compiled
