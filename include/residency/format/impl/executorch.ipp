@@ -369,7 +369,7 @@ private:
 
 /// What the CUDA backend wrote about a delegate of that method.
 struct ExecutorchDescription {
-    const ExecutorchMethod* method = nullptr;
+    std::string method;  ///< its name
     ExecutorchCudaWeights weights;
     bool is_unnamed = false;  ///< of a version before 1.5, with the library's key alone
 };
@@ -393,7 +393,7 @@ struct ExecutorchDescription {
             }
             const auto text = program.try_text(delegate.offset_bytes, delegate.bytes);
             if (!text) { return text.error(); }
-            ExecutorchDescription each{&method, {}, !text->starts_with(family)};
+            ExecutorchDescription each{method.name, {}, !text->starts_with(family)};
             if (each.is_unnamed) {  // before 1.5: the key of the library, and that of all weights in one piece
                 each.weights.library = text->substr(0, text->find('\n'));
             } else {
@@ -410,24 +410,23 @@ struct ExecutorchDescription {
 /// Makes a model of a program and its data.
 class ExecutorchModel {
 public:
-    [[nodiscard]] Result<ModelFile> try_read(std::span<const Input> inputs) {
+    /// `files`: what the inputs say, one each; `described`: what the program among them says of its delegates.
+    [[nodiscard]] Result<ModelFile> try_read(std::span<const Input> inputs, const std::vector<ExecutorchFile>& files,
+                                             std::vector<ExecutorchDescription> described) {
         const Input* program = nullptr;
-        std::vector<ExecutorchFile> files;
-        for (const Input& input : inputs) {
-            auto file = try_read_executorch_file(input);
-            if (!file) { return file.error(); }
-            if (file->is_program) {
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            if (files[i].is_program) {
                 if (program != nullptr) {
-                    return malformed(input.path(), 0, "a second program; read one at a time, with its data");
+                    return malformed(inputs[i].path(), 0, "a second program; read one at a time, with its data");
                 }
-                program = &input;
-                if (file->unnamed_constants != 0) {
-                    model_.notes.push_back(shown(input.path()) + " holds " + std::to_string(file->unnamed_constants) +
+                program = &inputs[i];
+                if (files[i].unnamed_constants != 0) {
+                    model_.notes.push_back(shown(inputs[i].path()) + " holds " +
+                                           std::to_string(files[i].unnamed_constants) +
                                            " constants without names, which are not read");
                 }
             }
-            model_.files.push_back(input.source());
-            files.push_back(std::move(*file));
+            model_.files.push_back(inputs[i].source());
         }
         model_.format = "executorch";
         for (std::uint32_t i = 0; i < files.size(); ++i) {
@@ -442,7 +441,7 @@ public:
         }
         for (std::uint32_t i = 0; i < files.size(); ++i) {
             if (!files[i].is_program) { continue; }
-            if (Status read = read_delegates(inputs[i], files[i]); !read) { return read.error(); }
+            if (Status added = add_delegates(inputs[i], std::move(described)); !added) { return added.error(); }
             for (const std::string& name : files[i].outside) {
                 if (data_.contains(name)) { continue; }
                 return malformed(
@@ -470,23 +469,21 @@ private:
         bool is_passed_over = false;
     };
 
-    [[nodiscard]] Status read_delegates(const Input& input, const ExecutorchFile& file) {
-        auto described = read_descriptions(input, file);
-        if (!described) { return described.error(); }
+    [[nodiscard]] Status add_delegates(const Input& input, std::vector<ExecutorchDescription> described) {
         bool is_any_on_cuda = false;
-        for (const ExecutorchDescription& each : *described) {
+        for (const ExecutorchDescription& each : described) {
             pass_over(each.weights.library, "a compiled library");
             if (each.is_unnamed) {
-                model_.notes.push_back("method " + shown(each.method->name) +
+                model_.notes.push_back("method " + shown(each.method) +
                                        ": its weights are one piece without names; export it with executorch 1.5");
             }
             for (const ExecutorchConstant& constant : each.weights.constants) {
                 is_any_on_cuda = is_any_on_cuda || constant.is_on_cuda;
             }
         }
-        for (ExecutorchDescription& each : *described) {
+        for (ExecutorchDescription& each : described) {
             for (ExecutorchConstant& constant : each.weights.constants) {
-                Status added = add(input, each.method->name, std::move(constant), is_any_on_cuda);
+                Status added = add(input, each.method, std::move(constant), is_any_on_cuda);
                 if (!added) { return added; }
             }
         }
@@ -615,41 +612,58 @@ RESIDENCY_INLINE Result<ExecutorchCudaWeights> try_read_executorch_cuda(const In
 }
 
 RESIDENCY_INLINE Result<ModelFile> try_read_executorch(std::span<const Input> inputs) {
-    return detail::ExecutorchModel{}.try_read(inputs);
+    std::vector<ExecutorchFile> files;
+    files.reserve(inputs.size());
+    std::vector<detail::ExecutorchDescription> described;
+    for (const Input& input : inputs) {
+        auto file = try_read_executorch_file(input);
+        if (!file) { return file.error(); }
+        files.push_back(std::move(*file));
+        auto delegates = detail::read_descriptions(input, files.back());
+        if (!delegates) { return delegates.error(); }
+        if (files.back().is_program) { described = std::move(*delegates); }
+    }
+    return detail::ExecutorchModel{}.try_read(inputs, files, std::move(described));
 }
 
 RESIDENCY_INLINE Result<ModelFile> try_read_executorch(const std::string& path) {
     std::vector<Input> inputs;
+    std::vector<ExecutorchFile> files;
+    const auto add = [&](Input input, ExecutorchFile file) {
+        inputs.push_back(std::move(input));
+        files.push_back(std::move(file));
+    };
     {
         auto input = Input::try_open(path);
         if (!input) { return input.error(); }
-        inputs.push_back(std::move(*input));
+        auto file = try_read_executorch_file(*input);
+        if (!file) { return file.error(); }
+        add(std::move(*input), std::move(*file));
     }
-    const auto file = try_read_executorch_file(inputs.front());
-    if (!file) { return file.error(); }
-    const auto described = detail::read_descriptions(inputs.front(), *file);
+    auto described = detail::read_descriptions(inputs.front(), files.front());
     if (!described) { return described.error(); }
-    std::unordered_set<std::string> wanted{file->outside.begin(), file->outside.end()};
+    std::unordered_set<std::string> wanted{files.front().outside.begin(), files.front().outside.end()};
     for (const auto& each : *described) {
         for (const ExecutorchConstant& constant : each.weights.constants) { wanted.insert(constant.key); }
     }
-    for (const ExecutorchData& data : file->data) { wanted.erase(data.key); }
-    const std::string folder = detail::folder_of(path);
-    if (wanted.empty()) { return try_read_executorch(std::span<const Input>{inputs}); }
-    const auto names = detail::try_list_folder(folder.empty() ? "." : folder);
-    if (!names) { return names.error(); }
-    for (const std::string& name : *names) {
-        if (!name.ends_with(".ptd")) { continue; }
-        auto beside = Input::try_open(folder + name);
-        if (!beside) { return beside.error(); }
-        const auto data = try_read_executorch_file(*beside);
-        if (!data) { return data.error(); }
-        if (std::any_of(data->data.begin(), data->data.end(),
-                        [&](const ExecutorchData& each) { return wanted.contains(each.key); })) {
-            inputs.push_back(std::move(*beside));
+    for (const ExecutorchData& data : files.front().data) { wanted.erase(data.key); }
+    if (!wanted.empty()) {
+        const std::string folder = detail::folder_of(path);
+        const auto names = detail::try_list_folder(folder.empty() ? "." : folder);
+        if (!names) { return names.error(); }
+        for (const std::string& name : *names) {
+            if (!name.ends_with(".ptd")) { continue; }
+            auto beside = Input::try_open(folder + name);
+            if (!beside) { return beside.error(); }
+            auto file = try_read_executorch_file(*beside);
+            if (!file) { return file.error(); }
+            if (std::any_of(file->data.begin(), file->data.end(),
+                            [&](const ExecutorchData& each) { return wanted.contains(each.key); })) {
+                add(std::move(*beside), std::move(*file));
+            }
         }
     }
-    return try_read_executorch(std::span<const Input>{inputs});
+    return detail::ExecutorchModel{}.try_read(inputs, files, std::move(*described));
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format
