@@ -10,6 +10,7 @@
 #include <cstring>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "residency/codec/bf16_tiers.hpp"
@@ -173,6 +174,67 @@ TEST_CASE("tiles: no matrix, and none of that size") {
     CHECK(pack<codec::Bf16Tiles>({64, 63}, raw, 100000).empty());
     CHECK(pack<codec::Bf16Tiles>({std::uint64_t{1} << 33, std::uint64_t{1} << 33}, raw, 100000).empty());
     CHECK(!codec::Bf16Tiles::plain_bytes({std::uint64_t{1} << 40, 1}));
+}
+
+TEST_CASE("bytes that would lead a kernel outside are refused, each with its message") {
+    // Of the packed form, which `change` alters; the message of check().
+    const auto said = [](const auto& codec, const codec::Extents& extents, Bytes packed, std::uint64_t raw_bytes,
+                         const auto& change) {
+        change(packed);
+        const Status checked = codec.check(extents, packed, raw_bytes);
+        return checked ? std::string{} : checked.error().message();
+    };
+    const auto word = [](std::size_t at, std::uint32_t value) {
+        return [at, value](Bytes& packed) { std::memcpy(packed.data() + at, &value, 4); };
+    };
+    const auto has = [](const std::string& text, const char* what) { return text.find(what) != std::string::npos; };
+
+    Bytes raw = weights(2 * 10'000);
+    for (std::size_t i = 0; i < 10'000; i += 9) { set(raw, i, static_cast<std::uint16_t>(i % 256 << 7)); }
+    const codec::Extents row{1, 10'000};
+    const Bytes tiers = pack<codec::Bf16Tiers>(row, raw, raw.size());
+    codec::bf16_tiers::Header header;
+    REQUIRE(!tiers.empty());
+    std::memcpy(&header, tiers.data(), sizeof header);
+    const auto tiers_say = [&](const auto& change) { return said(codec::Bf16Tiers{}, row, tiers, raw.size(), change); };
+    using codec::bf16_tiers::Header;
+    CHECK(tiers_say([](Bytes&) {}).empty());
+    CHECK(has(tiers_say(word(offsetof(Header, values), 9999)), "the number of values"));
+    CHECK(has(tiers_say(word(offsetof(Header, t2_values), header.t1_values + 1)), "more values than the one before"));
+    CHECK(has(tiers_say(word(offsetof(Header, t3_at), header.t3_at + 16)), "do not lie where their sizes put them"));
+    CHECK(has(tiers_say(word(header.index_at + 12, 1)), "the index does not fit"));
+    CHECK(has(tiers_say(word(header.index_at - 4096 / 4, ~0U)), "T1 ends before"));  // in the last group of T0
+    CHECK(has(tiers_say([&](Bytes& packed) { std::memset(packed.data() + header.t1_at, 0xff, header.t1_values / 4); }),
+              "the index does not fit"));
+    CHECK(has(tiers_say([&](Bytes& packed) {  // the first entry of T3: place 16
+                  packed[header.t3_at + 1] = std::byte{16};
+              }),
+              "a place outside its lane"));
+
+    const codec::Extents extents{64, 1024};  // two escape groups
+    Bytes matrix = weights(2 * 64 * 1024);
+    for (std::size_t i = 0; i < 100; ++i) { set(matrix, 64 + 29 * i, 0); }
+    const Bytes tiles = pack<codec::Bf16Tiles>(extents, matrix, matrix.size());
+    REQUIRE(!tiles.empty());
+    codec::bf16_tiles::Header front;
+    std::memcpy(&front, tiles.data(), sizeof front);
+    const auto tiles_say = [&](const auto& change) {
+        return said(codec::Bf16Tiles{}, extents, tiles, matrix.size(), change);
+    };
+    using Front = codec::bf16_tiles::Header;
+    REQUIRE(front.escape_blocks > 3);
+    const std::size_t link_at = static_cast<std::size_t>(front.escapes_at) + codec::bf16_tiles::escape_block_bytes - 4;
+    CHECK(tiles_say([](Bytes&) {}).empty());
+    CHECK(has(tiles_say(word(offsetof(Front, rows), 63)), "a matrix of 63 × 1024 was packed"));
+    CHECK(has(tiles_say(word(offsetof(Front, row_groups), 5)), "the number of tiles"));
+    CHECK(has(tiles_say(word(offsetof(Front, words), 13)), "12 or 16 words"));
+    CHECK(has(tiles_say(word(offsetof(Front, shift), 256)), "do not fit together"));
+    CHECK(has(tiles_say(word(offsetof(Front, escapes_at), 128)), "do not fit together"));
+    for (const std::uint32_t link : {1U, 3U, front.escape_blocks, 0x7fffffffU}) {  // a circle, a leap, outside
+        CHECK(has(tiles_say(word(link_at, link)), "a link that does not lead to the next block"));
+    }
+    CHECK(has(tiles_say(word(link_at, 0)), "escape blocks that nothing leads to"));
+    CHECK(has(tiles_say(word(link_at - 4, 2)), "a link that does not lead to the next block"));  // not the last entry
 }
 
 TEST_CASE("the packed bytes are those of the version in the header") {

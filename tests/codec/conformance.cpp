@@ -33,7 +33,18 @@ TEST_CASE_TEMPLATE("codecs keep their contract", C, codec::Identity, codec::Bf16
 
 namespace {
 
-enum class Fault { none, loses, beyond_raw, beyond_packed, remembers, allocates, any_version, any_size, too_little };
+enum class Fault {
+    none,
+    loses,
+    beyond_raw,
+    beyond_packed,
+    remembers,
+    allocates,
+    any_version,
+    any_size,
+    too_little,
+    trusts
+};
 
 /// A header, then the bytes in reverse; with a fault.
 template <Fault fault>
@@ -70,6 +81,11 @@ struct Faulty {
         if (fault == Fault::beyond_raw) { raw.data()[raw.size()] = std::byte{0}; }
         return {};
     }
+    Status check(const codec::Extents& extents, std::span<const std::byte> packed, std::uint64_t raw_bytes) const {
+        if (fault == Fault::trusts) { return {}; }
+        std::vector<std::byte> raw(static_cast<std::size_t>(raw_bytes) + 1);
+        return unpack(extents, packed, std::span{raw}.first(static_cast<std::size_t>(raw_bytes)));
+    }
 };
 
 template <Fault fault>
@@ -96,3 +112,4 @@ TEST_CASE("the suite notices another size that is taken" * doctest::should_fail(
 TEST_CASE("the suite notices room that does not suffice" * doctest::should_fail()) {
     check_faulty<Fault::too_little>();
 }
+TEST_CASE("the suite notices a check that refuses nothing" * doctest::should_fail()) { check_faulty<Fault::trusts>(); }

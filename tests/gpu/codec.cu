@@ -67,7 +67,7 @@ private:
     std::size_t bytes_;
 };
 
-/// codec::Bf16Tiers, whose work kernels do. Bytes from outside are checked on the host before.
+/// codec::Bf16Tiers, whose work kernels do, with bytes that check() accepted on the host.
 class TiersOnGpu {
 public:
     static constexpr PackedForm form = codec::Bf16Tiers::form;
@@ -92,7 +92,8 @@ public:
     [[nodiscard]] Status unpack(const codec::Extents& extents, std::span<const std::byte> packed,
                                 std::span<std::byte> raw) const {
         namespace tiers = codec::bf16_tiers;
-        if (Status checked = codec::Bf16Tiers{}.unpack(extents, packed, raw); !checked) { return checked; }
+        if (Status checked = check(extents, packed, raw.size()); !checked) { return checked; }
+        if (Status unpacked = codec::Bf16Tiers{}.unpack(extents, packed, raw); !unpacked) { return unpacked; }
         const DeviceBytes from{packed}, to{raw.size()}, differing{8};
         const tiers::UnpackTask task{from.as(), to.as()};
         const DeviceBytes tasks{std::as_bytes(std::span{&task, 1})};
@@ -115,6 +116,10 @@ public:
             CHECK(count == 1);
         }
         return {};
+    }
+    [[nodiscard]] Status check(const codec::Extents& extents, std::span<const std::byte> packed,
+                               std::uint64_t raw_bytes) const {
+        return codec::Bf16Tiers{}.check(extents, packed, raw_bytes);
     }
 };
 

@@ -54,7 +54,7 @@ public:
         const auto resolved = must(Weights::try_resolve_budget(device_, model_.packed.catalog, options_));
         plenty_ = std::max(resolved.floor_bytes + (std::uint64_t{64} << 10U), model_.raw_bytes() * 13 / 10);
         options_.budget = Budget::bytes(resolved.floor_bytes + random_() % (plenty_ - resolved.floor_bytes));
-        before_ = used_bytes();
+        before_ = used_bytes(device_);
     }
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
@@ -82,8 +82,8 @@ public:
             REQUIRE(wrong_ == 0);
             if (weights_ && !may_hold_) {
                 CHECK(weights_->statistics().held_bytes <= weights_->budget().bytes);
-                CHECK(used_bytes() - before_ <= weights_->budget().bytes);
-                if (weights_->is_suspended() && !error_) { CHECK(used_bytes() == before_); }
+                CHECK(used_bytes(device_) - before_ <= weights_->budget().bytes);
+                if (weights_->is_suspended() && !error_) { CHECK(used_bytes(device_) == before_); }
             }
             expect_no_reports();
         }
@@ -136,10 +136,6 @@ private:
         options_ = options(unpacker_, std::uint64_t{16} << 20U, schedules_[0]);
         options_.learn = random_() % 3 == 0;
         options_.policies.leases_at_once = 1 + static_cast<std::uint32_t>(random_() % 2);
-    }
-    std::uint64_t used_bytes() {
-        const auto memory = must(device_.memory());
-        return memory.total_bytes - memory.free_bytes;
     }
     void inject() {
         for (std::uint64_t count = 1 + random_() % 2; count > 0; --count) {
@@ -345,4 +341,74 @@ TEST_CASE("random programs with failures lose nothing, leave nothing, and work a
     CHECK(tally.budgets > 130);
     CHECK(tally.layouts > 60);
     CHECK(tally.made > 200);
+}
+
+TEST_CASE("10,000 mutations of packed bytes in host memory: right bytes, or those of an unpacker that refuses") {
+    std::mt19937_64 random{7};
+    Device device{device_config()};
+    Layers layers{device, std::vector<Model::Spec>(40, {4090})};
+    layers.steps.assign(4, {});
+    for (std::uint32_t i = 0; i < 40; ++i) { layers.steps[i / 10].push_back(i); }
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream());
+    std::uint64_t mutations = 0, refused = 0, wrong = 0;
+    for (const bool streams : {true, false}) {  // packed bytes come in each pass; they come when the memory is taken
+        auto made = options(unpacker, layers.share(300), layers.schedule());
+        if (streams) { made.budget = Budget::parse("0"); }
+        auto weights = must(Weights::try_create(device, layers.model.packed.catalog, std::move(made)));
+        std::vector<bool> is_changed(40, false), was_changed(40, false);  // copies ahead of a pass bring what was there
+        while (mutations < (streams ? 9700U : 10'000U)) {
+            must(weights.try_drain());
+            if (!streams) { must(weights.try_suspend()); }
+            std::vector<std::pair<std::byte*, std::byte>> before;
+            was_changed = std::exchange(is_changed, {});
+            for (const residency::Storage& storage : layers.model.packed.catalog.storages()) {
+                is_changed.push_back(random() % 8 != 0);
+                const auto& source = std::get<residency::PackedHostSource>(storage.source);
+                const residency::PackedPart& part = source.parts->front();
+                auto* const at = const_cast<std::byte*>(source.host->data() + source.offset_bytes + part.offset_bytes);
+                for (std::uint64_t flips = is_changed.back() ? 1 + random() % 3 : 0; flips > 0; --flips) {
+                    std::byte* const byte = at + random() % (random() % 3 == 0 ? 128 : part.packed_bytes);
+                    before.emplace_back(byte, *byte);
+                    *byte ^= static_cast<std::byte>(1 + random() % 255);
+                }
+                if (is_changed.back()) { ++mutations; }
+            }
+            if (!streams) { must(weights.try_resume()); }
+            {
+                auto pass = must(weights.try_begin(stream));
+                for (const Schedule::Step& step : weights.schedule()) {
+                    const auto lease = must(pass.try_acquire(step));
+                    for (const WeightId id : step.weights) {
+                        const std::span<const std::byte> expected = layers.model.contents[residency::index(id)];
+                        Device::Kernel kernel;
+                        kernel.reads = {{lease.data(id), expected.size()}};
+                        kernel.body = [&wrong, &refused, at = lease.data(id), expected,
+                                       changed =
+                                           is_changed[residency::index(id)] || was_changed[residency::index(id)]] {
+                            const std::span<const std::byte> bytes{at, expected.size()};
+                            const bool is_right = std::equal(bytes.begin(), bytes.end(), expected.begin());
+                            const bool is_refused = std::all_of(bytes.begin(), bytes.end(),
+                                                                [](std::byte byte) { return byte == std::byte{0xDB}; });
+                            refused += is_refused ? 1U : 0U;
+                            wrong += is_right || (is_refused && changed) ? 0U : 1U;
+                        };
+                        must(device.launch(stream, std::move(kernel)));
+                    }
+                }
+                must(pass.try_end());
+            }
+            must(weights.try_drain());
+            std::reverse(before.begin(), before.end());  // a byte may have been changed twice
+            for (const auto& [byte, was] : before) { *byte = was; }
+        }
+        must(weights.try_suspend());
+        must(weights.try_resume());
+        run_pass(device, layers.model, weights, stream, wrong);
+        must(weights.try_drain());
+    }
+    CHECK(wrong == 0);
+    CHECK(refused > mutations * 3 / 4);
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
 }

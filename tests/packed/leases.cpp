@@ -21,38 +21,9 @@ using residency::ErrorKind;
 using residency::StepRange;
 using CallKind = Device::CallKind;
 
-namespace {
-
-/// Equal matrices, one a step.
-struct Rows {
-    explicit Rows(Device& device, std::uint32_t count = 10) : model{device, std::vector<Model::Spec>(count, {12'000})} {
-        for (std::uint32_t i = 0; i < count; ++i) { steps.push_back({i}); }
-    }
-    [[nodiscard]] Schedule schedule() const { return schedule_of(model.packed.catalog, steps); }
-    [[nodiscard]] std::uint64_t share(std::uint64_t percent) const { return model.raw_bytes() * percent / 100; }
-
-    Model model;
-    Steps steps;
-};
-
-void run_pass(Device& device, const Model& model, Weights& weights, Stream stream, std::uint64_t& wrong,
-              std::uint32_t steps = UINT32_MAX) {
-    auto pass = must(weights.try_begin(stream));
-    for (std::uint32_t i = 0; i < weights.schedule().size() && i < steps; ++i) {
-        const Schedule::Step& step = weights.schedule()[i];
-        const auto lease = must(pass.try_acquire(step));
-        verify(device, model, lease, step.weights, stream, wrong);
-    }
-    must(pass.try_end());
-}
-
-bool says(const residency::Error& error, const char* text) { return error.message().find(text) != std::string::npos; }
-
-}  // namespace
-
 TEST_CASE("a pass in ranges reads the raw bytes, and a wider range is refused with the one that fits") {
     Device device{device_config()};
-    const Rows rows{device};
+    const Layers rows{device};
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream());
     for (const std::uint64_t percent : {50U, 80U, 90U, 200U}) {
@@ -102,7 +73,7 @@ TEST_CASE("a pass in ranges reads the raw bytes, and a wider range is refused wi
 
 TEST_CASE("a budget that changes places is refused under a lease, and everything is as before") {
     Device device{device_config()};
-    const Rows rows{device};
+    const Layers rows{device};
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream());
     for (const std::uint64_t percent : {80U, 200U}) {  // unpacked by the lease; stays
@@ -138,7 +109,7 @@ TEST_CASE("a budget that changes places is refused under a lease, and everything
 
 TEST_CASE("times that are learned while a lease is open do not move what it covers") {
     Device device{device_config()};
-    const Rows rows{device};
+    const Layers rows{device};
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream());
     residency::ScheduleBuilder builder{rows.model.packed.catalog};
@@ -173,7 +144,7 @@ TEST_CASE("times that are learned while a lease is open do not move what it cove
 
 TEST_CASE("a capture of the caller's is refused where leases unpack, and works where everything stays") {
     Device device{device_config()};
-    const Rows rows{device};
+    const Layers rows{device};
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream());
     std::uint64_t wrong = 0;
@@ -219,7 +190,7 @@ TEST_CASE("a capture of the caller's is refused where leases unpack, and works w
 
 TEST_CASE("three leases at once, and one more than the layout has room for") {
     Device device{device_config()};
-    const Rows rows{device};
+    const Layers rows{device};
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream());
     auto made = options(unpacker, rows.share(75), rows.schedule());
@@ -255,7 +226,7 @@ TEST_CASE("three leases at once, and one more than the layout has room for") {
 TEST_CASE(
     "what no step reads is leased where it fits among the shared places; one-shot, unscheduled and short passes") {
     Device device{device_config()};
-    const Rows rows{device};
+    const Layers rows{device};
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream());
     std::uint64_t wrong = 0;
@@ -388,7 +359,7 @@ TEST_CASE("what kernels wrote survives other budgets and other schedules") {
 
 TEST_CASE("packing: what cannot be packed stays raw, and a call that fails leaves nothing behind") {
     Device device{device_config()};
-    const Rows rows{device, 3};
+    const Layers rows{device, 3};
     const auto before = device.leaks().size();
     device.fail(CallKind::allocate_host, 1, ErrorKind::out_of_memory);
     const auto failed = residency::packed::try_pack(device, rows.model.raw);

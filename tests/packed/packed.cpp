@@ -18,52 +18,16 @@ using namespace packed_tests;
 using residency::Budget;
 using residency::ErrorKind;
 
-namespace {
-
-std::uint64_t used_bytes(Device& device) {
-    const auto memory = must(device.memory());
-    return memory.total_bytes - memory.free_bytes;
-}
-
-/// One eager pass; every step verified.
-void run_pass(Device& device, const Model& model, Weights& weights, Stream stream, std::uint64_t& wrong) {
-    auto pass = must(weights.try_begin(stream));
-    for (const Schedule::Step& step : weights.schedule()) {
-        const auto lease = must(pass.try_acquire(step));
-        verify(device, model, lease, step.weights, stream, wrong);
-    }
-    must(pass.try_end());
-}
-
-/// Layers of equal matrices, and one that is much wider.
-struct Layers {
-    explicit Layers(Device& device, std::uint32_t layers = 12, std::uint64_t elements = 24'000)
-        : model{device, specs(layers, elements)}, steps(layers + 1) {
-        for (std::uint32_t i = 0; i <= layers; ++i) { steps[i] = {i}; }
-    }
-    static std::vector<Model::Spec> specs(std::uint32_t layers, std::uint64_t elements) {
-        std::vector<Model::Spec> result(layers, Model::Spec{elements});
-        result.push_back({elements * 3});
-        return result;
-    }
-    [[nodiscard]] Schedule schedule() const { return schedule_of(model.packed.catalog, steps); }
-
-    Model model;
-    Steps steps;
-};
-
-}  // namespace
-
 TEST_CASE("packed bytes are fewer than raw ones, and the catalog has the same weights") {
     Device device{device_config()};
-    const Layers layers{device};
+    const Layers layers = Layers::with_wide_one(device);
     CHECK(layers.model.packed.packed_bytes < layers.model.packed.raw_bytes * 72 / 100);
     CHECK(layers.model.packed.catalog.hash() == layers.model.raw.hash());
 }
 
 TEST_CASE("every lease gives the raw bytes, from the floor to everything") {
     Device device{device_config()};
-    const Layers layers{device};
+    const Layers layers = Layers::with_wide_one(device);
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream("compute"));
     const auto floor = must(Weights::try_resolve_budget(
@@ -71,7 +35,7 @@ TEST_CASE("every lease gives the raw bytes, from the floor to everything") {
     std::uint64_t last_moved = UINT64_MAX;
     for (const std::uint64_t percent : {0U, 40U, 50U, 60U, 75U, 90U, 110U}) {
         const std::uint64_t budget =
-            percent == 0 ? floor.floor_bytes : std::max(floor.floor_bytes, layers.model.raw_bytes() * percent / 100);
+            percent == 0 ? floor.floor_bytes : std::max(floor.floor_bytes, layers.share(percent));
         CAPTURE(percent);
         CAPTURE(budget);
         const std::uint64_t before = used_bytes(device);
@@ -96,7 +60,7 @@ TEST_CASE("every lease gives the raw bytes, from the floor to everything") {
 
 TEST_CASE("with room for everything raw, nothing is unpacked in a pass") {
     Device device{device_config()};
-    const Layers layers{device};
+    const Layers layers = Layers::with_wide_one(device);
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream("compute"));
     std::uint64_t unpacked = 0, wrong = 0;
@@ -125,15 +89,14 @@ TEST_CASE("with room for everything raw, nothing is unpacked in a pass") {
 
 TEST_CASE("a captured pass unpacks, replay after replay, between eager passes") {
     Device device{device_config()};
-    const Layers layers{device};
+    const Layers layers = Layers::with_wide_one(device);
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream("compute"));
     const Stream other = must(device.create_stream("other"));
     for (const std::uint64_t percent : {50U, 75U, 110U}) {
         CAPTURE(percent);
-        auto weights =
-            must(Weights::try_create(device, layers.model.packed.catalog,
-                                     options(unpacker, layers.model.raw_bytes() * percent / 100, layers.schedule())));
+        auto weights = must(Weights::try_create(device, layers.model.packed.catalog,
+                                                options(unpacker, layers.share(percent), layers.schedule())));
         std::uint64_t wrong = 0;
         run_pass(device, layers.model, weights, stream, wrong);
         auto captured = must(weights.try_capture(stream, [&](Weights::Pass& pass) {
@@ -155,7 +118,7 @@ TEST_CASE("a captured pass unpacks, replay after replay, between eager passes") 
 
 TEST_CASE("budgets up and down, and suspension, lose nothing") {
     Device device{device_config()};
-    const Layers layers{device};
+    const Layers layers = Layers::with_wide_one(device);
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream("compute"));
     const std::uint64_t before = used_bytes(device);
@@ -164,7 +127,7 @@ TEST_CASE("budgets up and down, and suspension, lose nothing") {
     std::uint64_t wrong = 0;
     for (const std::uint64_t percent : {90U, 45U, 75U, 110U, 60U, 61U, 50U}) {
         CAPTURE(percent);
-        const std::uint64_t budget = layers.model.raw_bytes() * percent / 100;
+        const std::uint64_t budget = layers.share(percent);
         must(weights.try_set_budget(Budget::bytes(budget)));
         run_pass(device, layers.model, weights, stream, wrong);
         CHECK(used_bytes(device) - before <= budget);
@@ -184,7 +147,7 @@ TEST_CASE("budgets up and down, and suspension, lose nothing") {
 
 TEST_CASE("leases on two streams, leases that overlap, and tickets") {
     Device device{device_config()};
-    const Layers layers{device};
+    const Layers layers = Layers::with_wide_one(device);
     const residency::SimulatedUnpacker unpacker;
     const Stream a = must(device.create_stream("a"));
     const Stream b = must(device.create_stream("b"));
@@ -328,14 +291,14 @@ TEST_CASE("kernels that read packed weights get them packed, beside weights that
 
 TEST_CASE("what cannot be is refused, and says what to do") {
     Device device{device_config()};
-    const Layers layers{device};
+    const Layers layers = Layers::with_wide_one(device);
     const residency::SimulatedUnpacker unpacker;
     auto lacks = options(unpacker, layers.model.raw_bytes(), layers.schedule());
     lacks.policies.unpacker = nullptr;
     const auto without = Weights::try_create(device, layers.model.packed.catalog, std::move(lacks));
     REQUIRE(!without);
     CHECK(without.error().kind() == ErrorKind::invalid_argument);
-    CHECK(without.error().message().find("policies.unpacker") != std::string::npos);
+    CHECK(says(without.error(), "policies.unpacker"));
 
     using Raw = residency::Planned<Device>;
     Raw::Options raw;
@@ -343,12 +306,16 @@ TEST_CASE("what cannot be is refused, and says what to do") {
     const auto planned = Raw::try_create(device, layers.model.packed.catalog, std::move(raw));
     REQUIRE(!planned);
     CAPTURE(planned.error().message());
-    CHECK(planned.error().message().find("residency/packed.hpp") != std::string::npos);
+    CHECK(says(planned.error(), "residency/packed.hpp"));
 
     const auto small =
         Weights::try_create(device, layers.model.packed.catalog, options(unpacker, 8192, layers.schedule()));
     REQUIRE(!small);
     CHECK(small.error().kind() == ErrorKind::budget);
+    CAPTURE(small.error().message());
+    CHECK(says(small.error(), "is below the smallest that works"));
+    CHECK(says(small.error(), "step 12 needs 144000 bytes at once"));
+    CHECK(says(small.error(), "with its packed bytes"));
 
     const Stream stream = must(device.create_stream());
     auto weights = must(Weights::try_create(device, layers.model.packed.catalog,
@@ -360,7 +327,7 @@ TEST_CASE("what cannot be is refused, and says what to do") {
         auto pass = must(weights.try_begin(stream));
         auto first = must(pass.try_acquire(weights.schedule()[0]));
         auto second = pass.try_acquire(weights.schedule()[1]);
-        if (!second) { CHECK(second.error().message().find("leases_at_once") != std::string::npos); }
+        if (!second) { CHECK(says(second.error(), "leases_at_once")); }
         { const auto ended = std::move(first); }
         must(pass.try_end());
     }

@@ -12,6 +12,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -172,6 +173,48 @@ inline void verify(Device& device, const Model& model, const residency::Lease<De
         }
     };
     must(device.launch(stream, std::move(kernel)));
+}
+
+/// One pass, or its first steps; every step verified.
+inline void run_pass(Device& device, const Model& model, Weights& weights, Stream stream, std::uint64_t& wrong,
+                     std::uint32_t steps = UINT32_MAX) {
+    auto pass = must(weights.try_begin(stream));
+    for (std::uint32_t i = 0; i < weights.schedule().size() && i < steps; ++i) {
+        const Schedule::Step& step = weights.schedule()[i];
+        const auto lease = must(pass.try_acquire(step));
+        verify(device, model, lease, step.weights, stream, wrong);
+    }
+    must(pass.try_end());
+}
+
+/// A model of which each step reads one weight.
+struct Layers {
+    /// Equal matrices.
+    explicit Layers(Device& device, std::uint32_t count = 10)
+        : Layers{device, std::vector<Model::Spec>(count, {12'000})} {}
+    Layers(Device& device, const std::vector<Model::Spec>& specs) : model{device, specs} {
+        for (std::uint32_t i = 0; i < specs.size(); ++i) { steps.push_back({i}); }
+    }
+    /// Equal matrices, and one that is much wider.
+    [[nodiscard]] static Layers with_wide_one(Device& device) {
+        std::vector<Model::Spec> specs(12, {24'000});
+        specs.push_back({72'000});
+        return {device, specs};
+    }
+    [[nodiscard]] Schedule schedule() const { return schedule_of(model.packed.catalog, steps); }
+    [[nodiscard]] std::uint64_t share(std::uint64_t percent) const { return model.raw_bytes() * percent / 100; }
+
+    Model model;
+    Steps steps;
+};
+
+inline std::uint64_t used_bytes(Device& device) {
+    const auto memory = must(device.memory());
+    return memory.total_bytes - memory.free_bytes;
+}
+
+inline bool says(const residency::Error& error, std::string_view text) {
+    return error.message().find(text) != std::string::npos;
 }
 
 inline void expect_no_reports(const Device& device) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "residency/codec/codec.hpp"
@@ -28,6 +29,8 @@ public:
                                    std::span<std::byte> packed) const noexcept;
     [[nodiscard]] Status unpack(const Extents& extents, std::span<const std::byte> packed,
                                 std::span<std::byte> raw) const;
+    [[nodiscard]] Status check(const Extents& extents, std::span<const std::byte> packed,
+                               std::uint64_t raw_bytes) const;
     /// @}
 };
 static_assert(Codec<Bf16Tiers>);

@@ -33,6 +33,8 @@ public:
                                    std::span<std::byte> packed) const noexcept;
     [[nodiscard]] Status unpack(const Extents& extents, std::span<const std::byte> packed,
                                 std::span<std::byte> raw) const;
+    [[nodiscard]] Status check(const Extents& extents, std::span<const std::byte> packed,
+                               std::uint64_t raw_bytes) const;
     /// @}
 
     /// The bytes that always suffice for pack(): those of tiles whose values are stored as they are. None: there are too many values.

@@ -38,6 +38,7 @@ enum class PackingUnit : std::uint8_t {
 ///                                         where it does not fit there or the form cannot hold these values: the weight stays raw
 ///  4. `c.unpack(extents, packed, raw)`    writes raw.size() bytes, or returns why not: malformed for bytes that pack() did not
 ///                                         write, mismatch for those of other extents or sizes, unsupported for another form or version
+///  5. `c.check(extents, packed, raw_bytes)`  what unpack() would return for so many raw bytes, in a fraction of its time
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  K1 What was packed and unpacked is the same bit for bit, for bytes of every pattern and of every length.
@@ -46,15 +47,18 @@ enum class PackingUnit : std::uint8_t {
 ///  K4 Whatever `packed` holds, unpack() ends with an error or with raw.size() bytes. It allocates only for an error.
 ///  K5 The packed form says what it is: bytes of another form, another version, another size or other extents are refused.
 ///  K6 Codecs are values: default constructible, nothrow movable, with an aggregate `Config` where they have parameters.
+///  K7 check() gives the error that unpack() gives, or none. Kernels check nothing: with bytes that check() accepts they stay inside those
+///     bytes and the raw ones.
 template <class C>
 concept Codec = std::default_initializable<C> && std::is_nothrow_move_constructible_v<C> &&
                 requires(const C c, const DType& dtype, const Extents& extents, std::span<const std::byte> in,
-                         std::span<std::byte> out) {
+                         std::span<std::byte> out, std::uint64_t raw_bytes) {
                     { C::form } -> std::convertible_to<PackedForm>;
                     { C::unit } -> std::convertible_to<PackingUnit>;
                     { c.takes(dtype) } noexcept -> std::same_as<bool>;
                     { c.pack(extents, in, out) } noexcept -> std::same_as<std::size_t>;
                     { c.unpack(extents, in, out) } -> std::same_as<Status>;
+                    { c.check(extents, in, raw_bytes) } -> std::same_as<Status>;
                 };
 
 }}}  // namespace residency::RESIDENCY_ABI::codec

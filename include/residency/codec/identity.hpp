@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -30,13 +31,16 @@ public:
         std::copy(raw.begin(), raw.end(), packed.begin());
         return raw.size();
     }
-    [[nodiscard]] Status unpack(const Extents&, std::span<const std::byte> packed, std::span<std::byte> raw) const {
-        if (packed.size() != raw.size()) {
-            return Error{ErrorKind::mismatch, "raw bytes: " + std::to_string(packed.size()) + " are given for " +
-                                                  std::to_string(raw.size())};
-        }
+    [[nodiscard]] Status unpack(const Extents& extents, std::span<const std::byte> packed,
+                                std::span<std::byte> raw) const {
+        if (Status checked = check(extents, packed, raw.size()); !checked) { return checked; }
         std::copy(packed.begin(), packed.end(), raw.begin());
         return {};
+    }
+    [[nodiscard]] Status check(const Extents&, std::span<const std::byte> packed, std::uint64_t raw_bytes) const {
+        if (packed.size() == raw_bytes) { return {}; }
+        return Error{ErrorKind::mismatch,
+                     "raw bytes: " + std::to_string(packed.size()) + " are given for " + std::to_string(raw_bytes)};
     }
     /// @}
 };

@@ -12,11 +12,29 @@
 #include "residency/error.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
+#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 
 /// Raw bytes that are packed at once where the form allows it: those of a chunk of an image.
 inline constexpr std::uint64_t part_bytes = std::uint64_t{2} << 20;
+
+namespace detail {
+
+/// A part of a storage, before it is packed.
+struct PartJob {
+    std::uint32_t storage = 0;
+    std::uint64_t offset = 0, bytes = 0;  ///< in the storage
+    PackedForm form = PackedForm::raw;
+    Extents extents;
+};
+
+/// Appends the parts of a storage: of part_bytes, or one where the form packs whole weights. `shape`: then of the weight that fills the
+/// storage.
+RESIDENCY_INLINE void append_jobs(std::uint32_t storage, std::uint64_t bytes, PackedForm form, const Shape& shape,
+                                  std::vector<PartJob>& jobs);
+
+}  // namespace detail
 
 /// Packs a part, and unpacks it again to see that it is lossless. Stays raw, in the part's form too, where the form saves less than three
 /// in a hundred. The part's offset is not set. `extents`: of the part. `packed` and `scratch` are reused from part to part.
@@ -24,6 +42,10 @@ inline constexpr std::uint64_t part_bytes = std::uint64_t{2} << 20;
                                                                 std::span<const std::byte> raw,
                                                                 std::vector<std::byte>& packed,
                                                                 std::vector<std::byte>& scratch);
+
+/// Whether these are the packed bytes of a part, and whether kernels can be given them: their number, their checksum, and what the codec's
+/// check() says. Errors: as unpack_part().
+[[nodiscard]] RESIDENCY_INLINE Status check_part(const PackedPart& part, std::span<const std::byte> packed);
 
 /// Unpacks a part into its raw bytes, after its checksum. Errors: malformed for bytes that were changed; mismatch for sizes that are not
 /// the part's; unsupported for a form that this library does not know.

@@ -97,7 +97,7 @@ private:
 
 }  // namespace detail
 
-/// Checks the rules K1–K6 of codec::Codec, and reports through doctest with the seed of the run. `make` returns a codec as a user
+/// Checks the rules K1–K7 of codec::Codec, and reports through doctest with the seed of the run. `make` returns a codec as a user
 /// would configure it.
 template <codec::Codec C>
 void check_codec(const CodecSuite& suite = {}, const std::function<C()>& make = [] { return C{}; }) {
@@ -148,6 +148,10 @@ void check_codec(const CodecSuite& suite = {}, const std::function<C()>& make = 
         REQUIRE_MESSAGE(unpacked,
                         "K1: what was packed can be unpacked: ", unpacked ? std::string{} : unpacked.error().message());
         CHECK_MESSAGE(before == after, "K4: unpack() allocates only for an error");
+        const Status checked = codec.check(extents, packed, bytes);
+        CHECK_MESSAGE(checked, "K7: check() accepts what was packed");
+        CHECK_MESSAGE(!codec.check({1, extents.rows * extents.columns + 1}, packed, bytes + 2),
+                      "K7: check() refuses another number of raw bytes");
         CHECK_MESSAGE(std::equal(raw.begin(), raw.end(), back.inside().begin(), back.inside().end()),
                       "K1: the bytes are the same bit for bit");
         CHECK_MESSAGE(back.is_intact(), "K2: unpack() writes inside the raw bytes");
@@ -188,6 +192,10 @@ void check_codec(const CodecSuite& suite = {}, const std::function<C()>& make = 
                 CHECK_MESSAGE(!result, "K4, K5: bytes that are cut or longer are refused");
             }
             if (!result) { CHECK_MESSAGE(!result.error().message().empty(), "K4: an error says what it is"); }
+            const Status verdict = codec.check(extents, damaged, bytes);
+            CHECK_MESSAGE(
+                (verdict ? std::string{} : verdict.error().message()) == (result ? "" : result.error().message()),
+                "K7: check() gives the error that unpack() gives, or none");
         }
         CHECK_MESSAGE(back.is_intact(), "K4: whatever it is given, unpack() writes inside the raw bytes");
     }

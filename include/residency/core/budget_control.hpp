@@ -153,7 +153,8 @@ Status BudgetControl<D>::raise_floor() {
                               std::to_string(floor) + " that this schedule needs";
         if (floor_step(limits) != UINT32_MAX) {
             message += ": step " + std::to_string(limits.floor_step) + " needs " +
-                       std::to_string(floor_step_bytes(limits)) + " bytes at once, before the pool rounds";
+                       std::to_string(floor_step_bytes(limits)) + " bytes at once, " +
+                       (shared_->decider->unpacks() ? "beside its packed bytes and " : "") + "before the pool rounds";
         } else if (limits.floor_storages > 1) {
             message += ": the " + std::to_string(limits.floor_storages) +
                        " largest storages (policies.storages_at_once) have " +
@@ -242,6 +243,7 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
     if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
         if (const auto memory = shared_->device->memory()) { result.free_device_bytes = memory->free_bytes; }
     }
+    result.has_packed_bytes = shared_->decider->unpacks();
     result.reserve_bytes = reserve_bytes_;
     return result;
 }

@@ -67,7 +67,7 @@ struct PackedSource {
 };
 
 /// Packed bytes in host memory, which travel packed: the parts of the storage in order, without gaps in its raw bytes. Shares the
-/// ownership of them.
+/// ownership of them. Kernels trust these bytes: codec::check_part() has accepted each part, as those of packed::pack() and packed::load().
 struct PackedHostSource {
     std::shared_ptr<const HostBytes> host{};                 ///< the memory; never null
     std::uint64_t offset_bytes = 0;                          ///< of the first part in `host`

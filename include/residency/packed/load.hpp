@@ -17,8 +17,8 @@
 #include <variant>
 #include <vector>
 
-#include "residency/codec/checksum.hpp"
 #include "residency/codec/packed_header_layout.hpp"
+#include "residency/codec/packed_part.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/host/thread_group.hpp"
@@ -51,8 +51,9 @@ struct PartRead {
 
 /// Loads the weights of a packed file as they lie there, into pinned memory of the device, which is given back with the last catalog that
 /// knows it: the device lives that long. `catalog`: of a file that residency-pack wrote (format::read_model); what lies elsewhere keeps its
-/// source. Weights without a packed part are raw afterwards. Every part is compared with its checksum. Blocks. Errors: io, mismatch (the
-/// file was changed), malformed (a part was), out_of_memory, or the device's own.
+/// source. Weights without a packed part are raw afterwards. Every part is checked (codec::check_part), so that kernels can be given it.
+/// Blocks. Errors: io, mismatch (the file was changed), malformed (a part was), unsupported (a part of another version), out_of_memory, or
+/// the device's own.
 template <Device D>
 [[nodiscard]] Result<PackedModel> try_load(D& device, const Catalog& catalog, const LoadOptions& options = {}) {
     std::vector<host::WeightFile> files;
@@ -106,11 +107,13 @@ template <Device D>
             const detail::PartRead& read = reads[turn];
             const std::span to{base + read.to, static_cast<std::size_t>(read.part->packed_bytes)};
             Status done = files[read.file].try_read(read.part->offset_bytes, to);
-            if (done && codec::checksum(to) != read.part->checksum) {
-                done = Error{ErrorKind::malformed,
-                             "its packed bytes at offset " + std::to_string(read.part->offset_bytes) +
-                                 " were changed since they were packed: pack the model again",
-                             FileLocation{files[read.file].path(), read.part->offset_bytes, {}, {}}};
+            if (done) {
+                if (Status checked = codec::check_part(*read.part, to); !checked) {
+                    done = Error{checked.error().kind(),
+                                 "its part at offset " + std::to_string(read.part->offset_bytes) + ": " +
+                                     checked.error().message() + "; pack the model again",
+                                 FileLocation{files[read.file].path(), read.part->offset_bytes, {}, {}}};
+                }
             }
             if (done) { continue; }
             const std::lock_guard lock{mutex};

@@ -51,14 +51,10 @@ struct PackedModel {
 
 namespace detail {
 
-/// What one thread packs at a time.
-struct Job {
-    std::uint32_t storage = 0;
-    std::uint64_t offset = 0, bytes = 0;  // in the storage
-    PackedForm form = PackedForm::raw;
-    codec::Extents extents;
+/// A part that was packed.
+struct Packed {
     PackedPart part;
-    std::vector<std::byte> packed;
+    std::vector<std::byte> bytes;
 };
 
 /// The form of a storage, and the weight whose rows it has.
@@ -93,37 +89,30 @@ struct Job {
 /// beside the raw ones. Every part is unpacked again and compared. Errors: out_of_memory, or the device's own.
 template <Device D>
 [[nodiscard]] Result<PackedModel> try_pack(D& device, const Catalog& catalog, const PackOptions& options = {}) {
-    std::vector<detail::Job> jobs;
+    std::vector<codec::detail::PartJob> jobs;
     for (std::uint32_t s = 0; s < catalog.storages().size(); ++s) {
         const PackedForm form = detail::form_of(catalog, StorageId{s}, options);
-        const std::uint64_t bytes = catalog.storages()[s].bytes;
-        if (form == PackedForm::raw || bytes == 0) { continue; }
-        if (form == PackedForm::bf16_tiles) {
-            const Shape& shape = catalog.weight(catalog.weights_of(StorageId{s}).front()).shape;
-            const std::uint64_t columns = shape.empty() ? 1 : shape.back();
-            jobs.push_back({s, 0, bytes, form, {columns == 0 ? 0 : bytes / 2 / columns, columns}, {}, {}});
-            continue;
-        }
-        for (std::uint64_t at = 0; at < bytes; at += codec::part_bytes) {
-            const std::uint64_t some = (std::min)(codec::part_bytes, bytes - at);
-            jobs.push_back({s, at, some, form, {1, some / 2}, {}, {}});
-        }
+        if (form == PackedForm::raw) { continue; }
+        const Shape& shape = catalog.weight(catalog.weights_of(StorageId{s}).front()).shape;
+        codec::detail::append_jobs(s, catalog.storages()[s].bytes, form, shape, jobs);
     }
+    std::vector<detail::Packed> done(jobs.size());
     std::mutex mutex;
     std::optional<Error> error;
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
         std::vector<std::byte> scratch;
         for (std::size_t turn = next++; turn < jobs.size(); turn = next++) {
-            detail::Job& job = jobs[turn];
+            const codec::detail::PartJob& job = jobs[turn];
+            detail::Packed& packed = done[turn];
             const std::span raw{catalog.host_bytes(StorageId{job.storage}) + job.offset,
                                 static_cast<std::size_t>(job.bytes)};
-            auto part = codec::try_pack_part(job.form, job.extents, raw, job.packed, scratch);
+            auto part = codec::try_pack_part(job.form, job.extents, raw, packed.bytes, scratch);
             if (part) {
-                job.part = *part;
+                packed.part = *part;
                 // A raw part is taken from where it lies.
-                job.packed.resize(part->form == PackedForm::raw ? 0 : static_cast<std::size_t>(part->packed_bytes));
-                job.packed.shrink_to_fit();
+                packed.bytes.resize(part->form == PackedForm::raw ? 0 : static_cast<std::size_t>(part->packed_bytes));
+                packed.bytes.shrink_to_fit();
                 continue;
             }
             const std::lock_guard lock{mutex};
@@ -151,18 +140,18 @@ template <Device D>
         std::size_t last = k;
         bool is_packed = false;
         for (; last < jobs.size() && jobs[last].storage == s; ++last) {
-            bytes += pool::round_up(jobs[last].part.packed_bytes, codec::packed_alignment_bytes);
+            bytes += pool::round_up(done[last].part.packed_bytes, codec::packed_alignment_bytes);
             raw += jobs[last].bytes;
-            is_packed = is_packed || jobs[last].part.form != PackedForm::raw;
+            is_packed = is_packed || done[last].part.form != PackedForm::raw;
         }
         if (is_packed && bytes < raw) {
             parts[s] = std::make_shared<std::vector<PackedPart>>();
             begin[s] = total;
             std::uint64_t at = 0;
             for (; k < last; ++k) {
-                jobs[k].part.offset_bytes = at;
-                at += pool::round_up(jobs[k].part.packed_bytes, codec::packed_alignment_bytes);
-                parts[s]->push_back(jobs[k].part);
+                done[k].part.offset_bytes = at;
+                at += pool::round_up(done[k].part.packed_bytes, codec::packed_alignment_bytes);
+                parts[s]->push_back(done[k].part);
             }
             total += at;
             end[s] = total;
@@ -175,16 +164,18 @@ template <Device D>
     const auto memory = try_allocate_pinned(device, total);
     if (!memory) { return memory.error(); }
     std::byte* const base = memory->writable.data();
-    for (detail::Job& job : jobs) {
+    for (std::size_t k = 0; k < jobs.size(); ++k) {
+        const codec::detail::PartJob& job = jobs[k];
         if (parts[job.storage] == nullptr) { continue; }
-        std::byte* const to = base + begin[job.storage] + job.part.offset_bytes;
-        const std::byte* const from = job.part.form == PackedForm::raw
+        const PackedPart& part = done[k].part;
+        std::byte* const to = base + begin[job.storage] + part.offset_bytes;
+        const std::byte* const from = part.form == PackedForm::raw
                                           ? catalog.host_bytes(StorageId{job.storage}) + job.offset
-                                          : job.packed.data();
-        std::memcpy(to, from, static_cast<std::size_t>(job.part.packed_bytes));
-        const std::uint64_t place = pool::round_up(job.part.packed_bytes, codec::packed_alignment_bytes);
-        std::memset(to + job.part.packed_bytes, 0, static_cast<std::size_t>(place - job.part.packed_bytes));
-        job.packed = {};
+                                          : done[k].bytes.data();
+        std::memcpy(to, from, static_cast<std::size_t>(part.packed_bytes));
+        const std::uint64_t place = pool::round_up(part.packed_bytes, codec::packed_alignment_bytes);
+        std::memset(to + part.packed_bytes, 0, static_cast<std::size_t>(place - part.packed_bytes));
+        done[k].bytes = {};
     }
     std::vector<StorageSource> sources;
     for (std::size_t s = 0; s < catalog.storages().size(); ++s) {

@@ -14,11 +14,13 @@
 #include <variant>
 #include <vector>
 
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/measure_link.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "residency/core/planned_decider.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/model/quoted.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/packed/bound.hpp"
 #include "residency/packed/form.hpp"
@@ -220,6 +222,10 @@ private:
         config.pool = config_.pool;
         return config;
     }
+    /// Error unsupported: a packed part, or its raw bytes, do not lie where kernels can read and write them.
+    [[nodiscard]] static Status check_alignment(const Catalog& catalog, StorageId id, const PackedHostSource& source);
+    /// Error mismatch: the packed matrix is not the one that its weights are.
+    [[nodiscard]] static Status check_matrix(const Catalog& catalog, StorageId id, const PackedPart& part);
     /// What of the catalog travels: of each storage one weight of its name, with the bytes in which it lies in host memory.
     [[nodiscard]] Status read_catalog(const Catalog& catalog);
     /// The same steps, of what travels.
@@ -277,6 +283,40 @@ private:
 };
 
 template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::check_alignment(const Catalog& catalog, StorageId id,
+                                                        const PackedHostSource& source) {
+    std::uint64_t raw_at = 0;
+    for (const PackedPart& part : *source.parts) {
+        const bool fits =
+            raw_at % 16 == 0 && (source.offset_bytes | part.offset_bytes) % codec::packed_alignment_bytes == 0;
+        if (part.form != PackedForm::raw && !fits) {
+            return Error{ErrorKind::unsupported, catalog.describe(id) + " has a packed part at byte " +
+                                                     std::to_string(part.offset_bytes) + " for its bytes from " +
+                                                     std::to_string(raw_at) +
+                                                     " on; kernels need multiples of 512 and of 16: pack it again"};
+        }
+        raw_at += part.raw_bytes;
+    }
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<pool::Packed<D>>::check_matrix(const Catalog& catalog, StorageId id, const PackedPart& part) {
+    for (const WeightId weight : catalog.weights_of(id)) {
+        const Weight& whole = catalog.weight(weight);
+        const std::uint64_t columns = whole.shape.empty() ? 1 : whole.shape.back();
+        if (whole.offset_bytes == 0 && whole.bytes == part.raw_bytes && whole.is_dense() && columns == part.columns) {
+            continue;
+        }
+        return Error{ErrorKind::mismatch, catalog.describe(id) + " is packed as a matrix of " +
+                                              std::to_string(part.rows) + " × " + std::to_string(part.columns) +
+                                              ", which is not the whole of weight " +
+                                              residency::detail::quoted(whole.name) + ": pack it again"};
+    }
+    return {};
+}
+
+template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::read_catalog(const Catalog& catalog) {
     forms_.assign(catalog.storages().size(), {});
     unpacks_ = has_written_ = false;
@@ -323,6 +363,10 @@ Status PlannedDecider<pool::Packed<D>>::read_catalog(const Catalog& catalog) {
                              catalog.describe(StorageId{s}) + " is packed, and " +
                                  (storage.is_mutable ? "kernels write it" : "kernels read it from host memory") +
                                  ": keep it raw"};
+            }
+            if (auto fits = check_alignment(catalog, StorageId{s}, *source); !fits) { return fits; }
+            if (!form.unpacks) {
+                if (auto fits = check_matrix(catalog, StorageId{s}, form.parts->front()); !fits) { return fits; }
             }
             if (form.unpacks && source->host->kind() != HostMemory::pinned) {
                 return Error{ErrorKind::unsupported,

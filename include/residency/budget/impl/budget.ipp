@@ -191,7 +191,10 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
             if (!context.floor_step_name.empty()) { message += " (" + detail::quoted(context.floor_step_name) + ")"; }
             const bool is_rounded = context.floor_step_bytes != 0 && context.floor_step_bytes != step_bytes;
             message += " needs " + in_bytes(is_rounded ? context.floor_step_bytes : step_bytes) + " at once";
-            if (is_rounded) { message += ", " + in_bytes(step_bytes) + " as the pool rounds,"; }
+            if (is_rounded) {
+                message += ", " + in_bytes(step_bytes) +
+                           (context.has_packed_bytes ? " with its packed bytes and" : "") + " as the pool rounds,";
+            }
             message += " beside " + in_bytes(context.resident_bytes) + " of residents";
         }
         message += "; give " + std::to_string(resolved.floor_bytes) + " or more, or 0 for the smallest";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -111,6 +112,12 @@ struct Codes {
     return value;
 }
 
+/// 32 bits of a plane, from any bit on. Reads two of its words.
+[[nodiscard]] inline std::uint32_t load_bits(const std::byte* plane, std::uint64_t bit) noexcept {
+    const std::byte* const word = plane + bit / 32 * 4;
+    return static_cast<std::uint32_t>((std::uint64_t{load_u32(word + 4)} << 32 | load_u32(word)) >> bit % 32);
+}
+
 /// The exponents by their codes: four of T0, four of T1, eight of T2.
 [[nodiscard]] inline std::array<std::uint8_t, 16> exponents_by_code(const std::uint32_t (&ranks)[4]) noexcept {
     std::array<std::uint8_t, 16> exponents{};
@@ -216,17 +223,17 @@ RESIDENCY_INLINE std::size_t Bf16Tiers::pack(const Extents&, std::span<const std
     return layout.bytes;
 }
 
-RESIDENCY_INLINE Status Bf16Tiers::unpack(const Extents&, std::span<const std::byte> packed,
-                                          std::span<std::byte> raw) const {
+RESIDENCY_INLINE Status Bf16Tiers::check(const Extents&, std::span<const std::byte> packed,
+                                         std::uint64_t raw_bytes) const {
     using namespace bf16_tiers;
     Header header;
-    if (Status front = codec::detail::check_header(packed, raw.size(), form, version); !front) { return front; }
+    if (Status front = codec::detail::check_header(packed, raw_bytes, form, version); !front) { return front; }
     std::memcpy(&header, packed.data(), sizeof header);
     const auto refused = [](std::uint64_t at, const char* what) {
         return Error{ErrorKind::malformed, "bf16_tiers: byte " + std::to_string(at) + ": " + what};
     };
     const std::uint32_t values = header.values;
-    if (raw.size() > most_raw_bytes || values != raw.size() / 2) {
+    if (raw_bytes > most_raw_bytes || values != raw_bytes / 2) {
         return refused(offsetof(Header, values), "the number of values is not that of the raw bytes");
     }
     if (header.t1_values > values || header.t2_values > header.t1_values || header.t3_values > header.t2_values) {
@@ -237,50 +244,83 @@ RESIDENCY_INLINE Status Bf16Tiers::unpack(const Extents&, std::span<const std::b
         header.t2_at != layout.t2_at || header.t3_at != layout.t3_at) {
         return refused(offsetof(Header, index_at), "the planes do not lie where their sizes put them");
     }
+    // How many values of a group each tier sends on is where the next group begins: so no lane reads behind a plane.
     const std::byte* const in = packed.data();
-    const auto bits = [&](std::uint32_t plane_at, std::uint64_t bit) {
-        const std::byte* word = in + plane_at + bit / 32 * 4;
-        const std::uint64_t two =
-            std::uint64_t{bf16_tiers::detail::load_u32(word + 4)} << 32 | bf16_tiers::detail::load_u32(word);
-        return static_cast<std::uint32_t>(two >> bit % 32);
-    };
-    const auto by_code = bf16_tiers::detail::exponents_by_code(header.ranks);
     std::uint32_t begin[3] = {0, 0, 0};
-    const std::uint32_t ends[3] = {header.t1_values, header.t2_values, header.t3_values};
     for (std::uint32_t group = 0; group <= layout.groups; ++group) {
         const std::uint32_t at = layout.index_at + 12 * group;
         if (std::memcmp(in + at, begin, sizeof begin) != 0) { return refused(at, "the index does not fit the planes"); }
         if (group == layout.groups) { break; }
-        for (std::uint32_t lane = group * group_lanes; lane < (group + 1) * group_lanes; ++lane) {
-            const std::uint32_t t0_at = layout.t0_at + 4 * lane;
-            const std::uint32_t t0 = bf16_tiers::detail::load_u32(in + t0_at);
-            const std::uint32_t n1 = entries_in_t1(t0);
-            if (n1 > ends[0] - begin[0]) { return refused(t0_at, "T1 ends before the values that T0 sends there"); }
-            const std::uint32_t t1 = bits(layout.t1_at, std::uint64_t{2} * begin[0]);
-            const std::uint32_t n2 = entries_in_t2(t1, n1);
-            if (n2 > ends[1] - begin[1]) { return refused(t0_at, "T2 ends before the values that T1 sends there"); }
-            const std::uint64_t bit2 = std::uint64_t{3} * begin[1];
-            const std::uint64_t t2 =
-                std::uint64_t{n2 > 10 ? bits(layout.t2_at, bit2 + 32) : 0U} << 32 | bits(layout.t2_at, bit2);
-            std::uint8_t exponents[lane_values];
-            bf16_tiers::detail::read_lane(t0, t1, t2, by_code, exponents);
-            for (std::uint64_t sent = sent_to_t3(t2, n2); sent != 0; sent &= sent - 1) {
-                if (begin[2] == ends[2]) { return refused(t0_at, "T3 ends before the values that T2 sends there"); }
-                const std::uint32_t at3 = layout.t3_at + 2 * begin[2]++;
-                const std::uint32_t entry = bf16_tiers::detail::load_u16(in + at3), place = entry >> 8;
-                if (place >= lane_values) { return refused(at3, "a place outside its lane"); }
-                exponents[place] = static_cast<std::uint8_t>(entry);
+        const std::uint32_t t0_at = layout.t0_at + 4 * group * group_lanes;
+        std::uint32_t n1 = 0, n2 = 0, n3 = 0;
+        for (std::uint32_t lane = 0; lane < group_lanes; ++lane) {
+            n1 += entries_in_t1(bf16_tiers::detail::load_u32(in + t0_at + 4 * lane));
+        }
+        if (n1 > header.t1_values - begin[0]) {
+            return refused(t0_at, "T1 ends before the values that T0 sends there");
+        }
+        for (std::uint32_t i = 0; i < n1; i += 16) {
+            const std::uint32_t entries =
+                bf16_tiers::detail::load_bits(in + layout.t1_at, std::uint64_t{2} * (begin[0] + i));
+            n2 += entries_in_t2(entries, (std::min)(16U, n1 - i));
+        }
+        if (n2 > header.t2_values - begin[1]) {
+            return refused(t0_at, "T2 ends before the values that T1 sends there");
+        }
+        for (std::uint32_t i = 0; i < n2; i += 10) {
+            const std::uint32_t entries =
+                bf16_tiers::detail::load_bits(in + layout.t2_at, std::uint64_t{3} * (begin[1] + i));
+            n3 += static_cast<std::uint32_t>(std::popcount(sent_to_t3(entries, (std::min)(10U, n2 - i))));
+        }
+        if (n3 > header.t3_values - begin[2]) {
+            return refused(t0_at, "T3 ends before the values that T2 sends there");
+        }
+        for (std::uint32_t i = 0; i < n3; ++i) {
+            const std::uint32_t at3 = layout.t3_at + 2 * (begin[2] + i);
+            if (bf16_tiers::detail::load_u16(in + at3) >> 8 >= lane_values) {
+                return refused(at3, "a place outside its lane");
             }
-            begin[0] += n1;
-            begin[1] += n2;
-            const std::uint32_t first = lane * lane_values;
-            const std::uint32_t end = first >= values ? 0 : (std::min)(values - first, lane_values);
-            for (std::uint32_t i = 0; i < end; ++i) {
-                const std::uint32_t rotated = std::uint32_t{exponents[i]} << 8 |
-                                              std::to_integer<std::uint32_t>(in[packed_header_bytes + first + i]);
-                const auto value = static_cast<std::uint16_t>(rotated >> 1 | rotated << 15);
-                std::memcpy(raw.data() + std::size_t{2} * (first + i), &value, sizeof value);
-            }
+        }
+        begin[0] += n1;
+        begin[1] += n2;
+        begin[2] += n3;
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Status Bf16Tiers::unpack(const Extents& extents, std::span<const std::byte> packed,
+                                          std::span<std::byte> raw) const {
+    using namespace bf16_tiers;
+    if (Status checked = check(extents, packed, raw.size()); !checked) { return checked; }
+    Header header;
+    std::memcpy(&header, packed.data(), sizeof header);
+    const std::uint32_t values = header.values;
+    const Layout layout = layout_of(values, header.t1_values, header.t2_values, header.t3_values);
+    const std::byte* const in = packed.data();
+    const auto by_code = bf16_tiers::detail::exponents_by_code(header.ranks);
+    std::uint32_t begin[3] = {0, 0, 0};
+    for (std::uint32_t lane = 0; lane * lane_values < values; ++lane) {
+        const std::uint32_t t0 = bf16_tiers::detail::load_u32(in + layout.t0_at + 4 * lane);
+        const std::uint32_t n1 = entries_in_t1(t0);
+        const std::uint32_t t1 = bf16_tiers::detail::load_bits(in + layout.t1_at, std::uint64_t{2} * begin[0]);
+        const std::uint32_t n2 = entries_in_t2(t1, n1);
+        const std::uint64_t bit2 = std::uint64_t{3} * begin[1];
+        const std::uint32_t high2 = n2 > 10 ? bf16_tiers::detail::load_bits(in + layout.t2_at, bit2 + 32) : 0U;
+        const std::uint64_t t2 = std::uint64_t{high2} << 32 | bf16_tiers::detail::load_bits(in + layout.t2_at, bit2);
+        std::uint8_t exponents[lane_values];
+        bf16_tiers::detail::read_lane(t0, t1, t2, by_code, exponents);
+        for (std::uint64_t sent = sent_to_t3(t2, n2); sent != 0; sent &= sent - 1) {
+            const std::uint32_t entry = bf16_tiers::detail::load_u16(in + layout.t3_at + 2 * begin[2]++);
+            exponents[entry >> 8] = static_cast<std::uint8_t>(entry);
+        }
+        begin[0] += n1;
+        begin[1] += n2;
+        const std::uint32_t first = lane * lane_values, end = (std::min)(values - first, lane_values);
+        for (std::uint32_t i = 0; i < end; ++i) {
+            const std::uint32_t rotated =
+                std::uint32_t{exponents[i]} << 8 | std::to_integer<std::uint32_t>(in[packed_header_bytes + first + i]);
+            const auto value = static_cast<std::uint16_t>(rotated >> 1 | rotated << 15);
+            std::memcpy(raw.data() + std::size_t{2} * (first + i), &value, sizeof value);
         }
     }
     if (raw.size() % 2 != 0) { raw.back() = static_cast<std::byte>(header.tail); }

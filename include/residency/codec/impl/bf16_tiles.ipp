@@ -118,6 +118,12 @@ private:
     std::memcpy(&value, raw + 2 * index, sizeof value);
     return value;
 }
+/// A word of an escape block.
+[[nodiscard]] inline std::uint32_t entry_at(const std::byte* block, std::uint32_t index) noexcept {
+    std::uint32_t entry;
+    std::memcpy(&entry, block + std::size_t{4} * index, sizeof entry);
+    return entry;
+}
 /// The offset in a tile of word `word` of a lane.
 [[nodiscard]] constexpr std::size_t word_at(std::uint32_t lane, std::uint32_t word) noexcept {
     return std::size_t{word / 4 * 32 + lane} * 16 + std::size_t{word % 4} * 4;
@@ -237,10 +243,10 @@ RESIDENCY_INLINE std::size_t Bf16Tiles::pack(const Extents& extents, std::span<c
     return finish(plain);
 }
 
-RESIDENCY_INLINE Status Bf16Tiles::unpack(const Extents& extents, std::span<const std::byte> packed,
-                                          std::span<std::byte> raw) const {
+RESIDENCY_INLINE Status Bf16Tiles::check(const Extents& extents, std::span<const std::byte> packed,
+                                         std::uint64_t raw_bytes) const {
     using namespace bf16_tiles;
-    if (Status front = codec::detail::check_header(packed, raw.size(), form, version); !front) { return front; }
+    if (Status front = codec::detail::check_header(packed, raw_bytes, form, version); !front) { return front; }
     Header header;
     std::memcpy(&header, packed.data(), sizeof header);
     const auto refused = [](std::uint64_t at, const char* what) {
@@ -253,7 +259,7 @@ RESIDENCY_INLINE Status Bf16Tiles::unpack(const Extents& extents, std::span<cons
                                               " is asked for"};
     }
     const auto grid = bf16_tiles::detail::grid_of(extents.rows, extents.columns);
-    if (!grid || raw.size() != extents.rows * extents.columns * 2 || header.row_groups != grid->row_groups ||
+    if (!grid || raw_bytes != extents.rows * extents.columns * 2 || header.row_groups != grid->row_groups ||
         header.tiles_across != grid->tiles_across) {
         return refused(offsetof(Header, rows), "the number of tiles is not that of the matrix");
     }
@@ -268,38 +274,60 @@ RESIDENCY_INLINE Status Bf16Tiles::unpack(const Extents& extents, std::span<cons
                   : header.escape_blocks < grid->escape_groups || header.shift < -255 || header.shift > 255)) {
         return refused(offsetof(Header, shift), "shift, escapes and sizes do not fit together");
     }
-    const bf16_tiles::detail::MatrixView matrix{extents.rows, extents.columns, *grid};
+    if (is_plain) { return {}; }
+    // Each escape block but the first ones is linked to once, in their order: so no reader goes in circles.
+    std::uint32_t next_link = grid->escape_groups;
+    for (std::uint32_t group = 0; group < grid->escape_groups; ++group) {
+        std::uint32_t block = group;
+        for (bool goes_on = true; goes_on;) {
+            goes_on = false;
+            const std::uint64_t at = header.escapes_at + std::uint64_t{block} * escape_block_bytes;
+            for (std::uint32_t i = 0; i < escape_entries; ++i) {
+                const std::uint32_t entry = bf16_tiles::detail::entry_at(packed.data() + at, i);
+                if (!is_link(entry)) { continue; }
+                if (i + 1 != escape_entries || entry != next_link || entry >= header.escape_blocks) {
+                    return refused(at + std::uint64_t{4} * i, "a link that does not lead to the next block");
+                }
+                block = next_link++;
+                goes_on = true;
+            }
+        }
+    }
+    if (next_link != header.escape_blocks) {
+        return refused(offsetof(Header, escape_blocks), "escape blocks that nothing leads to");
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Status Bf16Tiles::unpack(const Extents& extents, std::span<const std::byte> packed,
+                                          std::span<std::byte> raw) const {
+    using namespace bf16_tiles;
+    if (Status checked = check(extents, packed, raw.size()); !checked) { return checked; }
+    Header header;
+    std::memcpy(&header, packed.data(), sizeof header);
+    const bf16_tiles::detail::Grid grid = *bf16_tiles::detail::grid_of(extents.rows, extents.columns);
+    const bool is_plain = header.words == plain_words;
+    const bf16_tiles::detail::MatrixView matrix{extents.rows, extents.columns, grid};
     std::uint32_t patch[32][16];
-    std::uint32_t first_link = grid->escape_groups,
-                  next_link = first_link;  // of this group: blocks go on in their order
-    for (std::uint32_t tile = 0; tile < grid->tiles; ++tile) {
+    for (std::uint32_t tile = 0; tile < grid.tiles; ++tile) {
         const std::byte* const from =
             packed.data() + packed_header_bytes + std::uint64_t{tile} * tile_bytes(header.words);
         std::uint32_t pairs[32][16];
         if (!is_plain) {
             for (auto& lane : patch) { std::fill(std::begin(lane), std::end(lane), header.constant); }
-            if (tile % escape_tiles == 0) { first_link = next_link; }
-            next_link = first_link;
-            std::uint32_t block = tile / escape_tiles;
-            for (bool goes_on = true; goes_on;) {
-                goes_on = false;
-                const std::uint64_t at = header.escapes_at + std::uint64_t{block} * escape_block_bytes;
+            for (std::uint32_t block = tile / escape_tiles;;) {
+                const std::byte* const entries =
+                    packed.data() + header.escapes_at + std::uint64_t{block} * escape_block_bytes;
                 for (std::uint32_t i = 0; i < escape_entries; ++i) {
-                    std::uint32_t entry;
-                    std::memcpy(&entry, packed.data() + at + std::uint64_t{4} * i, sizeof entry);
-                    if (is_link(entry)) {
-                        if (i + 1 != escape_entries || entry != next_link || entry >= header.escape_blocks) {
-                            return refused(at + std::uint64_t{4} * i, "a link that does not lead to the next block");
-                        }
-                        block = next_link++;
-                        goes_on = true;
-                    } else if (is_entry(entry) && (entry >> 26 & 31) == tile % escape_tiles) {
-                        const std::uint32_t place = entry >> 16 & 1023, at_pair = place / 2;
-                        std::uint32_t& word = patch[at_pair / 4 % 32][at_pair / 128 * 4 + at_pair % 4];
-                        word =
-                            place % 2 == 0 ? (word & 0xffff0000U) | (entry & 0xffffU) : (word & 0xffffU) | entry << 16;
-                    }
+                    const std::uint32_t entry = bf16_tiles::detail::entry_at(entries, i);
+                    if (!is_entry(entry) || (entry >> 26 & 31) != tile % escape_tiles) { continue; }
+                    const std::uint32_t place = entry >> 16 & 1023, at_pair = place / 2;
+                    std::uint32_t& word = patch[at_pair / 4 % 32][at_pair / 128 * 4 + at_pair % 4];
+                    word = place % 2 == 0 ? (word & 0xffff0000U) | (entry & 0xffffU) : (word & 0xffffU) | entry << 16;
                 }
+                const std::uint32_t link = bf16_tiles::detail::entry_at(entries, escape_entries - 1);
+                if (!is_link(link)) { break; }
+                block = link;
             }
         }
         for (std::uint32_t lane = 0; lane < 32; ++lane) {
@@ -322,9 +350,6 @@ RESIDENCY_INLINE Status Bf16Tiles::unpack(const Extents& extents, std::span<cons
                     static_cast<std::uint16_t>(shifted_back(pairs[lane][pair] >> 16 * half & 0xffffU, header.shift));
                 std::memcpy(raw.data() + 2 * *index, &value, sizeof value);
             });
-    }
-    if (!is_plain && next_link != header.escape_blocks) {
-        return refused(offsetof(Header, escape_blocks), "escape blocks that nothing leads to");
     }
     return {};
 }

@@ -36,6 +36,20 @@ template <class Use>
                                              " is no packed form that this program knows; a later version may"};
 }
 
+RESIDENCY_INLINE void append_jobs(std::uint32_t storage, std::uint64_t bytes, PackedForm form, const Shape& shape,
+                                  std::vector<PartJob>& jobs) {
+    if (bytes == 0) { return; }
+    if (form == PackedForm::bf16_tiles) {
+        const std::uint64_t columns = shape.empty() ? 1 : shape.back();
+        jobs.push_back({storage, 0, bytes, form, {bytes / 2 / columns, columns}});
+        return;
+    }
+    for (std::uint64_t at = 0; at < bytes; at += part_bytes) {
+        const std::uint64_t some = (std::min)(part_bytes, bytes - at);
+        jobs.push_back({storage, at, some, form, {1, some / 2}});
+    }
+}
+
 }  // namespace detail
 
 RESIDENCY_INLINE Result<PackedPart> try_pack_part(PackedForm form, const Extents& extents,
@@ -77,19 +91,37 @@ RESIDENCY_INLINE Result<PackedPart> try_pack_part(PackedForm form, const Extents
     return part;
 }
 
-RESIDENCY_INLINE Status unpack_part(const PackedPart& part, std::span<const std::byte> packed,
-                                    std::span<std::byte> raw) {
-    if (packed.size() != part.packed_bytes || raw.size() != part.raw_bytes) {
+namespace detail {
+
+/// Calls use(codec) for the packed bytes of a part, if they are what the part says.
+template <class Use>
+[[nodiscard]] Status with_part(const PackedPart& part, std::span<const std::byte> packed, std::uint64_t raw_bytes,
+                               Use&& use) {
+    if (packed.size() != part.packed_bytes || raw_bytes != part.raw_bytes) {
         return Error{ErrorKind::mismatch, "a packed part of " + std::to_string(part.packed_bytes) + " bytes for " +
                                               std::to_string(part.raw_bytes) + ": " + std::to_string(packed.size()) +
-                                              " and " + std::to_string(raw.size()) + " are given"};
+                                              " and " + std::to_string(raw_bytes) + " are given"};
     }
-    return detail::with_codec(part.form, [&](const auto& codec) {
+    return with_codec(part.form, [&](const auto& codec) {
         if (checksum(packed) != part.checksum) {
             return Status{Error{ErrorKind::malformed, "the packed bytes were changed: their checksum is another"}};
         }
-        return codec.unpack({part.rows, part.columns}, packed, raw);
+        return use(codec);
     });
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Status check_part(const PackedPart& part, std::span<const std::byte> packed) {
+    return detail::with_part(part, packed, part.raw_bytes, [&](const auto& codec) {
+        return codec.check({part.rows, part.columns}, packed, part.raw_bytes);
+    });
+}
+
+RESIDENCY_INLINE Status unpack_part(const PackedPart& part, std::span<const std::byte> packed,
+                                    std::span<std::byte> raw) {
+    return detail::with_part(part, packed, raw.size(),
+                             [&](const auto& codec) { return codec.unpack({part.rows, part.columns}, packed, raw); });
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::codec

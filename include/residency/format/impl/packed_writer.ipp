@@ -124,13 +124,7 @@ private:
     int fd_ = -1;
 };
 
-/// What one thread packs at a time.
-struct PackJob {
-    std::uint32_t storage = 0;
-    std::uint64_t offset = 0, bytes = 0;  ///< in the storage
-    PackedForm form = PackedForm::raw;
-    codec::Extents extents;
-};
+using PackJob = codec::detail::PartJob;
 
 /// The jobs of a model, in the order of the file. Error invalid_argument: a form that a weight cannot have.
 [[nodiscard]] inline Result<std::vector<PackJob>> pack_jobs(const ModelFile& model, const PackOptions& options) {
@@ -167,17 +161,8 @@ struct PackJob {
     }
     std::vector<PackJob> jobs;
     for (std::uint32_t i = 0; i < model.storages.size(); ++i) {
-        const std::uint64_t bytes = model.storages[i].bytes;
-        if (forms[i] == PackedForm::bf16_tiles) {
-            const Shape& shape = model.weights[*first[i]].shape;
-            const std::uint64_t columns = shape.empty() ? 1 : shape.back();
-            jobs.push_back({i, 0, bytes, forms[i], {columns == 0 ? 0 : bytes / 2 / columns, columns}});
-            continue;
-        }
-        for (std::uint64_t at = 0; at < bytes; at += codec::part_bytes) {
-            const std::uint64_t some = (std::min)(codec::part_bytes, bytes - at);
-            jobs.push_back({i, at, some, forms[i], {1, some / 2}});
-        }
+        const Shape shape = first[i] ? model.weights[*first[i]].shape : Shape{};
+        codec::detail::append_jobs(i, model.storages[i].bytes, forms[i], shape, jobs);
     }
     return jobs;
 }

@@ -18,6 +18,7 @@
 #include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/name_index.hpp"
+#include "residency/model/packed_form.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
@@ -36,6 +37,12 @@ RESIDENCY_INLINE Status check_packed(std::span<const PackedPart> parts, std::uin
                              std::to_string(part.offset_bytes) + ", for " + std::to_string(part.raw_bytes) +
                              " bytes of the " + std::to_string(bytes) + ", does not lie inside the storage and the " +
                              std::to_string(whole) + " bytes of " + where,
+                         FileLocation{where, part.offset_bytes, {}, {}}};
+        }
+        if (part.form == PackedForm::raw && part.packed_bytes != part.raw_bytes) {
+            return Error{ErrorKind::invalid_argument,
+                         "a raw part of " + std::to_string(part.packed_bytes) + " bytes at offset " +
+                             std::to_string(part.offset_bytes) + " stands for " + std::to_string(part.raw_bytes),
                          FileLocation{where, part.offset_bytes, {}, {}}};
         }
         left -= part.raw_bytes;
