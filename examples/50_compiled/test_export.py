@@ -7,6 +7,7 @@ tests/fixtures/make_program.py, of more bytes."""
 import functools
 import os
 import sys
+from unittest import mock
 
 import torch
 
@@ -17,9 +18,35 @@ import models  # noqa: E402
 import proof  # noqa: E402
 from make_program import Model  # noqa: E402
 from refused import check_refused  # noqa: E402
-from residency_export import export, inductor  # noqa: E402
+from residency_export import export, inductor, probes  # noqa: E402
+from residency_export.export import in_storages_of  # noqa: E402
 
 refused = functools.partial(check_refused, export)
+
+
+class Doubled(torch.nn.Linear):
+    """Computes from its weight what a compiler may compute before the first run."""
+
+    def __init__(self):
+        super().__init__(8, 8, bias=False)
+
+    def forward(self, x):
+        return x @ (self.weight * 2)
+
+
+class Written(torch.nn.Module):
+    """Writes one of two buffers that lie in one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        both = torch.zeros(8)
+        self.register_buffer("first", both[:4])
+        self.register_buffer("second", both[4:], persistent=False)
+        self.register_buffer("other", torch.ones(4))
+
+    def forward(self, x):
+        self.first.add_(x)
+        return self.first + self.second + self.other
 
 
 def check_proof(folder):
@@ -80,10 +107,10 @@ def main():
 
     # A second run on the same graph.
     graph = torch.export.export(torch.nn.Linear(8, 8), (torch.ones(1, 8),)).module()
-    for probes, text in ((False, "was exported to"), (True, "was exported to")):
-        if not probes:
+    for has_probes, text in ((False, "was exported to"), (True, "was exported to")):
+        if not has_probes:
             export(graph, (torch.ones(1, 8),), os.path.join(folder, "graph"))
-        refused(text, model=graph, args=(torch.ones(1, 8),), path=os.path.join(folder, "x"), probes=probes)
+        refused(text, model=graph, args=(torch.ones(1, 8),), path=os.path.join(folder, "x"), probes=has_probes)
     with inductor.recording():
         try:
             export(model, path=os.path.join(folder, "x"), methods=methods)
@@ -92,6 +119,20 @@ def main():
             assert "an export is under way" in str(error), error
 
     refused('no method reads a weight named "nothing"', model=model, path=os.path.join(folder, "x"), methods=methods, pin=["nothing"])
+    # What stands in the way of an export.
+    with mock.patch.object(torch, "__version__", "2.12.1"):
+        refused("PyTorch 2.12.1: this export reads the compiler's insides", model=model, path=os.path.join(folder, "x"), methods=methods)
+    small = torch.nn.Linear(8, 8).eval()
+    small.register_buffer("elsewhere", torch.ones(1, device="meta"))
+    refused("the model lies on cpu, meta: move it to one device", model=small, args=(torch.ones(1, 8),), path=os.path.join(folder, "x"))
+    folding = {"aot_inductor.use_runtime_constant_folding": True}
+    refused("the compiler folded", model=Doubled(), args=(torch.ones(1, 8),), path=os.path.join(folder, "x"), settings=folding)
+    # What kernels write gets no probe, and neither does a view of it.
+    written = torch.export.export(Written(), (torch.ones(4),)).run_decompositions({})
+    mutated = set(written.graph_signature.buffers_to_mutate.values())
+    assert mutated == {"first"} and in_storages_of(mutated, written) == {"first", "second"}
+    assert probes.insert(written, skip=in_storages_of(mutated, written)) == ["other"]
+
     refused("name the folder", model=model, args=(torch.arange(4),))
     refused("give either", model=model, args=(torch.arange(4),), path=os.path.join(folder, "x"), methods=methods)
     os.makedirs(os.path.join(folder, "full"))

@@ -134,6 +134,13 @@ def write_inputs(path, inputs):
     save_file({f"input{i}": value.detach().cpu().contiguous() for i, value in enumerate(inputs)}, path)
 
 
+def in_storages_of(names, exported):
+    """The names of all tensors of an exported program that lie in the storages of these."""
+    tensors = {name: tensor for name, tensor in {**exported.constants, **exported.state_dict}.items() if isinstance(tensor, torch.Tensor)}
+    storages = {tensors[name].untyped_storage()._cdata for name in names}
+    return {name for name, tensor in tensors.items() if tensor.untyped_storage()._cdata in storages}
+
+
 def _export_method(name, module, args, original_names, tensors, catalog, folder, use_probes, settings, device):
     exported = tensors.export(module, args)
     # Only after decompositions does the signature name every buffer that the graph mutates.
@@ -145,7 +152,7 @@ def _export_method(name, module, args, original_names, tensors, catalog, folder,
     if use_probes:
         from . import probes
 
-        probed = probes.insert(exported, skip=mutated)
+        probed = probes.insert(exported, skip=in_storages_of(mutated, exported))
         chosen = inductor.settings(torch.ops.residency.residency_probe.default, device.type)
     else:
         chosen = inductor.settings()
