@@ -13,11 +13,14 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/support/json.hpp"
+#include "residency/packed/bound.hpp"
+#include "residency/plan/bounds.hpp"
 
 namespace {
 
 using Json = nlohmann::ordered_json;
 namespace plan = residency::plan;
+namespace packed = residency::packed;
 
 /// The members that a problem lacks, by their places.
 class Missing {
@@ -86,6 +89,10 @@ void check_members(const Json& in, bool has_budget) {
     };
     check_each("storages", {"name", "bytes"});
     check_each("steps", {"storages"});
+    if (const auto unpacker = in.find("unpacker"); unpacker != in.end()) {
+        missing.member(*unpacker, "bytes_per_second", "unpacker", "unpacker.");
+        missing.member(*unpacker, "launch_seconds", "unpacker", "unpacker.");
+    }
     missing.check();
 }
 
@@ -175,6 +182,45 @@ plan::Problem problem_of(const Json& in, bool has_budget) {
         }
     }
     if (timed != 0) { problem.compute_seconds.resize(steps.size(), 0.0); }
+    return problem;
+}
+
+packed::UnpackProblem unpack_problem_of(const Json& in, bool has_budget) {
+    packed::UnpackProblem problem;
+    problem.travels = problem_of(in, has_budget);
+    const plan::Problem& travels = problem.travels;
+    problem.granule_bytes = travels.chunk_bytes;
+    problem.must_stay.resize(travels.storages());
+    problem.step_offsets = travels.step_offsets;
+    problem.step_storages = travels.step_storages;
+    bool is_any_packed = false;
+    const Json& storages = in["storages"];
+    for (std::uint32_t s = 0; s < travels.storages(); ++s) {
+        problem.unpacked_bytes.push_back(0);
+        if (!storages[s].contains("unpacked_bytes")) { continue; }
+        const std::string where = place("storages", s) + ".unpacked_bytes";
+        const std::uint64_t bytes = whole(storages[s]["unpacked_bytes"], where);
+        if (bytes <= travels.storage_bytes[s] || bytes > std::uint64_t{1} << 50) {
+            throw Refused{where + ": " + std::to_string(bytes) + " is not above the " +
+                          std::to_string(travels.storage_bytes[s]) +
+                          " bytes in which the storage travels, or too many"};
+        }
+        problem.unpacked_bytes.back() = bytes;
+        is_any_packed = true;
+    }
+    if (!is_any_packed) { return problem; }
+    if (!in.contains("unpacker")) { throw Refused{"\"unpacker\" is missing, and storages have unpacked_bytes"}; }
+    const std::string where = "unpacker.bytes_per_second";
+    problem.unpacked_bytes_per_second = real(in["unpacker"]["bytes_per_second"], where);
+    problem.launch_seconds = real(in["unpacker"]["launch_seconds"], "unpacker.launch_seconds");
+    if (!(problem.unpacked_bytes_per_second > 0)) { throw Refused{where + ": expected a rate above 0"}; }
+    if (!(problem.launch_seconds >= 0)) {
+        throw Refused{"unpacker.launch_seconds: expected a time that is not negative"};
+    }
+    for (std::size_t i = 0; i < in["steps"].size(); ++i) {
+        if (live_until(in["steps"], i) == i) { continue; }
+        throw Refused{place("steps", i) + ".live_until: not where storages are packed; name them in each step"};
+    }
     return problem;
 }
 
@@ -297,6 +343,45 @@ Json json_of(const plan::Problem& problem, const plan::Plan& plan) {
     return out;
 }
 
+/// What each storage is, and what is unpacked when. An unpacking stands for its step's storages, before the step's kernels.
+void add_unpacking(const packed::UnpackProblem& problem, const packed::UnpackChoice& choice, std::uint64_t floor_bytes,
+                   Json& out) {
+    const packed::UnpackLayout& layout = choice.layout;
+    const std::uint32_t storages = problem.travels.storages();
+    std::vector<std::uint32_t> first(storages, plan::none), last(storages, 0);
+    std::vector<bool> is_copied(storages, false);
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            first[s] = std::min(first[s], i);
+            last[s] = i;
+        }
+    }
+    for (const Json& copy : out["copies"]) { is_copied[copy["storage"].get<std::size_t>()] = true; }
+    const double kernels = plan::total_compute(problem.travels);
+    out["compute_seconds"] = kernels;
+    out["unpack_seconds"] = plan::total_compute(choice.rest) - kernels;
+    out["exact_bound_seconds"] = packed::exact_bound(problem, choice.rest.budget_bytes + layout.bytes);
+    out["floor_bytes"] = floor_bytes;
+    out["unpacked_bytes"] = layout.bytes;
+    out["states"] = Json::array();
+    out["unpacks"] = Json::array();
+    for (std::uint32_t s = 0; s < storages; ++s) {
+        if (first[s] == plan::none) { continue; }
+        const bool is_raw = layout.stays[s], is_unpacked = problem.unpacked_bytes[s] > 0;
+        Json entry{{"storage", s}, {"state", is_raw ? "raw" : is_copied[s] ? "streamed" : "resident"}};
+        entry["at"] =
+            is_unpacked ? Json{layout.offset[s], layout.offset[s] + problem.unpacked_bytes[s]} : Json(nullptr);
+        out["states"].push_back(std::move(entry));
+    }
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (layout.stays[s] || problem.unpacked_bytes[s] == 0 || first[s] != i) { continue; }
+            first[s] = plan::none;  // a step may name it twice
+            out["unpacks"].push_back({{"storage", s}, {"step", i}, {"live_until", last[s]}});
+        }
+    }
+}
+
 }  // namespace
 
 const char* const json_description = R"(The problem, as JSON:
@@ -307,6 +392,10 @@ const char* const json_description = R"(The problem, as JSON:
   chunk_bytes    the unit of device memory, a power of two; 2097152 on a GPU
   cyclic         true: the steps repeat, as from token to token; false: they run once
   storages       array of {"name": text, "bytes": size}
+    unpacked_bytes    of a storage whose "bytes" are packed: its raw size; may be left out: kernels read it as it is
+  unpacker       object, where storages are packed
+    bytes_per_second  rate at which raw bytes are made of packed ones
+    launch_seconds    in addition, of a step that unpacks
   steps          array, in the order of the pass:
     storages          array of what the step reads together, as numbers of storages from 0
     compute_seconds   how long its kernels run; may be left out: no time
@@ -327,7 +416,16 @@ The plan, as JSON:
                        "needed_by", "live_until"}: bytes of a storage, copied with others of the same call once the
                        step of waits_for = {"pass", "step"} has ended (null: at once), before the step needed_by;
                        they stay until the step live_until has ended
-  "at" and "to" are arrays of ranges [from, to) of device bytes in [0, held_bytes).
+  With packed storages too:
+  exact_bound_seconds  no choice of states with any plan of copies takes less a pass, latency left out
+  unpack_seconds       of unpacking, a pass; steps take so much longer than their kernels
+  unpacked_bytes       device bytes for unpacked storages, beside held_bytes
+  states               array of {"storage", "state", "at"}, for each storage that a step reads: "raw", unpacked once and
+                       never brought again; "resident", as it travels; "streamed", some of it brought each pass. "at" is
+                       its range [from, to) of the unpacked bytes; null: it is not packed
+  unpacks              array of {"storage", "step", "live_until"}, in the order of the steps: unpacked before the
+                       kernels of the step, and left until the step live_until has ended
+  Elsewhere "at" and "to" are arrays of ranges [from, to) of device bytes in [0, held_bytes).
 )";
 
 const char* const example_problem = R"({
@@ -348,10 +446,17 @@ const char* const example_problem = R"({
 }
 )";
 
-plan::Problem read_problem(const std::string& text, bool has_budget) {
+packed::UnpackProblem read_problem(const std::string& text, bool has_budget) {
     try {
-        return problem_of(examples::parse_json(text), has_budget);
+        return unpack_problem_of(examples::parse_json(text), has_budget);
     } catch (const examples::BadJson& wrong) { throw Refused{wrong.what()}; }
 }
 
 std::string text_of(const plan::Problem& problem, const plan::Plan& plan) { return json_of(problem, plan).dump(1); }
+
+std::string text_of(const packed::UnpackProblem& problem, const packed::UnpackChoice& choice, const plan::Plan& plan,
+                    std::uint64_t floor_bytes) {
+    Json out = json_of(choice.rest, plan);
+    add_unpacking(problem, choice, floor_bytes, out);
+    return out.dump(1);
+}

@@ -19,11 +19,13 @@
 #include "residency/budget/budget.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/quoted.hpp"
+#include "residency/packed/layout.hpp"
 #include "residency/plan/planner.hpp"
 
 namespace {
 
 namespace plan = residency::plan;
+namespace packed = residency::packed;
 
 constexpr std::uint64_t input_limit_bytes = std::uint64_t{1} << 30;
 
@@ -34,8 +36,8 @@ std::string read_text(const std::string& file) {
     return {reinterpret_cast<const char*>(bytes->data()), bytes->size()};
 }
 
-// A budget in words, resolved against the problem; an explicit value never falls back.
-std::uint64_t read_budget(const std::string& text, const plan::Problem& problem) {
+// A budget in words, resolved against the raw bytes of the problem; an explicit value never falls back.
+std::uint64_t read_budget(const std::string& text, const packed::UnpackProblem& problem) {
     const auto budget = residency::Budget::try_parse(text);
     if (!budget) { throw Refused{budget.error().message()}; }
     if (budget->kind() == residency::BudgetKind::automatic ||
@@ -44,11 +46,29 @@ std::uint64_t read_budget(const std::string& text, const plan::Problem& problem)
                       ": there is no device here, give bytes or a percentage of the weights"};
     }
     residency::BudgetContext context;
-    for (const std::uint64_t b : problem.storage_bytes) { context.streamed_bytes += b; }
+    for (std::size_t s = 0; s < problem.unpacked_bytes.size(); ++s) {
+        context.streamed_bytes += std::max(problem.unpacked_bytes[s], problem.travels.storage_bytes[s]);
+    }
     const auto resolved = budget->try_resolve(context);
     if (!resolved) { throw Refused{resolved.error().message()}; }
     // A share that rounds to nothing is not the zero that asks for the floor.
     return budget->is_zero() ? 0 : std::max<std::uint64_t>(resolved->asked_bytes, 1);
+}
+
+bool is_packed(const packed::UnpackProblem& problem) {
+    return std::any_of(problem.unpacked_bytes.begin(), problem.unpacked_bytes.end(), [](auto b) { return b > 0; });
+}
+
+/// The plan of packed weights, as text.
+std::string plan_packed(const packed::UnpackProblem& problem) {
+    const auto floor = packed::unpack_floor(problem);
+    if (!floor) { throw Refused{floor.error().message()}; }
+    const std::uint64_t asked = problem.travels.budget_bytes, budget = asked == 0 ? *floor : asked;
+    const auto choice = packed::choose_unpacked(problem, budget, {});
+    if (!choice) { throw Refused{choice.error().message() + "; " + std::to_string(*floor) + " are enough"}; }
+    const auto made = plan::make_plan(choice->rest);
+    if (!made) { throw Refused{made.error().message()}; }
+    return text_of(problem, *choice, *made, *floor);
 }
 
 int refuse(const std::string& what) {
@@ -82,8 +102,13 @@ int main(int count, char** arguments) {
         return refuse("FILE is missing: name a problem, or - for standard input; see --help and --example");
     }
     try {
-        plan::Problem problem = read_problem(read_text(file), said->count() != 0);
-        if (said->count() != 0) { problem.budget_bytes = read_budget(budget, problem); }
+        packed::UnpackProblem input = read_problem(read_text(file), said->count() != 0);
+        plan::Problem& problem = input.travels;
+        if (said->count() != 0) { problem.budget_bytes = read_budget(budget, input); }
+        if (is_packed(input)) {
+            std::cout << plan_packed(input) << '\n';
+            return examples::finish_output("residency-plan", 0) == 0 ? 0 : 2;
+        }
         const residency::Result<plan::Plan> made = plan::make_plan(problem);
         if (!made) { throw Refused{made.error().message()}; }
         if (said->count() != 0 && made->calls().empty() && made->budget_bytes() > made->held_bytes()) {

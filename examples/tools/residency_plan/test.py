@@ -379,6 +379,168 @@ def check_problem(program, problem, dice, small):
         program.refuses(json.dumps(problem), str(floor))
 
 
+# ---- Packed weights -------------------------------------------------------------------------------------------------
+
+PACKED = ("exact_bound_seconds", "unpack_seconds", "unpacked_bytes", "states", "unpacks")
+
+
+def check_unpacking(problem, plan):
+    """Every storage is raw once and for all, or each pass unpacks it before its first reader, to bytes that nobody reads meanwhile."""
+    raw = [s.get("unpacked_bytes", 0) for s in problem["storages"]]
+    reads = reads_of(problem)
+    readers = [[i for i, step in enumerate(reads) if s in step] for s in range(len(raw))]
+    states = {e["storage"]: e for e in plan["states"]}
+    demand(len(states) == len(plan["states"]) and set(states) == {s for s in range(len(raw)) if readers[s]}, "not one state each")
+    for e in plan["states"]:
+        s = e["storage"]
+        demand(set(e) == {"storage", "state", "at"} and e["state"] in ("raw", "resident", "streamed"), "not a state:", e)
+        demand((e["at"] is not None) == (raw[s] > 0), "a place for what is not unpacked, or none:", e)
+        demand(e["at"] is None or (0 <= e["at"][0] and e["at"][1] <= plan["unpacked_bytes"] and e["at"][1] - e["at"][0] == raw[s]), "no place:", e)
+        demand(e["state"] != "raw" or raw[s] > 0, "never packed, and raw:", e)
+        copied = any(c["storage"] == s for c in plan["copies"])
+        demand(copied == (e["state"] == "streamed"), "copied or not:", e)
+        demand(e["state"] != "raw" or all(r["storage"] != s for r in plan["resident"]), "raw, and there packed too:", e)
+    live = {s: (-1, len(reads)) for s, e in states.items() if e["state"] == "raw"}  # by storage: the steps between which it is there
+    at = 0
+    for u in plan["unpacks"]:
+        s = u["storage"]
+        demand(set(u) == {"storage", "step", "live_until"} and s in states and states[s]["at"] is not None, "not to be unpacked:", u)
+        demand(s not in live, "unpacked twice, or raw already:", u)
+        demand(at <= u["step"] < len(reads), "unpackings are out of order:", u)
+        demand(u["step"] == readers[s][0], "not before its first reader, when its packed bytes are there:", u)
+        demand(u["live_until"] == readers[s][-1], "does not stay until its last reader:", u)
+        live[s] = (u["step"], u["live_until"])
+        at = u["step"]
+    for s, e in states.items():
+        demand(e["at"] is None or s in live, "nobody unpacks storage", s)
+    for s in live:
+        for other in live:
+            a, b = states[s]["at"], states[other]["at"]
+            if s < other and a[0] < b[1] and b[0] < a[1]:
+                demand(live[s][1] < live[other][0] or live[other][1] < live[s][0], "storages", s, "and", other, "are unpacked over each other")
+
+
+def rest_of(problem, plan):
+    """The problem and the plan of what travels: nothing of what is raw, and steps that take as long as unpacking and kernels."""
+    rest, copied = copy.deepcopy(problem), copy.deepcopy(plan)
+    for e in plan["states"]:
+        if e["state"] == "raw":
+            rest["storages"][e["storage"]]["bytes"] = 0
+    unpacker, seconds = problem["unpacker"], 0.0
+    for i, step in enumerate(rest["steps"]):
+        unpacked = sum(problem["storages"][u["storage"]]["unpacked_bytes"] for u in plan["unpacks"] if u["step"] == i)
+        more = unpacker["launch_seconds"] + unpacked / unpacker["bytes_per_second"] if unpacked else 0.0
+        step["compute_seconds"] = step.get("compute_seconds", 0.0) + more
+        seconds += more
+    demand(close(plan["unpack_seconds"], seconds, 1e-6, 1e-12), "unpack_seconds", plan["unpack_seconds"], "is", seconds)
+    copied["compute_seconds"] += plan["unpack_seconds"]
+    for key in PACKED:
+        del copied[key]
+    return rest, copied
+
+
+def check_packed(problem, plan, dice):
+    demand(set(PACKED) <= set(plan), "lacks keys:", list(plan))
+    check_unpacking(problem, plan)
+    demand(plan["held_bytes"] + plan["unpacked_bytes"] <= problem["budget_bytes"], "holds more than the budget")
+    rest, copied = rest_of(problem, plan)
+    it = Printed(rest, copied, problem["budget_bytes"] - plan["unpacked_bytes"])
+    check_shape(it)
+    check_times(it)
+    check_bytes(it, dice, 3 if it.cyclic else 1)
+    demand(plan["exact_bound_seconds"] <= plan["predicted_seconds"] * (1 + 1e-9), "beats the exact bound")
+    demand(plan["exact_bound_seconds"] >= sum(s.get("compute_seconds", 0.0) for s in problem["steps"]) * (1 - 1e-9), "less than the kernels")
+
+
+def packed_problem(dice):
+    """A random one where most storages are packed."""
+    while True:
+        problem = random_problem(dice, small=True)
+        for step in problem["steps"]:
+            step.pop("live_until", None)
+        for storage in problem["storages"]:
+            if storage["bytes"] and dice.random() < 0.8:
+                storage["unpacked_bytes"] = storage["bytes"] * 3 // 2 + 1
+        problem["unpacker"] = {"bytes_per_second": problem["link"]["bytes_per_second"] * dice.choice([2, 20]), "launch_seconds": dice.choice([0, 3e-6])}
+        if any("unpacked_bytes" in problem["storages"][s] for step in problem["steps"] for s in step["storages"]):
+            return problem
+
+
+def check_packed_problem(program, dice):
+    problem = packed_problem(dice)
+    floor = program.plan(problem)["floor_bytes"]
+    total = sum(s.get("unpacked_bytes", s["bytes"]) for s in problem["storages"])
+    last = None
+    for budget in (floor, floor + total // 3, floor + total, 3 * (floor + total)):
+        problem["budget_bytes"] = budget
+        plan = program.plan(problem)
+        demand(plan["floor_bytes"] == floor, "another floor at another budget")
+        check_packed(problem, plan, dice)
+        demand(last is None or plan["exact_bound_seconds"] <= last * (1 + 1e-9), "more memory, and a greater bound")
+        last = plan["exact_bound_seconds"]
+    demand(not plan["unpacks"] and not plan["copies"], "everything fits, and something is unpacked or streams")
+    problem["budget_bytes"] = 1
+    program.refuses(json.dumps(problem), "enough")
+
+
+def packed_base():
+    return {"link": {"bytes_per_second": 1e9, "latency_seconds": 1e-7}, "budget_bytes": 70000, "chunk_bytes": 256, "cyclic": True,
+            "storages": [{"name": "layer.%d" % s, "bytes": 10000, "unpacked_bytes": 15000} for s in range(8)],
+            "unpacker": {"bytes_per_second": 2e10, "launch_seconds": 1e-7},
+            "steps": [{"compute_seconds": 2e-6, "storages": [i] if i < 7 else [7, 1]} for i in range(8)]}
+
+
+def check_the_packed_checks(program):
+    """Of the preset's plan, each change is found."""
+    problem = packed_base()
+    plan = program.plan(problem)
+
+    def trips(change):
+        spoilt = copy.deepcopy(plan)
+        change(spoilt)
+        try:
+            check_packed(problem, spoilt, random.Random(1))
+        except Trouble:
+            return True
+        return False
+
+    demand(not trips(lambda p: None), "the plan itself is refused")
+    demand(len(plan["unpacks"]) > 1 and len({u["step"] for u in plan["unpacks"]}) > 1, "nothing to spoil:", plan)
+    unpacked = [e for e in plan["states"] if e["state"] != "raw"]
+    first = plan["states"].index(unpacked[0])
+    changes = [lambda p: p["unpacks"].pop(), lambda p: p["unpacks"].append(p["unpacks"][0]), lambda p: p["unpacks"].reverse(),
+               lambda p: p["unpacks"][-1].update(step=p["unpacks"][-1]["step"] - 1), lambda p: p["unpacks"][0].update(step=7),
+               lambda p: p["unpacks"][0].update(live_until=6), lambda p: p["states"].pop(), lambda p: p["states"][first].update(state="raw"),
+               lambda p: p["states"][first].update(at=None), lambda p: p.update(unpacked_bytes=p["unpacked_bytes"] * 2),
+               lambda p: p.update(unpack_seconds=p["unpack_seconds"] * 1.01), lambda p: p.update(exact_bound_seconds=p["predicted_seconds"] * 1.01),
+               lambda p: [e.update(at=[0, e["at"][1] - e["at"][0]]) for e in p["states"]],
+               lambda p: p["copies"].clear(), lambda p: [c.update(waits_for=None) for c in p["copies"]]]
+    for k, change in enumerate(changes):
+        demand(trips(change), "change", k, "of a packed plan goes unnoticed")
+
+    def refuses(change, part):
+        spoilt = packed_base()
+        change(spoilt)
+        program.refuses(json.dumps(spoilt), part)
+
+    refuses(lambda p: p.pop("unpacker"), '"unpacker" is missing')
+    refuses(lambda p: p["unpacker"].pop("launch_seconds"), '"unpacker.launch_seconds" is missing')
+    refuses(lambda p: p["unpacker"].update(bytes_per_second=0), "unpacker.bytes_per_second")
+    refuses(lambda p: p["unpacker"].update(launch_seconds=-1), "unpacker.launch_seconds")
+    refuses(lambda p: p.update(unpacker=3), "unpacker: expected an object")
+    refuses(lambda p: p["storages"][0].update(unpacked_bytes=10000), "storages[0].unpacked_bytes: 10000 is not above the 10000")
+    refuses(lambda p: p["storages"][0].update(unpacked_bytes="x"), "storages[0].unpacked_bytes: expected a whole number")
+    refuses(lambda p: p["steps"][0].update(live_until=1), "steps[0].live_until")
+    half = program.plan(packed_base(), ("--budget=90%",))  # of the raw bytes
+    demand(half == program.plan(dict(packed_base(), budget_bytes=120000 * 9 // 10)), "90%")
+    described = program.run("", ("--help",)).stdout.decode()
+    for key in {key for each in (plan, plan["states"][0], plan["unpacks"][0], problem, problem["storages"][0], problem["unpacker"]) for key in each}:
+        demand(re.search(r"\b%s\b" % key, described), "--help says nothing of", key)
+
+
+# ---- Everything else ------------------------------------------------------------------------------------------------
+
+
 def base():
     return {"link": {"bytes_per_second": 1e9, "latency_seconds": 1e-6}, "budget_bytes": 0, "chunk_bytes": 4096, "cyclic": True,
             "storages": [{"name": "a", "bytes": 10000}, {"name": "b", "bytes": 20000}, {"name": "c", "bytes": 5000}],
@@ -586,12 +748,14 @@ def main():
     program = Program(os.path.abspath(options.program))
     os.makedirs(options.folder, exist_ok=True)
     check_the_checks(program)
+    check_the_packed_checks(program)
     check_refusals(program, options.folder)
     for seed in range(options.seed, options.seed + options.problems):
         dice = random.Random(seed)
         problem = random_problem(dice, small=seed % 3 != 0)
         try:
             check_problem(program, problem, dice, small=seed % 3 != 0)
+            check_packed_problem(program, random.Random(seed))
         except (Trouble, subprocess.SubprocessError) as trouble:
             print(f"seed {seed}: {trouble}\n{json.dumps(problem)}", file=sys.stderr)
             return 1

@@ -100,11 +100,14 @@ inline plan::Problem rest_of(const UnpackProblem& problem, const UnpackLayout& l
         const auto floor = [&](const plan::Image& image) { return plan::floor_chunks(image, rest.steps()).chunks; };
         rest.image_offsets = floor(aligned) < floor(grouped) ? aligned.offsets : grouped.offsets;
     }
+    // The first step of a pass that reads a storage unpacks it: those that others read too have places of their own.
+    std::vector<bool> is_unpacked = layout.stays;
     rest.compute_seconds.resize(problem.steps(), 0.0);
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
         std::uint64_t bytes = 0;
         for (const std::uint32_t s : problem.reads(i)) {
-            if (!layout.stays[s]) { bytes += problem.unpacked_bytes[s]; }
+            if (!is_unpacked[s]) { bytes += problem.unpacked_bytes[s]; }
+            is_unpacked[s] = true;
         }
         if (bytes > 0) {
             rest.compute_seconds[i] +=
