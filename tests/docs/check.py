@@ -375,6 +375,7 @@ POLICIES = {
     "online": ("core/online_decider.hpp", "Config"),
     "`Packed`": ("packed/packed_decider.hpp", "Config"),
 }
+KNOBS = "Knobs of evictors, prefetchers and pools"
 TRANSPORTS = {"`Staged`": ("transport/staged_config.hpp", "StagedConfig")}
 
 
@@ -425,6 +426,19 @@ def wrong_options(text):
     return found
 
 
+def wrong_knobs(text):
+    """Knobs of policies that their table lacks."""
+    listed = {names[0]: set(re.findall(r"`(\w+)`", row)) for table in rows(section(text, KNOBS)) for names, row in table}
+    found = []
+    for path in sorted(path for folder in ("evict", "prefetch", "pool") for path in (ROOT / "include" / "residency" / folder).glob("*.hpp")):
+        before, has, _ = path.read_text(encoding="utf-8").partition("struct Config {")
+        if has:
+            file = str(path.relative_to(ROOT / "include" / "residency"))
+            policy = f"{path.parent.name}::" + re.findall(r"^class (\w+)", before, re.M)[-1]
+            found += [f"{KNOBS}: {policy} lacks {each}" for each in members(file, "struct", "Config") if each not in listed.get(policy, ())]
+    return found
+
+
 def unknown_names(text, folder, words):
     """Files and qualified names in a document that the tree does not have."""
     found = []
@@ -446,7 +460,7 @@ def wrong_documents(words):
             own += unknown_names(text, path.parent, words)
             if path.parent == DESIGN.parent:
                 own += wrong_quotations(text) + wrong_tables(path.name, text)
-                own += wrong_options(text) if path.name == "composition.md" else []
+                own += wrong_options(text) + wrong_knobs(text) if path.name == "composition.md" else []
         found += [f"{path.relative_to(ROOT)}: {problem}" for problem in own]
     return found
 
@@ -504,6 +518,8 @@ def trips(text):
     options = (DESIGN.parent / "composition.md").read_text(encoding="utf-8")
     if not wrong_options(options.replace("| `strict` | all |", "| `strict` | online |")):
         missed.append("an option of other compositions")
+    if not wrong_knobs(options.replace("`promotion_uses`", "`promotions`")):
+        missed.append("a knob that the table lacks")
     return [f"not noticed: {kind}" for kind in missed]
 
 
