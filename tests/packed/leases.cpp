@@ -394,9 +394,39 @@ TEST_CASE("packing: what cannot be packed stays raw, and a call that fails leave
     CHECK(packed.raw_bytes == 0);
     CHECK(packed.packed_bytes == 0);
     CHECK(std::holds_alternative<residency::FileSource>(packed.catalog.storages()[0].source));
+    REQUIRE(packed.kept_raw.size() == 2);
+    CHECK(packed.kept_raw[0].why == "its raw bytes are not in host memory");
+    CHECK(packed.kept_raw[1].why == "it has an odd number of bytes");
     const residency::SimulatedUnpacker unpacker;
     const auto made = Weights::try_create(device, packed.catalog,
                                           options(unpacker, 1 << 20, schedule_of(packed.catalog, {{0}, {1}, {2}})));
     REQUIRE(!made);
     CHECK(says(made.error(), "load the catalog first"));
+}
+
+TEST_CASE("packing: which weights stay raw, and why") {
+    Device device{device_config()};
+    std::vector<Model::Spec> specs(7, {12'000});
+    specs[1].is_noise = true;
+    specs[2].is_bf16 = false;
+    specs[3].is_written = true;
+    specs[3].placement = residency::Placement::resident;
+    specs[4].placement = residency::Placement::host;
+    const Model model{device, specs};
+    residency::packed::PackOptions form;
+    form.form = [](const residency::Weight& weight) {
+        return weight.name == "w5" ? residency::PackedForm::raw : residency::PackedForm::bf16_tiers;
+    };
+    const auto packed = must(residency::packed::try_pack(device, model.raw, form));
+    const std::vector<std::pair<std::uint32_t, std::string>> expected{{1, "it does not get smaller"},
+                                                                      {2, "its type is \"u8\", which no form takes"},
+                                                                      {3, "kernels write it"},
+                                                                      {4, "kernels read it from host memory"},
+                                                                      {5, "raw is the form that was asked for"}};
+    REQUIRE(packed.kept_raw.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        CHECK(residency::index(packed.kept_raw[i].storage) == expected[i].first);
+        CHECK(packed.kept_raw[i].why == expected[i].second);
+    }
+    CHECK(packed.raw_bytes == 2 * 24'000);
 }

@@ -191,6 +191,8 @@ TEST_CASE("a packed file is loaded packed, and streamed to the same bytes") {
         const auto loaded = must(residency::packed::try_load(device, file, {.threads = 2}));
         CHECK(loaded.catalog.hash() == file.hash());
         CHECK(loaded.packed_bytes < loaded.raw_bytes * 7 / 10);
+        CHECK(loaded.kept_raw.size() == 2);  // the noise and the norm
+        for (const auto& kept : loaded.kept_raw) { CHECK(kept.why == "the file has it raw"); }
         residency::ScheduleBuilder builder{loaded.catalog};
         for (const Tensor& tensor : model) { builder.step({std::string_view{tensor.name}}); }
         const Schedule schedule = must(builder.try_build());

@@ -63,12 +63,16 @@ template <Device D>
     std::vector<std::shared_ptr<std::vector<PackedPart>>> parts(storages);  // null: raw, or from elsewhere
     std::vector<std::optional<std::uint64_t>> begin(storages);              // none: from elsewhere
     std::vector<std::uint64_t> end(storages, 0);
-    PackedModel model{catalog, 0, 0};
+    PackedModel model{catalog, 0, 0, {}};
     std::uint64_t total = 0;
     for (std::uint32_t s = 0; s < storages; ++s) {
         const Storage& storage = catalog.storages()[s];
         const auto* const source = std::get_if<PackedSource>(&storage.source);
-        if (source == nullptr || storage.bytes == 0) { continue; }
+        if (storage.bytes == 0) { continue; }
+        if (source == nullptr) {
+            model.kept_raw.push_back({StorageId{s}, "it does not lie in a packed file"});
+            continue;
+        }
         const auto [known, fresh] = numbers.try_emplace(source->file.get(), static_cast<std::uint32_t>(files.size()));
         if (fresh) {
             auto file = host::WeightFile::try_open(*source->file, host::FileAccess::cached);
@@ -91,6 +95,8 @@ template <Device D>
         if (is_packed) {
             model.raw_bytes += storage.bytes;
             model.packed_bytes += at;
+        } else {
+            model.kept_raw.push_back({StorageId{s}, "the file has it raw"});
         }
     }
     if (total == 0) { return model; }

@@ -27,6 +27,7 @@
 #include "residency/host/thread_group.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/packed_form.hpp"
+#include "residency/model/quoted.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
 #include "residency/packed/pinned_memory.hpp"
@@ -42,11 +43,18 @@ struct PackOptions {
     unsigned threads = 0;  ///< 0: as many as the machine has
 };
 
+/// A storage that was not packed.
+struct KeptRaw {
+    StorageId storage = no_storage;
+    std::string why;  ///< such as "its type is \"f32\", which no form takes"
+};
+
 /// A packed model in pinned host memory.
 struct PackedModel {
     Catalog catalog;                 ///< the same weights; sources of what was packed are PackedHostSource
     std::uint64_t raw_bytes = 0;     ///< of the storages that were packed
     std::uint64_t packed_bytes = 0;  ///< that they take
+    std::vector<KeptRaw> kept_raw;   ///< the others, in their order; not those without bytes
 };
 
 namespace detail {
@@ -57,41 +65,49 @@ struct Packed {
     std::vector<std::byte> bytes;
 };
 
-/// The form of a storage, and the weight whose rows it has.
-[[nodiscard]] inline PackedForm form_of(const Catalog& catalog, StorageId id, const PackOptions& options) {
+/// The form of a storage. `why`: where it is raw.
+[[nodiscard]] inline PackedForm form_of(const Catalog& catalog, StorageId id, const PackOptions& options,
+                                        std::string& why) {
+    const auto raw = [&](std::string text) {
+        why = std::move(text);
+        return PackedForm::raw;
+    };
     const Storage& storage = catalog.storage(id);
     const auto weights = catalog.weights_of(id);
-    if (storage.is_mutable || storage.placement == Placement::host || weights.empty() || storage.bytes % 2 != 0 ||
-        !std::holds_alternative<HostSource>(storage.source)) {
-        return PackedForm::raw;
-    }
+    if (storage.is_mutable) { return raw("kernels write it"); }
+    if (storage.placement == Placement::host) { return raw("kernels read it from host memory"); }
+    if (weights.empty()) { return raw("no weight lies in it"); }
+    if (!std::holds_alternative<HostSource>(storage.source)) { return raw("its raw bytes are not in host memory"); }
     std::optional<PackedForm> form;
     for (const WeightId weight : weights) {
         const Weight& one = catalog.weight(weight);
-        const bool is_taken = codec::Bf16Tiers{}.takes(one.dtype);
-        const PackedForm wanted = !is_taken      ? PackedForm::raw
-                                  : options.form ? options.form(one)
-                                                 : PackedForm::bf16_tiers;
-        if (form && *form != wanted) { return PackedForm::raw; }
+        if (!codec::Bf16Tiers{}.takes(one.dtype)) {
+            return raw("its type is " + residency::detail::quoted(one.dtype.name()) + ", which no form takes");
+        }
+        const PackedForm wanted = options.form ? options.form(one) : PackedForm::bf16_tiers;
+        if (form && *form != wanted) { return raw("its weights have different forms"); }
         form = wanted;
     }
+    if (storage.bytes % 2 != 0) { return raw("it has an odd number of bytes"); }
+    if (*form == PackedForm::raw) { return raw("raw is the form that was asked for"); }
     if (*form != PackedForm::bf16_tiles) { return *form; }
     const Weight& whole = catalog.weight(weights.front());
     return weights.size() == 1 && whole.offset_bytes == 0 && whole.bytes == storage.bytes && whole.is_dense()
                ? PackedForm::bf16_tiles
-               : PackedForm::raw;
+               : raw("it is not one whole weight, row by row, as the form bf16_tiles asks");
 }
 
 }  // namespace detail
 
 /// Packs the weights of a catalog that lie in host memory into pinned memory of the device, which is given back with the last catalog that
-/// knows it: the device lives that long. What does not get smaller stays where it is. Blocks; needs memory for the packed bytes twice,
+/// knows it: the device lives that long. What is not packed stays where it is, and the model says why. Blocks; needs memory for the packed bytes twice,
 /// beside the raw ones. Every part is unpacked again and compared. Errors: out_of_memory, or the device's own.
 template <Device D>
 [[nodiscard]] Result<PackedModel> try_pack(D& device, const Catalog& catalog, const PackOptions& options = {}) {
     std::vector<codec::detail::PartJob> jobs;
+    std::vector<std::string> why(catalog.storages().size());  // by storage that is not packed
     for (std::uint32_t s = 0; s < catalog.storages().size(); ++s) {
-        const PackedForm form = detail::form_of(catalog, StorageId{s}, options);
+        const PackedForm form = detail::form_of(catalog, StorageId{s}, options, why[s]);
         if (form == PackedForm::raw) { continue; }
         const Shape& shape = catalog.weight(catalog.weights_of(StorageId{s}).front()).shape;
         codec::detail::append_jobs(s, catalog.storages()[s].bytes, form, shape, jobs);
@@ -130,7 +146,7 @@ template <Device D>
     if (error) { return *error; }
 
     // One range of pinned memory, so that what is neighbours in it can be copied together.
-    PackedModel model{catalog, 0, 0};
+    PackedModel model{catalog, 0, 0, {}};
     std::vector<std::uint64_t> begin(catalog.storages().size(), 0), end(catalog.storages().size(), 0);
     std::vector<std::shared_ptr<std::vector<PackedPart>>> parts(catalog.storages().size());
     std::uint64_t total = 0;
@@ -156,8 +172,14 @@ template <Device D>
             total += at;
             end[s] = total;
             model.raw_bytes += raw;
+        } else {
+            why[s] = "it does not get smaller";
         }
         k = last;
+    }
+    for (std::uint32_t s = 0; s < catalog.storages().size(); ++s) {
+        if (parts[s] != nullptr || catalog.storages()[s].bytes == 0) { continue; }
+        model.kept_raw.push_back({StorageId{s}, std::move(why[s])});
     }
     model.packed_bytes = total;
     if (total == 0) { return model; }
