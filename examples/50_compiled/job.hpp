@@ -18,6 +18,7 @@ struct Job {
     std::uint32_t rounds = 10;         ///< timed ones
     bool graph = false;                ///< on a GPU: each method as a graph too
     std::string timeline;              ///< file for a run of each method at the last budget that works; empty: none
+    std::string report;                ///< file for a page with that timeline and what to change; empty: none
     std::string torch_folder;          ///< of PyTorch's libraries; empty: where the dynamic linker looks
     /// ExecuTorch's libaoti_cuda_shims.so, in place of PyTorch's libraries; empty: those.
     std::string executorch_shims;

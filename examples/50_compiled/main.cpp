@@ -117,6 +117,7 @@ int run(const Job& job, const std::string& json) {
     if (!job.timeline.empty()) {
         std::printf("timeline  %s (%s; open it at ui.perfetto.dev)\n", job.timeline.c_str(), results.timeline.c_str());
     }
+    if (!job.report.empty()) { std::printf("report    %s (for a browser)\n", job.report.c_str()); }
     if (!json.empty()) { write_json(json, results); }
     return right ? 0 : 1;
 }
@@ -136,6 +137,7 @@ int main(int argc, char** argv) {
     app.add_flag("--graph", job.graph, "on a GPU: each method as a graph too");
     app.add_option("--timeline", job.timeline,
                    "file for a timeline: a run of each method at the last budget, by kernel and module");
+    app.add_option("--report", job.report, "file for a page with the same timeline, the figures, and what to change");
     app.add_option("--json", json, "file for the figures of the table");
     app.add_option(
         "--torch", job.torch_folder,

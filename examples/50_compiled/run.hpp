@@ -69,7 +69,7 @@ public:
             results_.rows.back().statistics.held_bytes = program_.catalog.total_bytes();
         }
         for (const std::string& budget : job_.budgets) { run_at(budget); }
-        if (!job_.timeline.empty()) {
+        if (!job_.timeline.empty() || !job_.report.empty()) {
             if (!drawn_at_) {
                 residency::throw_error({residency::ErrorKind::budget, "no budget works: there is no timeline"});
             }
@@ -220,6 +220,8 @@ private:
     [[nodiscard]] residency::Result<Model> open(const std::string& budget,
                                                 std::function<void(const aoti::StepEvent&)> observer = {}) {
         typename Model::Options options;
+        // For what the page of the run advises.
+        options.weights.time_stalls = observer && !job_.report.empty();
         if (budget != "stored") { options.budget = residency::Budget::parse(budget); }
         options.package.torch_folder = job_.torch_folder;
         options.package.executorch_shims = job_.executorch_shims;
@@ -378,7 +380,9 @@ private:
             recorded.end(model.weights());
         }
         if (!steps.status()) { residency::throw_error(steps.status().error()); }
-        results_.timeline = recorded.save(job_.timeline);
+        if (!job_.timeline.empty()) { results_.timeline = recorded.save(job_.timeline); }
+        recorded.save_report(job_.report, "compiled: " + job_.model, std::string{device_.name()},
+                             model.weights().budget().text, model.weights().statistics());
     }
 
     [[nodiscard]] void* native() const noexcept {

@@ -38,7 +38,10 @@ for model in "$folder"/model/*/; do
     expect 0 'outputs equal those of the packages without the library bit for bit' "$model" --torch "$torch" --rounds 2
 done
 expect 0 'stored: the stored budget 50% ' "$folder/model/markers" --torch "$torch" --rounds 1 --budget 100%,stored \
-    --timeline "$folder/timeline.json" --json "$folder/figures.json"
+    --timeline "$folder/timeline.json" --report "$folder/run.html" --json "$folder/figures.json"
+for part in "<title>compiled: $folder/model/markers" 'What to change' 'b.1.up.weight' '</html>'; do
+    grep -q "$part" "$folder/run.html" || { echo "FAILED: no $part in the report"; failed=1; }
+done
 "$python" "$source/../support/check_timeline.py" "$folder/timeline.json" --copies b.1.up.weight || { echo 'FAILED: the timeline'; failed=1; }
 grep -q 'cpp_fused_.*"note": *"cpp_fused_[^"]*(.*b\.1' "$folder/timeline.json" || { echo 'FAILED: no kernel with its module in the timeline'; failed=1; }
 "$python" - "$folder/figures.json" <<'END' || { echo 'FAILED: the figures'; failed=1; }

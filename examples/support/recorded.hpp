@@ -63,17 +63,18 @@ public:
     [[nodiscard]] const residency::PassTimeline& timeline() const noexcept { return timeline_; }
     /// Writes the timeline, and says what is in it. Throws residency::Exception where something could not be recorded or written.
     [[nodiscard]] std::string save(const std::string& path) const {
-        if (recorder_.failure()) { residency::throw_error(*recorder_.failure()); }
+        check();
         timeline_.trace().save(path);
         const std::string gaps = recorder_.gaps().text();
         return (passes_ == 1 ? "copies and kernels of the last pass"
                              : "copies and kernels of the last " + std::to_string(passes_) + " passes") +
                (gaps.empty() ? "" : "; " + gaps);
     }
-    /// Writes the page. Nothing is written for an empty path.
+    /// Writes the page. Nothing is written for an empty path. Throws as save() does.
     void save_report(const std::string& path, std::string title, std::string device, std::string budget,
                      const residency::Statistics& statistics) const {
         if (path.empty()) { return; }
+        check();
         residency::write_html_report(path, {.title = std::move(title),
                                             .device = std::move(device),
                                             .budget = std::move(budget),
@@ -84,6 +85,10 @@ public:
     }
 
 private:
+    void check() const {
+        if (recorder_.failure()) { residency::throw_error(*recorder_.failure()); }
+    }
+
     residency::TimelineRecorder<Device> recorder_;
     std::uint32_t passes_;
     residency::PassTimeline timeline_;
