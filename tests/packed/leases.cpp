@@ -430,3 +430,52 @@ TEST_CASE("packing: which weights stay raw, and why") {
     }
     CHECK(packed.raw_bytes == 2 * 24'000);
 }
+
+TEST_CASE("packed bytes that kernels could not be given are refused, each with its message") {
+    Device device{device_config()};
+    Model::Spec matrix{64 * 128};
+    matrix.rows = 64;
+    const Model model{device, {matrix}};
+    residency::packed::PackOptions form;
+    form.form = [](const residency::Weight&) { return residency::PackedForm::bf16_tiles; };
+    const auto tiles = must(residency::packed::try_pack(device, model.raw, form));
+    const auto source_of = [](const residency::packed::PackedModel& packed) {
+        return std::get<residency::PackedHostSource>(packed.catalog.storages()[0].source);
+    };
+    /// The error of a Packed over a weight of that shape, whose storage has that source.
+    const auto refused = [&](const residency::PackedHostSource& source, const residency::Shape& shape) {
+        residency::StorageOptions options;
+        options.source = source;
+        residency::CatalogBuilder builder;
+        builder.add_weight("w", residency::dtype::bf16, shape, builder.add_storage(64 * 128 * 2, options));
+        const residency::SimulatedUnpacker unpacker;
+        auto catalog = builder.try_build();
+        if (!catalog) { return catalog.error().message(); }
+        const auto made = Weights::try_create(
+            device, *catalog, packed_tests::options(unpacker, std::uint64_t{1} << 20U, schedule_of(*catalog, {{0}})));
+        return made ? std::string{} : made.error().message();
+    };
+    const auto changed = [&](residency::PackedHostSource source, const auto& change) {
+        auto parts = std::make_shared<std::vector<residency::PackedPart>>(*source.parts);
+        change(parts->front());
+        source.parts = std::move(parts);
+        return source;
+    };
+    const auto has = [](const std::string& text, const char* what) { return text.find(what) != std::string::npos; };
+
+    CHECK(refused(source_of(tiles), {64, 128}).empty());
+    CHECK(
+        has(refused(source_of(tiles), {128, 64}), "packed as a matrix of 64 × 128, which is not the whole of weight"));
+    CHECK(has(refused(source_of(tiles), {32, 128}), "is not the whole of weight"));
+    CHECK(refused(source_of(model.packed), {64, 128}).empty());
+    for (const auto& packed : {tiles, model.packed}) {
+        const auto shifted = changed(source_of(packed), [](residency::PackedPart& part) {
+            part.offset_bytes = 16;
+            part.packed_bytes -= 16;
+        });
+        CHECK(has(refused(shifted, {64, 128}), "kernels need multiples of 512 and of 16"));
+        const auto raw =
+            changed(source_of(packed), [](residency::PackedPart& part) { part.form = residency::PackedForm::raw; });
+        CHECK(has(refused(raw, {64, 128}), "stands for 16384"));
+    }
+}
