@@ -76,11 +76,11 @@ public:
     }
 
     /// For a text of so many positions in all, the first `prompt` of them in one pass. The budget holds for weights and cache together.
-    /// Without `link`, that is measured.
+    /// Without `link`, that is measured. `time_stalls`: so that a recorded step says why it waits.
     /// Errors, thrown: as of resolve, and the device's own.
     Engine(Backend& backend, const Checkpoint& model, const Workspace<Backend>& work, const residency::Budget& budget,
            std::uint32_t prompt, std::uint32_t positions, bool use_graphs, typename Transport::Config transport = {},
-           std::optional<residency::plan::Link> link = {})
+           std::optional<residency::plan::Link> link = {}, bool time_stalls = false)
         : backend_{backend},
           model_{model},
           work_{work},
@@ -105,6 +105,7 @@ public:
         options.learn = Backend::learns;
         options.transport = std::move(transport);
         options.policies.link = link;
+        options.time_stalls = time_stalls;
         weights_.emplace(backend.device(), model.catalog, std::move(options));
     }
     Engine(const Engine&) = delete;

@@ -40,7 +40,9 @@ template <class Backend>
 Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace<Backend>& work, const Job& job,
                       const residency::Budget& budget, std::optional<residency::plan::Link> link, bool record) {
     const auto prompt = std::uint32_t(job.prompt.size());
-    Engine<Backend> engine{backend, model, work, budget, prompt, prompt + job.new_tokens, job.graphs, {}, link};
+    const bool time_stalls = record && !job.report.empty();
+    Engine<Backend> engine{backend,    model, work, budget,     prompt, prompt + job.new_tokens,
+                           job.graphs, {},    link, time_stalls};
     Outcome outcome;
     outcome.asked = budget.text();
     outcome.budget = engine.sizes().total;

@@ -20,6 +20,10 @@ for shape in tiny tiny-llama3 tiny-bias tiny-qwen2 tiny-qwen3; do
         -- --generate-model "$shape" --expect "$source/reference/$shape.txt" --budget 75% 50% 25% 0 --new 90
     check_timeline "$folder/decoder-timeline.json" --copies model.layers --stalls
 done
+expect 0 '^report +.*run.html' -- --budget 25% --new 4 --report "$folder/run.html"
+for part in '<title>decoder: ' 'What to change' 'model.layers' '</html>'; do
+    grep -q "$part" "$folder/run.html" || { echo "FAILED: no $part in the report"; failed=1; }
+done
 expect 0 '^tokens +[0-9]+(,[0-9]+){15}$' '; 0 were launched as a graph' 'while it was loading' \
     '✓ the first token of all, and its logits, equal those of the run afterwards' -- --no-graph
 expect 0 'when everything was loaded' '✓ the first token of all' '✓ 50%: tokens of all 12 passes and logits of the first 5 equal' \
