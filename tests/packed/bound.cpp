@@ -337,6 +337,40 @@ TEST_CASE("no plan of the decider is faster") {
     CHECK(nearest < 1.01);
 }
 
+TEST_CASE("a small model that is read five times a pass, and a large one") {
+    UnpackProblem problem;
+    plan::Problem& travels = problem.travels;
+    problem.granule_bytes = travels.chunk_bytes;
+    problem.step_offsets.push_back(0);
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t s = 0; s < 49; ++s) {
+        const std::uint64_t raw = s < 16 ? 150'000'000 : s < 48 ? 430'000'000 : 1'000'000'000;
+        travels.storage_bytes.push_back(raw * 67 / 100);
+        problem.unpacked_bytes.push_back(raw);
+        for (int turn = 0; turn < (s < 16 ? 5 : 1); ++turn) { order.push_back(s); }
+    }
+    problem.must_stay.resize(49);
+    for (std::size_t i = 0; i < 80; ++i) { order[i] = static_cast<std::uint32_t>(i % 16); }
+    for (const std::uint32_t s : order) {
+        travels.add_step({&s, 1});
+        travels.compute_seconds.push_back(static_cast<double>(problem.unpacked_bytes[s]) / 4e12 + 2e-6);
+        problem.step_storages.push_back(s);
+        problem.step_offsets.push_back(static_cast<std::uint32_t>(problem.step_storages.size()));
+    }
+    double last = std::numeric_limits<double>::infinity();
+    for (const std::uint64_t percent : {35U, 50U, 75U, 90U}) {
+        CAPTURE(percent);
+        const std::uint64_t budget = raw_bytes(problem) / 100 * percent;
+        const auto choice = packed::choose_unpacked(problem, budget, {.effort = plan::Effort::quick});
+        REQUIRE(choice);
+        const double bound = packed::exact_bound(problem, budget);
+        CHECK(bound <= choice->seconds);
+        CHECK(bound <= last);
+        CHECK(bound > packed::exact_bound(problem, budget, 0) * 1.01);
+        last = bound;
+    }
+}
+
 TEST_CASE("no pass of the preset is faster") {
     packed_tests::Device device{packed_tests::device_config()};
     const residency::SimulatedUnpacker unpacker;
@@ -400,7 +434,9 @@ TEST_CASE("the rows of a program come one after the other") {
     program.add_row(Terms{{x, 1}, {y, -1}, {x, 1}}, 1);  // 2x - y <= 1
     REQUIRE(program.solve(100));
     CHECK(program.objective() == doctest::Approx(7.0 / 3 + 2 * 11.0 / 3));
+    CHECK(program.proven() == doctest::Approx(program.objective()).epsilon(1e-12));
     program.add_row(Terms{{y, 1}}, 1);
     CHECK(!program.solve(100));
-    CHECK(!program.was_stopped());
+    CHECK(program.is_impossible());
+    CHECK(program.proven() <= 7.0 / 3 + 2 * 11.0 / 3 + 1e-9);
 }

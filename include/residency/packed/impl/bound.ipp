@@ -46,7 +46,8 @@ private:
     static constexpr double violated_by = 1e-11;
     static constexpr std::size_t rows_at_once = 40;
     static constexpr std::uint32_t drop_rounds = 20, most_drops = 40;
-    static constexpr std::uint64_t most_pivots = 200'000;
+    static constexpr std::uint64_t most_pivots = 20'000;
+    static constexpr double rounding = 1e-7;
 
     /// A reading, and the bytes that come for it: what lies in memory since the reading before does not come again.
     struct Access {
@@ -175,11 +176,14 @@ inline void PackedBound::read_accesses() {
 
 inline void PackedBound::add_times() {
     const double p = problem_.travels.link.bytes_per_second;
+    double fetched = 0;
+    for (const Access& access : accesses_) { fetched += share_of(problem_.travels.storage_bytes[access.storage]); }
     for (std::uint32_t i = 0; i < steps(); ++i) {
-        stall_.push_back(program_.add_column(1, (std::numeric_limits<double>::infinity)()));
+        // All bytes that ever come take no longer than this.
+        stall_.push_back(program_.add_column(1, 1 + fetched));
         kernels_.push_back(share_of(p * problem_.travels.compute(i)));
     }
-    memory_ = program_.add_column(0, (std::numeric_limits<double>::infinity)());
+    memory_ = program_.add_column(0, 2);  // everything is 1
 }
 
 inline void PackedBound::append_need(std::uint32_t step, double factor, Terms& terms) const {
@@ -351,23 +355,23 @@ inline double PackedBound::solve() {
     double kernels = 0;
     for (const double each : kernels_) { kernels += each; }
     const double p = problem_.travels.link.bytes_per_second;
-    double dropped_at = 0;
+    double dropped_at = 0, proven = 0;
     for (std::uint32_t round = 1; add_violated(); ++round) {
         const std::uint64_t pivots = program_.pivots();
-        if (!program_.solve(most_pivots)) {
-            if (!program_.was_stopped()) { return (std::numeric_limits<double>::infinity)(); }
-            break;
-        }
-        if (program_.pivots() == pivots) { break; }  // what is violated still, rounding has done
-        // Where the objective has not grown, only so often: the same rows could come and go.
+        const bool is_solved = program_.solve(most_pivots);
+        if (program_.is_impossible()) { return (std::numeric_limits<double>::infinity)(); }
+        proven = (std::max)(proven, program_.proven());
         const double now = program_.objective();
+        // Rounding: no new pivot mends what is violated still, or the dictionary says more than its rows.
+        if (!is_solved || program_.pivots() == pivots || now > proven + rounding * (kernels + now)) { break; }
+        // Where the objective has not grown, only so often: the same rows could come and go.
         const bool is_due = round % drop_rounds == 0 && round <= drop_rounds * most_drops;
         if (program_.rows() > 4 * rows_at_once && (is_due || now > dropped_at * (1 + 1e-9))) {
             dropped_at = now;
             program_.drop_loose_rows();
         }
     }
-    return (kernels + program_.objective()) * whole_ / p;
+    return (kernels + proven) * whole_ / p;
 }
 
 /// Two bounds of any number of steps: everything packed and nothing to unpack; and the time of the kernels and of unpacking what has no room.
@@ -396,7 +400,8 @@ inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_byt
 RESIDENCY_INLINE double exact_bound(const UnpackProblem& problem, std::uint64_t budget_bytes,
                                     std::uint32_t most_steps) {
     if (problem.travels.steps() > most_steps) { return detail::loose_bound(problem, budget_bytes, most_steps); }
-    return detail::PackedBound{problem, budget_bytes}.solve();
+    return (std::max)(detail::PackedBound{problem, budget_bytes}.solve(),
+                      detail::loose_bound(problem, budget_bytes, 0));
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::packed

@@ -22,10 +22,12 @@ RESIDENCY_INLINE void DualSimplex::add_row(std::span<const Term> terms, double m
     matrix_.resize((r + 1) * columns(), 0.0);
     std::vector<double> factors(columns(), 0.0);
     for (const auto& [column, factor] : terms) { factors[column] += factor; }
+    Given given{{}, most};
     double rest = most;
     for (std::uint32_t column = 0; column < columns(); ++column) {
         const double factor = factors[column];
         if (factor == 0) { continue; }
+        given.terms.emplace_back(column, factor);
         rest -= factor * value_[column];
         if (row_of_[column] == nowhere) {
             row(r)[place_of_[column]] -= factor;
@@ -40,6 +42,7 @@ RESIDENCY_INLINE void DualSimplex::add_row(std::span<const Term> terms, double m
     row_of_.push_back(static_cast<std::uint32_t>(r));
     place_of_.push_back(nowhere);
     basis_.push_back(slack);
+    given_.push_back(std::move(given));
 }
 
 RESIDENCY_INLINE std::size_t DualSimplex::leaving(bool is_careful) const {
@@ -115,16 +118,49 @@ RESIDENCY_INLINE void DualSimplex::pivot(std::size_t r, std::size_t k) {
     ++pivots_;
 }
 
+RESIDENCY_INLINE double DualSimplex::least(const std::vector<double>& multipliers, bool has_cost) const {
+    std::vector<double> factors(columns(), 0.0);
+    if (has_cost) { factors = cost_; }
+    double sum = 0;
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+        if (multipliers[i] <= 0) { continue; }
+        sum -= multipliers[i] * given_[i].most;
+        for (const auto& [column, factor] : given_[i].terms) { factors[column] += multipliers[i] * factor; }
+    }
+    for (std::size_t c = 0; c < columns(); ++c) { sum += (std::min)(0.0, factors[c]) * most_[c]; }
+    return sum;
+}
+
+RESIDENCY_INLINE double DualSimplex::proven() const {
+    std::vector<double> multipliers(given_.size(), 0.0);
+    for (std::size_t k = 0; k < columns(); ++k) {
+        if (beside_[k] >= columns()) { multipliers[beside_[k] - columns()] = reduced_[k]; }
+    }
+    return least(multipliers, true);
+}
+
+RESIDENCY_INLINE bool DualSimplex::is_proven_impossible(std::size_t r) {
+    const double direction = value_[basis_[r]] < 0 ? 1.0 : -1.0;
+    std::vector<double> multipliers(given_.size(), 0.0);
+    for (std::size_t k = 0; k < columns(); ++k) {
+        if (beside_[k] >= columns()) { multipliers[beside_[k] - columns()] = -direction * row(r)[k]; }
+    }
+    if (basis_[r] >= columns()) { multipliers[basis_[r] - columns()] = 1; }
+    return least(multipliers, false) > 0;
+}
+
 RESIDENCY_INLINE bool DualSimplex::solve(std::uint64_t pivots) {
     idle_ = 0;
     for (;;) {
         const bool is_careful = idle_ > patience;
         const std::size_t r = leaving(is_careful);
         if (r == rows()) { return true; }
-        was_stopped_ = pivots_ >= pivots;
-        if (was_stopped_) { return false; }
+        if (pivots_ >= pivots) { return false; }
         const std::size_t k = entering(r, is_careful);
-        if (k == columns()) { return false; }
+        if (k == columns()) {
+            is_impossible_ = is_proven_impossible(r);
+            return false;
+        }
         pivot(r, k);
     }
 }
@@ -133,7 +169,10 @@ RESIDENCY_INLINE void DualSimplex::drop_loose_rows() {
     std::size_t kept = 0;
     for (std::size_t r = 0; r < rows(); ++r) {
         const std::uint32_t variable = basis_[r];
-        if (variable >= columns() && value_[variable] > loose) { continue; }  // its slack alone knows of the row
+        if (variable >= columns() && value_[variable] > loose) {  // its slack alone knows of the row
+            given_[variable - columns()] = {};
+            continue;
+        }
         if (kept != r) {
             std::copy_n(row(r), columns(), row(kept));
             basis_[kept] = variable;
