@@ -43,7 +43,7 @@ TEST_CASE("docs/budgets.md: what a text becomes, before anything is allocated") 
     if (!budget) { FAIL(budget.error().message()); }
     const ResolvedBudget sizes = Weights::resolve_budget(gpu, catalog, {.budget = *budget, .schedule = schedule});
     const std::uint64_t smallest = sizes.floor_bytes;    // that works
-    const std::uint64_t in_force = sizes.bytes;          // after rounding
+    const std::uint64_t in_force = sizes.bytes;          // the cap: whole chunks of it are held
     const std::uint64_t everything = sizes.total_bytes;  // with so much, nothing streams
     std::puts(sizes.text.c_str());                       // for a log: who asked for what, and the result
 

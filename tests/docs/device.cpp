@@ -76,6 +76,31 @@ TEST_CASE("docs/device.md: events") {
     unwrap(gpu.destroy_stream(side));
 }
 
+TEST_CASE("docs/device.md: a kernel that reads several weights") {
+    Model model;
+    Gpu& gpu = model.gpu;
+    const Gpu::Stream stream = model.stream;
+    ScheduleBuilder steps{model.catalog};
+    steps.step({WeightId{0}, WeightId{1}, WeightId{2}});
+    Weights weights{gpu, model.catalog, {.budget = Budget::bytes(0), .schedule = steps.build()}};
+    auto* const y = static_cast<float*>(unwrap(gpu.allocate(4096)));
+
+    auto pass = weights.begin(stream);
+    for (const auto& step : weights.schedule()) {
+        const auto lease = pass.acquire(step);
+        simulation::ByteRanges reads;  // as many ranges as there are weights
+        for (const WeightId weight : step.weights) {
+            reads.push_back({lease.data(weight), weights.catalog().weight(weight).bytes});
+        }
+        unwrap(gpu.launch(stream, {.name = "fused", .reads = reads, .writes = {{y, 4096}}, .body = {}}));
+    }
+    pass.end();
+
+    unwrap(gpu.synchronize());
+    CHECK(gpu.report_count() == 0);
+    unwrap(gpu.deallocate(y));
+}
+
 TEST_CASE("docs/device.md: another machine") {
     SimulatedDevice gpu{{.memory_bytes = std::uint64_t{8} << 30, .link = links::pcie4, .name = "an old card"}};
     CHECK(unwrap(gpu.memory()).total_bytes == std::uint64_t{8} << 30);
