@@ -16,8 +16,11 @@
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/report.hpp"
 #include "benchmarks/lab/table.hpp"
+#include "residency/packed/bound.hpp"
+#include "residency/packed/layout.hpp"
 #include "residency/plan/advice.hpp"
 #include "residency/plan/floor.hpp"
+#include "residency/plan/planner.hpp"
 
 namespace lab {
 
@@ -118,6 +121,65 @@ std::string sentence(const Group& group, const Row& asked, const residency::plan
            milliseconds(group.bound_seconds(*best)) + " ms";
 }
 
+/// Trained weights of bf16, packed, over their raw bytes.
+constexpr double usual_packed_share = 0.67;
+/// Unpacking reaches about so much of the rate of the memory, and no more than was measured on an H100.
+constexpr double unpack_rate_of_memory = 0.3;
+
+/// The problem of unpacking: every storage is packed as its workload says, or as bf16 weights usually are.
+residency::packed::UnpackProblem packed_problem(const Workload& work, const Card& card,
+                                                const residency::plan::Problem& raw) {
+    residency::packed::UnpackProblem problem;
+    problem.travels = raw;
+    problem.granule_bytes = raw.chunk_bytes;
+    problem.step_offsets = raw.step_offsets;
+    problem.step_storages = raw.step_storages;
+    problem.unpacked_bytes_per_second = std::min(residency::packed::UnpackRate{}.bytes_per_second,
+                                                 unpack_rate_of_memory * card.memory_bytes_per_second);
+    problem.launch_seconds = residency::packed::UnpackRate{}.launch_seconds;
+    problem.travels.pinned.clear();
+    for (std::uint32_t s = 0; s < raw.storages(); ++s) {
+        const double share = work.packed_shares.empty() ? usual_packed_share : work.packed_shares[s];
+        const auto packed = static_cast<std::uint64_t>(share * static_cast<double>(raw.storage_bytes[s]));
+        const bool is_packed = packed < raw.storage_bytes[s] && !work.resident[s];
+        problem.unpacked_bytes.push_back(is_packed ? raw.storage_bytes[s] : 0);
+        problem.must_stay.push_back(work.resident[s]);
+        if (work.resident[s]) { problem.travels.pinned.push_back(s); }
+        if (is_packed) { problem.travels.storage_bytes[s] = packed; }
+    }
+    return problem;
+}
+
+/// What packing brings at one budget: the plan of raw weights, the one of packed weights, and what none of those beats.
+std::string packed_sentence(const Group& group, residency::plan::Problem raw, std::uint64_t budget_bytes) {
+    const Workload& work = *group.rows.front().work;
+    const auto problem = packed_problem(work, *group.rows.front().card, raw);
+    std::uint64_t raw_bytes = 0, packed_bytes = 0;
+    for (std::uint32_t s = 0; s < raw.storages(); ++s) {
+        raw_bytes += raw.storage_bytes[s];
+        packed_bytes += problem.travels.storage_bytes[s];
+    }
+    if (packed_bytes == raw_bytes) { return "nothing of this model gets smaller"; }
+    const auto choice = residency::packed::choose_unpacked(problem, budget_bytes, quick);
+    if (!choice) { return choice.error().message(); }
+    const auto at_least = [&](double seconds) { return std::max(seconds, group.resident_seconds); };
+    raw.budget_bytes = budget_bytes;
+    const auto plan = residency::plan::make_plan(raw, quick);
+    const double seconds = at_least(choice->seconds);
+    std::string text = "a plan takes " + milliseconds(seconds) + " ms a pass";
+    if (plan) {
+        const double before = at_least(plan->predicted_seconds());
+        text += ", that of raw weights " + milliseconds(before) + " ms, " + fixed(before / seconds, 2) + " x as much";
+    } else {
+        text += ", and no plan of raw weights fits";
+    }
+    return text + "; no plan takes less than " +
+           milliseconds(at_least(residency::packed::exact_bound(problem, budget_bytes))) + " ms (" +
+           fixed(static_cast<double>(packed_bytes) / static_cast<double>(raw_bytes), 2) + " of the bytes, " +
+           (work.packed_shares.empty() ? "assumed, as of trained bf16 weights" : "measured in the file") +
+           "; unpacked at " + fixed(problem.unpacked_bytes_per_second / 1e9, 0) + " GB/s, assumed)";
+}
+
 /// What follows from the bounds and from plans, where the order is known.
 void print_planned(const Group& group, std::span<const double> factors, std::optional<double> wanted_seconds) {
     const Workload& work = *group.rows.front().work;
@@ -150,6 +212,9 @@ void print_planned(const Group& group, std::span<const double> factors, std::opt
     for (const Row& row : group.rows) {
         if (row.composition == nullptr || !said.insert(row.asked_budget).second) { continue; }
         std::cout << "at " << row.asked_budget << ": " << sentence(group, row, *ends) << "\n";
+        const std::uint64_t bytes = row.asked_bytes == 0 ? ends->floor_bytes : row.asked_bytes;
+        if (bytes >= (std::max)(ends->everything_bytes, ends->floor_bytes)) { continue; }
+        std::cout << "packed, at " << row.asked_budget << ": " << packed_sentence(group, problem, bytes) << "\n";
     }
     if (wanted_seconds) {
         std::cout << "for " << milliseconds(*wanted_seconds) << " ms a pass: " << budget_for(*wanted_seconds) << "\n";

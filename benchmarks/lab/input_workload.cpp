@@ -3,14 +3,17 @@
 
 #include "benchmarks/lab/input_workload.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "benchmarks/lab/generators.hpp"
 #include "benchmarks/lab/input.hpp"
+#include "residency/codec/packed_part.hpp"
 #include "residency/format/open.hpp"
 #include "residency/model/quoted.hpp"
 
@@ -20,9 +23,36 @@ namespace {
 
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 60;
 
+constexpr std::uint64_t sample_bytes = std::uint64_t{256} << 10;  // of each storage
+
+/// Packed bytes over raw ones of what lies in the middle of a storage; 1 where it is not bf16, or cannot be read.
+double measured_share(const residency::format::ModelFile& model, std::size_t storage) {
+    const auto& entry = model.storages[storage];
+    if (entry.parts != nullptr) {
+        std::uint64_t packed = 0;
+        for (const residency::PackedPart& part : *entry.parts) { packed += part.packed_bytes; }
+        return entry.bytes == 0 ? 1 : static_cast<double>(packed) / static_cast<double>(entry.bytes);
+    }
+    bool is_bf16 = false;
+    for (const auto& weight : model.weights) {
+        if (weight.storage != storage) { continue; }
+        if (weight.type != residency::dtype::bf16) { return 1; }
+        is_bf16 = true;
+    }
+    const std::uint64_t bytes = std::min(entry.bytes, sample_bytes) / 2 * 2;
+    if (!is_bf16 || bytes == 0 || entry.is_mutable) { return 1; }
+    std::vector<std::byte> raw(static_cast<std::size_t>(bytes)), packed, scratch;
+    std::ifstream file{model.files[entry.file].path, std::ios::binary};
+    file.seekg(static_cast<std::streamoff>(entry.offset_bytes + (entry.bytes - bytes) / 4 * 2));
+    if (!file.read(reinterpret_cast<char*>(raw.data()), static_cast<std::streamsize>(bytes))) { return 1; }
+    const residency::codec::Extents extents{.rows = 1, .columns = bytes / 2};
+    const auto part = residency::codec::try_pack_part(residency::PackedForm::bf16_tiers, extents, raw, packed, scratch);
+    return part ? static_cast<double>(part->packed_bytes) / static_cast<double>(bytes) : 1;
+}
+
 }  // namespace
 
-residency::Result<Workload> workload_of_file(const std::string& path) {
+residency::Result<Workload> workload_of_file(const std::string& path, bool packs) {
     const auto model = residency::format::try_read_model(path);
     if (!model) { return model.error(); }
     Workload work;
@@ -36,6 +66,7 @@ residency::Result<Workload> workload_of_file(const std::string& path) {
         const auto id =
             work.add(name, model->storages[i].bytes, static_cast<std::uint32_t>(i), model->storages[i].is_mutable);
         work.steps.push_back({{id}, static_cast<double>(model->storages[i].bytes)});
+        if (packs) { work.packed_shares.push_back(measured_share(*model, i)); }
     }
     generate::end_pass(work);
     return work;

@@ -116,7 +116,7 @@ void run(RunOptions options) {
         if (!read) { fail(read.error()); }
         works.push_back(std::move(*read));
     };
-    if (!options.model.empty()) { add(workload_of_file(options.model)); }
+    if (!options.model.empty()) { add(workload_of_file(options.model, options.advise)); }
     if (!options.trace.empty()) { add(workload_of_trace(options.trace, options.format)); }
     const bool is_given = !works.empty();
     for (const Generator& each : generators()) {

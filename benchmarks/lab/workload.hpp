@@ -52,6 +52,7 @@ struct Workload {
     std::vector<std::uint64_t> bytes;    ///< of each storage
     std::vector<std::uint32_t> layers;   ///< of each storage
     std::vector<bool> resident;          ///< of each storage: never leaves
+    std::vector<double> packed_shares;   ///< of each storage: packed bytes over raw ones, as measured; empty: not known
     std::vector<Step> steps;             ///< of one pass, or of all passes where the order is not known
     std::vector<std::size_t> pass_ends;  ///< steps up to the end of each pass; one pass where the order is known
     bool is_known = true;                ///< the order is the same in every pass
