@@ -13,6 +13,7 @@
 #include "tests/planned/support.hpp"
 
 using namespace planned;
+using residency::Budget;
 using residency::Cycle;
 using residency::ErrorKind;
 using residency::Placement;
@@ -80,6 +81,62 @@ TEST_CASE("C17: a lease that is acquired before the last one ends is there at ev
             must(device.destroy_stream(stream));
         }
     }
+}
+
+TEST_CASE("a lease of what stays may be held: the plan's copies go on, eagerly and in a graph") {
+    CheckedDevice device;
+    Model model = uniform_model(device, 16, 4 * chunk);
+    const std::vector<residency::WeightId> table{weight(0)};
+    model.catalog = must(model.catalog.try_with_placement(table, Placement::resident));
+    Steps steps;
+    for (std::uint32_t i = 0; i < 16; ++i) { steps.push_back({i}); }
+    steps.push_back({0});  // as a tied head
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 24 * chunk, schedule_of(model, steps));
+        const auto run_holding = [&](auto& pass) {
+            auto held = must(pass.try_acquire(weights.schedule()[0]));
+            verify(device, model, held, weight(0), stream);
+            for (std::uint32_t s = 1; s < 16; ++s) { run_step(device, model, pass, weights.schedule()[s], stream); }
+            verify(device, model, held, weight(0), stream);
+        };
+        const auto run_held_pass = [&] {
+            auto pass = must(weights.try_begin(stream));
+            run_holding(pass);
+            must(pass.try_end());
+        };
+        run_held_pass();
+        must(weights.try_drain());
+        for (int pass = 0; pass < 3; ++pass) {
+            run_held_pass();
+            const auto counters = weights.statistics().last_pass;
+            CHECK(counters.demand_misses == 0);
+            CHECK(counters.divergences == 0);
+            CHECK(counters.host_waits == 0);
+            CHECK(counters.fetched_bytes == bytes_of(weights.plan()));
+        }
+        auto graph = must(weights.try_capture(stream, run_holding));
+        must(graph.try_launch(stream));
+        must(graph.try_launch(stream));
+        expect_back_on_plan(weights, model, stream);
+
+        // Under another plan, in which it may not stay, no step accounts for it.
+        auto pass = must(weights.try_begin(stream));
+        auto kept = must(pass.try_acquire(weights.schedule()[0]));
+        run_step(device, model, pass, weights.schedule()[1], stream);
+        must(pass.try_end());
+        for (const std::uint64_t chunks : {40U, 12U}) {
+            must(weights.try_set_budget(Budget::bytes(chunks * chunk)));
+            for (int p = 0; p < 3; ++p) {
+                run_pass(weights, model, stream);
+                verify(device, model, kept, weight(0), stream);
+            }
+        }
+        kept.end();
+        expect_back_on_plan(weights, model, stream);
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
 }
 
 TEST_CASE("what overlaps as it was planned for is never missed and never waited for") {

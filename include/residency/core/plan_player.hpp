@@ -35,8 +35,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// across the end of a pass into the next. Residents are brought once (one-shot: once per pass), those of earlier steps first. Trusts
 /// the plan as long as mode() is `following`. The host waits only for a lost use and for a chunk that is put back home.
 ///
-/// A lease belongs to a step of the plan, or it is *unplanned*. The plan has no call that waits for the end of an unplanned lease. So
-/// while one is open, each call first looks for leased chunks in its way.
+/// A lease belongs to a step of the plan, which ends after it, or to no step: to *residents*, which no call overwrites, or it is
+/// *unplanned*. The plan has no call that waits for the end of an unplanned lease. So while one is open, each call first looks for leased
+/// chunks in its way.
 template <pool::PlannedPool Pool>
 class PlanPlayer {
 public:
@@ -62,7 +63,8 @@ public:
     /// An access to `wanted` at some step: enqueues what the plan allows. Errors: a device call; in a capture also divergence, and
     /// unsupported if the plan does not have there what the step needs. Blocks if a use was lost.
     [[nodiscard]] Result<Reached> reach(std::span<const StorageId> wanted, const AccessPoint& access);
-    [[nodiscard]] LeaseToken open_lease(const AccessPoint& access, bool in_order) noexcept;
+    /// `is_of_residents`: the lease covers nothing that the plan overwrites, however long it is open.
+    [[nodiscard]] LeaseToken open_lease(const AccessPoint& access, bool in_order, bool is_of_residents) noexcept;
     /// The lease did not come about.
     void forget_lease(const LeaseToken& token) noexcept { static_cast<void>(close_lease(token)); }
     /// Enqueues what waited for the end of the lease.
@@ -109,7 +111,7 @@ private:
     [[nodiscard]] std::uint64_t first_step(std::uint64_t pass) const noexcept { return pass * store_->plan().steps(); }
     /// The first step of the current pass, numbered across passes.
     [[nodiscard]] std::uint64_t first_step() const noexcept { return first_step(calls_.pass()); }
-    /// True: it was a lease of a step of the plan in force.
+    /// True: it was a lease of a step of the plan in force, or of residents at such a step.
     [[nodiscard]] bool close_lease(const LeaseToken& token) noexcept;
 
     /// Enqueues what may come now, and announces what follows. A failure is tried again by the next access; in a capture it is kept.
@@ -155,6 +157,7 @@ private:
     static constexpr std::uint8_t no_lease = 0;         // of nothing
     static constexpr std::uint8_t lease_of_step = 1;    // its step ends after it
     static constexpr std::uint8_t unplanned_lease = 2;  // no step accounts for it
+    static constexpr std::uint8_t resident_lease = 3;   // no step has to
 
     const DeciderContext<Device>* context_;
     ChunkStore<Pool>* store_;
@@ -165,6 +168,7 @@ private:
     CopyCursor calls_;
     std::uint32_t plan_epoch_ = 0;          // plans that came into force so far
     std::uint64_t unplanned_ = 0;           // open leases that no step of the plan accounts for
+    std::uint64_t resident_leases_ = 0;     // open leases of residents of the plan in force
     UseOrder reads_;                        // of the steps of the plan
     std::uint32_t expected_steps_ = 0;      // of each pass; 0, or as many as the plan has: all
     std::uint64_t cut_short_ = UINT64_MAX;  // of the current pass: the first call of which only a part was enqueued
@@ -182,7 +186,7 @@ void PlanPlayer<Pool>::start(const plan::Problem& problem) {
     const plan::Plan& plan = store_->plan();
     const ChunkTable& table = store_->table();
     ++plan_epoch_;
-    unplanned_ += steps_.open_leases();
+    unplanned_ += steps_.open_leases() + std::exchange(resident_leases_, 0);
     steps_ = StepRetirement{plan.steps(), context_->copy_scheduler->consumers()};
     calls_ = CopyCursor{plan};
     cut_short_ = UINT64_MAX;
@@ -257,26 +261,34 @@ Error PlanPlayer<Pool>::not_captured(const AccessPoint& access) const {
 }
 
 template <pool::PlannedPool Pool>
-LeaseToken PlanPlayer<Pool>::open_lease(const AccessPoint& access, bool in_order) noexcept {
+LeaseToken PlanPlayer<Pool>::open_lease(const AccessPoint& access, bool in_order, bool is_of_residents) noexcept {
     const std::uint64_t step = first_step() + access.first_step();
-    if (in_order) {
+    std::uint8_t kind = unplanned_lease;
+    if (in_order && is_of_residents) {
+        kind = resident_lease;
+        ++resident_leases_;
+    } else if (in_order) {
+        kind = lease_of_step;
         steps_.open_lease(step);
     } else {
         ++unplanned_;
     }
-    return {step, plan_epoch_, in_order ? lease_of_step : unplanned_lease, access.is_by_step ? access.steps : 0};
+    return {step, plan_epoch_, kind, access.is_by_step ? access.steps : 0};
 }
 
 template <pool::PlannedPool Pool>
 bool PlanPlayer<Pool>::close_lease(const LeaseToken& token) noexcept {
     if (token.kind == no_lease) { return false; }
-    const bool is_of_step = token.kind == lease_of_step && token.plan_epoch == plan_epoch_;
-    if (is_of_step) {
-        steps_.close_lease(token.step_index);
-    } else {
+    if (token.kind == unplanned_lease || token.plan_epoch != plan_epoch_) {
         --unplanned_;
+        return false;
     }
-    return is_of_step;
+    if (token.kind == resident_lease) {
+        --resident_leases_;
+    } else {
+        steps_.close_lease(token.step_index);
+    }
+    return true;
 }
 
 template <pool::PlannedPool Pool>
