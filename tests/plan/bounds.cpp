@@ -4,9 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
 #include <vector>
 
+#include "residency/plan/timeline.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
 
@@ -317,17 +322,127 @@ TEST_CASE("the bounds are in order") {
         chunked.chunk_bytes = 1 + seed % 7;
         const std::uint64_t held = budget / chunked.chunk_bytes * chunked.chunk_bytes;
         if (held == 0) { continue; }
-        double before = plan::ring_floor(chunked, budget, 0);
-        CHECK(before >= plan::single_use_bound(problem, held) * (1 - 1e-9));
-        CHECK(plan::ring_floor(chunked, held, 0) == before);
-        for (const double latency : {1e-9, 1e-3, 1.0}) {
+        const double least = plan::single_use_bound(problem, held) * (1 - 1e-9);
+        CHECK(plan::ring_floor(chunked, held, 0) == plan::ring_floor(chunked, budget, 0));
+        for (const double latency : {0.0, 1e-9, 1e-3, 1.0}) {
             const double now = plan::ring_floor(chunked, budget, latency);
-            CHECK(now >= before * (1 - 1e-9));
+            CHECK(now >= least);
             CHECK(now >= plan::latency_floor(problem, held, latency) * (1 - 1e-9));
             CHECK(plan::ring_floor(chunked, budget, latency, 0) <= now * (1 + 1e-9));
-            before = now;
         }
     }
+}
+
+namespace {
+
+/// Every ring of whole chunks of a small problem of one storage a step: which chunks share a slot, and which calls they share. The best
+/// seconds per pass.
+double best_ring_of_chunks(const plan::Problem& problem, std::uint32_t slots) {
+    struct Chunk {
+        std::uint32_t step = 0;
+        double bytes = 0;
+    };
+    std::vector<Chunk> chunks;
+    const auto g = static_cast<double>(problem.chunk_bytes);
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (auto left = static_cast<double>(problem.storage_bytes[i]); left > 0; left -= g) {
+            chunks.push_back({i, std::min(left, g)});
+        }
+    }
+    const std::size_t count = chunks.size();
+    plan::TimelineSolver solver;
+    plan::Timeline line;
+    line.compute = problem.compute_seconds;
+    double best = 1e300;
+    const auto time = [&](const std::vector<std::uint32_t>& slot_of) {
+        struct Streamed {
+            double bytes = 0;
+            std::uint32_t step = 0, wait = 0;
+            bool previous = false;
+        };
+        std::vector<Streamed> streamed;
+        for (std::size_t c = 0; c < count; ++c) {
+            for (std::size_t distance = 1; distance < count; ++distance) {  // to the chunk before it on its slot
+                const std::size_t before = (c + count - distance) % count;
+                if (slot_of[before] != slot_of[c]) { continue; }
+                if (chunks[before].step == chunks[c].step) { return; }
+                streamed.push_back({chunks[c].bytes, chunks[c].step, chunks[before].step, before > c});
+                break;
+            }
+        }
+        std::sort(streamed.begin(), streamed.end(), [](const Streamed& a, const Streamed& b) {
+            return std::tuple{a.step, !a.previous, a.wait, a.bytes} < std::tuple{b.step, !b.previous, b.wait, b.bytes};
+        });
+        for (std::uint32_t joins = 0; joins < 1U << streamed.size(); joins += 2) {
+            line.calls.clear();
+            bool possible = true;
+            for (std::size_t k = 0; k < streamed.size(); ++k) {
+                const Streamed& x = streamed[k];
+                const double seconds = x.bytes / problem.link.bytes_per_second;
+                if ((joins >> k & 1U) == 0) {
+                    line.calls.push_back({problem.link.latency_seconds + seconds, x.step, x.wait, x.previous});
+                    continue;
+                }
+                plan::Timeline::Call& call = line.calls.back();
+                call.seconds += seconds;
+                if (call.wait_previous != x.previous ? call.wait_previous : call.wait_step < x.wait) {
+                    call.wait_step = x.wait;
+                    call.wait_previous = x.previous;
+                }
+                possible = possible && (call.wait_previous || call.wait_step < call.needed_by);
+            }
+            if (possible) { best = std::min(best, solver.period(line, 1e-7)); }
+        }
+    };
+    std::vector<std::uint32_t> slot_of(count, 0);
+    const auto each = [&](const auto& self, std::size_t c, std::uint32_t used) -> void {
+        if (c == count) {
+            time(slot_of);
+            return;
+        }
+        for (std::uint32_t slot = 0; slot < std::min(used + 1, slots); ++slot) {
+            slot_of[c] = slot;
+            self(self, c + 1, std::max(used, slot + 1));
+        }
+    };
+    each(each, 0, 0);
+    return best;
+}
+
+}  // namespace
+
+TEST_CASE("no ring of whole chunks is faster than its floor, whichever chunks share slots and calls") {
+    std::uint64_t rings = 0, reached = 0, above_others = 0;
+    for (std::uint64_t seed = 1; seed <= support::random_cases(200); ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        plan::Problem problem;
+        problem.chunk_bytes = 4;
+        problem.link.bytes_per_second = 1;
+        problem.link.latency_seconds = 0.5 * dice(0, 4);
+        std::uint32_t chunks = 0, widest = 0;
+        for (std::uint32_t i = 0; i < 5 && chunks < 6; ++i) {
+            const std::uint32_t bytes = dice(0, 1) != 0 ? dice(1, 4) : dice(5, 12), held = (bytes + 3) / 4;
+            chunks += held;
+            widest = std::max(widest, held);
+            problem.storage_bytes.push_back(bytes);
+            problem.add_step({&i, 1});
+            problem.compute_seconds.push_back(dice(0, 2) == 0 ? dice(0, 12) : 0.1 * dice(0, 10));
+        }
+        if (chunks <= widest) { continue; }
+        const std::uint32_t slots = widest + dice(0, chunks - widest - 1);
+        const double floor = plan::ring_floor(problem, slots * 4, problem.link.latency_seconds);
+        const double best = best_ring_of_chunks(problem, slots);
+        ++rings;
+        CHECK(floor <= best * (1 + 1e-6));
+        reached += floor >= best * (1 - 1e-6) ? 1 : 0;
+        const double others = std::max(plan::single_use_bound(problem, slots * 4),
+                                       plan::latency_floor(problem, slots * 4, problem.link.latency_seconds));
+        above_others += floor > others * 1.01 ? 1 : 0;
+    }
+    MESSAGE(rings << " rings, floor reached by " << reached << ", above other bounds in " << above_others);
+    CHECK(reached > 0);
+    CHECK(above_others > rings / 10);
 }
 
 TEST_CASE("pinned storages take their room, and those that no step reads take none") {

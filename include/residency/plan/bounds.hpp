@@ -24,10 +24,12 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 [[nodiscard]] RESIDENCY_INLINE double latency_floor(const Problem& problem, std::uint64_t budget_bytes,
                                                     double latency_seconds);
 
-/// No ring of whole chunks on one copy stream is faster when each call costs its latency L: of rings of ρ = 1, 2, … chunks the least of
-/// the larger of (D + ρ) (1 + a / ρ) / P, with the deficit D of a budget of whole chunks and a as above, and single_use_bound() with a
-/// link that takes L longer for every ρ bytes, since no call has more. Seconds. The latter without L where there are more than
-/// `most_steps` steps.
+/// No ring of whole chunks on one copy stream is faster when each call costs its latency L. The larger of two floors, each the least
+/// over rings of ρ = 1, 2, … chunks. One is the larger of (D + ρ) (1 + a / ρ) / P, with the deficit D of a budget of whole chunks and a as
+/// above, and single_use_bound() with a link that takes L longer for every ρ bytes, since no call has more; the latter without L where
+/// there are more than `most_steps` steps. The other one, of at most tuning::chunk_floor_steps steps, adds up what the link loses: the
+/// latency of (D + ρ) / (ρ / 2) calls, and what it idles beside steps that hold so many whole chunks that too few slots are left.
+/// Seconds, no fewer than the compute time.
 [[nodiscard]] RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_bytes,
                                                  double latency_seconds,
                                                  std::uint32_t most_steps = tuning::flow_bound_steps.full);

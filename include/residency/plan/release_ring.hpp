@@ -67,6 +67,7 @@ private:
         std::uint32_t piece = 0;
     };
 
+    [[nodiscard]] double least_idle(const std::vector<std::uint32_t>& streamed_per_step, std::uint64_t slots) const;
     [[nodiscard]] bool build(const ReleaseCandidate& candidate);
     [[nodiscard]] std::uint32_t wide_step(std::size_t wider);
     [[nodiscard]] bool take_slots(std::uint32_t wide, bool backward);

@@ -24,6 +24,10 @@ struct ByEffort {
 // ---- bounds
 inline constexpr ByEffort<std::uint32_t> flow_bound_steps{200, 2000};
 
+inline constexpr std::uint32_t chunk_floor_steps = 100;
+inline constexpr double chunk_floor_range = 0.01;
+inline constexpr int chunk_floor_halvings = 6;
+
 // ---- choice of the image
 inline constexpr double aligned_image_gain = 2e-3;
 inline constexpr std::uint32_t short_schedule_steps = 32;
@@ -129,7 +133,7 @@ inline constexpr double release_widest = 3.5;
 inline constexpr double release_above = 2e-3;
 inline constexpr double release_least_gain = 3e-3;
 inline constexpr ByEffort<std::uint64_t> release_work{10000, 100000};
-inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 500000};
+inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 600000};
 inline constexpr ByEffort<int> release_sizes{4, 20};
 inline constexpr ByEffort<int> release_sizes_near{0, 6};
 inline constexpr double release_near = 0.03;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "residency/plan/network_simplex.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/single_use_bound.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -48,6 +50,100 @@ RESIDENCY_INLINE double latency_floor(const Problem& problem, std::uint64_t budg
     return (std::max)(total_compute(problem), (d + 2 * std::sqrt(a * d) + a) / p);
 }
 
+namespace detail {
+
+/// A floor of rings of whole chunks, in chunks that the link could copy; `held` of all chunks fit.
+///
+/// Of a ring of K slots, each slot gets a copy per pass, and the others hold the same chunk for ever. So a pass copies M = D + K chunks of
+/// bytes at least, in n calls of λ chunks of latency each, and the link idles: P T >= M + λ n + idle.
+/// - While step i runs, p_i chunks of time, the x_i chunks of bytes of it that stream hold ⌈x_i⌉ slots. No step ends before step i does, so
+///   that each other slot gets one chunk that is of use at most: the link is busy with (K − ⌈x_i⌉) chunks, in as many calls at most.
+///   It idles for p_i − (K − ⌈x_i⌉) (1 + λ) at least.
+/// - Of two calls in a row, the slots of the first are in use when the second starts but for those that steps have released that began
+///   after the first had ended, beside which the link idled all the time. So two calls have K chunks at most and what these steps
+///   release, t_i: as many chunks as the bytes of step i can lie on. The sum over all pairs of calls: 2 M <= n K + Σ t_i over the steps so idle.
+/// The least of M + λ n + idle under Σ x_i >= M: for any price μ of a chunk, no less than
+///   M (1 + 2 λ / K + μ) + Σ_i min(p_i − λ t_i / K − μ s_i, least of (p_i − (K − ⌈x⌉) (1 + λ))⁺ − μ x over x <= s_i)
+/// with s_i the chunks of bytes of step i. All terms but M fall as K grows, and −λ t_i / K grows: rings of a range of sizes have a floor together.
+class ChunkFloor {
+public:
+    ChunkFloor(const Problem& problem, std::uint64_t held, double latency_seconds)
+        : chunk_{static_cast<double>(problem.chunk_bytes)},
+          latency_{latency_seconds * problem.link.bytes_per_second / chunk_},
+          deficit_{static_cast<double>(deficit_bytes(problem, held * problem.chunk_bytes)) / chunk_},
+          slots_{static_cast<double>(held)} {
+        std::vector<bool> counted(problem.storages(), false);
+        for (const std::uint32_t s : problem.pinned) { counted[s] = true; }
+        for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+            Step step{problem.compute(i) * problem.link.bytes_per_second / chunk_, 0, 0};
+            for (const std::uint32_t s : problem.reads(i)) {
+                const double chunks = static_cast<double>(problem.storage_bytes[s]) / chunk_;
+                step.releases += std::ceil(chunks) + 1;
+                if (!counted[s]) { step.streams += chunks; }
+                counted[s] = true;
+            }
+            steps_.push_back(step);
+        }
+    }
+
+    [[nodiscard]] double solve() const {
+        double best = (std::numeric_limits<double>::max)();
+        for (double ring = 1; ring <= slots_; ring *= 2) { best = (std::min)(best, of_rings(ring, ring, best)); }
+        for (double low = 1; low <= slots_ && deficit_ + low < best;) {
+            const double high = (std::min)(slots_, (std::max)(low, std::floor(low * (1 + tuning::chunk_floor_range))));
+            best = (std::min)(best, of_rings(low, high, best));
+            low = high + 1;
+        }
+        return best;
+    }
+
+private:
+    struct Step {
+        double computes, streams, releases;  // chunks
+    };
+    struct Priced {
+        double floor, slope;  // in chunks; by price
+    };
+
+    // Of rings of low to high slots; ends where it is `enough`. The floor is concave in the price, which no one pays above 1 + λ.
+    [[nodiscard]] double of_rings(double low, double high, double enough) const {
+        double from = 0, to = 1 + latency_, best = 0;
+        for (int k = 0; k < tuning::chunk_floor_halvings && best < enough; ++k) {
+            const double price = (from + to) / 2;
+            const Priced priced = at_price(low, high, price);
+            best = (std::max)(best, priced.floor);
+            (priced.slope > 0 ? from : to) = price;
+        }
+        return best;
+    }
+
+    [[nodiscard]] Priced at_price(double low, double high, double price) const {
+        Priced sum{(deficit_ + low) * (1 + 2 * latency_ / high + price), deficit_ + low};
+        for (const Step& step : steps_) {
+            double streams = (std::min)(high, step.streams);
+            double least = step.computes - latency_ * (std::min)(high, step.releases) / low - price * streams;
+            const double free = std::floor(high - step.computes / (1 + latency_));  // slots that it holds at no cost
+            for (const double held : {free, free + 1}) {
+                const double slots = (std::clamp)(held, 0.0, (std::min)(high, std::ceil(step.streams)));
+                const double idle = (std::max)(0.0, step.computes - (high - slots) * (1 + latency_));
+                const double x = (std::min)(slots, step.streams);
+                if (idle - price * x < least) {
+                    least = idle - price * x;
+                    streams = x;
+                }
+            }
+            sum.floor += least;
+            sum.slope -= streams;
+        }
+        return sum;
+    }
+
+    double chunk_, latency_, deficit_, slots_;
+    std::vector<Step> steps_;
+};
+
+}  // namespace detail
+
 RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_bytes, double latency_seconds,
                                    std::uint32_t most_steps) {
     const std::uint64_t most = budget_bytes / problem.chunk_bytes, held = most * problem.chunk_bytes;
@@ -61,6 +157,11 @@ RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_
         const double ring = static_cast<double>(chunks) * g;
         return (d + ring) * (1 + a / ring) / p;
     };
+    double least = total_compute(problem);
+    if (problem.steps() <= tuning::chunk_floor_steps) {
+        const double by_slots = detail::ChunkFloor{problem, most, latency_seconds}.solve() * g / p;
+        if (std::isfinite(by_slots)) { least = (std::max)(least, by_slots); }
+    }
     Problem slower = problem;
     const auto by_windows = [&](std::uint64_t chunks) {
         slower.link.bytes_per_second = p / (1 + p * latency_seconds / (static_cast<double>(chunks) * g));
@@ -71,9 +172,9 @@ RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_
     const double least_by_calls = (std::min)(std::sqrt(a * d) / g, static_cast<double>(most));
     auto low = (std::clamp<std::uint64_t>)(static_cast<std::uint64_t>(least_by_calls), 1, most);
     if (low < most && by_calls(low + 1) < by_calls(low)) { ++low; }
-    if (problem.steps() > most_steps) { return (std::max)(by_calls(low), single_use_bound(problem, held)); }
+    if (problem.steps() > most_steps) { return (std::max)({least, by_calls(low), single_use_bound(problem, held)}); }
     double windows = by_windows(low);  // of the ring `low`
-    if (windows <= by_calls(low)) { return (std::max)(by_calls(low), total_compute(problem)); }
+    if (windows <= by_calls(low)) { return (std::max)(least, by_calls(low)); }
     std::uint64_t high = most + 1;
     while (high - low > 1) {
         const std::uint64_t middle = low + (high - low) / 2;
@@ -85,7 +186,7 @@ RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_
             windows = now;
         }
     }
-    return high <= most ? (std::min)(windows, by_calls(high)) : windows;
+    return (std::max)(least, high <= most ? (std::min)(windows, by_calls(high)) : windows);
 }
 
 namespace detail {

@@ -109,18 +109,20 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     ReleaseSearch::Solution release;  // the best one
     const std::vector<bool>* release_hold = nullptr;
     for (const std::vector<bool>& hold : choices) {
+        // Few wide steps among small ones fill no rounds of one ring.
+        const std::vector<Presence>* present = is_same ? &options.present : nullptr;
+        const bool is_wide = problem.steps() <= tuning::release_most_steps &&
+                             is_wide_among_small({problem, image, hold, budget, options.captured, present});
         TokenRing ring{problem,
                        image,
                        hold,
                        budget,
-                       {options.captured, options.effort, bound_seconds, share, is_same ? &options.present : nullptr}};
+                       {options.captured, is_wide ? Effort::quick : options.effort, bound_seconds, share, present}};
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         work += ring.work();
         if (solution.found) { consider(ring.assignment(solution)); }
-        // Few wide steps among small ones fill no rounds of one ring.
-        if (is_wide_among_small(ring.problem()) &&
-            (!solution.found || solution.seconds() > bound_seconds * (1 + tuning::release_above))) {
+        if (is_wide && (!solution.found || solution.seconds() > bound_seconds * (1 + tuning::release_above))) {
             ReleaseSearch other{ring.problem(), {options.effort, bound_seconds, share}};
             if (other.search(solution.ring.streamed_per_step) && other.solution().seconds < release.seconds) {
                 release = other.solution();

@@ -21,13 +21,31 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate, double give_up) {
     std::uint64_t streamed = 0;
     for (const std::uint32_t chunks : candidate.streamed_per_step) { streamed += chunks; }
-    const double least = (static_cast<double>(streamed) - 1) / problem_.chunks_per_second();
-    if (least > give_up) { return least; }
+    if (streamed <= problem_.deficit()) { return RingEvaluator::impossible; }
+    const double idle = least_idle(candidate.streamed_per_step, streamed - problem_.deficit());
+    const double least = (static_cast<double>(streamed) - 1) / problem_.chunks_per_second() + idle;
+    if (least > give_up) {
+        built_ += problem_.steps();
+        return least;
+    }
     if (!build(candidate)) { return RingEvaluator::impossible; }
-    double busy = 0;
+    double busy = idle;
     for (const Timeline::Call& call : line_.calls) { busy += call.seconds; }
     std::size_t cut = 0;
     return busy > give_up ? busy : ring_seconds(problem_, line_, solver_, give_up, cut);
+}
+
+// Seconds that the link idles beside steps that leave few slots: each of those gets one chunk while the step runs, by a call of its own at
+// most.
+RESIDENCY_INLINE double ReleaseRing::least_idle(const std::vector<std::uint32_t>& streamed_per_step,
+                                                std::uint64_t slots) const {
+    const double seconds_per_call = 1 / problem_.chunks_per_second() + problem_.latency();
+    double idle = 0;
+    for (std::uint32_t i = 0; i < streamed_per_step.size(); ++i) {
+        const double others = static_cast<double>(slots) - streamed_per_step[i];
+        idle += (std::max)(0.0, problem_.compute()[i] - others * seconds_per_call);
+    }
+    return idle;
 }
 
 RESIDENCY_INLINE bool ReleaseRing::build(const ReleaseCandidate& candidate) {
