@@ -45,8 +45,8 @@ struct PackOptions {
 
 /// A storage that was not packed.
 struct KeptRaw {
-    StorageId storage = no_storage;
-    std::string why;  ///< such as "its type is \"f32\", which no form takes"
+    StorageId storage = no_storage;  ///< of the catalog
+    std::string why;                 ///< such as "its type is \"f32\", which no form takes"
 };
 
 /// A packed model in pinned host memory.

@@ -254,7 +254,7 @@ RESIDENCY_INLINE Status Bf16Tiers::check(const Extents&, std::span<const std::by
         const std::uint32_t t0_at = layout.t0_at + 4 * group * group_lanes;
         std::uint32_t n1 = 0, n2 = 0, n3 = 0;
         for (std::uint32_t lane = 0; lane < group_lanes; ++lane) {
-            n1 += entries_in_t1(bf16_tiers::detail::load_u32(in + t0_at + 4 * lane));
+            n1 += entries_in_t1(bf16_tiers::detail::load_u32(in + t0_at + std::size_t{4} * lane));
         }
         if (n1 > header.t1_values - begin[0]) {
             return refused(t0_at, "T1 ends before the values that T0 sends there");
@@ -300,7 +300,7 @@ RESIDENCY_INLINE Status Bf16Tiers::unpack(const Extents& extents, std::span<cons
     const auto by_code = bf16_tiers::detail::exponents_by_code(header.ranks);
     std::uint32_t begin[3] = {0, 0, 0};
     for (std::uint32_t lane = 0; lane * lane_values < values; ++lane) {
-        const std::uint32_t t0 = bf16_tiers::detail::load_u32(in + layout.t0_at + 4 * lane);
+        const std::uint32_t t0 = bf16_tiers::detail::load_u32(in + layout.t0_at + std::size_t{4} * lane);
         const std::uint32_t n1 = entries_in_t1(t0);
         const std::uint32_t t1 = bf16_tiers::detail::load_bits(in + layout.t1_at, std::uint64_t{2} * begin[0]);
         const std::uint32_t n2 = entries_in_t2(t1, n1);
@@ -310,7 +310,7 @@ RESIDENCY_INLINE Status Bf16Tiers::unpack(const Extents& extents, std::span<cons
         std::uint8_t exponents[lane_values];
         bf16_tiers::detail::read_lane(t0, t1, t2, by_code, exponents);
         for (std::uint64_t sent = sent_to_t3(t2, n2); sent != 0; sent &= sent - 1) {
-            const std::uint32_t entry = bf16_tiers::detail::load_u16(in + layout.t3_at + 2 * begin[2]++);
+            const std::uint32_t entry = bf16_tiers::detail::load_u16(in + layout.t3_at + std::size_t{2} * begin[2]++);
             exponents[entry >> 8] = static_cast<std::uint8_t>(entry);
         }
         begin[0] += n1;

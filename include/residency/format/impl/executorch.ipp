@@ -441,7 +441,7 @@ public:
         }
         for (std::uint32_t i = 0; i < files.size(); ++i) {
             if (!files[i].is_program) { continue; }
-            if (Status added = add_delegates(inputs[i], std::move(described)); !added) { return added.error(); }
+            if (Status added = add_delegates(inputs[i], described); !added) { return added.error(); }
             for (const std::string& name : files[i].outside) {
                 if (data_.contains(name)) { continue; }
                 return malformed(
@@ -469,7 +469,8 @@ private:
         bool is_passed_over = false;
     };
 
-    [[nodiscard]] Status add_delegates(const Input& input, std::vector<ExecutorchDescription> described) {
+    /// Takes the constants out of the descriptions.
+    [[nodiscard]] Status add_delegates(const Input& input, std::span<ExecutorchDescription> described) {
         bool is_any_on_cuda = false;
         for (const ExecutorchDescription& each : described) {
             pass_over(each.weights.library, "a compiled library");
