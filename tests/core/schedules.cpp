@@ -79,8 +79,13 @@ TEST_CASE("strict: an error names what was expected and what came, without side 
             const auto* detail = skipped.error().detail<residency::Divergence>();
             REQUIRE(detail != nullptr);
             CHECK(detail->step == 1);
-            CHECK(detail->expected.find("second") != std::string::npos);
-            CHECK(detail->came.find('2') != std::string::npos);
+            CHECK(detail->expected == "step 1 (second; w1 and 1 other)");
+            CHECK(detail->came == "step 2 (w3)");
+            const auto by_weight = pass.try_acquire(weight(3));
+            REQUIRE_FALSE(by_weight);
+            CHECK(by_weight.error().message().find(
+                      "step 1 (second; w1 and 1 other) comes next, but step 2 (w3) was asked "
+                      "for") != std::string::npos);
             CHECK(pass.try_acquire(weight(4)).error().kind() == ErrorKind::divergence);
             CHECK(pass.try_acquire(weight(4)).error().message().find("w4") != std::string::npos);
             CHECK(pass.try_acquire({weight(1), weight(3)}).error().kind() == ErrorKind::divergence);

@@ -133,7 +133,7 @@ TEST_CASE("the page has the figures of the run, and is well-formed") {
     }
 }
 
-TEST_CASE("divergences come first, once, since they explain the rest") {
+TEST_CASE("divergences are said once, also where there is no other advice") {
     HtmlReport report = small_report();
     CHECK(count(html_page(report), "What to change") == 0);
     report.statistics.last_pass.divergences = 3;
@@ -141,7 +141,8 @@ TEST_CASE("divergences come first, once, since they explain the rest") {
     std::string page = html_page(report);
     CHECK(count(page, said) == 1);
     StallReport stalls;
-    stalls.divergences = detail::divergences_in_words(report.statistics);
+    stalls.divergences = detail::divergences_in_words(report.statistics, true, false);
+    stalls.divergences_first = true;
     stalls.timed_passes = 1;
     stalls.advice.push_back({.cause = StallCause::link, .stalls = {}, .more_bytes = {}, .text = "more budget"});
     report.advice = stalls.lines();

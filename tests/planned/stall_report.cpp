@@ -5,9 +5,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "residency/core/report_text.hpp"
 #include "residency/plan/advice.hpp"
@@ -102,6 +106,8 @@ TEST_CASE("divergences come before the stalls that follow from them") {
         REQUIRE_FALSE(report.advice.empty());
         CHECK(report.lines().front() == report.divergences);
         CHECK(report.text().find(std::to_string(divergences) + " lease") == 0);
+        CHECK(report.divergences_first);
+        CHECK(report.off_plan.find("it came out of the order of the schedule") != std::string::npos);
         CHECK(report.divergences.find("Options::record") != std::string::npos);
     }
     must(device.destroy_stream(stream));
@@ -155,7 +161,9 @@ TEST_CASE("the report says which times are assumed or still measured, why, and w
             must(pass.try_end());
             must(overlapping.try_drain());
         }
-        CHECK(times(overlapping).find("times of 24 steps are not learned: their leases overlap") != std::string::npos);
+        CHECK(times(overlapping) ==
+              "times of 24 of 24 steps are assumed from their bytes: 24 are not learned, since leases overlap: end "
+              "each before the next is acquired");
         CHECK(overlapping.statistics().learning.state == residency::LearningState::gave_up);
     }
     must(device.destroy_stream(stream));
@@ -243,9 +251,124 @@ TEST_CASE("where times were declared wrongly the report says so, and no budget")
         CHECK(report.advice.front().cause == StallCause::declared_time);
         CHECK_FALSE(report.advice.front().more_bytes);
         CHECK(report.text().find("Options::learn") != std::string::npos);
+        // 24 steps of 0.6 ms each, where the pass takes less.
+        REQUIRE(weights.statistics().regret());
+        CHECK(*weights.statistics().regret() < 0);
+        CHECK(report.too_long.find("declared times are too long: the plan counts with 14.400 ms of steps") == 0);
+        CHECK(report.text().find(report.too_long) != std::string::npos);
     }
     must(device.destroy_stream(stream));
     CHECK(*model.wrong == 0);
+}
+
+TEST_CASE("a lease that is held over the pass: the report names it, and what it costs, and nothing else first") {
+    CheckedDevice device{slow_link()};
+    const Model model = uniform_model(device, 24, chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto with = timed(8 * chunk, model, kernel);
+        with.learn = true;
+        auto weights = must(Weights::try_create(device, model.catalog, std::move(with)));
+        for (int i = 0; i < 6; ++i) {
+            auto pass = must(weights.try_begin(stream));
+            auto held = must(pass.try_acquire(weight(0)));
+            for (std::uint32_t k = 1; k < 24; k += 2) {
+                for (const std::uint32_t at : {(std::min)(k + 1, 23U), k}) {  // two of a layer, in the other order
+                    auto lease = must(pass.try_acquire(weight(at)));
+                    verify(device, model, lease, weight(at), stream, kernel);
+                }
+            }
+            held.end();
+            must(pass.try_end());
+            must(weights.try_drain());
+        }
+        const auto statistics = weights.statistics();
+        REQUIRE(statistics.last_pass.demand_misses > 0);
+        REQUIRE(statistics.last_pass.divergences > 0);
+        CHECK(statistics.held_lease.storage == residency::StorageId{0});
+        CHECK(statistics.held_lease.step == 0);
+        CHECK(statistics.held_lease.until == 23);
+        const StallReport report = must(residency::try_report_stalls(weights));
+        CHECK(report.lines().front() == report.off_plan);
+        CAPTURE(report.off_plan);
+        CHECK(report.off_plan.find("; " + std::to_string(statistics.last_pass.demand_misses) + " demand miss") !=
+              std::string::npos);
+        CHECK(report.off_plan.find("end each lease after its last kernel; the lease of " +
+                                   model.catalog.describe(residency::StorageId{0}) +
+                                   " (step 0) was open until step 23") != std::string::npos);
+        CHECK_FALSE(report.divergences_first);
+        CHECK(report.text().find("Options::record") == std::string::npos);  // it would make the pass slower
+        CHECK(report.text().find("Options::learn") == std::string::npos);   // it is on
+        CHECK(report.text().find("more budget") == std::string::npos);
+        REQUIRE_FALSE(report.advice.empty());
+        for (const auto& advice : report.advice) { CHECK_FALSE(advice.text.empty()); }
+        passes_of(weights, model, stream);  // one lease at a time
+        CHECK(weights.statistics().held_lease.storage == residency::no_storage);
+        CHECK(must(residency::try_report_stalls(weights)).off_plan.empty());
+    }
+    must(device.destroy_stream(stream));
+    CHECK(*model.wrong == 0);
+}
+
+TEST_CASE("divergences that cost nothing come near the end") {
+    CheckedDevice device{slow_link()};
+    const Model model = uniform_model(device, 24, chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = must(Weights::try_create(device, model.catalog, timed(16 * chunk, model, kernel)));
+        std::vector<bool> streams(24, false);
+        const auto& plan = weights.plan();
+        for (const auto& copy : plan.copies()) {
+            for (std::uint32_t s = 0; s < 24; ++s) {
+                const auto begin = plan.storage_offset(s), end = begin + plan.storage_bytes(s);
+                if (begin < copy.image_end && copy.image_begin < end) { streams[s] = true; }
+            }
+        }
+        std::uint32_t first = 0;  // of two in a row that stay
+        while (first < 23 && (streams[first] || streams[first + 1])) { ++first; }
+        REQUIRE(first < 23);
+        std::vector<std::uint32_t> order;
+        for (std::uint32_t k = 0; k < 24; ++k) { order.push_back(k); }
+        std::swap(order[first], order[first + 1]);
+        for (int i = 0; i < 6; ++i) {
+            auto pass = must(weights.try_begin(stream));
+            for (const std::uint32_t k : order) {
+                auto lease = must(pass.try_acquire(weight(k)));
+                verify(device, model, lease, weight(k), stream, kernel);
+            }
+            must(pass.try_end());
+        }
+        must(weights.try_drain());
+        const auto last = weights.statistics().last_pass;
+        REQUIRE(last.divergences > 0);
+        REQUIRE(last.demand_misses == 0);
+        REQUIRE(last.fetched_bytes <= weights.plan().bytes_per_pass());
+        const StallReport report = must(residency::try_report_stalls(weights));
+        CHECK(report.off_plan.empty());
+        CHECK(report.divergences.find("they cost nothing measurable") != std::string::npos);
+        REQUIRE(report.lines().size() >= 2);
+        CHECK(report.lines()[(std::max)(report.advice.size(), std::size_t{1})] == report.divergences);
+    }
+    must(device.destroy_stream(stream));
+    CHECK(*model.wrong == 0);
+}
+
+TEST_CASE("no cause with a measured time is left out, whatever can be said of it") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 2, chunk);
+    const auto schedule = in_order(model);
+    residency::core::StallFacts facts;
+    facts.schedule = &schedule;
+    facts.catalog = &model.catalog;
+    facts.statistics.stalls.passes = 1;
+    for (std::size_t i = 0; i < residency::stall_causes; ++i) {
+        facts.statistics.stalls.last_pass.by_cause[i].time = std::chrono::milliseconds{1 + i};  // no number
+    }
+    const StallReport report = must(residency::core::report_stalls(facts));
+    REQUIRE(report.advice.size() == residency::stall_causes);
+    for (const auto& advice : report.advice) {
+        CHECK(report.text().find(std::string{residency::to_string(advice.cause)} + ": ") != std::string::npos);
+    }
 }
 
 TEST_CASE("an online composition: capacity misses as they were counted, and the budget at which none is left") {

@@ -8,9 +8,11 @@
 #include <span>
 #include <utility>
 
+#include "residency/core/access_point.hpp"
 #include "residency/core/lease_table.hpp"
 #include "residency/core/schedule_cursor.hpp"
 #include "residency/core/session_state.hpp"
+#include "residency/core/statistics.hpp"
 #include "residency/core/step_profiler.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
@@ -54,6 +56,10 @@ public:
     }
 
     [[nodiscard]] std::uint64_t open_leases() const noexcept { return leases_.open_leases(); }
+    /// Of the last pass that ended.
+    [[nodiscard]] const HeldLease& held_lease() const noexcept {
+        return pass_ == shared_->counters.passes ? held_before_ : held_;
+    }
     [[nodiscard]] bool covers(LeaseId id, StorageId storage) const noexcept {
         const LeaseRecord* lease = leases_.find(id);
         if (lease == nullptr) { return false; }
@@ -136,11 +142,21 @@ private:
         open_steps_ += static_cast<std::uint32_t>(by);
     }
 
+    /// A lease of this pass ends that is open over later steps than its own.
+    void note_held(const LeaseRecord& lease, std::uint32_t until) noexcept {
+        if (lease.storages.empty()) { return; }
+        if (held_.storage == no_storage || until - lease.access.step > held_.until - held_.step) {
+            held_ = {lease.storages.front(), lease.access.step, until};
+        }
+    }
+
     SessionState<D>* shared_;
     StepProfiler<D>* profiler_;
     LeaseTable leases_;
     std::uint64_t pass_ = 0;        // that acquired last
     std::uint32_t open_steps_ = 0;  // leases of whole steps on a stream that this pass acquired
+    HeldLease held_;                // of that pass
+    HeldLease held_before_;         // of the one before
 };
 
 template <Device D>
@@ -162,7 +178,10 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     const AccessPoint& access = found.place.access;
     WorkObserver<D>* const observer = shared_->pass_observer();
     if (observer != nullptr && stream) { observer->read_comes(*stream); }
-    if (std::exchange(pass_, shared_->counters.passes) != shared_->counters.passes) { open_steps_ = 0; }
+    if (std::exchange(pass_, shared_->counters.passes) != shared_->counters.passes) {
+        open_steps_ = 0;
+        held_before_ = std::exchange(held_, {});
+    }
     const bool is_timed = profiler_->lease_comes(access, stream, open_steps_ > 0);
     const LeaseId id = leases_.open();
     LeaseRecord& lease = *leases_.find(id);
@@ -272,6 +291,10 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     }
     bool is_recorded = true;
     const bool needs_record = shared_->decider->needs_record(lease.storages);
+    const std::uint32_t now = shared_->cursor.place().access.step;
+    if (needs_record && lease.access.step < now && now != AccessPoint::nowhere && lease.pass == pass_) {
+        note_held(lease, now);
+    }
     WorkObserver<D>* const observer = shared_->pass_observer();
     for (const ConsumerId consumer : lease.consumers) {
         if (observer != nullptr) { observer->read_ends(id.value(), copy_scheduler.stream_of(consumer)); }

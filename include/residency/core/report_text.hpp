@@ -48,18 +48,25 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
     return more.empty() ? text : text + " (" + more + ")";
 }
 
-/// What to say of divergences in the last pass, before anything else, since the rest follows from them. Empty: there were none.
-[[nodiscard]] inline std::string divergences_in_words(const Statistics& statistics) {
+/// What to say of divergences in the last pass. `cost`: the pass copied more than it had to, or missed. `held`: a lease was open over
+/// later steps, which costs the same. Empty: there were none.
+[[nodiscard]] inline std::string divergences_in_words(const Statistics& statistics, bool cost, bool held) {
     const std::uint64_t divergences = statistics.last_pass.divergences;
     if (divergences == 0) { return {}; }
+    const std::string text = std::to_string(divergences) + (divergences == 1 ? " lease" : " leases") +
+                             " of the last pass came out of the order of the schedule (divergences): ";
+    if (!cost) { return text + "they cost nothing measurable"; }
+    if (held) { return text + "look at them again once each lease ends before the next is acquired"; }
     const bool is_guessed = statistics.learning.order == OrderOrigin::guessed;
-    return std::to_string(divergences) + (divergences == 1 ? " lease" : " leases") +
-           " of the last pass came out of the order of the schedule (divergences): mend this first, the rest follows "
-           "from it; " +
+    return text + "mend this first, the rest follows from it; " +
            (is_guessed ? "the order was guessed from the names: give a schedule, or lease everything in one pass, so "
                          "that its order is learned"
                        : "record the order (Options::record) and set it as the schedule; Options::strict names the "
                          "first of them");
+}
+/// Whether leases of the last pass were open over later steps, as far as is known.
+[[nodiscard]] inline bool holds_leases(const Statistics& statistics) noexcept {
+    return statistics.held_lease.storage != no_storage || statistics.learning.overlapping_steps > 0;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::detail

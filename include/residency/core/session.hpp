@@ -795,6 +795,7 @@ Statistics Session<D>::statistics() const {
     if (shared_.stalls) { result.stalls = shared_.stalls->statistics(); }
     result.pass_time = timer_.last(*shared_.device);
     result.bound = decider.bound();
+    result.held_lease = leases_.held_lease();
     return result;
 }
 

@@ -34,14 +34,21 @@ struct StallAdvice {
 
 /// What to change, the cause with the longest time first. No advice where nothing stalled.
 struct StallReport {
-    /// Of leases that came out of the order of the schedule, in the last pass: what follows may come from them. Empty: there were none.
+    /// Of a planned composition whose last pass missed, or copied clearly more than the plan has copies: both figures, and why. Empty: it
+    /// followed the plan.
+    std::string off_plan;
+    /// Of leases that came out of the order of the schedule, in the last pass. Empty: there were none.
     std::string divergences;
+    bool divergences_first = false;   ///< they cost something, and what follows may come from them
     std::vector<StallAdvice> advice;  ///< each cause once
-    /// Of a planned composition: which compute times of the plan were neither declared nor measured, why, and what to do. Empty: none.
+    /// Of a planned composition: its step times are longer than the pass that ran. Empty: they are not.
+    std::string too_long;
+    /// Of a planned composition: which compute times of the plan were neither declared nor measured, or cannot be, why, and what to do. Empty: none.
     std::string times;
     std::uint64_t timed_passes = 0;  ///< that it is based on the last of
 
-    /// A sentence each: divergences, each cause (or one that says that nothing stalled or nothing was timed), times.
+    /// A sentence each: divergences where they come first, off_plan, each cause (or one that says that nothing stalled or nothing was
+    /// timed), other divergences, too_long, times.
     [[nodiscard]] RESIDENCY_INLINE std::vector<std::string> lines() const;
     /// These lines, each with its end.
     [[nodiscard]] RESIDENCY_INLINE std::string text() const;
@@ -56,7 +63,8 @@ struct StallFacts {
     std::span<const Stalls> steps;
     const Schedule* schedule = nullptr;
     const Catalog* catalog = nullptr;
-    std::optional<plan::Problem> problem;  ///< unset: there is no plan
+    std::optional<plan::Problem> problem;     ///< unset: there is no plan
+    std::optional<std::uint64_t> pass_bytes;  ///< that a pass of a cyclic plan copies; unset: there is none
 };
 [[nodiscard]] RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts);
 
@@ -68,9 +76,12 @@ struct StallFacts {
 /// malformed problem.
 template <class Weights>
 [[nodiscard]] Result<StallReport> try_report_stalls(const Weights& weights) {
-    core::StallFacts facts{weights.statistics(), weights.budget(),   weights.step_stalls(),
-                           &weights.schedule(),  &weights.catalog(), {}};
-    if constexpr (requires { weights.problem(); }) { facts.problem = weights.problem(); }
+    core::StallFacts facts{
+        weights.statistics(), weights.budget(), weights.step_stalls(), &weights.schedule(), &weights.catalog(), {}, {}};
+    if constexpr (requires { weights.problem(); }) {
+        facts.problem = weights.problem();
+        if (weights.plan().is_cyclic()) { facts.pass_bytes = weights.plan().bytes_per_pass(); }
+    }
     return core::report_stalls(facts);
 }
 #if RESIDENCY_EXCEPTIONS

@@ -9,6 +9,7 @@
 #include "residency/config.hpp"
 #include "residency/core/learning_report.hpp"
 #include "residency/core/stalls.hpp"
+#include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -93,6 +94,13 @@ struct BudgetChange {
     friend bool operator==(const BudgetChange&, const BudgetChange&) = default;  ///< compares all members
 };
 
+/// A lease that was still open when later steps were acquired, on a weight that leaves the device.
+struct HeldLease {
+    StorageId storage = no_storage;    ///< the first one that it covered; no_storage: there was no such lease
+    std::uint32_t step = UINT32_MAX;   ///< the last step that it covered
+    std::uint32_t until = UINT32_MAX;  ///< the last step that was acquired before it ended
+};
+
 /// The state of a Residency, in device bytes as the driver counts them.
 struct Statistics {
     Counters total;                          ///< since construction
@@ -117,6 +125,9 @@ struct Statistics {
     std::optional<std::chrono::nanoseconds> bound;
 
     StallStatistics stalls;  ///< with Options::time_stalls
+    /// Of the last pass that ended, the lease that was open over the most later steps. Where a plan is in force, it stops the copies whose
+    /// memory it keeps, and all copies behind them.
+    HeldLease held_lease;
 
     /// pass_time / bound − 1.
     [[nodiscard]] std::optional<double> regret() const noexcept {

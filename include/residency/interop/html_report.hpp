@@ -19,7 +19,8 @@ struct HtmlReport {
     Statistics statistics;  ///< of the Residency
     PassTimeline timeline;  ///< of its last passes; what is shown of steps and copies comes from it
     std::string gaps;       ///< what the timeline lacks: TimelineGaps::text
-    /// What to change, a sentence each, such as StallReport::lines. Divergences of the last pass come before them in any case.
+    /// What to change, a sentence each, such as StallReport::lines. Empty: what is to be said of divergences
+    /// in the last pass.
     std::vector<std::string> advice;
 };
 

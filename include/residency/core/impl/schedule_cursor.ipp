@@ -10,6 +10,7 @@
 
 #include "residency/config.hpp"
 #include "residency/core/access_point.hpp"
+#include "residency/core/report_text.hpp"
 #include "residency/core/schedule_cursor.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
@@ -152,13 +153,12 @@ RESIDENCY_INLINE Error ScheduleCursor::no_step(std::uint32_t step) const {
 }
 
 RESIDENCY_INLINE Error ScheduleCursor::diverged(std::uint32_t step) const {
-    return diverged("step " + std::to_string(step));
+    return diverged(residency::detail::step_in_words(schedule_, catalog_, step));
 }
 
 RESIDENCY_INLINE Error ScheduleCursor::diverged(const std::string& came) const {
     const std::uint32_t next = expected();
-    std::string name = "step " + std::to_string(next);
-    if (!schedule_[next].name.empty()) { name += " (" + std::string{schedule_[next].name} + ")"; }
+    const std::string name = residency::detail::step_in_words(schedule_, catalog_, next);
     return Error{ErrorKind::divergence, "the schedule says " + name + " comes next, but " + came + " was asked for",
                  Divergence{next, name, came}};
 }

@@ -16,6 +16,7 @@
 #include "residency/core/report_text.hpp"
 #include "residency/core/stall_report.hpp"
 #include "residency/error.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/advice.hpp"
 #include "residency/plan/bounds.hpp"
@@ -29,10 +30,66 @@ namespace detail {
 // A pass that is so much longer than its kernels counts as one without stalls.
 inline constexpr double without_stalls = 1.01;
 
+// A pass that copies so many times what its plan has copies of does not follow it.
+inline constexpr double follows_plan = 1.1;
+
+[[nodiscard]] inline std::string ms_of(double seconds) {
+    return residency::detail::in_ms(std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)});
+}
+
+// How the plan comes to know what steps take.
+[[nodiscard]] inline std::string learn_in_words(const Statistics& statistics) {
+    const std::string declare = "declare what the steps take (ScheduleBuilder)";
+    if (statistics.learning.reason == LearningReason::not_wanted) {
+        return declare + ", or let it be learned (Options::learn)";
+    }
+    if (residency::detail::holds_leases(statistics)) {
+        return "leases overlap, so that it is not learned: end each before the next is acquired";
+    }
+    return declare;
+}
+
+// Why a pass did not follow its plan. Empty: it did. The first pass, and one for which a plan was made, bring more.
+[[nodiscard]] inline std::string off_plan_in_words(const StallFacts& facts) {
+    const Statistics& statistics = facts.statistics;
+    const Counters& last = statistics.last_pass;
+    if (!facts.pass_bytes || statistics.total.passes < 2 || last.plans_made > 0) { return {}; }
+    const auto planned = static_cast<double>(*facts.pass_bytes);
+    if (last.demand_misses == 0 && static_cast<double>(last.fetched_bytes) <= planned * follows_plan) { return {}; }
+    std::string text = "the last pass copied " + residency::detail::in_units(last.fetched_bytes) + ", the plan needs " +
+                       residency::detail::in_units(*facts.pass_bytes) + "; " + std::to_string(last.demand_misses) +
+                       (last.demand_misses == 1 ? " demand miss: " : " demand misses: ");
+    if (!residency::detail::holds_leases(statistics)) {
+        return text + (last.divergences > 0 ? "it came out of the order of the schedule"
+                                            : "passes after a change bring what it lacks; if it goes on, look for "
+                                              "weights that are acquired in parts, or outside their step");
+    }
+    text += "a lease that stays open over later steps stops the plan's copies: end each lease after its last kernel";
+    const HeldLease& held = statistics.held_lease;
+    if (held.storage != no_storage) {
+        text += "; the lease of " + facts.catalog->describe(held.storage) + " (step " + std::to_string(held.step) +
+                ") was open until step " + std::to_string(held.until);
+    }
+    return text;
+}
+
+// Of steps whose planned times add up to more than the pass took. Empty: they do not.
+[[nodiscard]] inline std::string too_long_in_words(const StallFacts& facts) {
+    const Statistics& statistics = facts.statistics;
+    if (!facts.problem || !statistics.pass_time) { return {}; }
+    double planned = 0;
+    const std::uint32_t steps = (std::min)(statistics.pass_steps, facts.problem->steps());
+    for (std::uint32_t step = 0; step < steps; ++step) { planned += facts.problem->compute(step); }
+    const double ran = std::chrono::duration<double>(*statistics.pass_time).count();
+    if (planned <= ran * without_stalls) { return {}; }
+    return "declared times are too long: the plan counts with " + ms_of(planned) + " of steps, and the pass takes " +
+           ms_of(ran) + ", so that the bound computed from them says nothing; " + learn_in_words(statistics);
+}
+
 // Says of stalls what removes them.
 class StallAdvisor {
 public:
-    explicit StallAdvisor(const StallFacts& facts) : facts_{&facts} {}
+    StallAdvisor(const StallFacts& facts, bool is_off_plan) : facts_{&facts}, is_off_plan_{is_off_plan} {}
 
     // Appends to the text, and sets more_bytes.
     [[nodiscard]] Status advise(StallAdvice& advice);
@@ -46,14 +103,16 @@ private:
     void advise_all(StallAdvice& advice) const;
 
     const StallFacts* facts_;
+    bool is_off_plan_ = false;
     std::optional<SpeedBudget> speed_;  // searched once
 };
 
 RESIDENCY_INLINE Status StallAdvisor::advise_budget(StallAdvice& advice) {
-    using residency::detail::in_ms, residency::detail::in_units;
-    const auto to_time = [](double seconds) {
-        return in_ms(std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)});
-    };
+    using residency::detail::in_units;
+    if (is_off_plan_) {
+        advice.text += "the pass does not follow its plan; mend that first, then look here again";
+        return {};
+    }
     const double compute = plan::total_compute(*facts_->problem);
     if (!speed_) { speed_.emplace(plan::budget_for(*facts_->problem, compute * without_stalls)); }
     const SpeedBudget& found = *speed_;
@@ -65,15 +124,13 @@ RESIDENCY_INLINE Status StallAdvisor::advise_budget(StallAdvice& advice) {
     const std::uint64_t now = facts_->statistics.budget_bytes;
     if (found->sufficient_bytes <= now) {
         advice.text += "by the step times that the plan assumes, this budget is enough for " +
-                       to_time(found->planned_seconds) +
-                       " per pass: they are not what the steps take; let them be learned "
-                       "(Options::learn), or end each lease before the next";
+                       ms_of(found->planned_seconds) + " per pass: they are not what the steps take; " +
+                       learn_in_words(facts_->statistics);
         return {};
     }
     advice.more_bytes = found->sufficient_bytes - now;
     advice.text += in_units(*advice.more_bytes) + " more budget removes it: at " + in_units(found->sufficient_bytes) +
-                   " a pass is planned to take " + to_time(found->planned_seconds) + ", its kernels " +
-                   to_time(compute);
+                   " a pass is planned to take " + ms_of(found->planned_seconds) + ", its kernels " + ms_of(compute);
     if (found->necessary_bytes > now) {
         advice.text += "; below " + in_units(found->necessary_bytes) + " no plan of copies is that fast";
     }
@@ -118,9 +175,7 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
                                  "less often";
             return {};
         case StallCause::declared_time:
-            advice.text +=
-                "steps took less time than the plan assumes: declare what they take, or let it be learned "
-                "(Options::learn)";
+            advice.text += "steps took less time than the plan assumes: " + learn_in_words(facts_->statistics);
             return {};
         case StallCause::evicted:
             advice.text += std::to_string(last.capacity_misses) +
@@ -145,13 +200,25 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
     const auto steps = facts.schedule->steps();
     const auto assumed = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return !step.compute; });
     const bool is_measuring = learning.state == LearningState::measuring;
-    if (learning.reason == LearningReason::nothing_streams || (assumed == 0 && !is_measuring)) { return {}; }
+    const bool is_overlapping = learning.overlapping_steps > 0;
+    if (learning.reason == LearningReason::nothing_streams || (assumed == 0 && !is_measuring && !is_overlapping)) {
+        return {};
+    }
     std::string text = "times of ";
     const std::string of = std::to_string(steps.size()) + (steps.size() == 1 ? " step" : " steps");
     if (assumed > 0) {
         text += std::to_string(assumed) + " of " + of + " are assumed from their bytes: ";
     } else {
         text += of + " are as they were declared: ";
+    }
+    if (is_overlapping) {
+        text += std::to_string(learning.overlapping_steps);
+        text += learning.overlapping_steps == 1 ? " is" : " are";
+        text += " not learned, since leases overlap: end each before the next is acquired";
+        if (learning.reason == LearningReason::none || learning.reason == LearningReason::untimed_steps) {
+            return text;
+        }
+        text += "; ";
     }
     const std::string declare = "declare what the steps take (ScheduleBuilder)";
     switch (learning.reason) {
@@ -171,11 +238,6 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
         case LearningReason::no_plan: text += "there is no plan for what was measured; " + declare; break;
         case LearningReason::nothing_streams: break;
     }
-    if (learning.overlapping_steps > 0) {
-        text += "; times of " + std::to_string(learning.overlapping_steps) +
-                (learning.overlapping_steps == 1 ? " step is" : " steps are") +
-                " not learned: their leases overlap; end each before the next is acquired";
-    }
     return text;
 }
 
@@ -183,13 +245,18 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
 
 RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
     StallReport report;
-    report.divergences = residency::detail::divergences_in_words(facts.statistics);
+    report.off_plan = detail::off_plan_in_words(facts);
+    const bool holds_leases = residency::detail::holds_leases(facts.statistics);
+    const bool diverging_costs = !report.off_plan.empty() || facts.statistics.last_pass.demand_misses > 0;
+    report.divergences = residency::detail::divergences_in_words(facts.statistics, diverging_costs, holds_leases);
+    report.divergences_first = !report.divergences.empty() && diverging_costs && !holds_leases;
+    report.too_long = detail::too_long_in_words(facts);
     report.times = detail::times_in_words(facts);
     report.timed_passes = facts.statistics.stalls.passes;
-    detail::StallAdvisor advisor{facts};
+    detail::StallAdvisor advisor{facts, !report.off_plan.empty()};
     const Stalls& pass = facts.statistics.stalls.last_pass;
     for (std::size_t i = 0; i < stall_causes; ++i) {
-        if (pass.by_cause[i].stalls == 0) { continue; }
+        if (pass.by_cause[i] == StallTime{}) { continue; }
         StallAdvice advice;
         advice.cause = static_cast<StallCause>(i);
         advice.stalls = pass.by_cause[i];
@@ -220,14 +287,17 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
 
 RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
     std::vector<std::string> lines;
-    lines.reserve(3 + advice.size());
-    if (!divergences.empty()) { lines.push_back(divergences); }
+    lines.reserve(5 + advice.size());
+    if (divergences_first) { lines.push_back(divergences); }
+    if (!off_plan.empty()) { lines.push_back(off_plan); }
     if (timed_passes == 0) {
         lines.emplace_back("no pass was timed: set Options::time_stalls, and drain after some eager passes");
     } else if (advice.empty()) {
         lines.emplace_back("no step waited for bytes in the last pass that was timed");
     }
     for (const StallAdvice& each : advice) { lines.push_back(each.text); }
+    if (!divergences.empty() && !divergences_first) { lines.push_back(divergences); }
+    if (!too_long.empty()) { lines.push_back(too_long); }
     if (!times.empty()) { lines.push_back(times); }
     return lines;
 }

@@ -211,11 +211,12 @@ RESIDENCY_INLINE void HtmlWriter::write_summary() {
 }
 
 RESIDENCY_INLINE void HtmlWriter::write_advice() {
-    std::vector<std::string> sentences{divergences_in_words(report_->statistics)};  // they explain the rest
-    for (const std::string& each : report_->advice) {
-        if (each != sentences.front()) { sentences.push_back(each); }
+    std::vector<std::string> sentences = report_->advice;
+    if (sentences.empty()) {
+        const Statistics& of = report_->statistics;
+        std::string said = divergences_in_words(of, of.last_pass.demand_misses > 0, holds_leases(of));
+        if (!said.empty()) { sentences.push_back(std::move(said)); }
     }
-    if (sentences.front().empty()) { sentences.erase(sentences.begin()); }
     if (sentences.empty()) { return; }
     raw("<section><h2>What to change</h2>\n<ul>\n");
     for (const std::string& each : sentences) {
