@@ -39,7 +39,7 @@ inline constexpr double follows_plan = 1.1;
 
 // How the plan comes to know what steps take.
 [[nodiscard]] inline std::string learn_in_words(const Statistics& statistics) {
-    const std::string declare = "declare what the steps take (ScheduleBuilder)";
+    std::string declare = "declare what the steps take (ScheduleBuilder)";
     if (statistics.learning.reason == LearningReason::not_wanted) {
         return declare + ", or let it be learned (Options::learn)";
     }
