@@ -23,11 +23,11 @@ using Weights = Planned<Gpu>;
 namespace {
 
 constexpr std::uint64_t bytes_each = std::uint64_t{2} << 20;
-std::uint64_t launched = 0;
+std::uint64_t launched_bytes = 0;
 
 void launch(Gpu& gpu, Gpu::Stream stream, std::span<const std::byte> weight) {
     unwrap(gpu.launch(stream, {.reads = {{weight.data(), weight.size()}}, .writes = {}, .body = [weight] {
-                                   launched += weight.size();
+                                   launched_bytes += weight.size();
                                }}));
 }
 
@@ -71,9 +71,9 @@ TEST_CASE("docs/integrate.md: without exceptions") {
     const std::string path = folder.write("model.ours", std::string(layers * bytes_each, 'w'));
     Gpu gpu;
     const Gpu::Stream stream = unwrap(gpu.create_stream());
-    launched = 0;
+    launched_bytes = 0;
     unwrap(run(gpu, stream, path, layers, "50%"));
-    CHECK(launched == 3 * layers * bytes_each);
+    CHECK(launched_bytes == 3 * layers * bytes_each);
     CHECK(gpu.report_count() == 0);
 
     const Status longer = run(gpu, stream, path, layers + 1, "50%");  // than the file
