@@ -34,7 +34,7 @@ LeaseToken lease_unplanned(Parts& parts, std::uint32_t i) {
     const auto reached = must(parts.player.reach({&id, 1}, access));
     CHECK_FALSE(reached.in_order);
     parts.hold(i);
-    return parts.player.open_lease(access, false);
+    return parts.player.open_lease(access, false, false);
 }
 
 }  // namespace
@@ -201,13 +201,42 @@ TEST_CASE("plan player: leases of a plan that is no longer in force are unplanne
     const StorageId id{0};
     const AccessPoint access{0, 0, true, true, 1, true};
     CHECK(must(parts.player.reach({&id, 1}, access)).is_there);
-    const LeaseToken token = parts.player.open_lease(access, true);
+    const LeaseToken token = parts.player.open_lease(access, true, false);
     parts.hold(0);
     parts.player.end_pass();
     must(parts.scheduler.drain());
     must(parts.adopt(parts.make_plan(4 * chunk)));
     CHECK(parts.player.mode() == PlanMode::verifying);
     CHECK(parts.store.table().is_there(parts.chunk_of(0)));
+    parts.let_go(0);
+    parts.player.end_lease(token);
+    CHECK(parts.pass() == 6);
+    CHECK(parts.pass() == 6);
+    CHECK(parts.player.mode() == PlanMode::following);
+}
+
+TEST_CASE("plan player: a lease of residents keeps no call from coming, and is unplanned under the next plan") {
+    std::vector<Spec> specs = chunks(6);
+    specs[0].placement = Placement::resident;
+    Parts parts{specs};
+    must(parts.adopt(parts.make_plan(3 * chunk)));
+    CHECK(parts.pass() == 6);
+    CHECK(parts.pass() == 6);
+    parts.player.begin_pass();
+    const StorageId id{0};
+    const AccessPoint access{0, 0, true, true, 1, true};
+    CHECK(must(parts.player.reach({&id, 1}, access)).is_there);
+    CHECK(parts.covers_residents(id));
+    const LeaseToken token = parts.player.open_lease(access, true, true);
+    parts.hold(0);
+    for (std::uint32_t i = 1; i < 6; ++i) { CHECK(parts.step(i)); }
+    parts.player.end_pass();
+    CHECK(parts.pass() == 6);
+    CHECK(parts.player.mode() == PlanMode::following);
+    must(parts.scheduler.drain());
+    must(parts.adopt(parts.make_plan(4 * chunk)));
+    CHECK(parts.player.mode() == PlanMode::verifying);
+    parts.read(0);
     parts.let_go(0);
     parts.player.end_lease(token);
     CHECK(parts.pass() == 6);
@@ -285,11 +314,11 @@ TEST_CASE("plan player: a captured pass leaves memory as the next one expects it
                 const AccessPoint second{0, 2, true, true, 1, true};
                 const StorageId two{2}, three{3}, four{4};
                 CHECK(must(parts.player.reach({&two, 1}, second)).is_there);
-                const LeaseToken token = parts.player.open_lease(second, true);
+                const LeaseToken token = parts.player.open_lease(second, true, false);
                 const AccessPoint third{0, 3, true, true, 1, true};
                 const LeaseToken other = [&] {
                     CHECK(must(parts.player.reach({&three, 1}, third)).is_there);
-                    return parts.player.open_lease(third, true);
+                    return parts.player.open_lease(third, true, false);
                 }();
                 const auto fourth = parts.player.reach({&four, 1}, {0, 4, true, true});
                 REQUIRE_FALSE(fourth);

@@ -167,6 +167,10 @@ public:
         return *store.contents().chunks(StorageId{storage}).begin();
     }
     [[nodiscard]] std::uint32_t storage_of(std::uint32_t c) const { return store.contents().storages(c).front(); }
+    /// Whether the plan overwrites nothing of a storage, as the decider asks.
+    [[nodiscard]] bool covers_residents(StorageId id) const {
+        return store.table().never_leaves(id) && !uses.records_residents();
+    }
     /// A step as the decider takes it: reached, else brought on demand; leased, read, let go. True: the plan had it there.
     bool step(std::uint32_t i) {
         const StorageId id{i};
@@ -176,7 +180,7 @@ public:
         if (!reached.is_there || player.mode() == PlanMode::verifying) {
             must(demand.bring({&id, 1}, reached.is_there));
         }
-        const LeaseToken token = player.open_lease(access, reached.in_order);
+        const LeaseToken token = player.open_lease(access, reached.in_order, covers_residents(id));
         use(i);
         player.end_lease(token);
         return reached.is_there && !states[i].demand_missed;
