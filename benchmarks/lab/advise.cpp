@@ -137,14 +137,12 @@ residency::packed::UnpackProblem packed_problem(const Workload& work, const Card
     problem.unpacked_bytes_per_second = std::min(residency::packed::UnpackRate{}.bytes_per_second,
                                                  unpack_rate_of_memory * card.memory_bytes_per_second);
     problem.launch_seconds = residency::packed::UnpackRate{}.launch_seconds;
-    problem.travels.pinned.clear();
     for (std::uint32_t s = 0; s < raw.storages(); ++s) {
         const double share = work.packed_shares.empty() ? usual_packed_share : work.packed_shares[s];
         const auto packed = static_cast<std::uint64_t>(share * static_cast<double>(raw.storage_bytes[s]));
         const bool is_packed = packed < raw.storage_bytes[s] && !work.resident[s];
         problem.unpacked_bytes.push_back(is_packed ? raw.storage_bytes[s] : 0);
         problem.must_stay.push_back(work.resident[s]);
-        if (work.resident[s]) { problem.travels.pinned.push_back(s); }
         if (is_packed) { problem.travels.storage_bytes[s] = packed; }
     }
     return problem;

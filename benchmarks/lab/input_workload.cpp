@@ -13,6 +13,7 @@
 
 #include "benchmarks/lab/generators.hpp"
 #include "benchmarks/lab/input.hpp"
+#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/packed_part.hpp"
 #include "residency/format/open.hpp"
 #include "residency/model/quoted.hpp"
@@ -25,22 +26,16 @@ constexpr std::uint64_t most_bytes = std::uint64_t{1} << 60;
 
 constexpr std::uint64_t sample_bytes = std::uint64_t{256} << 10;  // of each storage
 
-/// Packed bytes over raw ones of what lies in the middle of a storage; 1 where it is not bf16, or cannot be read.
-double measured_share(const residency::format::ModelFile& model, std::size_t storage) {
+/// Packed bytes over raw ones of what lies in the middle of a storage; 1 where it cannot be read. `is_taken`: of a type that is packed.
+double measured_share(const residency::format::ModelFile& model, std::size_t storage, bool is_taken) {
     const auto& entry = model.storages[storage];
     if (entry.parts != nullptr) {
         std::uint64_t packed = 0;
         for (const residency::PackedPart& part : *entry.parts) { packed += part.packed_bytes; }
         return entry.bytes == 0 ? 1 : static_cast<double>(packed) / static_cast<double>(entry.bytes);
     }
-    bool is_bf16 = false;
-    for (const auto& weight : model.weights) {
-        if (weight.storage != storage) { continue; }
-        if (weight.type != residency::dtype::bf16) { return 1; }
-        is_bf16 = true;
-    }
     const std::uint64_t bytes = std::min(entry.bytes, sample_bytes) / 2 * 2;
-    if (!is_bf16 || bytes == 0 || entry.is_mutable) { return 1; }
+    if (!is_taken || bytes == 0 || entry.is_mutable) { return 1; }
     std::vector<std::byte> raw(static_cast<std::size_t>(bytes)), packed, scratch;
     std::ifstream file{model.files[entry.file].path, std::ios::binary};
     file.seekg(static_cast<std::streamoff>(entry.offset_bytes + (entry.bytes - bytes) / 4 * 2));
@@ -58,15 +53,19 @@ residency::Result<Workload> workload_of_file(const std::string& path, bool packs
     Workload work;
     work.name = residency::detail::escaped(std::filesystem::path{path}.filename().string());
     std::vector<std::string> names(model->storages.size());
+    std::vector<bool> is_seen(names.size(), false), is_taken(names.size(), false);
     for (const auto& weight : model->weights) {
-        if (names[weight.storage].empty()) { names[weight.storage] = weight.name; }
+        const std::size_t s = weight.storage;
+        if (names[s].empty()) { names[s] = weight.name; }
+        is_taken[s] = (!is_seen[s] || is_taken[s]) && residency::codec::Bf16Tiers{}.takes(weight.type);
+        is_seen[s] = true;
     }
     for (std::size_t i = 0; i < model->storages.size(); ++i) {
         const std::string name = names[i].empty() ? "storage " + std::to_string(i) : names[i];
         const auto id =
             work.add(name, model->storages[i].bytes, static_cast<std::uint32_t>(i), model->storages[i].is_mutable);
         work.steps.push_back({{id}, static_cast<double>(model->storages[i].bytes)});
-        if (packs) { work.packed_shares.push_back(measured_share(*model, i)); }
+        if (packs) { work.packed_shares.push_back(measured_share(*model, i, is_taken[i])); }
     }
     generate::end_pass(work);
     return work;

@@ -377,7 +377,7 @@ private:
             model.weights().drain();
             recorded.begin(model.weights());
             run(method);
-            recorded.end(model.weights());
+            recorded.end(model.weights(), job_.methods.size() > 1 ? method : std::string{});
         }
         if (!steps.status()) { residency::throw_error(steps.status().error()); }
         if (!job_.timeline.empty()) { results_.timeline = recorded.save(job_.timeline); }

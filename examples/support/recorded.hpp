@@ -32,15 +32,20 @@ public:
         weights.observe(&recorder_);
         is_on_ = true;
     }
-    /// Blocks until everything is complete.
+    /// Blocks until everything is complete. `name`: begins each line of advice, where passes of several kinds are recorded.
     template <class Weights>
-    void end(Weights& weights) {
+    void end(Weights& weights, const std::string& name = {}) {
         if (!std::exchange(is_on_, false)) { return; }
         weights.drain();
         timeline_ = recorder_.timeline();
-        advice_.clear();
-        const auto report = residency::try_report_stalls(weights);
-        if (report && report->timed_passes > 0) { advice_ = report->lines(); }
+        if (passes_ == 1) { advice_.clear(); }
+        if (const auto report = residency::try_report_stalls(weights)) {
+            // Where nothing was timed, what it says of the order and of the plan.
+            for (const std::string& line :
+                 report->timed_passes > 0 ? report->lines() : std::vector{report->divergences, report->off_plan}) {
+                if (!line.empty()) { advice_.push_back(name.empty() ? line : name + ": " + line); }
+            }
+        }
         weights.observe(nullptr);
     }
     template <class Enqueue>

@@ -24,7 +24,7 @@
 #include "residency/format/safetensors_writer.hpp"
 #include "residency/model/stable_hash.hpp"
 #include "tests/packed/support.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/support/files.hpp"
 
 using namespace packed_tests;
 using residency::ErrorKind;
@@ -66,18 +66,10 @@ std::string write_packed(const test::TemporaryFolder& folder, const std::vector<
     return packed;
 }
 
-std::string read_all(const std::string& path) {
-    std::ifstream file{path, std::ios::binary};
-    return {std::istreambuf_iterator<char>{file}, {}};
-}
-void write_all(const std::string& path, const std::string& bytes) {
-    std::ofstream{path, std::ios::binary}.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-
 /// A packed file whose bytes are changed, with the checksums of the parts, the index and the front made right if that is asked for.
 class Mutant {
 public:
-    explicit Mutant(const std::string& path) : whole{read_all(path)}, bytes{whole} {
+    explicit Mutant(const std::string& path) : whole{support::read_all(path)}, bytes{whole} {
         for (const auto& storage : must(format::try_read_model(path)).storages) {
             for (const residency::PackedPart& part : *storage.parts) {
                 parts.push_back(part);
@@ -293,7 +285,7 @@ TEST_CASE("10,000 mutations of a packed file: it is refused, or loaded, and then
             }
         }
         if (is_repaired) { mutant.make_checksums_right(); }
-        write_all(changed, mutant.bytes);
+        support::write_all(changed, mutant.bytes);
         const auto file = format::try_read_model(changed);
         const auto catalog = file ? file->try_catalog() : residency::Result<Catalog>{file.error()};
         if (!catalog) {

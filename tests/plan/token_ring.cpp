@@ -45,7 +45,8 @@ TEST_CASE("a ring streams the deficit and itself, and is as fast as it says") {
         const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
         const std::vector<bool> hold(image.cells.size(), false);
         for (const plan::Effort effort : {plan::Effort::quick, plan::Effort::full}) {
-            plan::TokenRing ring{problem, image, hold, problem.budget_bytes / problem.chunk_bytes, {.effort = effort}};
+            plan::TokenRing ring{{problem, image, hold, problem.budget_bytes / problem.chunk_bytes, false, nullptr},
+                                 {.effort = effort}};
             REQUIRE(ring.deficit() == (total_bytes(problem) - problem.budget_bytes) / problem.chunk_bytes);
             const plan::RingSolution found = ring.search();
             REQUIRE(found.found);
@@ -78,9 +79,13 @@ TEST_CASE("a thorough search is no slower than a quick one") {
         const std::vector<bool> hold(image.cells.size(), false);
         const std::uint64_t budget = problem.budget_bytes / problem.chunk_bytes;
         const double quick =
-            plan::TokenRing{problem, image, hold, budget, {.effort = plan::Effort::quick}}.search().seconds();
+            plan::TokenRing{{problem, image, hold, budget, false, nullptr}, {.effort = plan::Effort::quick}}
+                .search()
+                .seconds();
         const double full =
-            plan::TokenRing{problem, image, hold, budget, {.effort = plan::Effort::full}}.search().seconds();
+            plan::TokenRing{{problem, image, hold, budget, false, nullptr}, {.effort = plan::Effort::full}}
+                .search()
+                .seconds();
         CHECK(full <= quick * (1 + 3e-3));
     }
 }
@@ -96,7 +101,7 @@ TEST_CASE("where some steps are short a ring of one block is faster than any cal
     problem.budget_bytes = 440 * problem.chunk_bytes;
     const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
     const std::vector<bool> hold(image.cells.size(), false);
-    plan::TokenRing ring{problem, image, hold, 440, {}};
+    plan::TokenRing ring{{problem, image, hold, 440, false, nullptr}, {}};
     const plan::RingSolution found = ring.search();
     REQUIRE(found.found);
     CHECK(found.timing.line.calls.size() <= 40);
@@ -116,7 +121,7 @@ TEST_CASE("one call may serve several steps; what it waits for comes before all 
         const plan::Problem problem = ring_problem(dice, 50, 0.02 + 0.3 * dice.real(), 0.5 + 0.4 * dice.real());
         const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
         const std::vector<bool> hold(image.cells.size(), false);
-        plan::TokenRing ring{problem, image, hold, problem.budget_bytes / problem.chunk_bytes, {}};
+        plan::TokenRing ring{{problem, image, hold, problem.budget_bytes / problem.chunk_bytes, false, nullptr}, {}};
         const plan::RingSolution found = ring.search();
         REQUIRE(found.found);
         plan::PlanData data = plan::assemble(problem, image, ring.assignment(found), false);
@@ -140,9 +145,9 @@ TEST_CASE("the search ends near its target, with less work") {
     const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
     const std::vector<bool> hold(image.cells.size(), false);
     const std::uint64_t budget = problem.budget_bytes / problem.chunk_bytes;
-    plan::TokenRing free{problem, image, hold, budget, {}};
+    plan::TokenRing free{{problem, image, hold, budget, false, nullptr}, {}};
     const double best = free.search().seconds();
-    plan::TokenRing aimed{problem, image, hold, budget, {.bound_seconds = best * 1.01}};
+    plan::TokenRing aimed{{problem, image, hold, budget, false, nullptr}, {.bound_seconds = best * 1.01}};
     CHECK(aimed.search().seconds() <= best * 1.012);
     CHECK(aimed.work() < free.work());
 }

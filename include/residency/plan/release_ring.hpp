@@ -23,6 +23,13 @@ struct ReleaseCandidate {
     /// How slots come back to their places (see ReleaseRing): from the end of the step than which so many release more slots, and which way.
     std::uint8_t wider = 0;
     bool backward = false;
+
+    /// The chunks that a pass streams.
+    [[nodiscard]] std::uint64_t streamed() const noexcept {
+        std::uint64_t sum = 0;
+        for (const std::uint32_t chunks : streamed_per_step) { sum += chunks; }
+        return sum;
+    }
 };
 
 /// Times candidates of one problem whose chunks take the slots in the order in which steps release them. So a ring of any size works,
@@ -68,7 +75,7 @@ private:
     };
 
     [[nodiscard]] double least_idle(const std::vector<std::uint32_t>& streamed_per_step, std::uint64_t slots) const;
-    [[nodiscard]] bool build(const ReleaseCandidate& candidate);
+    [[nodiscard]] bool build(const ReleaseCandidate& candidate, std::uint64_t streamed);
     [[nodiscard]] std::uint32_t wide_step(std::size_t wider);
     [[nodiscard]] bool take_slots(std::uint32_t wide, bool backward);
     [[nodiscard]] bool take_slots_of_run(std::uint32_t run, std::int32_t first, std::int32_t last, bool backward);

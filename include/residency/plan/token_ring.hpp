@@ -34,18 +34,12 @@ struct RingSolution {
 class TokenRing {
 public:
     struct Config {
-        bool captured =
-            false;  ///< each copy is a call, of a copy node's latency; passes are separate graphs with a cut
         Effort effort = Effort::full;
         double bound_seconds = 0;  ///< no ring is faster: the search ends near it
         double work_share = 1;     ///< of the work that a search may take
-        const std::vector<Presence>* present =
-            nullptr;  ///< by chunk of the image: what memory holds before the first pass
     };
 
-    /// Keeps no reference. `hold`: the cells of the image that stay, one entry for each. `budget_chunks` counts them too.
-    TokenRing(const Problem& problem, const Image& image, const std::vector<bool>& hold, std::uint64_t budget_chunks,
-              const Config& config);
+    TokenRing(RingProblem problem, const Config& config);
     TokenRing(const TokenRing&) = delete;
     TokenRing& operator=(const TokenRing&) = delete;
 

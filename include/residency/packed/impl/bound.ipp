@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -116,7 +117,7 @@ inline void PackedBound::read_storages(std::uint64_t budget_bytes) {
     for (std::uint32_t i = 0; i < problem_.steps(); ++i) {
         for (const std::uint32_t s : problem_.reads(i)) {
             if (first_[s] == nothing) { first_[s] = i; }
-            last_[s] = (std::max)(last_[s] == nothing ? 0 : last_[s], i);
+            last_[s] = i;
         }
     }
     double raw = 0;  // with everything raw that can be
@@ -375,7 +376,7 @@ inline double PackedBound::solve() {
 }
 
 /// Two bounds of any number of steps: everything packed and nothing to unpack; and the time of the kernels and of unpacking what has no room.
-inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_bytes, std::uint32_t most_steps) {
+inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_bytes) {
     plan::Problem travels = problem.travels;
     std::vector<std::uint8_t> is_read(problem.unpacked_bytes.size(), 0);
     for (const std::uint32_t s : problem.step_storages) { is_read[s] = 1; }
@@ -392,16 +393,16 @@ inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_byt
     if (room < 0) { return (std::numeric_limits<double>::infinity)(); }
     const double busy =
         plan::total_compute(travels) + (std::max)(0.0, unpack - room) / problem.unpacked_bytes_per_second;
-    return (std::max)(busy, plan::exact_bound(travels, static_cast<std::uint64_t>(room), most_steps));
+    return (std::max)(busy, plan::exact_bound(travels, static_cast<std::uint64_t>(room), 0));
 }
 
 }  // namespace detail
 
 RESIDENCY_INLINE double exact_bound(const UnpackProblem& problem, std::uint64_t budget_bytes,
                                     std::uint32_t most_steps) {
-    if (problem.travels.steps() > most_steps) { return detail::loose_bound(problem, budget_bytes, most_steps); }
-    return (std::max)(detail::PackedBound{problem, budget_bytes}.solve(),
-                      detail::loose_bound(problem, budget_bytes, 0));
+    const double loose = detail::loose_bound(problem, budget_bytes);
+    if (problem.travels.steps() > most_steps || std::isinf(loose)) { return loose; }
+    return (std::max)(detail::PackedBound{problem, budget_bytes}.solve(), loose);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::packed

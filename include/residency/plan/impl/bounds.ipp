@@ -67,21 +67,23 @@ namespace detail {
 /// with s_i the chunks of bytes of step i. All terms but M fall as K grows, and −λ t_i / K grows: rings of a range of sizes have a floor together.
 class ChunkFloor {
 public:
-    ChunkFloor(const Problem& problem, std::uint64_t held, double latency_seconds)
+    // `deficit`: D, in chunks.
+    ChunkFloor(const Problem& problem, double deficit, std::uint64_t held, double latency_seconds)
         : chunk_{static_cast<double>(problem.chunk_bytes)},
           latency_{latency_seconds * problem.link.bytes_per_second / chunk_},
-          deficit_{static_cast<double>(deficit_bytes(problem, held * problem.chunk_bytes)) / chunk_},
+          deficit_{deficit},
           slots_{static_cast<double>(held)} {
         std::vector<bool> counted(problem.storages(), false);
         for (const std::uint32_t s : problem.pinned) { counted[s] = true; }
         for (std::uint32_t i = 0; i < problem.steps(); ++i) {
-            Step step{problem.compute(i) * problem.link.bytes_per_second / chunk_, 0, 0};
+            Step step{problem.compute(i) * problem.link.bytes_per_second / chunk_, 0, 0, 0};
             for (const std::uint32_t s : problem.reads(i)) {
                 const double chunks = static_cast<double>(problem.storage_bytes[s]) / chunk_;
                 step.releases += std::ceil(chunks) + 1;
                 if (!counted[s]) { step.streams += chunks; }
                 counted[s] = true;
             }
+            step.slots = std::ceil(step.streams);
             steps_.push_back(step);
         }
     }
@@ -99,7 +101,7 @@ public:
 
 private:
     struct Step {
-        double computes, streams, releases;  // chunks
+        double computes, streams, releases, slots;  // chunks
     };
     struct Priced {
         double floor, slope;  // in chunks; by price
@@ -124,7 +126,7 @@ private:
             double least = step.computes - latency_ * (std::min)(high, step.releases) / low - price * streams;
             const double free = std::floor(high - step.computes / (1 + latency_));  // slots that it holds at no cost
             for (const double held : {free, free + 1}) {
-                const double slots = (std::clamp)(held, 0.0, (std::min)(high, std::ceil(step.streams)));
+                const double slots = (std::clamp)(held, 0.0, (std::min)(high, step.slots));
                 const double idle = (std::max)(0.0, step.computes - (high - slots) * (1 + latency_));
                 const double x = (std::min)(slots, step.streams);
                 if (idle - price * x < least) {
@@ -159,7 +161,7 @@ RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_
     };
     double least = total_compute(problem);
     if (problem.steps() <= tuning::chunk_floor_steps) {
-        const double by_slots = detail::ChunkFloor{problem, most, latency_seconds}.solve() * g / p;
+        const double by_slots = detail::ChunkFloor{problem, d / g, most, latency_seconds}.solve() * g / p;
         if (std::isfinite(by_slots)) { least = (std::max)(least, by_slots); }
     }
     Problem slower = problem;

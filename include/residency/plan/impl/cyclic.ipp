@@ -105,19 +105,13 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         found = true;
     };
     const auto choices = hold_choices(problem, image, budget);
-    const bool is_same = tells_of(options, image);
+    const std::vector<Presence>* const present = tells_of(options, image) ? &options.present : nullptr;
     ReleaseSearch::Solution release;  // the best one
     const std::vector<bool>* release_hold = nullptr;
     for (const std::vector<bool>& hold : choices) {
-        // Few wide steps among small ones fill no rounds of one ring.
-        const std::vector<Presence>* present = is_same ? &options.present : nullptr;
-        const bool is_wide = problem.steps() <= tuning::release_most_steps &&
-                             is_wide_among_small({problem, image, hold, budget, options.captured, present});
-        TokenRing ring{problem,
-                       image,
-                       hold,
-                       budget,
-                       {options.captured, is_wide ? Effort::quick : options.effort, bound_seconds, share, present}};
+        RingProblem ring_problem{problem, image, hold, budget, options.captured, present};
+        const bool is_wide = is_wide_among_small(ring_problem);  // such steps fill no rounds of one ring
+        TokenRing ring{std::move(ring_problem), {is_wide ? Effort::quick : options.effort, bound_seconds, share}};
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         work += ring.work();
@@ -141,8 +135,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         }
     }
     if (release_hold != nullptr) {
-        const RingProblem ring_problem{
-            problem, image, *release_hold, budget, options.captured, is_same ? &options.present : nullptr};
+        const RingProblem ring_problem{problem, image, *release_hold, budget, options.captured, present};
         ReleaseSearch search{ring_problem, {options.effort, bound_seconds, share}};
         search.improve(release);
         if (!found || search.solution().seconds < best.predicted_seconds * (1 - tuning::release_least_gain)) {

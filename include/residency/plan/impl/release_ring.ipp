@@ -19,8 +19,7 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate, double give_up) {
-    std::uint64_t streamed = 0;
-    for (const std::uint32_t chunks : candidate.streamed_per_step) { streamed += chunks; }
+    const std::uint64_t streamed = candidate.streamed();
     if (streamed <= problem_.deficit()) { return RingEvaluator::impossible; }
     const double idle = least_idle(candidate.streamed_per_step, streamed - problem_.deficit());
     const double least = (static_cast<double>(streamed) - 1) / problem_.chunks_per_second() + idle;
@@ -28,7 +27,7 @@ RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate,
         built_ += problem_.steps();
         return least;
     }
-    if (!build(candidate)) { return RingEvaluator::impossible; }
+    if (!build(candidate, streamed)) { return RingEvaluator::impossible; }
     double busy = idle;
     for (const Timeline::Call& call : line_.calls) { busy += call.seconds; }
     std::size_t cut = 0;
@@ -48,11 +47,9 @@ RESIDENCY_INLINE double ReleaseRing::least_idle(const std::vector<std::uint32_t>
     return idle;
 }
 
-RESIDENCY_INLINE bool ReleaseRing::build(const ReleaseCandidate& candidate) {
-    std::uint64_t streamed = 0;
-    for (const std::uint32_t chunks : candidate.streamed_per_step) { streamed += chunks; }
-    built_ += candidate.streamed_per_step.size();
-    if (streamed <= problem_.deficit() || !problem_.fits(streamed - problem_.deficit())) { return false; }
+RESIDENCY_INLINE bool ReleaseRing::build(const ReleaseCandidate& candidate, std::uint64_t streamed) {
+    built_ += problem_.steps();
+    if (!problem_.fits(streamed - problem_.deficit())) { return false; }
     slots_ = static_cast<std::uint32_t>(streamed - problem_.deficit());
     choose_chunks(problem_, candidate.streamed_per_step, stream_);
     const std::uint32_t wide = wide_step(candidate.wider);
@@ -267,7 +264,7 @@ RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& j
 }
 
 RESIDENCY_INLINE RingAssignment ReleaseRing::assignment(const ReleaseCandidate& candidate) {
-    static_cast<void>(build(candidate));
+    static_cast<void>(build(candidate, candidate.streamed()));
     RingAssignment out;
     out.slots_used = slots_;
     std::vector<std::uint32_t> taken(stream_.size(), 0);  // chunks of each run so far

@@ -32,12 +32,8 @@ inline std::uint32_t blocks_for(std::uint32_t slots, double piece_chunks) {
 
 }  // namespace detail
 
-RESIDENCY_INLINE TokenRing::TokenRing(const Problem& problem, const Image& image, const std::vector<bool>& hold,
-                                      std::uint64_t budget_chunks, const Config& config)
-    : config_{config},
-      problem_{problem, image, hold, budget_chunks, config.captured, config.present},
-      evaluator_{problem_},
-      rounding_{problem_} {}
+RESIDENCY_INLINE TokenRing::TokenRing(RingProblem problem, const Config& config)
+    : config_{config}, problem_{std::move(problem)}, evaluator_{problem_}, rounding_{problem_} {}
 
 RESIDENCY_INLINE bool TokenRing::Choice::operator<(const Choice& other) const noexcept {
     return std::tie(seconds, slots, blocks, target, phase) <
@@ -59,7 +55,7 @@ RESIDENCY_INLINE RingSolution TokenRing::search() {
     if (!best_.found) { return std::move(best_); }
     RingSolution answer = refine_best(smallest_as_fast());
     try_single_blocks(answer);
-    return config_.present == nullptr ? answer : minimize_refetch(std::move(answer));
+    return problem_.knows_presence() ? minimize_refetch(std::move(answer)) : answer;
 }
 
 // Rings of many sizes with pieces of a few sizes, the fastest ones first.
