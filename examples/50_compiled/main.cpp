@@ -63,11 +63,13 @@ void write_json(const std::string& path, const Results& results) {
                                 {"milliseconds", row.milliseconds},
                                 {"alone_milliseconds", row.alone_milliseconds},
                                 {"bound_milliseconds", row.bound_milliseconds},
+                                {"planned_milliseconds", row.planned_milliseconds},
                                 {"budget_bytes", row.statistics.budget_bytes},
                                 {"held_bytes", row.statistics.held_bytes},
                                 {"driver_bytes", row.driver_bytes},
                                 {"copied_bytes", row.statistics.last_pass.fetched_bytes},
-                                {"leases", row.statistics.last_pass.acquires}});
+                                {"leases", row.statistics.last_pass.acquires},
+                                {"calls", row.statistics.last_pass.calls}});
     }
     json["switches"] = nlohmann::ordered_json::array();
     for (const Switch& each : results.switches) {

@@ -174,7 +174,9 @@ def record(records, name, seconds, figures):
             continue
         records.add(f"{prefix}.copied", each["copied_bytes"] / 1e6, "MB")
         records.add(f"{prefix}.bound", each["bound_milliseconds"], "ms")
+        records.add(f"{prefix}.planned", each["planned_milliseconds"], "ms")
         records.add(f"{prefix}.leases", each["leases"], "a run")
+        records.add(f"{prefix}.calls", each["calls"], "a run")
         least = max(each["bound_milliseconds"], each["alone_milliseconds"])
         records.add(f"{prefix}.over_least", each["milliseconds"] / least, "ratio", "<= 1.02")
     for each in figures["switches"]:
