@@ -4,9 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,8 +17,10 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/packed.hpp"
+#include "residency/packed/simulated_packer.hpp"
 #include "residency/packed/simulated_unpacker.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "tests/support/files.hpp"
 
 using namespace residency;
 
@@ -58,7 +63,7 @@ TEST_CASE("docs/packed.md: stream packed weights") {
     const auto stream = unwrap(device.create_stream());
     std::size_t read = 0;
 
-    // Once, after loading: the packed bytes lie in pinned memory, and the raw ones can go.
+    // Once: the packed bytes lie in pinned memory, and the raw ones can go.
     const packed::PackedModel model = packed::pack(device, raw);
 
     Packed<SimulatedDevice>::Options options;
@@ -77,4 +82,34 @@ TEST_CASE("docs/packed.md: stream packed weights") {
     weights.drain();
     CHECK(device.reports().empty());
     unwrap(device.destroy_stream(stream));
+}
+
+TEST_CASE("docs/packed.md: pack while loading") {
+    const test::TemporaryFolder folder;
+    const std::string path = folder.path("weights");
+    std::vector<std::byte> bytes(std::size_t{1} << 20);
+    std::mt19937 random{2};
+    std::normal_distribution<float> normal{0, 0.02F};
+    for (std::size_t at = 0; at < bytes.size(); at += 2) {
+        const float value = normal(random);
+        std::memcpy(bytes.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
+    }
+    std::ofstream{path, std::ios::binary}.write(reinterpret_cast<const char*>(bytes.data()),
+                                                static_cast<std::streamsize>(bytes.size()));
+    CatalogBuilder builder;
+    for (const std::uint64_t i : {0U, 1U}) {
+        builder.add("w" + std::to_string(i), dtype::bf16, {512, 512}, path, i * (bytes.size() / 2));
+    }
+    const Catalog in_file = builder.build();
+    SimulatedDevice device;
+
+    // in_file: format::read_model(path).catalog()
+    const SimulatedPacker packer;  // on a GPU: a CudaPacker
+    const packed::PackedModel model = packed::pack(device, in_file, {}, &packer);
+
+    CHECK(model.raw_bytes == bytes.size());
+    CHECK(model.packed_bytes < model.raw_bytes * 7 / 10);
+    CHECK(model.device_raw_bytes == bytes.size());
+    CHECK(model.why_host.empty());
+    CHECK(device.reports().empty());
 }

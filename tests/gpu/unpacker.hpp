@@ -3,11 +3,13 @@
 #pragma once
 
 #include "residency/device/cuda.hpp"
+#include "residency/packed/packer.hpp"
 #include "residency/packed/unpacker.hpp"
 
 namespace gpu {
 
-/// The unpacker of the library, compiled by nvcc. As long as the program.
+/// The unpacker and the packer of the library, compiled by nvcc. As long as the program.
 [[nodiscard]] const residency::Unpacker<residency::CudaDevice>& unpacker();
+[[nodiscard]] const residency::Packer<residency::CudaDevice>& packer();
 
 }  // namespace gpu

@@ -377,12 +377,8 @@ TEST_CASE("packing: what cannot be packed stays raw, and a call that fails leave
     CHECK(says(strange.error(), "w0"));
 
     residency::CatalogBuilder builder;
-    auto file = std::make_shared<residency::SourceFile>();
-    file->path = "model.bin";
-    file->bytes = 1 << 20;
-    builder.add_weight(
-        "a", residency::dtype::bf16, {1000},
-        builder.add_storage(2000, {residency::Placement::streamed, false, 256, residency::FileSource{file, 0}}));
+    builder.add_weight("a", residency::dtype::bf16, {1000},
+                       builder.add_storage(2000, {residency::Placement::streamed, false, 256, {}}));
     const auto host = residency::HostBytes::borrow(rows.model.memory->bytes(), residency::HostMemory::pinned);
     builder.add_weight(
         "b", residency::dtype::bf16, {1000},
@@ -393,9 +389,9 @@ TEST_CASE("packing: what cannot be packed stays raw, and a call that fails leave
     const auto packed = must(residency::packed::try_pack(device, mixed));
     CHECK(packed.raw_bytes == 0);
     CHECK(packed.packed_bytes == 0);
-    CHECK(std::holds_alternative<residency::FileSource>(packed.catalog.storages()[0].source));
+    CHECK(std::holds_alternative<std::monostate>(packed.catalog.storages()[0].source));
     REQUIRE(packed.kept_raw.size() == 2);
-    CHECK(packed.kept_raw[0].why == "its raw bytes are not in host memory");
+    CHECK(packed.kept_raw[0].why == "its raw bytes are neither in host memory nor in a file");
     CHECK(packed.kept_raw[1].why == "it has an odd number of bytes");
     const residency::SimulatedUnpacker unpacker;
     const auto made = Weights::try_create(device, packed.catalog,

@@ -180,7 +180,14 @@ TEST_CASE("a packed file is loaded packed, and streamed to the same bytes") {
     Device device;
     {
         const Catalog file = must(must(format::try_read_model(path)).try_catalog());
-        const auto loaded = must(residency::packed::try_load(device, file, {.threads = 2}));
+        for (std::uint64_t nth = 1; nth <= 3; ++nth) {  // of more memories than that
+            device.fail(Device::CallKind::allocate_host, nth, ErrorKind::out_of_memory);
+            const auto failed = residency::packed::try_load(device, file, {.threads = 2, .block_bytes = 1024});
+            REQUIRE(!failed);
+            CHECK(failed.error().kind() == ErrorKind::out_of_memory);
+            CHECK(device.leaks().empty());
+        }
+        const auto loaded = must(residency::packed::try_load(device, file, {.threads = 2, .block_bytes = 1024}));
         CHECK(loaded.catalog.hash() == file.hash());
         CHECK(loaded.packed_bytes < loaded.raw_bytes * 7 / 10);
         CHECK(loaded.kept_raw.size() == 2);  // the noise and the norm

@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "residency/codec/bf16_tiers_layout.hpp"
+#include "residency/codec/checksum.hpp"
+#include "residency/codec/pack_task.hpp"
 #include "residency/codec/packed_header_layout.hpp"
 #include "residency/codec/unpack_task.hpp"
 #include "residency/config.hpp"
@@ -16,15 +18,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec { namespace bf16_tiers {
 
+using codec::PackResult;
+using codec::PackTask;
 using codec::UnpackTask;
-
-/// Raw bytes in device memory, and room for their packed form.
-struct PackTask {
-    const std::byte* raw = nullptr;  ///< at a multiple of 16
-    std::byte* packed = nullptr;     ///< at a multiple of 16
-    std::uint32_t raw_bytes = 0;     ///< up to most_kernel_raw_bytes
-    std::uint32_t room_bytes = 0;    ///< at `packed`
-};
 
 /// Raw bytes that one block of a pack kernel takes.
 inline constexpr std::uint32_t most_kernel_raw_bytes = std::uint32_t{2} << 20;
@@ -51,7 +47,8 @@ __device__ __forceinline__ std::uint32_t sum_before(std::uint32_t value, std::ui
     return running - value;
 }
 
-/// Unpacks group after group, a warp each. Compares with the raw bytes instead of writing them where `compares` is set.
+/// Unpacks group after group, a warp each. Compares with the raw bytes instead of writing them where `compares` is set; a task without
+/// packed bytes has nothing to compare.
 template <bool compares>
 __global__ void __launch_bounds__(block_threads)
     unpack_kernel(const UnpackTask* __restrict__ tasks, std::uint32_t count, std::uint32_t groups_each,
@@ -61,6 +58,9 @@ __global__ void __launch_bounds__(block_threads)
     std::uint32_t wrong = 0;
     for (std::uint32_t turn = (blockIdx.x * blockDim.x + threadIdx.x) >> 5; turn < count * groups_each; turn += warps) {
         const UnpackTask task = tasks[turn / groups_each];
+        if constexpr (compares) {
+            if (task.packed == nullptr) { continue; }
+        }
         const std::uint32_t group = turn % groups_each;
         const Header* const header = reinterpret_cast<const Header*>(task.packed);
         const std::uint32_t values = header->values;
@@ -348,6 +348,52 @@ __global__ void __launch_bounds__(block_threads)
     }
 }
 
+/// Chunk after chunk, a block each, after pack_kernel: the checksum of the packed form, and the task that compares it. Where there is none,
+/// those of the raw bytes, which are copied to its place.
+template <int = 0>
+__global__ void __launch_bounds__(block_threads)
+    finish_kernel(const PackTask* __restrict__ tasks, std::uint32_t count,
+                  const std::uint32_t* __restrict__ packed_bytes, PackResult* __restrict__ results,
+                  UnpackTask* __restrict__ compare) {
+    __shared__ unsigned long long sum;
+    const std::uint32_t thread = threadIdx.x;
+    for (std::uint32_t turn = blockIdx.x; turn < count; turn += gridDim.x) {
+        const PackTask task = tasks[turn];
+        const std::uint32_t made = packed_bytes[turn];
+        const bool is_packed = made != 0;
+        const std::uint32_t bytes = is_packed ? made : task.raw_bytes, words = bytes / 8;
+        const std::byte* const from = is_packed ? task.packed : task.raw;
+        if (thread == 0) { sum = 0; }
+        __syncthreads();
+        std::uint64_t own = 0;
+        for (std::uint32_t i = thread; i < words; i += block_threads) {
+            const std::uint64_t word = reinterpret_cast<const std::uint64_t*>(from)[i];
+            own += checksum_term(i, word);
+            if (!is_packed) { reinterpret_cast<std::uint64_t*>(task.packed)[i] = word; }
+        }
+        if (thread == 0) {
+            own += checksum_term(~std::uint64_t{0} - 1, bytes);
+            std::uint64_t last = 0;
+            for (std::uint32_t i = words * 8; i < bytes; ++i) {
+                last |= static_cast<std::uint64_t>(from[i]) << 8 * (i % 8);
+                if (!is_packed) { task.packed[i] = from[i]; }
+            }
+            if (bytes % 8 != 0) { own += checksum_term(words, last); }
+        }
+#pragma unroll
+        for (std::uint32_t distance = 16; distance > 0; distance >>= 1) {
+            own += __shfl_down_sync(all_lanes, own, distance);
+        }
+        if ((thread & 31) == 0) { atomicAdd(&sum, static_cast<unsigned long long>(own)); }
+        __syncthreads();
+        if (thread == 0) {
+            results[turn] = PackResult{sum, made, 0};
+            compare[turn] = UnpackTask{is_packed ? task.packed : nullptr, const_cast<std::byte*>(task.raw)};
+        }
+        __syncthreads();  // before the next chunk takes the sum
+    }
+}
+
 }  // namespace detail
 
 /// Enqueues a kernel that unpacks `count` chunks of up to `most_values` values each. `tasks` lies in device memory, or in pinned host
@@ -375,6 +421,35 @@ __global__ void __launch_bounds__(block_threads)
     if (count == 0) { return cudaSuccess; }
     detail::pack_kernel<><<<blocks, block_threads, 0, stream>>>(tasks, count, packed_bytes);
     return cudaGetLastError();
+}
+
+/// Tasks to be packed and compared. All of it is device memory.
+struct CheckedPack {
+    const PackTask* tasks = nullptr;  ///< each with room for its raw bytes at `packed`, whatever room_bytes says
+    std::uint32_t count = 0;          ///< of the tasks
+    PackResult* results = nullptr;    ///< by task
+    unsigned long long* differing = nullptr;  ///< becomes the number of places that are not unpacked to what was packed
+    std::byte* workspace = nullptr;           ///< of pack_workspace_bytes(count), at a multiple of 16
+};
+/// Bytes of CheckedPack::workspace.
+[[nodiscard]] constexpr std::uint64_t pack_workspace_bytes(std::uint32_t count) noexcept {
+    return std::uint64_t{count} * (sizeof(UnpackTask) + sizeof(std::uint32_t));
+}
+/// Enqueues three kernels that pack chunks of up to most_kernel_raw_bytes each, sum up what they made, unpack it again and compare. A chunk
+/// that has no room becomes a copy of its raw bytes. At most `blocks` blocks a kernel.
+[[nodiscard]] inline cudaError_t enqueue_checked_pack(const CheckedPack& pack, unsigned blocks, cudaStream_t stream) {
+    if (pack.count == 0) { return cudaSuccess; }
+    auto* const compare = reinterpret_cast<UnpackTask*>(pack.workspace);
+    auto* const sizes = reinterpret_cast<std::uint32_t*>(compare + pack.count);
+    const unsigned each = pack.count < blocks ? pack.count : blocks;
+    cudaError_t code = cudaMemsetAsync(pack.differing, 0, sizeof *pack.differing, stream);
+    if (code != cudaSuccess) { return code; }
+    code = enqueue_pack(pack.tasks, pack.count, sizes, each, stream);
+    if (code != cudaSuccess) { return code; }
+    detail::finish_kernel<><<<each, block_threads, 0, stream>>>(pack.tasks, pack.count, sizes, pack.results, compare);
+    code = cudaGetLastError();
+    if (code != cudaSuccess) { return code; }
+    return enqueue_compare(compare, pack.count, most_kernel_raw_bytes / 2, blocks, pack.differing, stream);
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::codec::bf16_tiers

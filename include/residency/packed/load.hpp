@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "residency/host/thread_group.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/host_bytes.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/packed/pack.hpp"
@@ -35,6 +37,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 /// How a packed file is loaded.
 struct LoadOptions {
     unsigned threads = 0;  ///< that read; 0: as many as the machine has, at most 8
+    /// Of pinned memory that is taken at once, or more for a wide weight: the first is read into while the next is pinned.
+    std::uint64_t block_bytes = std::uint64_t{256} << 20;
 };
 
 namespace detail {
@@ -43,8 +47,9 @@ namespace detail {
 struct PartRead {
     std::uint32_t storage = 0;
     std::uint32_t file = 0;
+    std::size_t block = 0;  // of the memory
     const PackedPart* part = nullptr;
-    std::uint64_t to = 0;  // offset in the memory
+    std::uint64_t to = 0;  // offset in the block
 };
 
 }  // namespace detail
@@ -61,10 +66,11 @@ template <Device D>
     std::vector<detail::PartRead> reads;
     const std::size_t storages = catalog.storages().size();
     std::vector<std::shared_ptr<std::vector<PackedPart>>> parts(storages);  // null: raw, or from elsewhere
-    std::vector<std::optional<std::uint64_t>> begin(storages);              // none: from elsewhere
+    std::vector<std::optional<std::uint64_t>> begin(storages);              // in its block; none: from elsewhere
     std::vector<std::uint64_t> end(storages, 0);
-    PackedModel model{catalog, 0, 0, {}};
-    std::uint64_t total = 0;
+    std::vector<std::size_t> block_of(storages, 0);
+    PackedModel model{catalog, 0, 0, {}, 0, {}};
+    std::vector<std::uint64_t> blocks;  // bytes of each
     for (std::uint32_t s = 0; s < storages; ++s) {
         const Storage& storage = catalog.storages()[s];
         const auto* const source = std::get_if<PackedSource>(&storage.source);
@@ -82,11 +88,14 @@ template <Device D>
         bool is_packed = false;
         for (const PackedPart& part : *source->parts) { is_packed = is_packed || part.form != PackedForm::raw; }
         if (is_packed) { parts[s] = std::make_shared<std::vector<PackedPart>>(*source->parts); }
+        if (blocks.empty() || blocks.back() >= options.block_bytes) { blocks.push_back(0); }
+        std::uint64_t& total = blocks.back();
+        block_of[s] = blocks.size() - 1;
         begin[s] = total;
         std::uint64_t at = 0;
         for (std::size_t i = 0; i < source->parts->size(); ++i) {
             const PackedPart& part = (*source->parts)[i];
-            reads.push_back({s, known->second, &part, total + at});
+            reads.push_back({s, known->second, block_of[s], &part, total + at});
             if (is_packed) { (*parts[s])[i].offset_bytes = at; }
             at += is_packed ? pool::round_up(part.packed_bytes, codec::packed_alignment_bytes) : part.packed_bytes;
         }
@@ -99,19 +108,31 @@ template <Device D>
             model.kept_raw.push_back({StorageId{s}, "the file has it raw"});
         }
     }
-    if (total == 0) { return model; }
-    const auto memory = try_allocate_pinned(device, total);
-    if (!memory) { return memory.error(); }
-    std::byte* const base = memory->writable.data();
+    if (blocks.empty()) { return model; }
+    std::vector<HostAllocation> memory(blocks.size());
 
     std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t there = 0;  // blocks that were taken
     std::optional<Error> error;
     std::atomic<bool> has_failed = false;
     std::atomic<std::size_t> next = 0;
+    const auto fail = [&](Error what) {
+        const std::lock_guard lock{mutex};
+        if (!error) { error = std::move(what); }
+        has_failed = true;
+        changed.notify_all();
+    };
     const auto work = [&] {
         for (std::size_t turn = next++; turn < reads.size() && !has_failed; turn = next++) {
             const detail::PartRead& read = reads[turn];
-            const std::span to{base + read.to, static_cast<std::size_t>(read.part->packed_bytes)};
+            {
+                std::unique_lock lock{mutex};
+                changed.wait(lock, [&] { return read.block < there || has_failed; });
+                if (read.block >= there) { break; }
+            }
+            const std::span to = memory[read.block].writable.subspan(static_cast<std::size_t>(read.to),
+                                                                     static_cast<std::size_t>(read.part->packed_bytes));
             Status done = files[read.file].try_read(read.part->offset_bytes, to);
             if (done) {
                 if (Status checked = codec::check_part(*read.part, to); !checked) {
@@ -121,10 +142,7 @@ template <Device D>
                                  FileLocation{files[read.file].path(), read.part->offset_bytes, {}, {}}};
                 }
             }
-            if (done) { continue; }
-            const std::lock_guard lock{mutex};
-            if (!error) { error = done.error().in(catalog.describe(StorageId{read.storage})); }
-            has_failed = true;
+            if (!done) { fail(done.error().in(catalog.describe(StorageId{read.storage}))); }
         }
     };
     const unsigned threads =
@@ -134,6 +152,17 @@ template <Device D>
         if (auto started = group.try_start_some((std::min<std::size_t>)(threads, reads.size()), work); !started) {
             return started.error();
         }
+        for (std::size_t block = 0; block < blocks.size() && !has_failed; ++block) {
+            auto taken = try_allocate_pinned(device, blocks[block]);
+            if (!taken) {
+                fail(taken.error());
+                break;
+            }
+            memory[block] = std::move(*taken);
+            const std::lock_guard lock{mutex};
+            ++there;
+            changed.notify_all();
+        }
     }
     if (error) { return *error; }
 
@@ -142,9 +171,9 @@ template <Device D>
         if (!begin[s]) {
             sources.push_back(catalog.storages()[s].source);
         } else if (parts[s] == nullptr) {
-            sources.push_back(HostSource{memory->bytes, *begin[s]});
+            sources.push_back(HostSource{memory[block_of[s]].bytes, *begin[s]});
         } else {
-            sources.push_back(PackedHostSource{memory->bytes, *begin[s], end[s] - *begin[s], parts[s]});
+            sources.push_back(PackedHostSource{memory[block_of[s]].bytes, *begin[s], end[s] - *begin[s], parts[s]});
         }
     }
     auto loaded = catalog.try_with_sources(std::move(sources));

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "residency/config.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
+
+/// Raw bytes in device memory, and where their packed form goes. Both begin at a multiple of 16.
+struct PackTask {
+    const std::byte* raw = nullptr;  ///< device memory
+    std::byte* packed = nullptr;     ///< device memory
+    std::uint32_t raw_bytes = 0;     ///< up to codec::part_bytes
+    std::uint32_t room_bytes = 0;    ///< that the packed form may take; it stays raw where it needs more
+};
+
+/// What packing came to.
+struct PackResult {
+    std::uint64_t checksum = 0;      ///< codec::checksum of the packed bytes; of the raw ones where there are none
+    std::uint32_t packed_bytes = 0;  ///< of the packed form; 0: there is no room for it
+    std::uint32_t zero = 0;          ///< 0
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::codec
