@@ -32,10 +32,10 @@ struct Row {
     double alone_milliseconds =
         0;  ///< of the package without the library; where everything is resident, run by turns with these
     double bound_milliseconds = 0;    ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
-    double planned_milliseconds = 0;  ///< what the plan in force foretells; 0: nothing is streamed
     bool is_right = false;            ///< each output has the bits of the package's own run, without the library
     bool is_graph = false;            ///< the run was captured, and launched
     std::uint64_t driver_bytes = 0;   ///< by which the device's free memory fell when the model was opened
+    double planned_milliseconds = 0;  ///< what the plan in force foretells; 0: nothing is streamed
 };
 /// From one method to another, at one budget.
 struct Switch {
