@@ -49,13 +49,15 @@ struct UnpackTimer {
 
 }  // namespace detail
 
-/// Blocks for some milliseconds. Measures an unpacker: the median times of launches of two sizes on parts of the model, up to 64 MiB raw, and
-/// the line through both. Uses at most `device_bytes` of device memory. Where there is nothing to measure, or no room for it, the defaults
-/// are returned.
+/// Blocks for some milliseconds. Measures an unpacker on parts of the model, up to 256 MiB raw, in one launch, in two that do the same, and
+/// in a row of launches that share the parts: by as much longer as that row takes than one launch, launches take in addition. The median
+/// times of five turns. Uses at most `device_bytes` of device memory. Where there is nothing to measure, or no room for it, the defaults are
+/// returned.
 template <Device D>
 [[nodiscard]] Result<UnpackRate> try_measure_unpacker(D& device, const Unpacker<D>& unpacker,
                                                       std::span<const Form> forms, std::uint64_t device_bytes) {
-    constexpr std::uint64_t enough = std::uint64_t{64} << 20;
+    constexpr std::uint64_t enough = std::uint64_t{256} << 20;  // more than the caches of a device hold
+    constexpr std::size_t most_launches = 16;
     constexpr std::uint64_t unit = 512;
     const auto place = [](std::uint64_t& end, std::uint64_t bytes) {
         const std::uint64_t at = end;
@@ -111,42 +113,44 @@ template <Device D>
     if (auto sent = device.copy({{base + end, timer.table, table_bytes}}, *timer.stream); !sent) {
         return sent.error();
     }
-    // The median time of launches on the first `count` parts.
-    const auto seconds_of = [&](std::size_t count) -> Result<double> {
-        std::vector<double> seconds;
-        for (int turn = 0; turn < 4; ++turn) {
+    // The median time of so many launches, which share the parts, `times` times.
+    const auto seconds_of = [&](std::size_t launches, std::size_t times) -> Result<double> {
+        std::array<double, 5> seconds{};
+        for (std::size_t turn = 0; turn <= seconds.size(); ++turn) {  // the first warms up
             if (auto done = device.record(*timer.events[0], *timer.stream); !done) { return done.error(); }
-            if (auto done = unpacker.enqueue(device, std::span{tasks}.first(count), std::span{parts}.first(count),
-                                             reinterpret_cast<const codec::UnpackTask*>(base + end), *timer.stream);
-                !done) {
-                return done.error();
+            for (std::size_t n = 0; n < times * launches; ++n) {
+                const std::size_t i = n % launches;
+                const std::size_t at = parts.size() * i / launches, count = parts.size() * (i + 1) / launches - at;
+                if (auto done =
+                        unpacker.enqueue(device, std::span{tasks}.subspan(at, count),
+                                         std::span<const PackedPart>{parts}.subspan(at, count),
+                                         reinterpret_cast<const codec::UnpackTask*>(base + end) + at, *timer.stream);
+                    !done) {
+                    return done.error();
+                }
             }
             if (auto done = device.record(*timer.events[1], *timer.stream); !done) { return done.error(); }
             if (auto done = device.synchronize(*timer.stream); !done) { return done.error(); }
             auto elapsed = device.elapsed(*timer.events[0], *timer.events[1]);
             if (!elapsed) { return elapsed.error(); }
-            if (turn > 0) { seconds.push_back(std::chrono::duration<double>(*elapsed).count()); }
+            if (turn > 0) { seconds[turn - 1] = std::chrono::duration<double>(*elapsed).count(); }
         }
         std::sort(seconds.begin(), seconds.end());
-        return seconds[1];
+        return seconds[seconds.size() / 2];
     };
-    const auto all = seconds_of(parts.size());
-    if (!all) { return all.error(); }
     UnpackRate rate;
-    if (parts.size() < 2) {
-        const double bytes_seconds = *all - rate.launch_seconds;
-        if (bytes_seconds > 0) { rate.bytes_per_second = static_cast<double>(raw_bytes) / bytes_seconds; }
-        return rate;
+    const auto once = seconds_of(1, 1);
+    if (!once) { return once.error(); }
+    const auto twice = seconds_of(1, 2);
+    if (!twice) { return twice.error(); }
+    const std::size_t launches = (std::min)(parts.size(), most_launches);
+    if (launches > 1) {
+        const auto in_a_row = seconds_of(launches, 1);
+        if (!in_a_row) { return in_a_row.error(); }
+        rate.launch_seconds = (std::max)(0.0, (*in_a_row - *once) / static_cast<double>(launches - 1));
     }
-    const std::size_t some = (parts.size() + 1) / 2;
-    const auto half = seconds_of(some);
-    if (!half) { return half.error(); }
-    std::uint64_t half_bytes = 0;
-    for (std::size_t i = 0; i < some; ++i) { half_bytes += parts[i].raw_bytes; }
-    const double slope = (*all - *half) / static_cast<double>(raw_bytes - half_bytes);
-    if (!(slope > 0)) { return rate; }
-    rate.bytes_per_second = 1 / slope;
-    rate.launch_seconds = (std::max)(0.0, *all - static_cast<double>(raw_bytes) * slope);
+    const double bytes_seconds = *twice - *once - rate.launch_seconds;  // without what only the first launch waits for
+    if (bytes_seconds > 0) { rate.bytes_per_second = static_cast<double>(raw_bytes) / bytes_seconds; }
     return rate;
 }
 
