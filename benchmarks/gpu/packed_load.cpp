@@ -3,7 +3,7 @@
 // Loading packed: a file of raw weights that is packed on the GPU, or by threads of the host, while it is read, and a packed file, each beside
 // loading the same weights raw into pinned memory; from the page cache, and from the disk. The bytes are those of Llama-3-8B's tensors, with
 // the exponents of trained weights; what the GPU packs is compared with what the host does.
-// Arguments: GiB (default 4), folder for the files (default /tmp).
+// Arguments: GiB (default 6), folder for the files (default /tmp).
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -143,7 +143,7 @@ void require_same(const PackedModel& ours, const PackedModel& theirs) {
 int main(int argc, char** argv) {
     CudaDevice device = bench::open_gpu();
     bench::Records records{"gpu-packed-load", argc, argv};
-    const std::uint64_t bytes = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 4) << 30;
+    const std::uint64_t bytes = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 6) << 30;
     const std::string folder = argc > 2 ? argv[2] : "/tmp";
     const std::string raw_path = folder + "/residency-packed-load.safetensors",
                       packed_path = folder + "/residency-packed-load.packed";
@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
             bench::drop_cache(path);
             is_dropped = is_dropped && cached_share(path) < 0.02;
         };
-        for (int round = 0; round < (from_disk ? 4 : 7) && is_dropped; ++round) {
+        for (int round = 0; round < (from_disk ? 3 : 7) && is_dropped; ++round) {
             double raw_time = 0;
             const auto measure_raw = [&] {
                 drop(raw_path);

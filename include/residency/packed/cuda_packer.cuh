@@ -26,14 +26,18 @@ public:
     }
     /// As Packer says.
     [[nodiscard]] Status enqueue(CudaDevice& device, const PackBatch& batch, CudaDevice::Stream stream) const override {
-        int processors = 0;
+        int processors = 0, current = 0;
         cudaError_t code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.ordinal());
+        if (code == cudaSuccess) { code = cudaGetDevice(&current); }
+        const bool is_other = code == cudaSuccess && current != device.ordinal();
+        if (is_other) { code = cudaSetDevice(device.ordinal()); }
         if (code == cudaSuccess) {
             code = codec::bf16_tiers::enqueue_checked_pack(
                 {batch.on_device, static_cast<std::uint32_t>(batch.tasks.size()), batch.results, batch.differing,
                  batch.workspace},
                 static_cast<unsigned>(processors), stream);
         }
+        if (is_other) { static_cast<void>(cudaSetDevice(current)); }
         if (code == cudaSuccess) { return {}; }
         return Error{ErrorKind::device, std::string{"pack: "} + cudaGetErrorString(code),
                      DeviceFailure{code, "pack", batch.tasks.size() * codec::bf16_tiers::most_kernel_raw_bytes}};

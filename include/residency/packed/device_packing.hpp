@@ -91,9 +91,9 @@ public:
     }
 
 private:
-    static constexpr std::size_t batch_jobs = 32;  // of one launch: 64 MiB raw
-    static constexpr std::size_t most_slots = 6;   // batches under way
-    static constexpr std::size_t group_jobs = 64;  // of storages that share pinned memory, at least
+    static constexpr std::size_t batch_jobs = 32;   // of one launch: 64 MiB raw
+    static constexpr std::size_t most_slots = 6;    // batches under way
+    static constexpr std::size_t group_jobs = 128;  // of storages that share pinned memory, at least
 
     /// A batch under way.
     struct Slot {
