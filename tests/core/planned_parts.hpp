@@ -180,7 +180,7 @@ public:
         if (!reached.is_there || player.mode() == PlanMode::verifying) {
             must(demand.bring({&id, 1}, reached.is_there));
         }
-        const LeaseToken token = player.open_lease(access, reached.in_order, covers_residents(id));
+        const LeaseToken token = player.open_lease({&id, 1}, access, reached.in_order, covers_residents(id));
         use(i);
         player.end_lease(token);
         return reached.is_there && !states[i].demand_missed;

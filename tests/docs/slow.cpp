@@ -116,6 +116,31 @@ TEST_CASE("docs/slow.md: which step waits, why, and what to change") {
     CHECK(report.find("more budget removes it") != std::string::npos);
 }
 
+TEST_CASE("docs/slow.md: a lease that has to be held, and is declared") {
+    Model model{32};
+    ScheduleBuilder builder{model.catalog};
+    for (const Schedule::Step& step : model.schedule) {
+        builder.step(step.weights, step.compute, step.name);
+        if (step.position == 0) { builder.live_until(step.weights.front(), 9); }  // read in steps 0 to 9
+    }
+    Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = builder.build()}};
+
+    for (int i = 0; i < 4; ++i) {
+        auto pass = weights.begin(model.stream);
+        Weights::Lease held;
+        for (const Schedule::Step& step : weights.schedule()) {
+            auto lease = pass.acquire(step.weights.front());
+            model.launch(step.weights.front(), lease.data(step.weights.front()));
+            if (step.position == 0) { held = std::move(lease); }
+            if (step.position == 9) { held.end(); }
+        }
+    }
+    unwrap(model.gpu.synchronize());
+    CHECK(weights.statistics().last_pass.demand_misses == 0);
+    CHECK(weights.statistics().last_pass.fetched_bytes == weights.plan().bytes_per_pass());
+    CHECK(weights.statistics().held_lease.storage == no_storage);
+}
+
 TEST_CASE("docs/slow.md: another order than the schedule's shows as divergences") {
     Model model;
     Weights weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule}};

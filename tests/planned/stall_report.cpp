@@ -295,7 +295,8 @@ TEST_CASE("a lease that is held over the pass: the report names it, and what it 
               std::string::npos);
         CHECK(report.off_plan.find("end each lease after its last kernel; the lease of " +
                                    model.catalog.describe(residency::StorageId{0}) +
-                                   " (step 0) was open until step 23") != std::string::npos);
+                                   " (step 0) was open until step 23; if it is read that long, declare it "
+                                   "(ScheduleBuilder::live_until, 23)") != std::string::npos);
         CHECK_FALSE(report.divergences_first);
         CHECK(report.text().find("Options::record") == std::string::npos);  // it would make the pass slower
         CHECK(report.text().find("Options::learn") == std::string::npos);   // it is on

@@ -58,12 +58,13 @@ struct DeciderContext {
     }
 };
 
-/// What a decider notes about one lease. The session keeps it and hands it back when the lease ends; it reads nothing in it.
+/// What a decider notes about one lease. The session keeps it and hands it back when the lease ends; it reads `lives` alone.
 struct LeaseToken {
     std::uint64_t step_index = 0;  ///< the step that the lease belongs to, as the decider counts
     std::uint32_t plan_epoch = 0;  ///< the plan in force when the lease began
     std::uint8_t kind = 0;         ///< the decider's own
     std::uint32_t ends_steps = 0;  ///< so many steps, from that one on, that end with the lease
+    std::uint32_t lives = 0;       ///< so many steps after that one over which the lease holds back no copy
 };
 
 /// The budgets that a decider can work with, in device bytes.

@@ -142,7 +142,7 @@ private:
         open_steps_ += static_cast<std::uint32_t>(by);
     }
 
-    /// A lease of this pass ends that is open over later steps than its own.
+    /// A lease of this pass ends that is open over later steps than it may be.
     void note_held(const LeaseRecord& lease, std::uint32_t until) noexcept {
         if (lease.storages.empty()) { return; }
         if (held_.storage == no_storage || until - lease.access.step > held_.until - held_.step) {
@@ -292,7 +292,8 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     bool is_recorded = true;
     const bool needs_record = shared_->decider->needs_record(lease.storages);
     const std::uint32_t now = shared_->cursor.place().access.step;
-    if (needs_record && lease.access.step < now && now != AccessPoint::nowhere && lease.pass == pass_) {
+    if (needs_record && lease.access.step + lease.token.lives < now && now != AccessPoint::nowhere &&
+        lease.pass == pass_) {
         note_held(lease, now);
     }
     WorkObserver<D>* const observer = shared_->pass_observer();

@@ -17,6 +17,7 @@
 #include "residency/core/chunk_store.hpp"
 #include "residency/core/copy_cursor.hpp"
 #include "residency/core/decider.hpp"
+#include "residency/core/live_ranges.hpp"
 #include "residency/core/plan_mode.hpp"
 #include "residency/core/resident_queue.hpp"
 #include "residency/core/step_retirement.hpp"
@@ -35,9 +36,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// across the end of a pass into the next. Residents are brought once (one-shot: once per pass), those of earlier steps first. Trusts
 /// the plan as long as mode() is `following`. The host waits only for a lost use and for a chunk that is put back home.
 ///
-/// A lease belongs to a step of the plan, which ends after it, or to no step: to *residents*, which no call overwrites, or it is
-/// *unplanned*. The plan has no call that waits for the end of an unplanned lease. So while one is open, each call first looks for leased
-/// chunks in its way.
+/// A lease counts to the last step of its pass until whose end the plan leaves its bytes where they are (LiveRanges): that step ends after
+/// it, and those before do not wait for it. A lease of *residents*, which no call overwrites, counts to no step. Nor does an *unplanned*
+/// one: the plan has no call that waits for its end. So while one is open, each call first looks for leased chunks in its way.
 template <pool::PlannedPool Pool>
 class PlanPlayer {
 public:
@@ -64,7 +65,8 @@ public:
     /// unsupported if the plan does not have there what the step needs. Blocks if a use was lost.
     [[nodiscard]] Result<Reached> reach(std::span<const StorageId> wanted, const AccessPoint& access);
     /// `is_of_residents`: the lease covers nothing that the plan overwrites, however long it is open.
-    [[nodiscard]] LeaseToken open_lease(const AccessPoint& access, bool in_order, bool is_of_residents) noexcept;
+    [[nodiscard]] LeaseToken open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order,
+                                        bool is_of_residents) noexcept;
     /// The lease did not come about.
     void forget_lease(const LeaseToken& token) noexcept { static_cast<void>(close_lease(token)); }
     /// Enqueues what waited for the end of the lease.
@@ -155,7 +157,7 @@ private:
 
     // LeaseToken::kind
     static constexpr std::uint8_t no_lease = 0;         // of nothing
-    static constexpr std::uint8_t lease_of_step = 1;    // its step ends after it
+    static constexpr std::uint8_t lease_of_step = 1;    // a step ends after it
     static constexpr std::uint8_t unplanned_lease = 2;  // no step accounts for it
     static constexpr std::uint8_t resident_lease = 3;   // no step has to
 
@@ -165,6 +167,7 @@ private:
     UnrecordedUses<Device>* uses_;
     ResidentQueue<Pool> residents_;
     StepRetirement steps_;
+    LiveRanges live_;
     CopyCursor calls_;
     std::uint32_t plan_epoch_ = 0;          // plans that came into force so far
     std::uint64_t unplanned_ = 0;           // open leases that no step of the plan accounts for
@@ -191,6 +194,7 @@ void PlanPlayer<Pool>::start(const plan::Problem& problem) {
     calls_ = CopyCursor{plan};
     cut_short_ = UINT64_MAX;
     reads_ = reads_of(problem);
+    live_ = LiveRanges{plan, reads_};
     residents_.start(problem);
     if (unplanned_ > 0) { calls_.verify_a_pass(); }
     has_sole_owner_.assign(plan.calls().size(), false);
@@ -257,23 +261,30 @@ Error PlanPlayer<Pool>::not_captured(const AccessPoint& access) const {
     return Error{ErrorKind::unsupported,
                  "a captured pass holds one step at a time: step " + std::to_string(access.step) +
                      " needs bytes that an open lease keeps from coming; end that lease first, or "
-                     "plan for leases that overlap with policies.leases_at_once"};
+                     "plan for leases that overlap (ScheduleBuilder::live_until, policies.leases_at_once)"};
 }
 
 template <pool::PlannedPool Pool>
-LeaseToken PlanPlayer<Pool>::open_lease(const AccessPoint& access, bool in_order, bool is_of_residents) noexcept {
+LeaseToken PlanPlayer<Pool>::open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order,
+                                        bool is_of_residents) noexcept {
     const std::uint64_t step = first_step() + access.first_step();
+    std::uint32_t lives = 0;
     std::uint8_t kind = unplanned_lease;
     if (in_order && is_of_residents) {
         kind = resident_lease;
         ++resident_leases_;
     } else if (in_order) {
         kind = lease_of_step;
-        steps_.open_lease(step);
+        if (!access.is_range()) {
+            const std::uint32_t last = access.is_whole ? live_.of_step(access.step) : live_.of(access.step, wanted);
+            const std::uint64_t most = steps_.ended() + steps_.window() - 1 - step;
+            lives = static_cast<std::uint32_t>((std::min)(most, std::uint64_t{last - access.step}));
+        }
+        steps_.open_lease(step + lives);
     } else {
         ++unplanned_;
     }
-    return {step, plan_epoch_, kind, access.is_by_step ? access.steps : 0};
+    return {step, plan_epoch_, kind, access.is_by_step ? access.steps : 0, lives};
 }
 
 template <pool::PlannedPool Pool>
@@ -286,7 +297,7 @@ bool PlanPlayer<Pool>::close_lease(const LeaseToken& token) noexcept {
     if (token.kind == resident_lease) {
         --resident_leases_;
     } else {
-        steps_.close_lease(token.step_index);
+        steps_.close_lease(token.step_index + token.lives);
     }
     return true;
 }

@@ -247,7 +247,7 @@ Status PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const Acc
         in_order = reached->in_order;
     }
     for (const StorageId id : wanted) { context_.count_access(id, plan().storage_bytes(index(id))); }
-    token = player_.open_lease(access, in_order, in_order && !needs_record(wanted));
+    token = player_.open_lease(wanted, access, in_order, in_order && !needs_record(wanted));
     return {};
 }
 

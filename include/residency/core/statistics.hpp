@@ -94,7 +94,8 @@ struct BudgetChange {
     friend bool operator==(const BudgetChange&, const BudgetChange&) = default;  ///< compares all members
 };
 
-/// A lease that was still open when later steps were acquired, on a weight that leaves the device.
+/// A lease that was still open when later steps were acquired, on a weight that leaves the device: steps behind the one until which a plan
+/// leaves it alone (ScheduleBuilder::live_until).
 struct HeldLease {
     StorageId storage = no_storage;    ///< the first one that it covered; no_storage: there was no such lease
     std::uint32_t step = UINT32_MAX;   ///< the last step that it covered
@@ -125,8 +126,8 @@ struct Statistics {
     std::optional<std::chrono::nanoseconds> bound;
 
     StallStatistics stalls;  ///< with Options::time_stalls
-    /// Of the last pass that ended, the lease that was open over the most later steps. Where a plan is in force, it stops the copies whose
-    /// memory it keeps, and all copies behind them.
+    /// Of the last pass that ended, the lease that was open over the most steps that it should not be open over. Where a plan is in force,
+    /// it stops the copies whose memory it keeps, and all copies behind them.
     HeldLease held_lease;
 
     /// pass_time / bound − 1.

@@ -24,6 +24,7 @@
 #include "residency/core/impl/event_hook.ipp"
 #include "residency/core/impl/learning_report.ipp"
 #include "residency/core/impl/lease_table.ipp"
+#include "residency/core/impl/live_ranges.ipp"
 #include "residency/core/impl/order_learner.ipp"
 #include "residency/core/impl/plan_cache.ipp"
 #include "residency/core/impl/plan_factory.ipp"

@@ -50,8 +50,8 @@ public:
     }
     /// @}
 
-    /// Keeps a weight of the last step on the device until the end of step `last`, as a lease that is held that long does: each step
-    /// from here to `last` has it, whether it names it or not. Errors: mismatch where the catalog lacks the weight; invalid_argument
+    /// Keeps a weight of the last step on the device until the end of step `last`: each step from here to `last` has it, whether it names
+    /// it or not. A lease on it that is held that long is in the way of no copy of a plan. Errors: mismatch where the catalog lacks the weight; invalid_argument
     /// where the last step does not read it, or `last` lies before it or, in try_build(), behind the end.
     ScheduleBuilder& live_until(WeightId weight, std::uint32_t last);
 

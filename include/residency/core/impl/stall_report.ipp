@@ -66,11 +66,20 @@ inline constexpr double follows_plan = 1.1;
     }
     text += "a lease that stays open over later steps stops the plan's copies: end each lease after its last kernel";
     const HeldLease& held = statistics.held_lease;
-    if (held.storage != no_storage) {
-        text += "; the lease of " + facts.catalog->describe(held.storage) + " (step " + std::to_string(held.step) +
-                ") was open until step " + std::to_string(held.until);
-    }
-    return text;
+    if (held.storage == no_storage) { return text; }
+    const std::string until = std::to_string(held.until);
+    text += "; the lease of " + facts.catalog->describe(held.storage) + " (step " + std::to_string(held.step) +
+            ") was open until step " + until;
+    // Where the steps between have it already, the lease has more in it.
+    const auto has_it = [&](std::uint32_t step) {
+        const auto storages = facts.schedule->storages(step);
+        return std::find(storages.begin(), storages.end(), held.storage) != storages.end();
+    };
+    bool is_declared = held.until < facts.schedule->size();
+    for (std::uint32_t step = held.step; is_declared && step <= held.until; ++step) { is_declared = has_it(step); }
+    return text + (is_declared ? "; lease it apart from what is read in fewer steps"
+                               : "; if it is read that long, declare it (ScheduleBuilder::live_until, " + until +
+                                     "): the plan then keeps it, and the lease costs nothing");
 }
 
 // Of steps whose planned times add up to more than the pass took. Empty: they do not.
