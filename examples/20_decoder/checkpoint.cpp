@@ -76,10 +76,15 @@ residency::Catalog part_of(const format::ModelFile& all, const Take& take) {
     residency::throw_error({ErrorKind::mismatch, where + ": " + what + ": " + advice});
 }
 
-std::string path_in(const std::string& folder) {
-    for (const char* name : {"/model.safetensors", "/model.safetensors.index.json"}) {
+std::string path_in(const std::string& folder, bool packed) {
+    const auto is_there = [&](const char* name) {
         std::error_code ignored;
-        if (std::filesystem::exists(folder + name, ignored)) { return folder + name; }
+        return std::filesystem::exists(folder + name, ignored);
+    };
+    constexpr const char* packed_name = "/model.packed";
+    if (packed && is_there(packed_name)) { return folder + packed_name; }
+    for (const char* name : {"/model.safetensors", "/model.safetensors.index.json", packed_name}) {
+        if (is_there(name)) { return folder + name; }
     }
     residency::throw_error({ErrorKind::io, folder +
                                                ": neither model.safetensors nor model.safetensors.index.json is there: "
@@ -96,11 +101,11 @@ std::vector<Tensor> tensors_of(const Config& config) {
     return tensors;
 }
 
-Checkpoint Checkpoint::read(const std::string& folder) {
+Checkpoint Checkpoint::read(const std::string& folder, bool packed) {
     Checkpoint result;
     result.config = Config::read(folder + "/config.json");
     const Config& config = result.config;
-    const std::string path = path_in(folder);
+    const std::string path = path_in(folder, packed);
     const auto model = examples::unwrap_with("give all files of the checkpoint, whole", format::try_read_model(path));
 
     std::unordered_map<std::string_view, const format::ModelFile::WeightEntry*> found;

@@ -51,9 +51,10 @@ struct Checkpoint {
         return table_catalog().storage(words().storage);
     }
 
-    /// Reads config.json and model.safetensors, or the shards that model.safetensors.index.json names. Throws
-    /// residency::Exception; a tensor that is missing, superfluous, of another shape or type is a mismatch that names it.
-    [[nodiscard]] static Checkpoint read(const std::string& folder);
+    /// Reads config.json and model.safetensors, or the shards that model.safetensors.index.json names, or model.packed, which
+    /// residency-pack wrote; `packed`: that one first. Throws residency::Exception; a tensor that is missing, superfluous, of another
+    /// shape or type is a mismatch that names it.
+    [[nodiscard]] static Checkpoint read(const std::string& folder, bool packed = false);
 };
 
 }  // namespace decoder

@@ -52,7 +52,7 @@ ColdStart start_cold(Backend& backend, const ColdJob& job, Workspace<Backend>& w
     };
     const auto prompt = std::uint32_t(job.prompt.size());
     ColdStart result;
-    result.model = Checkpoint::read(job.folder);
+    result.model = Checkpoint::read(job.folder, job.packed);
     const auto run = [&](auto& engine, std::span<const std::uint64_t> tokens) {
         result.token = engine.step(tokens).token;
         result.token_seconds = seconds();
@@ -69,7 +69,8 @@ ColdStart start_cold(Backend& backend, const ColdJob& job, Workspace<Backend>& w
     examples::Progress bar{"loading"};
     host::LoadOptions options = examples::pinned_options(bar);
     options.schedule = make_schedule(result.model, {prompt, job.positions, work.cache}, work.activations);
-    if (job.load_first) {
+    // Of a table that is packed, no rows can be read.
+    if (job.load_first || !std::holds_alternative<residency::FileSource>(result.model.words_storage().source)) {
         result.model.catalog = host::load(backend.device(), result.model.catalog, std::move(options)).catalog;
         load_table();
         Engine<Backend> engine{backend, result.model, work, job.budget, prompt, job.positions, false};

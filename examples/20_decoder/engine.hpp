@@ -32,11 +32,12 @@ namespace decoder {
 
 /// A text in the making: a model's weights and the text's KV cache under one budget. Each pass takes the tokens that are new, appends
 /// to the cache and chooses the next token. Passes of one token are launched as a graph, where the transport can be captured.
-template <class Backend, class Transport = residency::transport::Pinned<typename Backend::Device>>
+/// `Pool`: pool::Virtual, or pool::Packed for a model that is packed in host memory.
+template <class Backend, class Transport = residency::transport::Pinned<typename Backend::Device>,
+          class Pool = residency::pool::Virtual<typename Backend::Device>>
 class Engine {
     using Device = typename Backend::Device;
-    using Weights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
-                                         residency::pool::Virtual<Device>, Transport>;
+    using Weights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned, Pool, Transport>;
     using Graph = decltype(std::declval<Weights&>().capture(typename Device::Stream{},
                                                             std::declval<void (&)(typename Weights::Pass&)>()));
 
@@ -182,6 +183,7 @@ private:
         typename Weights::Options options;
         options.policies.pool.chunk_bytes =
             (std::min)(options.policies.pool.chunk_bytes, backend.device().chunk_granularity());
+        if constexpr (requires { options.policies.unpacker; }) { options.policies.unpacker = &backend.unpacker(); }
         return options;
     }
     [[nodiscard]] Batch batch(std::uint32_t tokens) const {

@@ -6,9 +6,12 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "examples/support/host_product.hpp"
+#include "residency/codec/bf16_tiles.hpp"
+#include "residency/error.hpp"
 
 namespace decoder {
 namespace {
@@ -51,8 +54,22 @@ void compute(const Normalise& o) {
     }
 }
 
+void compute(const Unpack& o) {
+    const std::span raw{o.out, std::size_t{o.rows} * o.columns};
+    residency::unwrap(residency::codec::Bf16Tiles{}.unpack({.rows = o.rows, .columns = o.columns},
+                                                           {o.matrix.data, static_cast<std::size_t>(o.matrix.bytes)},
+                                                           std::as_writable_bytes(raw)));
+}
+
 void compute(const Linear& o) {
-    examples::multiply(o.in, o.weight, o.tokens, o.from, o.to, [&](std::size_t token, std::size_t output, float value) {
+    const Bf16* weight = o.weight;
+    std::vector<Bf16> unpacked;
+    if (o.packed.data != nullptr) {
+        unpacked.resize(std::size_t{o.from} * o.to);
+        compute(Unpack{.matrix = o.packed, .out = unpacked.data(), .rows = o.to, .columns = o.from});
+        weight = unpacked.data();
+    }
+    examples::multiply(o.in, weight, o.tokens, o.from, o.to, [&](std::size_t token, std::size_t output, float value) {
         if (o.bias != nullptr) { value += to_float(o.bias[output]); }
         const std::size_t at = token * o.to + output;
         if (o.logits != nullptr) {

@@ -10,6 +10,7 @@ namespace decoder {
 void compute(const Upload& o);
 void compute(const Embed& o);
 void compute(const Normalise& o);
+void compute(const Unpack& o);
 void compute(const Linear& o);
 void compute(const Rotate& o);
 void compute(const Attend& o);

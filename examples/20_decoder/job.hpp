@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct ColdJob {
     std::uint32_t positions = 0;
     residency::Budget budget;
     bool load_first = false;  ///< begin when everything is loaded
+    bool packed = false;      ///< read the packed file first, if there is one
 };
 struct ColdStart {
     Checkpoint model;  ///< in pinned memory, which ends before the device
@@ -42,9 +44,12 @@ struct Job {
     std::uint32_t kept_logits = UINT32_MAX;  ///< of so many passes, which takes time
     std::uint32_t link_every = 0;            ///< passes, after which the link of a real device is measured; 0: never
     bool graphs = true;
+    bool also_eager = false;  ///< run each budget without graphs too
     bool load_first = false;  ///< the first token of all comes while the weights load otherwise
-    std::string timeline;     ///< the file to write
-    std::string report;       ///< the same; empty: none
+    bool packed = false;      ///< weights are packed for the budgets; the resident run has them raw
+    bool direct = false;   ///< products of few tokens by the kernels that read packed weights, whatever the weights are
+    std::string timeline;  ///< the file to write
+    std::string report;    ///< the same; empty: none
 };
 
 /// Passes of one kind.
@@ -80,9 +85,19 @@ struct Outcome {
     std::vector<double> link_rates;          ///< of a real device, in bytes a second: planned with, then each measured
 };
 
+/// What packing came to.
+struct PackedSizes {
+    std::uint64_t raw_bytes = 0;     ///< of what was packed
+    std::uint64_t packed_bytes = 0;  ///< that it takes
+    std::size_t kept_raw = 0;        ///< weights that were not
+    double seconds = 0;              ///< to pack, or to load a packed file
+    bool is_file = false;            ///< it was packed ahead of time
+};
+
 struct Results {
     std::string device;
     ColdStart cold;
+    std::optional<PackedSizes> packed;
     std::uint64_t workspace_bytes = 0;
     std::vector<Outcome> outcomes;     ///< the resident one first, where there is one
     std::vector<std::string> reports;  ///< of the simulated device's checker

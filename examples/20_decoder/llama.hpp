@@ -7,13 +7,16 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "checkpoint.hpp"
 #include "operations.hpp"
 #include "residency/error.hpp"
+#include "residency/model/packed_form.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/model/storage.hpp"
 
 namespace decoder {
 
@@ -27,6 +30,7 @@ struct Activations {
     Control host;                   ///< what the host writes, in pinned memory
     std::uint64_t* next = nullptr;  ///< the chosen token, in pinned memory
     const Bf16* table = nullptr;    ///< the embedding table, in pinned memory
+    Bf16* unpacked = nullptr;       ///< room for a layer's largest matrix, where prompts unpack them
 };
 
 /// One pass: some tokens that follow those in the cache.
@@ -79,15 +83,35 @@ void forward(Backend& backend, const Checkpoint& model, const residency::Schedul
                                               .width = width,
                                               .epsilon = float(c.epsilon)});
     };
+    const auto launch_product = [&](const auto& lease, const char* name, residency::WeightId id, Linear product) {
+        const auto* const source =
+            std::get_if<residency::PackedHostSource>(&model.catalog.storage(model.catalog.weight(id).storage).source);
+        const residency::PackedWeight packed = lease.packed(id);
+        if (packed.data == nullptr) {
+            product.weight = lease.template get<Bf16>(id);
+            product.is_weight_new = source != nullptr;  // the lease unpacked it
+            return backend.launch(name, product);
+        }
+        const PackedMatrix matrix{packed.data, source->host->data() + source->offset_bytes, packed.bytes};
+        if (product.tokens <= most_direct_tokens) {
+            product.packed = matrix;
+        } else {
+            backend.launch("unpack",
+                           Unpack{.matrix = matrix, .out = a.unpacked, .rows = product.to, .columns = product.from});
+            product.weight = a.unpacked;
+            product.is_weight_new = true;
+        }
+        backend.launch(name, product);
+    };
     const auto multiply = [&](const auto& lease, const char* name, const Matrix& matrix, const Bf16* in, Bf16* out,
                               std::uint32_t from, std::uint32_t to) {
-        backend.launch(name, Linear{.in = in,
-                                    .weight = lease.template get<Bf16>(matrix.weight),
-                                    .bias = matrix.bias ? lease.template get<Bf16>(*matrix.bias) : nullptr,
-                                    .out = out,
-                                    .tokens = tokens,
-                                    .from = from,
-                                    .to = to});
+        launch_product(lease, name, matrix.weight,
+                       {.in = in,
+                        .bias = matrix.bias ? lease.template get<Bf16>(*matrix.bias) : nullptr,
+                        .out = out,
+                        .tokens = tokens,
+                        .from = from,
+                        .to = to});
     };
 
     backend.launch("upload", Upload{.from = a.host, .to = a.control, .tokens = tokens});
@@ -155,12 +179,8 @@ void forward(Backend& backend, const Checkpoint& model, const residency::Schedul
         // Only the last token's successor is asked for.
         const auto lease = pass.acquire(*step++);
         normalise(lease, model.norm, a.state + row - c.hidden, a.normed, 1, c.hidden);
-        backend.launch("head", Linear{.in = a.normed,
-                                      .weight = lease.template get<Bf16>(model.head),
-                                      .logits = a.logits,
-                                      .tokens = 1,
-                                      .from = c.hidden,
-                                      .to = c.words});
+        launch_product(lease, "head", model.head,
+                       {.in = a.normed, .logits = a.logits, .tokens = 1, .from = c.hidden, .to = c.words});
     }
     backend.launch("choose", Choose{.logits = a.logits, .out = a.next, .words = c.words});
 }
@@ -168,17 +188,28 @@ void forward(Backend& backend, const Checkpoint& model, const residency::Schedul
 /// Stands for a device and a pass: adds up the times that a large GPU would take, step by step.
 struct Estimate {
     struct Lease {
+        const residency::Catalog* catalog;
+
         template <class T>
         [[nodiscard]] const T* get(residency::WeightId) const {
             return nullptr;
         }
+        /// In host memory, which nobody reads.
+        [[nodiscard]] residency::PackedWeight packed(residency::WeightId id) const {
+            const auto& storage = catalog->storage(catalog->weight(id).storage);
+            const auto* const source = std::get_if<residency::PackedHostSource>(&storage.source);
+            if (source == nullptr || source->parts->front().form != residency::PackedForm::bf16_tiles) { return {}; }
+            const residency::PackedPart& part = source->parts->front();
+            return {source->host->data() + source->offset_bytes + part.offset_bytes, part.packed_bytes, part.form};
+        }
     };
+    const residency::Catalog& catalog;
     std::chrono::nanoseconds begun{};  ///< before the first step
-    std::vector<std::optional<std::chrono::nanoseconds>> steps;
+    std::vector<std::optional<std::chrono::nanoseconds>> steps{};
 
     [[nodiscard]] Lease acquire(const residency::Schedule::Step&) {
         steps.push_back(std::exchange(begun, {}));
-        return {};
+        return {&catalog};
     }
     template <class Operation>
     void launch(const char*, const Operation& operation) {
@@ -192,7 +223,7 @@ struct Estimate {
     residency::ScheduleBuilder steps{model.catalog};
     visit_steps(model, [&](const auto& ids, const std::string& name) { steps.step(ids, std::nullopt, name); });
     const residency::Schedule schedule = steps.build();
-    Estimate estimate;
+    Estimate estimate{model.catalog};
     forward(estimate, model, schedule, estimate, batch, activations);
     return residency::unwrap(schedule.try_with_compute(estimate.steps));
 }

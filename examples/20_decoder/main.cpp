@@ -37,7 +37,7 @@ struct Settings : examples::CommonSettings {
     std::vector<std::string> budgets{"50%"};
     std::uint32_t layers = 0, prompt_length = 0, prompt_passes = 1, new_tokens = 16, kept_logits = UINT32_MAX,
                   link_every = 0;
-    bool no_graph = false, verify = false, load_first = false;
+    bool no_graph = false, verify = false, load_first = false, packed = false, direct = false, also_eager = false;
 };
 
 template <class T>
@@ -169,13 +169,16 @@ int decode(const Settings& settings) {
     job.link_every = settings.link_every;
     job.graphs = !settings.no_graph;
     job.load_first = settings.load_first;
+    job.also_eager = settings.also_eager;
+    job.packed = settings.packed;
+    job.direct = settings.direct || settings.packed;
     job.timeline = settings.timeline;
     job.report = settings.report;
     std::string why_not;
     const bool on_gpu = settings.use_gpu(why_not);
     // A GPU maps memory in pieces of 2 MiB: there, the tiny one would be all floor.
     const std::string folder = obtain_model(settings, on_gpu ? "small" : "tiny");
-    const Checkpoint model = Checkpoint::read(folder);
+    const Checkpoint model = Checkpoint::read(folder, job.packed);
     const Reference reference = settings.expect.empty() ? Reference{} : Reference::read(settings.expect);
     job.folder = folder;
     job.prompt = prompt_of(settings, reference.prompt, model.config);
@@ -197,6 +200,12 @@ int decode(const Settings& settings) {
                 text_of_bytes(model.words().bytes).c_str(),
                 model.config.tied ? " (and streamed for the last matrix)" : "",
                 text_of_bytes(model.catalog.streamed_bytes()).c_str());
+    if (results.packed) {
+        const PackedSizes& packed = *results.packed;
+        std::printf("packed    %s in %s, %s in %.1f s; %zu weights stay raw\n", text_of_bytes(packed.raw_bytes).c_str(),
+                    text_of_bytes(packed.packed_bytes).c_str(), packed.is_file ? "loaded" : "packed", packed.seconds,
+                    packed.kept_raw);
+    }
     std::printf("device    %s%s; %s of activations and tables beside the budget\n", results.device.c_str(),
                 why_not.empty() ? "" : (" (" + why_not + ")").c_str(), text_of_bytes(results.workspace_bytes).c_str());
     std::printf("budget    of weights and KV cache: %s; the smallest that works is %s\n", last.budget.text.c_str(),
@@ -281,6 +290,7 @@ int main(int argc, char** argv) {
                    "run one after another")
         ->capture_default_str();
     app.add_flag("--no-graph", settings.no_graph, "launch every kernel by itself");
+    app.add_flag("--also-eager", settings.also_eager, "run each budget without graphs too, to compare the times");
     app.add_flag("--verify", settings.verify, "compare with everything resident; small models always are");
     app.add_option("--kept-logits", settings.kept_logits,
                    "compare the logits of so many passes only: reading them disturbs the times")
@@ -288,6 +298,12 @@ int main(int argc, char** argv) {
     app.add_option("--link-every", settings.link_every,
                    "measure a GPU's link each time so many passes were measured, for ratios to what it does just then")
         ->check(CLI::Range(1, 1'000'000));
+    app.add_flag(
+        "--packed", settings.packed,
+        "pack the weights, or take them from model.packed of residency-pack; budgets are of the raw bytes, which "
+        "the resident run has");
+    app.add_flag("--direct", settings.direct,
+                 "multiply up to 8 tokens by the kernel that --packed uses on a GPU, instead of cuBLAS");
     app.add_flag("--load-first", settings.load_first, "load everything before the first token of all");
     app.add_option("--logits", settings.logits, "write the logits of every pass to this file, as float32");
     app.add_option("--expect", settings.expect, "a prompt, and what has to come of it, as reference.py writes it");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "bf16.hpp"
@@ -70,9 +71,27 @@ struct Normalise {
     float epsilon = 0;
 };
 
+/// A matrix in the form bf16_tiles.
+struct PackedMatrix {
+    const std::byte* data = nullptr;   ///< in device memory; null: the matrix is not packed
+    const std::byte* front = nullptr;  ///< the first bytes of it, in host memory
+    std::uint64_t bytes = 0;
+};
+/// A pass of so many tokens multiplies with packed matrices as they are. For more they are unpacked first.
+constexpr std::uint32_t most_direct_tokens = 8;
+
+/// What a packed matrix holds, row by row.
+struct Unpack {
+    PackedMatrix matrix;
+    Bf16* out = nullptr;
+    std::uint32_t rows = 0, columns = 0;
+};
+
 /// in × weightᵀ (+ bias), to `out`, or unrounded to `logits`.
 struct Linear {
     const Bf16 *in = nullptr, *weight = nullptr, *bias = nullptr;
+    PackedMatrix packed{};       ///< instead of `weight`, for up to most_direct_tokens
+    bool is_weight_new = false;  ///< the work before on the stream may have written `weight`
     Bf16* out = nullptr;
     float* logits = nullptr;
     std::uint32_t tokens = 0, from = 0, to = 0;  ///< from, to: extents of a row
@@ -129,8 +148,10 @@ using examples::Work;
 [[nodiscard]] inline Work work(const Upload& o) { return {0, 0, 8.0 * o.from.count(o.tokens)}; }
 [[nodiscard]] inline Work work(const Embed& o) { return {0, 2.0 * o.tokens * o.hidden, 2.0 * o.tokens * o.hidden}; }
 [[nodiscard]] inline Work work(const Normalise& o) { return {4.0 * o.rows * o.width, 4.0 * o.rows * o.width, 0}; }
+[[nodiscard]] inline Work work(const Unpack& o) { return {0, double(o.matrix.bytes) + 2.0 * o.rows * o.columns, 0}; }
 [[nodiscard]] inline Work work(const Linear& o) {
-    return {2.0 * o.tokens * o.from * o.to, 2.0 * (double(o.from) * o.to + double(o.tokens) * (o.from + o.to)), 0};
+    const double weight = o.packed.data != nullptr ? double(o.packed.bytes) : 2.0 * o.from * o.to;
+    return {2.0 * o.tokens * o.from * o.to, weight + 2.0 * o.tokens * (o.from + o.to), 0};
 }
 [[nodiscard]] inline Work work(const Rotate& o) {
     const double elements = double(o.tokens) * (o.heads + 2.0 * o.cache.heads) * o.cache.width;

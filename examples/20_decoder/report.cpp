@@ -130,6 +130,12 @@ void write_json(const std::string& path, const Job& job, const Results& results)
                                 {"load_first", job.load_first},
                                 {"first_token_seconds", results.cold.token_seconds},
                                 {"load_seconds", results.cold.load_seconds}};
+    if (results.packed) {
+        json["packed"] = {{"raw_bytes", results.packed->raw_bytes},
+                          {"packed_bytes", results.packed->packed_bytes},
+                          {"seconds", results.packed->seconds},
+                          {"is_file", results.packed->is_file}};
+    }
     for (const Outcome& outcome : results.outcomes) {
         json["runs"].push_back({{"budget", outcome.asked},
                                 {"budget_bytes", outcome.budget.bytes},

@@ -2,100 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "checkpoint.hpp"
 #include "cold_start.hpp"
 #include "engine.hpp"
+#include "generate_text.hpp"
 #include "job.hpp"
-#include "pass_times.hpp"
+#include "packed.hpp"
 #include "residency/budget/budget.hpp"
-#include "residency/core/measure_link.hpp"
-#include "residency/core/statistics.hpp"
-#include "residency/plan/link.hpp"
 #include "workspace.hpp"
 
 namespace decoder {
-
-/// What copies to a real device do just now, the median of three measurements. A simulated one does what it says.
-template <class Backend>
-std::optional<residency::plan::Link> link_now(Backend& backend) {
-    if constexpr (Backend::learns) {
-        std::vector<residency::plan::Link> links;
-        for (int i = 0; i < 3; ++i) { links.push_back(residency::measure_link(backend.device())); }
-        std::ranges::sort(links, {}, &residency::plan::Link::bytes_per_second);
-        return links[1];
-    } else {
-        return std::nullopt;
-    }
-}
-
-/// The whole text within one budget. `record`: the last step is for the timeline.
-template <class Backend>
-Outcome generate_text(Backend& backend, const Checkpoint& model, const Workspace<Backend>& work, const Job& job,
-                      const residency::Budget& budget, std::optional<residency::plan::Link> link, bool record) {
-    const auto prompt = std::uint32_t(job.prompt.size());
-    const bool time_stalls = record && !job.report.empty();
-    Engine<Backend> engine{backend,    model, work, budget,     prompt, prompt + job.new_tokens,
-                           job.graphs, {},    link, time_stalls};
-    Outcome outcome;
-    outcome.asked = budget.text();
-    outcome.budget = engine.sizes().total;
-    if (link) { outcome.link_rates.push_back(link->bytes_per_second); }
-    PassTimes times{link ? link->bytes_per_second : 0};
-    bool was_read = false;         // the logits, after the pass before
-    std::uint32_t since_link = 0;  // passes; the first after the link was measured does not count
-    const auto measure_link = [&] {
-        since_link = 0;
-        if (job.link_every == 0) { return; }
-        if (const auto now = link_now(backend)) {
-            times.add_link(now->bytes_per_second);
-            outcome.link_rates.push_back(now->bytes_per_second);
-        }
-    };
-    const auto count = [&](const typename Engine<Backend>::Step& pass) {
-        times.add(pass.time, !pass.is_disturbed && !was_read && (job.link_every == 0 || since_link != 0));
-        if (since_link++ == job.link_every) { measure_link(); }
-    };
-    const auto timing = [&] {
-        measure_link();
-        Timing result{engine, times};
-        times = PassTimes{times.rate()};
-        return result;
-    };
-    typename Engine<Backend>::Step step;
-    for (std::uint32_t i = 0; i < job.prompt_passes; ++i) {
-        engine.rewind();
-        step = engine.step(job.prompt, record && job.new_tokens == 1 && i + 1 == job.prompt_passes);
-        count(step);
-    }
-    outcome.prompt = timing();
-    outcome.statistics = engine.statistics();
-    const auto& ends = model.config.ends;
-    while (true) {
-        outcome.tokens.push_back(step.token);
-        outcome.graph_steps += step.is_graph ? 1U : 0U;
-        was_read = outcome.logits.size() < job.kept_logits;
-        if (was_read) { outcome.logits.push_back(work.logits(model.config)); }
-        const std::size_t left = job.new_tokens - outcome.tokens.size();
-        if (left == 0 || std::find(ends.begin(), ends.end(), step.token) != ends.end()) { break; }
-        const bool is_recorded = record && left == 1;
-        step = engine.step({&step.token, 1}, is_recorded);
-        count(step);
-        if (!is_recorded) { outcome.statistics = engine.statistics(); }  // of a pass as they all are
-    }
-    outcome.step = timing();
-    engine.finish();
-    outcome.cache_bytes = engine.cache_bytes();
-    outcome.peak_bytes = engine.peak_bytes();
-    outcome.budget_changes = engine.budget_changes();
-    return outcome;
-}
 
 /// Loads the model, while it chooses a first token, then lets it write the same text within each budget.
 template <class Backend>
@@ -104,26 +25,43 @@ Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
     results.device = backend.device().name();
     const auto prompt = std::uint32_t(job.prompt.size());
     const std::uint32_t positions = prompt + job.new_tokens;
-    Workspace<Backend> work{backend, on_disk, prompt, positions};
+    Workspace<Backend> work{backend, on_disk, prompt, positions, job.packed};
     results.workspace_bytes = work.device_bytes;
     // Refuse a budget before any time is spent on another one.
     for (const auto& budget : job.budgets) {
-        static_cast<void>(Engine<Backend>::resolve(backend, on_disk, work, budget, positions));
+        if (!job.packed) { static_cast<void>(Engine<Backend>::resolve(backend, on_disk, work, budget, positions)); }
     }
-    results.cold = start_cold(backend, {job.folder, job.prompt, positions, job.budgets.front(), job.load_first}, work);
-    const Checkpoint& model = results.cold.model;
+    // The first token comes from raw weights, which are there first. Their floor is another one.
+    const residency::Budget first = job.packed ? residency::Budget::bytes(0) : job.budgets.front();
+    results.cold = start_cold(backend, {job.folder, job.prompt, positions, first, job.load_first, job.packed}, work);
+    Checkpoint& model = results.cold.model;
+    Checkpoint packed;  // empty, or the same model packed
+    if (job.packed) {
+        packed = model;
+        packed.catalog = pack_weights(backend.device(), on_disk.catalog, model.catalog, results.packed.emplace());
+        if (!job.with_resident && !model.config.tied) { model.catalog = packed.catalog; }  // the raw bytes can go
+        for (const auto& budget : job.budgets) {
+            static_cast<void>(PackedEngine<Backend>::resolve(backend, packed, work, budget, positions));
+        }
+    }
     auto link = link_now(backend);
-    const auto run = [&](const residency::Budget& budget, bool record) {
-        Outcome outcome = generate_text(backend, model, work, job, budget, link, record);
+    const auto run = [&](const residency::Budget& budget, const std::string& asked, bool is_packed, bool graphs,
+                         bool record) {
+        const TextJob<Backend> text{is_packed ? packed : model, work, job, budget, link, graphs, record};
+        Outcome outcome = is_packed ? generate_packed(backend, text) : generate_text<Engine<Backend>>(backend, text);
+        outcome.asked = asked;
         link = link_now(backend);
         if (link) { outcome.link_rates.push_back(link->bytes_per_second); }
         results.outcomes.push_back(std::move(outcome));
     };
     if (job.with_resident) {
-        run(residency::Budget::percent_of_weights(100'000), false);
-        results.outcomes.back().asked = "resident";
+        run(residency::Budget::percent_of_weights(100'000), "resident", false, job.graphs, false);
     }
-    for (std::size_t i = 0; i < job.budgets.size(); ++i) { run(job.budgets[i], i + 1 == job.budgets.size()); }
+    for (std::size_t i = 0; i < job.budgets.size(); ++i) {
+        const residency::Budget& budget = job.budgets[i];
+        if (job.also_eager) { run(budget, budget.text() + " eager", job.packed, false, false); }
+        run(budget, budget.text(), job.packed, job.graphs, i + 1 == job.budgets.size());
+    }
     results.timeline = backend.recorded().save(job.timeline);
     backend.recorded().save_report(job.report, "decoder: " + job.folder, results.device, results.outcomes.back().asked,
                                    results.outcomes.back().statistics);

@@ -47,8 +47,14 @@ void declare(const Normalise& o, Kernel& kernel) {
     kernel.reads = {range(o.in, count), range(o.scale, o.width)};
     kernel.writes = {range(o.out, count)};
 }
+void declare(const Unpack& o, Kernel& kernel) {
+    kernel.reads = {range(o.matrix.data, o.matrix.bytes)};
+    kernel.writes = {range(o.out, std::uint64_t{o.rows} * o.columns)};
+}
 void declare(const Linear& o, Kernel& kernel) {
-    kernel.reads = {range(o.in, std::uint64_t{o.tokens} * o.from), range(o.weight, std::uint64_t{o.from} * o.to)};
+    kernel.reads = {range(o.in, std::uint64_t{o.tokens} * o.from), o.packed.data != nullptr
+                                                                       ? range(o.packed.data, o.packed.bytes)
+                                                                       : range(o.weight, std::uint64_t{o.from} * o.to)};
     if (o.bias != nullptr) { kernel.reads.push_back(range(o.bias, o.to)); }
     const std::uint64_t count = std::uint64_t{o.tokens} * o.to;
     kernel.writes = {o.logits != nullptr ? range(o.logits, count) : range(o.out, count)};

@@ -6,8 +6,10 @@
 
 #include "cold_start.hpp"
 #include "examples/support/simulated_backend.hpp"
+#include "generate_text.hpp"
 #include "host_kernels.hpp"
 #include "operations.hpp"
+#include "residency/packed/simulated_unpacker.hpp"
 
 namespace decoder {
 
@@ -15,10 +17,17 @@ namespace decoder {
 class Simulated : public examples::SimulatedBackend {
 public:
     static constexpr bool learns = false;  ///< kernels take exactly the times of the schedule
-    static constexpr std::uint64_t scratch_bytes = 0;
 
     /// For a small model the device's memory comes in small pieces, so that there is something to stream.
     explicit Simulated(std::uint64_t weight_bytes);
+
+    /// Device memory that products take.
+    [[nodiscard]] static constexpr std::uint64_t scratch_bytes() noexcept { return 0; }
+    /// What unpacks weights before kernels read them.
+    [[nodiscard]] const residency::Unpacker<Device>& unpacker() const noexcept { return unpacker_; }
+
+private:
+    residency::SimulatedUnpacker unpacker_;
 };
 
 // What each operation reads and writes, for the device's checker.
@@ -26,6 +35,7 @@ using Kernel = residency::SimulatedDevice::Kernel;
 void declare(const Upload& o, Kernel& kernel);
 void declare(const Embed& o, Kernel& kernel);
 void declare(const Normalise& o, Kernel& kernel);
+void declare(const Unpack& o, Kernel& kernel);
 void declare(const Linear& o, Kernel& kernel);
 void declare(const Rotate& o, Kernel& kernel);
 void declare(const Attend& o, Kernel& kernel);
@@ -34,5 +44,6 @@ void declare(const Gate& o, Kernel& kernel);
 void declare(const Choose& o, Kernel& kernel);
 
 extern template ColdStart start_cold(Simulated&, const ColdJob&, Workspace<Simulated>&);
+extern template Outcome generate_packed(Simulated&, const TextJob<Simulated>&);
 
 }  // namespace decoder

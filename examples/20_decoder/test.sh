@@ -36,6 +36,32 @@ expect 0 -- --generate-model tiny-qwen2 --tokens 5,6,7,8 --write-reference "$fol
 expect 0 '0.00 % from those' '✓ the [0-9]+ tokens equal' -- --generate-model tiny-qwen2 --expect "$folder/own.txt" --budget 0
 expect 1 '✗ FAILED: the logits' -- --generate-model tiny --expect "$source/reference/tiny-bias.txt"
 
+# Packed weights: the same text as with raw ones. The prompts of references are unpacked, one of three tokens is not.
+for shape in tiny tiny-llama3 tiny-bias tiny-qwen3; do
+    expect 0 '^packed +1\.[58] MB in 1\.[14] MB, packed in' '✓ the 24 tokens equal' '✓ 100%: tokens and logits of all 40 passes equal' \
+        '✓ 75%: tokens and logits' '✓ 50% eager: tokens and logits of all 40 passes equal.*; 0 were launched as a graph' \
+        '✓ 50%: tokens and logits of all 40 passes equal.*; 3[0-9] were launched as a graph' '✓ 25%: tokens and logits' \
+        '✓ 0: tokens and logits' '✓ 0: the budget was kept' '✓ the simulated device saw no access out of order' \
+        -- --generate-model "$shape" --expect "$source/reference/$shape.txt" --packed --budget 100% 75% 50% 25% 0 --new 40 --also-eager
+done
+expect 0 '✓ 50%: tokens and logits of all 12 passes' -- --packed --tokens 5,6,7 --new 12 --json "$folder/packed.json"
+grep -q '"packed_bytes": 1' "$folder/packed.json" || { echo 'FAILED: no bytes of packed weights'; failed=1; }
+expect 0 '✓ 50%: tokens and logits of all 4 passes' -- --direct --new 4
+expect 2 'below the smallest that works, [0-9]+ bytes.*KV cache of 26 positions.*give [0-9]+ or more' -- --packed --budget 1
+# Packed ahead of time: read as it lies there, or unpacked while it is loaded.
+pack=$(dirname "$program")/residency-pack
+for purpose in kernels link; do
+    if [[ ! -x $pack ]]; then echo "SKIPPED: no residency-pack beside the program: no file is packed for $purpose"; continue; fi
+    mkdir "$folder/$purpose"
+    cp "$folder/tiny/config.json" "$folder/$purpose"
+    "$pack" --for "$purpose" "$folder/tiny/model.safetensors" "$folder/$purpose/model.packed" >/dev/null || failed=1
+    expect 0 '^packed +.*, loaded in' '✓ the 24 tokens equal' '✓ 75%: tokens and logits' '✓ 50%: tokens and logits of all 24 passes' \
+        '✓ 25%: tokens and logits' '✓ 0: tokens and logits' '✓ the simulated device saw no access out of order' \
+        -- --model "$folder/$purpose" --expect "$source/reference/tiny.txt" --packed --budget 75% 50% 25% 0 --new 24
+    expect 0 '✓ the 24 tokens equal' '✓ 50%: tokens and logits of all 24 passes' \
+        -- --model "$folder/$purpose" --expect "$source/reference/tiny.txt" --new 24
+done
+
 # The same model in shards, and one with an end of the text.
 if command -v python3 >/dev/null; then
     mkdir "$folder/shards"
@@ -167,6 +193,14 @@ if "$program" --device cuda --cache "$folder" --new 1 --budget 0 --generate-mode
         --write-reference "$folder/small.txt" >/dev/null || failed=1
     expect 0 '✓ the logits after the prompt are' '✓ the [0-9]+ tokens equal' '✓ 30%: tokens and logits of all 300 passes' \
         -- --generate-model small --expect "$folder/small.txt" --budget 90% 75% 50% 30% 0 --new 300
+    # Packed weights, those of the prompt unpacked, and of few tokens that are read packed.
+    expect 0 '✓ the logits after the prompt are' '✓ the [0-9]+ tokens equal' '✓ 75% eager: tokens and logits' \
+        '✓ 75%: tokens and logits of all 60 passes' '✓ 50%: tokens and logits' '✓ 0: tokens and logits' \
+        -- --generate-model small --expect "$folder/small.txt" --packed --also-eager --budget 75% 50% 0 --new 60
+    for tokens in 7 7,8 7,8,9,10,11 1,2,3,4,5,6,7,8; do
+        expect 0 '✓ the first token of all' '✓ 50%: tokens and logits of all 12 passes' \
+            -- --generate-model small --packed --tokens "$tokens" --new 12 --budget 50%
+    done
 else
     printf 'skipped on a GPU: %s\n' "$(cat "$folder/stderr")"
 fi

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -22,17 +23,20 @@ struct Workspace {
     Cache cache;
     std::uint64_t device_bytes = 0;
 
-    /// For passes of up to `tokens` tokens in texts of up to `positions` positions.
-    Workspace(Backend& backend, const Checkpoint& model, std::uint32_t tokens, std::uint32_t positions)
+    /// For passes of up to `tokens` tokens in texts of up to `positions` positions. `packed`: weights may be packed as kernels read them.
+    Workspace(Backend& backend, const Checkpoint& model, std::uint32_t tokens, std::uint32_t positions, bool packed)
         : cache{KvCache<typename Backend::Device>::shape(backend.device(), model.config)}, backend_{backend} {
         const Config& c = model.config;
-        device_bytes = Backend::scratch_bytes;
+        device_bytes = backend.scratch_bytes();
         Activations& a = activations;
         const std::uint64_t rows = tokens;
         for (Bf16** each : {&a.state, &a.normed}) { *each = device<Bf16>(rows * c.hidden); }
         for (Bf16** each : {&a.query, &a.context}) { *each = device<Bf16>(rows * c.heads * c.width); }
         for (Bf16** each : {&a.key, &a.value}) { *each = device<Bf16>(rows * c.cache_heads * c.width); }
         for (Bf16** each : {&a.gate, &a.up}) { *each = device<Bf16>(rows * c.inner); }
+        if (packed && tokens > most_direct_tokens) {
+            a.unpacked = device<Bf16>(std::uint64_t{c.hidden} * (std::max)(c.inner, c.heads * c.width));
+        }
         a.logits = device<float>(c.words);
         a.partial = device<float>(partial_floats(c.heads, c.width, positions));
         const std::uint32_t blocks = KvCache<typename Backend::Device>::blocks(cache, positions);

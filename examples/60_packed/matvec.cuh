@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include "residency/codec/bf16_tiles.cuh"
 
 /// y = W x for a packed matrix and up to eight vectors: a complete kernel that reads weights in their packed form. The same input
-/// gives the same bits, and those of the same matrix in plain tiles.
+/// gives the same bits, and those of the same matrix in plain tiles or row by row.
 ///
 /// A matrix is cut into row groups of 16 rows, and across into slices. A block takes one slice of some row groups, a warp each. The sums
 /// of the slices go to a workspace; the block that is last there adds them in the order of the slices.
@@ -22,6 +23,22 @@ namespace tiles = residency::codec::bf16_tiles;
 inline constexpr std::uint32_t warps = 8;
 inline constexpr std::uint32_t most_vectors = 8;
 inline constexpr std::size_t counter_bytes = 4096;  // of a workspace, in front of the sums of the slices
+
+inline constexpr std::uint32_t row_words = 0;  // in place of the words of a tile: the matrix lies row by row
+
+/// A matrix that is not packed, row by row in device memory. `values`: at a multiple of 16; `columns`: a multiple of 8.
+[[nodiscard]] inline tiles::DeviceMatrix matrix_of_rows(const std::uint16_t* values, std::uint32_t rows,
+                                                        std::uint32_t columns) noexcept {
+    constexpr std::uint32_t two_tiles = 2 * tiles::tile_columns;
+    tiles::DeviceMatrix matrix;
+    matrix.packed = reinterpret_cast<const std::byte*>(values);
+    matrix.rows = rows;
+    matrix.columns = columns;
+    matrix.row_groups = (rows + tiles::tile_rows - 1) / tiles::tile_rows;
+    matrix.tiles_across = (columns + two_tiles - 1) / two_tiles * 2;
+    matrix.words = row_words;
+    return matrix;
+}
 
 /// How a product is cut up for a GPU.
 struct Cut {
@@ -68,6 +85,8 @@ struct Operands {
     std::byte* workspace = nullptr;
     Cut cut;
     float scale = 1;
+    const std::uint16_t* bias = nullptr;  ///< bf16, [rows], added to every vector, or none
+    std::uint16_t* rounded = nullptr;     ///< bf16, [vectors][rows]: where the result goes, rounded, instead of y
 };
 
 namespace detail {
@@ -83,9 +102,134 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
+/// Brings the tiles of a warp as TileStream does, from a matrix that lies row by row.
+class RowStream {
+    static constexpr std::uint32_t stages = 3;  // of two tiles each
+    static constexpr std::uint32_t row_bytes = tiles::tile_columns * 2;
+    static constexpr std::uint32_t tile_bytes = tiles::tile_rows * row_bytes;
+    static constexpr std::uint32_t piece_values = 8;  // of 16 bytes
+
+public:
+    /// Shared memory of one warp.
+    struct alignas(128) Shared {
+        std::byte ring[stages * 2 * tile_bytes];
+    };
+
+    __device__ __forceinline__ RowStream(const tiles::DeviceMatrix& matrix, const tiles::WarpTiles& mine,
+                                         Shared& shared)
+        : lane_{threadIdx.x & 31},
+          values_{reinterpret_cast<const std::uint16_t*>(matrix.packed)},
+          rows_{matrix.rows},
+          columns_{matrix.columns},
+          tiles_{mine},
+          ring_{shared.ring},
+          pairs_{mine.groups * (mine.count / 2)},
+          started_group_{mine.first_group} {
+#pragma unroll 1
+        for (std::uint32_t i = 0; i < stages; ++i) { start(); }
+    }
+
+    template <class Tile, class End>
+    __device__ __forceinline__ void run(Tile&& tile, End&& end) {
+        std::uint32_t stage = 0, across = 0, group = tiles_.first_group;
+#pragma unroll 1
+        for (std::uint32_t turn = 0; turn < pairs_; ++turn) {
+            asm volatile("cp.async.wait_group %0;" ::"n"(stages - 1) : "memory");
+            __syncwarp();
+#pragma unroll
+            for (std::uint32_t half = 0; half < 2; ++half) {
+                std::uint32_t pairs[16];
+#pragma unroll
+                for (std::uint32_t i = 0; i < 4; ++i) {
+                    const uint4 four = *reinterpret_cast<const uint4*>(ring_ + (2 * stage + half) * tile_bytes +
+                                                                       place(i / 2, 2 * (lane_ & 3) + i % 2));
+                    pairs[4 * i] = four.x, pairs[4 * i + 1] = four.y, pairs[4 * i + 2] = four.z;
+                    pairs[4 * i + 3] = four.w;
+                }
+                tile(pairs, across + half);
+            }
+            __syncwarp();
+            start();  // into the stage that was read
+            if (++stage == stages) { stage = 0; }
+            across += 2;
+            if (across == tiles_.count) {
+                end(group);
+                across = 0;
+                group += tiles_.step;
+            }
+        }
+    }
+
+private:
+    /// Where 16 bytes of the rows of this lane, lane / 4 and lane / 4 + 8, lie in a tile: so that neither copies nor loads of a warp
+    /// meet on a bank.
+    [[nodiscard]] __device__ __forceinline__ std::uint32_t place(std::uint32_t lower, std::uint32_t piece) const {
+        const std::uint32_t row = lane_ / 4;
+        return (row + 8 * lower) * row_bytes + (piece ^ (row & 1) * 5) * 16;
+    }
+    /// Starts the copy of the next two tiles, if there are any. What is not there becomes zero.
+    __device__ __forceinline__ void start() {
+        if (started_ < pairs_) {
+#pragma unroll
+            for (std::uint32_t i = 0; i < 8; ++i) {
+                const std::uint32_t half = i / 4, lower = i / 2 % 2, piece = (lane_ & 3) + 4 * (i % 2);
+                const std::uint32_t row = started_group_ * tiles::tile_rows + lane_ / 4 + 8 * lower;
+                const std::uint32_t column =
+                    (tiles_.first_tile + started_across_ + half) * tiles::tile_columns + piece * piece_values;
+                const bool is_there = row < rows_ && column < columns_;
+                const std::uint16_t* const from = values_ + (is_there ? std::size_t{row} * columns_ + column : 0);
+                const std::byte* const to = ring_ + (2 * started_stage_ + half) * tile_bytes + place(lower, piece);
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                                 static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+                             "l"(from), "r"(is_there ? 16 : 0)
+                             : "memory");
+            }
+            started_across_ += 2;
+            if (started_across_ == tiles_.count) {
+                started_across_ = 0;
+                started_group_ += tiles_.step;
+            }
+            ++started_;
+            if (++started_stage_ == stages) { started_stage_ = 0; }
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+
+    const std::uint32_t lane_;
+    const std::uint16_t* const values_;
+    const std::uint32_t rows_, columns_;
+    const tiles::WarpTiles tiles_;
+    std::byte* const ring_;
+    const std::uint32_t pairs_;  // of tiles, in all
+    std::uint32_t started_ = 0, started_stage_ = 0, started_across_ = 0, started_group_;
+};
+
+/// What brings the tiles of a matrix with so many words.
+template <std::uint32_t words>
+struct StreamOf {
+    using Type = tiles::TileStream<words>;
+};
+template <>
+struct StreamOf<row_words> {
+    using Type = RowStream;
+};
+
+/// A finished sum becomes a result, if the matrix has the row.
+__device__ __forceinline__ void finish(const Operands& operands, std::uint32_t row, std::uint32_t vector, float sum) {
+    if (row >= operands.matrix.rows || vector >= operands.vectors) { return; }
+    float value = sum * operands.scale;
+    if (operands.bias != nullptr) { value += __uint_as_float(std::uint32_t{operands.bias[row]} << 16); }
+    const std::size_t at = std::size_t{vector} * operands.matrix.rows + row;
+    if (operands.rounded != nullptr) {
+        operands.rounded[at] = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+    } else {
+        operands.y[at] = value;
+    }
+}
+
 template <std::uint32_t words, std::uint32_t vectors>
 __global__ void __launch_bounds__(warps * 32, 2) product(const Operands operands) {
-    using Stream = tiles::TileStream<words>;
+    using Stream = typename StreamOf<words>::Type;
     extern __shared__ std::byte shared_bytes[];
     std::byte* const aligned = shared_bytes + (128 - reinterpret_cast<std::uintptr_t>(shared_bytes) % 128) % 128;
     auto* const streams = reinterpret_cast<typename Stream::Shared*>(aligned);
@@ -126,8 +270,8 @@ __global__ void __launch_bounds__(warps * 32, 2) product(const Operands operands
     const auto store = [&](std::uint32_t row, std::uint32_t vector, float sum) {
         if (operands.cut.slices > 1) {
             partial[slice * slice_values + std::size_t{row} * vectors + vector] = sum;
-        } else if (row < matrix.rows && vector < operands.vectors) {
-            operands.y[std::size_t{vector} * matrix.rows + row] = sum * operands.scale;
+        } else {
+            finish(operands, row, vector, sum);
         }
     };
     float sums[4] = {};
@@ -178,17 +322,14 @@ __global__ void __launch_bounds__(warps * 32, 2) product(const Operands operands
 #pragma unroll
                 for (std::uint32_t k = 0; k < 8; ++k) { sum += eight[k]; }
             }
-            const std::uint32_t row = at * tiles::tile_rows + i / vectors, vector = i % vectors;
-            if (row < matrix.rows && vector < operands.vectors) {
-                operands.y[std::size_t{vector} * matrix.rows + row] = sum * operands.scale;
-            }
+            finish(operands, at * tiles::tile_rows + i / vectors, i % vectors, sum);
         }
     }
 }
 
 template <std::uint32_t words, std::uint32_t vectors>
 [[nodiscard]] cudaError_t enqueue(const Operands& operands, bool overlaps_previous, cudaStream_t stream) {
-    using Shared = typename tiles::TileStream<words>::Shared;
+    using Shared = typename StreamOf<words>::Type::Shared;
     const std::uint32_t slices = operands.cut.slices, across = operands.matrix.tiles_across / 2;
     const std::uint32_t columns = (across + slices - 1) / slices * 2 * tiles::tile_columns;
     const std::size_t shared = 128 + warps * sizeof(Shared) + std::size_t{vectors} * (columns * 2 + 16);
@@ -225,9 +366,11 @@ template <std::uint32_t words>
 /// Enqueues y = W x. `overlaps_previous`: the kernel may start while the one before it on the stream still runs, and then waits for it
 /// before it reads x; only where the weights are there already and nothing on the stream changes them.
 [[nodiscard]] inline cudaError_t enqueue(const Operands& operands, bool overlaps_previous, cudaStream_t stream) {
-    return operands.matrix.words == tiles::packed_words
-               ? detail::enqueue<tiles::packed_words>(operands, overlaps_previous, stream)
-               : detail::enqueue<tiles::plain_words>(operands, overlaps_previous, stream);
+    switch (operands.matrix.words) {
+        case tiles::packed_words: return detail::enqueue<tiles::packed_words>(operands, overlaps_previous, stream);
+        case tiles::plain_words: return detail::enqueue<tiles::plain_words>(operands, overlaps_previous, stream);
+        default: return detail::enqueue<row_words>(operands, overlaps_previous, stream);
+    }
 }
 
 }  // namespace matvec

@@ -174,18 +174,19 @@ struct Uploaded {
     }
 };
 
-Bytes product(const Uploaded& weights, const DeviceBytes& x, std::uint32_t vectors, std::uint32_t multiprocessors) {
-    const matvec::Cut cut = matvec::cut_of(weights.matrix, vectors, multiprocessors);
-    const DeviceBytes y{std::size_t{4} * vectors * weights.matrix.rows};
-    const DeviceBytes workspace{matvec::workspace_bytes(weights.matrix, vectors, cut)};
+Bytes product(const codec::bf16_tiles::DeviceMatrix& matrix, const DeviceBytes& x, std::uint32_t vectors,
+              std::uint32_t multiprocessors) {
+    const matvec::Cut cut = matvec::cut_of(matrix, vectors, multiprocessors);
+    const DeviceBytes y{std::size_t{4} * vectors * matrix.rows};
+    const DeviceBytes workspace{matvec::workspace_bytes(matrix, vectors, cut)};
     must(cudaMemset(workspace.as(), 0, matvec::counter_bytes));
     Bytes first;
     for (int turn = 0; turn < 3; ++turn) {
-        must(matvec::enqueue({weights.matrix, x.as<std::uint16_t>(), y.as<float>(), vectors, workspace.as(), cut,
-                              weights.matrix.scale()},
-                             turn == 2, nullptr));
+        must(matvec::enqueue(
+            {matrix, x.as<std::uint16_t>(), y.as<float>(), vectors, workspace.as(), cut, matrix.scale()}, turn == 2,
+            nullptr));
         must(cudaDeviceSynchronize());
-        const Bytes here = y.read(std::size_t{4} * vectors * weights.matrix.rows);
+        const Bytes here = y.read(std::size_t{4} * vectors * matrix.rows);
         if (turn == 0) { first = here; }
         CHECK_MESSAGE(here == first, "the same product has the same bits");
         CHECK(y.is_intact());
@@ -193,6 +194,28 @@ Bytes product(const Uploaded& weights, const DeviceBytes& x, std::uint32_t vecto
         must(cudaMemset(y.as(), 0xEE, here.size()));
     }
     return first;
+}
+
+/// The same product with a bias, rounded to bf16.
+Bytes rounded_product(const codec::bf16_tiles::DeviceMatrix& matrix, const DeviceBytes& x, const DeviceBytes& bias,
+                      std::uint32_t vectors, std::uint32_t multiprocessors) {
+    matvec::Operands operands;
+    operands.matrix = matrix;
+    operands.x = x.as<std::uint16_t>();
+    operands.vectors = vectors;
+    operands.cut = matvec::cut_of(matrix, vectors, multiprocessors);
+    operands.scale = matrix.scale();
+    operands.bias = bias.as<std::uint16_t>();
+    const DeviceBytes out{std::size_t{2} * vectors * matrix.rows};
+    operands.rounded = out.as<std::uint16_t>();
+    const DeviceBytes workspace{matvec::workspace_bytes(matrix, vectors, operands.cut)};
+    must(cudaMemset(workspace.as(), 0, matvec::counter_bytes));
+    operands.workspace = workspace.as();
+    must(matvec::enqueue(operands, false, nullptr));
+    must(cudaDeviceSynchronize());
+    CHECK(out.is_intact());
+    CHECK(workspace.is_intact());
+    return out.read(std::size_t{2} * vectors * matrix.rows);
 }
 
 }  // namespace
@@ -260,11 +283,11 @@ TEST_CASE("bf16 tiles: unpacked on the GPU, bit for bit, for every shape") {
     }
 }
 
-TEST_CASE("a product with packed weights: near the exact one, and the bits of one with plain tiles") {
+TEST_CASE("a product with packed weights: near the exact one, and the bits of one with weights that are not packed") {
     int multiprocessors = 0;
     must(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
     for (const codec::Extents extents :
-         {codec::Extents{1024, 4096}, {4096, 1024}, {100, 700}, {16, 14336}, {48, 200}, {20000, 64}}) {
+         {codec::Extents{1024, 4096}, {4096, 1024}, {100, 700}, {16, 14336}, {48, 200}, {50, 1352}, {20000, 64}}) {
         CAPTURE(extents.rows);
         CAPTURE(extents.columns);
         const auto rows = static_cast<std::size_t>(extents.rows), columns = static_cast<std::size_t>(extents.columns);
@@ -274,13 +297,32 @@ TEST_CASE("a product with packed weights: near the exact one, and the bits of on
         packed.resize(codec::Bf16Tiles{}.pack(extents, raw, packed));
         REQUIRE(!packed.empty());
         const Uploaded uploaded{packed}, plain{plain_tiles(extents, raw)};
+        const DeviceBytes raw_device{raw}, bias{weights(rows, 29)};
+        const auto as_rows =
+            matvec::matrix_of_rows(raw_device.as<std::uint16_t>(), uploaded.matrix.rows, uploaded.matrix.columns);
+        CHECK(as_rows.row_groups == uploaded.matrix.row_groups);
+        CHECK(as_rows.tiles_across == uploaded.matrix.tiles_across);
         CHECK(uploaded.matrix.words == codec::bf16_tiles::packed_words);
         for (std::uint32_t vectors = 1; vectors <= matvec::most_vectors; ++vectors) {
             CAPTURE(vectors);
             const Bytes x = weights(columns * vectors, 23 + vectors);
             const DeviceBytes x_device{x};
-            const Bytes y = product(uploaded, x_device, vectors, static_cast<std::uint32_t>(multiprocessors));
-            CHECK(y == product(plain, x_device, vectors, static_cast<std::uint32_t>(multiprocessors)));
+            const auto processors = static_cast<std::uint32_t>(multiprocessors);
+            const Bytes y = product(uploaded.matrix, x_device, vectors, processors);
+            CHECK(y == product(plain.matrix, x_device, vectors, processors));
+            const Bytes rounded = rounded_product(uploaded.matrix, x_device, bias, vectors, processors);
+            if (columns % 8 == 0) {
+                CHECK(y == product(as_rows, x_device, vectors, processors));
+                CHECK(rounded == rounded_product(as_rows, x_device, bias, vectors, processors));
+            }
+            std::size_t far_off = 0;
+            const Bytes bias_bytes = bias.read(2 * rows);
+            for (std::size_t i = 0; i < rows * vectors; ++i) {
+                const float exact = element<float>(y, i) + to_float(element<std::uint16_t>(bias_bytes, i % rows));
+                const float error = std::fabs(to_float(element<std::uint16_t>(rounded, i)) - exact);
+                far_off += error <= std::fabs(exact) / 256 ? 0U : 1U;
+            }
+            CHECK(far_off == 0);
             double worst = 0;
             for (std::size_t row = 0; row < rows; row += rows > 200 ? 37 : 1) {
                 for (std::uint32_t vector = 0; vector < vectors; ++vector) {

@@ -7,10 +7,14 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "../cold_start.hpp"
+#include "../config.hpp"
+#include "../generate_text.hpp"
 #include "../operations.hpp"
+#include "direct_products.hpp"
 #include "examples/support/cuda_backend.hpp"
 #include "kernels.hpp"
 #include "residency/device/cuda.hpp"
@@ -74,17 +78,30 @@ private:
 class Gpu : public examples::CudaBackend {
 public:
     static constexpr bool learns = true;  ///< how long the steps take
-    static constexpr std::uint64_t scratch_bytes = Multiplier::workspace_bytes;
 
-    Gpu() : multiplier_{device(), stream()} { examples::check(prepare_kernels(), "the kernels"); }
+    /// `direct`: products of few tokens by DirectProducts, those with packed weights among them; otherwise all by cuBLAS.
+    Gpu(const Config& config, bool direct) : multiplier_{device(), stream()} {
+        if (direct) { direct_.emplace(device(), config); }
+        examples::check(prepare_kernels(), "the kernels");
+    }
     ~Gpu() { static_cast<void>(device().synchronize().has_value()); }  // before what it uses ends
     Gpu(const Gpu&) = delete;
     Gpu& operator=(const Gpu&) = delete;
+
+    /// Device memory that products take.
+    [[nodiscard]] std::uint64_t scratch_bytes() const noexcept {
+        return Multiplier::workspace_bytes + (direct_ ? direct_->workspace_bytes() : 0);
+    }
+    /// What unpacks weights before kernels read them.
+    [[nodiscard]] static const residency::Unpacker<Device>& unpacker() { return decoder::unpacker(); }
 
     template <class Operation>
     void launch(const char* name, const Operation& operation) {
         timed(name, [&] {
             if constexpr (std::same_as<Operation, Linear>) {
+                if (direct_ && DirectProducts::takes(operation)) {
+                    return examples::check_launch(direct_->multiply(operation, stream()), name);
+                }
                 if (operation.bias != nullptr) {
                     examples::check(
                         launch_spread(operation.bias, operation.out, operation.tokens, operation.to, stream()),
@@ -99,8 +116,10 @@ public:
 
 private:
     Multiplier multiplier_;
+    std::optional<DirectProducts> direct_;
 };
 
 extern template ColdStart start_cold(Gpu&, const ColdJob&, Workspace<Gpu>&);
+extern template Outcome generate_packed(Gpu&, const TextJob<Gpu>&);
 
 }  // namespace decoder

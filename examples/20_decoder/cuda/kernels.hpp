@@ -12,6 +12,7 @@ namespace decoder {
 [[nodiscard]] cudaError_t launch(const Upload& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const Embed& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const Normalise& o, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch(const Unpack& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const Rotate& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const Attend& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const Add& o, cudaStream_t stream);

@@ -7,7 +7,7 @@
 namespace decoder {
 
 Results run_cuda(const Job& job, const Checkpoint& model) {
-    Gpu gpu;
+    Gpu gpu{model.config, job.direct};
     return run_all(gpu, job, model);
 }
 
