@@ -177,6 +177,11 @@ TEST_CASE("docs/slow.md: a picture of passes") {
     const PassTimeline timeline = recorder.timeline();
     print(recorder.gaps().text());  // what is missing, if anything
 
+    print(timeline.table());          // of the last pass
+    print(timeline.idle_in_words());  // what the host left idle; empty: nothing to speak of
+
+    CHECK(report.find("\nstep    weights") != std::string::npos);
+    CHECK(timeline.idle_in_words().empty());
     CHECK(timeline.passes().size() == 3);
     CHECK(timeline.kernels().size() == 3 * model.schedule.size());
     CHECK(recorder.gaps().text().empty());

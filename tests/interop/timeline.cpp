@@ -58,6 +58,64 @@ TEST_CASE("steps lie around their kernels, stalls between them, and arrows lead 
     CHECK(count(text, "\"name\":\"waits for\",\"ts\":0.400,\"cat\":\"wait\",\"id\":1,\"bp\":\"e\"") == 1);
 }
 
+TEST_CASE("a pass as a table: steps, copies, waits with their cause, and times in which nothing ran") {
+    PassTimeline timeline;
+    timeline.add_pass({"pass 0", 0us, 90us, 1});
+    timeline.add_kernel({"earlier", "x", 0us, 90us});
+    timeline.add_pass({"pass 1", 100us, 1000us, 3 * 1024 + 512});
+    const std::size_t late = timeline.add_copy({{{"q", 512}, {"k", 1024}}, 320us, 400us});
+    const std::size_t long_one = timeline.add_copy({{{"v", 2048}}, 400us, 600us});
+    timeline.add_kernel({"first", "a", 100us, 150us, 0, 1});
+    timeline.add_kernel({"first", "b", 150us, 200us, 0, 1});
+    timeline.add_stall(200us, 400us, late);
+    timeline.add_kernel({"second", "c", 400us, 500us, 0, 2});
+    timeline.add_stall(500us, 600us, long_one);
+    timeline.add_kernel({"", "d", 600us, 650us, 0, 3});
+    timeline.add_kernel({std::string(70, 's'), "e\n", 950us, 1000us, 0, 4});
+    CHECK(timeline.table() ==
+          "pass 1: 0.900 ms, 3.5 KiB copied\n"
+          "step                                               weights                start    end  waits  for\n"
+          "first                                              a and 1 more           0.000  0.100\n"
+          "copy                                               q and 1 more, 1.5 KiB  0.220  0.300\n"
+          "copy                                               v, 2.0 KiB             0.300  0.500\n"
+          "second                                             c                      0.300  0.400  0.200  "
+          "copy of q and 1 more: it began late, the link stood idle\n"
+          "-                                                  d                      0.500  0.550  0.100  "
+          "copy of v: the link was busy\n"
+          "idle                                               nothing ran            0.550  0.850\n"
+          "ssssssssssssssssssssssss…ssssssssssssssssssssssss  e\\x0a                  0.850  0.900\n");
+    CHECK(timeline.table(0) ==
+          "pass 0: 0.090 ms, 1 B copied\n"
+          "step     weights  start    end  waits  for\n"
+          "earlier  x        0.000  0.090\n");
+    CHECK(timeline.table(1) == timeline.table());
+    CHECK(PassTimeline{}.table() == "step  weights  start  end  waits  for\n");
+}
+
+TEST_CASE("what is idle between steps is said where it is some per cent of the last pass, with the step before it") {
+    const auto idle = [](auto gap) {
+        PassTimeline timeline;
+        timeline.add_pass({"pass 4", 0us, 1000us + 2 * gap, 0});
+        timeline.add_kernel({"a", "a", 0us, 500us});
+        timeline.add_kernel({"b", "b", 500us + gap, 600us + gap});
+        timeline.add_kernel({"other stream", "o", 600us + gap, 700us + gap, 1});  // of another row: no gap
+        timeline.add_stall(700us + gap, 800us + gap, std::nullopt);
+        timeline.add_kernel({"c", "c", 800us + gap, 900us + gap});
+        timeline.add_kernel({"d", "d", 900us + 2 * gap, 1000us + 2 * gap});
+        return timeline.idle_in_words();
+    };
+    CHECK(idle(0us).empty());
+    CHECK(idle(14us).empty());  // 2.7 %
+    CHECK(idle(4us).empty());
+    CHECK(idle(20us).starts_with("idle between steps: 0.040 ms of 1.040 ms (pass 4), the longest 0.020 ms after a; "));
+    CHECK(idle(20us).find("a synchronize of your own") != std::string::npos);
+    PassTimeline many;  // of launches: too short to tell
+    many.add_pass({"pass 0", 0us, 800us, 0});
+    for (int i = 0; i < 100; ++i) { many.add_kernel({"s", "s", i * 8us, i * 8us + 4us}); }
+    CHECK(many.idle_in_words().empty());
+    CHECK(PassTimeline{}.idle_in_words().empty());
+}
+
 TEST_CASE("a simulated device: copies by weight, kernels by step, and the stall between copy and kernel") {
     SimulatedDevice device;
     const auto memory = unwrap(device.allocate_host(std::size_t{3} << 20));

@@ -114,8 +114,32 @@ public:
 
     [[nodiscard]] PerfettoTrace trace() const;  ///< all of it as a trace
 
+    /// A pass as a table of plain text, by its number among passes(); none: the last, or all where no pass was added. A line for each step,
+    /// each copy that began in it and each time in which nothing ran, in the order in which they began: step, weights, start, end, how
+    /// long it waited for a copy, and why. Times are in ms, from the start of the pass. Precondition: there is such a pass.
+    [[nodiscard]] std::string table(std::optional<std::size_t> pass = std::nullopt) const;
+    /// Of the last pass, in a sentence: how long the device ran no kernel between two steps and waited for no copy. Empty: that was less
+    /// than 3 % of the pass. Times below 5 µs do not count: events and launches cost about as much.
+    [[nodiscard]] std::string idle_in_words() const;
+
 private:
+    /// A time in which nothing ran.
+    struct Gap {
+        Time start{}, end{};
+        std::size_t after = 0;  // the number of the kernel that ran before it
+    };
+    static constexpr Time least_gap{5000};
+
     [[nodiscard]] static std::string name_of_row(std::size_t row);
+    [[nodiscard]] static std::string name_of_step(const Kernel& kernel) {
+        return kernel.step.empty() ? kernel.name : kernel.step;
+    }
+    /// The last kernel of the step that begins with that one: those of its name that follow each other on its row.
+    [[nodiscard]] std::size_t last_of_step(std::size_t first) const;
+    /// Between the first and the last kernel that begin in these times.
+    [[nodiscard]] std::vector<Gap> gaps(Time from, Time to) const;
+    /// What a stall waited for, and what the link did meanwhile.
+    [[nodiscard]] std::string cause_of(const Stall& stall) const;
 
     std::vector<Pass> passes_;
     std::vector<Kernel> kernels_;

@@ -3,13 +3,21 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <limits>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "residency/config.hpp"
+#include "residency/core/report_text.hpp"
 #include "residency/interop/pass_timeline.hpp"
+#include "residency/model/quoted.hpp"
+#include "residency/model/sort.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -38,6 +46,177 @@ RESIDENCY_INLINE std::optional<std::size_t> PassTimeline::kernel_after(const Sta
     return std::nullopt;
 }
 
+RESIDENCY_INLINE std::size_t PassTimeline::last_of_step(std::size_t first) const {
+    const Kernel& of = kernels_[first];
+    std::size_t last = first;
+    for (std::size_t i = first + 1; i < kernels_.size(); ++i) {
+        if (kernels_[i].row != of.row) { continue; }
+        if (kernels_[i].step != of.step || kernels_[i].run != of.run) { break; }
+        last = i;
+    }
+    return last;
+}
+
+RESIDENCY_INLINE std::vector<PassTimeline::Gap> PassTimeline::gaps(Time from, Time to) const {
+    constexpr std::size_t no_kernel = (std::numeric_limits<std::size_t>::max)();
+    struct Busy {
+        Time start{}, end{};
+        std::size_t kernel = no_kernel;
+    };
+    std::vector<Busy> busy;
+    busy.reserve(kernels_.size() + stalls_.size());
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+        if (from <= kernels_[i].start && kernels_[i].start < to) {
+            busy.push_back({kernels_[i].start, kernels_[i].end, i});
+        }
+    }
+    if (busy.empty()) { return {}; }
+    for (const Stall& stall : stalls_) {
+        if (from <= stall.start && stall.start < to) { busy.push_back({stall.start, stall.end, no_kernel}); }
+    }
+    residency::detail::sort(busy, [](const Busy& a, const Busy& b) {
+        return a.start != b.start ? a.start < b.start : a.kernel < b.kernel;
+    });
+    std::vector<Gap> found;
+    std::size_t before = no_kernel;
+    Time until{};
+    for (const Busy& each : busy) {
+        if (before != no_kernel && each.start - until >= least_gap) { found.push_back({until, each.start, before}); }
+        if (each.end < until) { continue; }
+        until = each.end;
+        if (each.kernel != no_kernel) { before = each.kernel; }
+    }
+    return found;
+}
+
+RESIDENCY_INLINE std::string PassTimeline::idle_in_words() const {
+    if (passes_.empty()) { return {}; }
+    const Pass& pass = passes_.back();
+    Time sum{}, longest{};
+    std::string after;
+    for (const Gap& gap : gaps(pass.start, pass.end)) {
+        const Time length = gap.end - gap.start;
+        sum += length;
+        if (length <= longest) { continue; }
+        longest = length;
+        after = name_of_step(kernels_[gap.after]);
+    }
+    const Time all = pass.end - pass.start;
+    if (sum * 100 < all * 3 || sum == Time{}) { return {}; }
+    return "idle between steps: " + detail::in_ms(sum) + " of " + detail::in_ms(all) + " (" + pass.name +
+           "), the longest " + detail::in_ms(longest) + " after " + detail::escaped(after) +
+           "; the host did not submit in time: it waited (a synchronize of your own), or had other work. Kernels "
+           "outside leases count here too, unless TimelineRecorder::kernel names them";
+}
+
+RESIDENCY_INLINE std::string PassTimeline::cause_of(const Stall& stall) const {
+    if (!stall.copy) { return "a copy"; }
+    const Copy& awaited = copies_[*stall.copy];
+    Time busy{};  // of the link, while it waited
+    for (const Copy& copy : copies_) {
+        busy += (std::max)((std::min)(copy.end, stall.end) - (std::max)(copy.start, stall.start), Time{});
+    }
+    return "copy of " + name_of(awaited) +
+           (busy * 2 >= stall.end - stall.start ? ": the link was busy" : ": it began late, the link stood idle");
+}
+
+RESIDENCY_INLINE std::string PassTimeline::table(std::optional<std::size_t> pass) const {
+    Time from = (Time::min)(), to = (Time::max)(), zero{};
+    std::string text;
+    if (!passes_.empty()) {
+        RESIDENCY_ASSERT(!pass || *pass < passes_.size(), "pass the number of a pass of the timeline");
+        const Pass& of = passes_[pass.value_or(passes_.size() - 1)];
+        from = zero = of.start;
+        to = of.end;
+        text = detail::escaped(of.name) + ": " + detail::in_ms(of.end - of.start) + ", " +
+               detail::in_units(of.copied_bytes) + " copied\n";
+    }
+    enum class Kind : std::uint8_t { copy, idle, step };
+    struct Line {
+        Time start{}, end{};
+        Kind kind = Kind::step;
+        std::size_t number = 0;
+        std::array<std::string, 6> cells;
+    };
+    constexpr std::size_t widest = 48;
+    std::vector<Line> lines;
+    const auto add = [&](Time start, Time end, Kind kind, std::string step, const std::string& name, Time waits,
+                         std::string why) {
+        const auto at = [&](Time time) {
+            std::array<char, 32> number{};
+            std::snprintf(number.data(), number.size(), "%.3f", static_cast<double>(time.count()) / 1e6);
+            return std::string{number.data()};
+        };
+        const auto of_line = [&](const std::string& cell) { return detail::escaped(detail::shortened(cell, widest)); };
+        lines.push_back({start,
+                         end,
+                         kind,
+                         lines.size(),
+                         {of_line(step), of_line(name), at(start - zero), at(end - zero),
+                          waits > Time{} ? at(waits) : std::string{}, detail::escaped(why)}});
+    };
+    for (const Copy& copy : copies_) {
+        if (copy.start < from || copy.start >= to) { continue; }
+        std::uint64_t bytes = 0;
+        for (const Piece& piece : copy.pieces) { bytes += piece.bytes; }
+        add(copy.start, copy.end, Kind::copy, "copy", name_of(copy) + ", " + detail::in_units(bytes), {}, {});
+    }
+    for (const Gap& gap : gaps(from, to)) { add(gap.start, gap.end, Kind::idle, "idle", "nothing ran", {}, {}); }
+    std::vector<bool> is_told(kernels_.size(), false);
+    std::vector<Time> waits(kernels_.size());
+    std::vector<std::string> causes(kernels_.size());
+    for (const Stall& stall : stalls_) {
+        const auto next = kernel_after(stall);
+        if (!next || kernels_[*next].start < from || kernels_[*next].start >= to) { continue; }
+        waits[*next] += stall.end - stall.start;
+        causes[*next] = cause_of(stall);
+    }
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+        const Kernel& first = kernels_[i];
+        if (is_told[i] || first.start < from || first.start >= to) { continue; }
+        const std::size_t last = first.step.empty() ? i : last_of_step(i);
+        Time waited{};
+        std::string why;
+        std::size_t more = 0;
+        for (std::size_t k = i; k <= last; ++k) {
+            if (kernels_[k].row != first.row) { continue; }
+            is_told[k] = true;
+            more += k > i ? 1 : 0;
+            waited += waits[k];
+            if (!causes[k].empty()) { why = causes[k]; }
+        }
+        const std::string name = first.name + (more > 0 ? " and " + std::to_string(more) + " more" : std::string{});
+        add(first.start, kernels_[last].end, Kind::step, first.step.empty() ? "-" : first.step, name, waited, why);
+    }
+    residency::detail::sort(lines, [](const Line& a, const Line& b) {
+        if (a.start != b.start) { return a.start < b.start; }
+        return a.kind != b.kind ? a.kind < b.kind : a.number < b.number;
+    });
+    const std::array<std::string, 6> heading{"step", "weights", "start", "end", "waits", "for"};
+    std::array<std::size_t, 6> widths{};
+    const auto width_of = [](const std::string& cell) {  // characters of UTF-8
+        return static_cast<std::size_t>(std::count_if(
+            cell.begin(), cell.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+    };
+    const auto widen = [&](const std::array<std::string, 6>& cells) {
+        for (std::size_t i = 0; i < cells.size(); ++i) { widths[i] = (std::max)(widths[i], width_of(cells[i])); }
+    };
+    widen(heading);
+    for (const Line& line : lines) { widen(line.cells); }
+    const auto write = [&](const std::array<std::string, 6>& cells) {
+        std::string line;
+        for (std::size_t i = 0; i < cells.size(); ++i) {
+            const std::string fill(widths[i] - width_of(cells[i]), ' ');
+            const bool is_number = i >= 2 && i <= 4;
+            line += (i == 0 ? "" : "  ") + (is_number ? fill + cells[i] : cells[i] + fill);
+        }
+        text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    };
+    write(heading);
+    for (const Line& line : lines) { write(line.cells); }
+    return text;
+}
+
 RESIDENCY_INLINE PerfettoTrace PassTimeline::trace() const {
     PerfettoTrace trace;
     for (const Pass& pass : passes_) { trace.event(pass_row, pass.name, pass.start, pass.end, pass.copied_bytes); }
@@ -48,13 +227,7 @@ RESIDENCY_INLINE PerfettoTrace PassTimeline::trace() const {
         for (std::size_t i = 0; i < kernels_.size(); ++i) {
             const Kernel& first = kernels_[i];
             if (first.row != row || first.step.empty()) { continue; }
-            // A step is the kernels of its name that follow each other.
-            std::size_t last = i;
-            for (std::size_t k = i + 1; k < kernels_.size(); ++k) {
-                if (kernels_[k].row != row) { continue; }
-                if (kernels_[k].step != first.step || kernels_[k].run != first.run) { break; }
-                last = k;
-            }
+            const std::size_t last = last_of_step(i);
             trace.event(name, first.step, first.start, kernels_[last].end);
             i = last;
         }
