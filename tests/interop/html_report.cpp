@@ -97,7 +97,7 @@ HtmlReport small_report() {
     timeline.add_stall(50us, 100us, copy);
     timeline.add_kernel({"layer 0", "a", 100us, 130us, 0, 1});
     timeline.add_kernel({"layer 0", "b", 130us, 140us, 0, 1});
-    timeline.add_kernel({"layer 1", "c", 150us, 160us, 0, 2});
+    timeline.add_kernel({"layer 1", "c", 144us, 154us, 0, 2});
     timeline.add_pass({"pass 3", 50us, 160us, std::uint64_t{2} << 20});
     timeline.add_kernel({"layer 0", "a", 200us, 220us, 0, 3});
     return report;
@@ -140,6 +140,9 @@ TEST_CASE("divergences are said once, also where there is no other advice") {
     const std::string said = "3 leases of the last pass came out of the order of the schedule";
     std::string page = html_page(report);
     CHECK(count(page, said) == 1);
+    CHECK(count(page, "report_stalls says whether they cost something") == 1);  // the page does not know the plan
+    report.statistics.last_pass.demand_misses = 1;
+    CHECK(count(html_page(report), "mend this first") == 1);
     StallReport stalls;
     stalls.divergences = detail::divergences_in_words(report.statistics, true, false);
     stalls.divergences_first = true;
@@ -150,6 +153,17 @@ TEST_CASE("divergences are said once, also where there is no other advice") {
     CHECK(fault_in(page) == "");
     CHECK(count(page, said) == 1);
     CHECK(page.find(said) < page.find("more budget"));
+}
+
+TEST_CASE("what the host left idle between steps is said once, with other advice or without") {
+    HtmlReport report = small_report();
+    report.timeline.add_kernel({"layer 0", "a", 300us, 310us, 0, 4});
+    report.timeline.add_kernel({"layer 1", "c", 340us, 350us, 0, 5});
+    report.timeline.add_pass({"pass 4", 300us, 350us, 0});
+    const std::string said = "idle between steps: 0.030 ms of 0.050 ms (pass 4), the longest 0.030 ms after layer 0";
+    CHECK(count(html_page(report), said) == 1);
+    report.advice = {"more budget", report.timeline.idle_in_words()};
+    CHECK(count(html_page(report), said) == 1);
 }
 
 TEST_CASE("names are text, whatever is in them") {

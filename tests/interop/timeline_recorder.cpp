@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "residency/core/report_text.hpp"
+#include "residency/core/stall_report.hpp"
 #include "residency/interop/simulated_timeline.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "tests/support/compositions.hpp"
@@ -124,6 +126,52 @@ TEST_CASE("passes of planned and of online compositions: steps, copies, stalls a
     check_composition<compositions::OnDemand>(20 * chunk);
     check_composition<compositions::OnSlab>(20 * chunk);
     check_composition<compositions::Ahead>(20 * chunk);
+}
+
+TEST_CASE("waits of the caller's own: the report says how long the device was idle between steps, and after which") {
+    using Weights = compositions::Planned;
+    CheckedDevice device{instant_calls()};
+    const Model model = streaming::uniform_model(device, 16, chunk);
+    const auto stream = must(device.create_stream());
+    {
+        Recorder recorder{device};
+        auto weights =
+            must(Weights::try_create(device, model.catalog, options<Weights>(model, std::uint64_t{16} * chunk)));
+        must(weights.try_observe(&recorder));
+        const auto run_pass = [&](bool waits) {
+            auto pass = must(weights.try_begin(stream));
+            for (const auto& step : weights.schedule()) {
+                {
+                    const auto lease = must(pass.try_acquire(step));
+                    for (const auto id : step.weights) { streaming::verify(device, model, lease, id, stream, 100us); }
+                }
+                if (!waits) { continue; }
+                must(device.synchronize(stream));
+                device.spend(step.position == 7 ? 60us : 30us);  // the host does something else
+            }
+            must(pass.try_end());
+            must(weights.try_drain());
+        };
+        for (int i = 0; i < 3; ++i) { run_pass(false); }
+        CHECK(recorder.timeline().idle_in_words().empty());
+        CHECK(must(try_report_stalls(weights, recorder.timeline())).idle.empty());
+        for (int i = 0; i < 2; ++i) { run_pass(true); }
+        const PassTimeline timeline = recorder.timeline();
+        const auto report = must(try_report_stalls(weights, timeline));
+        const auto steps = static_cast<std::int64_t>(weights.schedule().size());
+        CAPTURE(report.idle);
+        // Behind the last step there is no other.
+        CHECK(report.idle.find("idle between steps: " + residency::detail::in_ms((steps - 1) * 30us + 30us) + " of ") ==
+              0);
+        CHECK(report.idle.find("the longest 0.060 ms after step 7; the host did not submit in time") !=
+              std::string::npos);
+        CHECK(report.text().find(report.idle) != std::string::npos);
+        CHECK(timeline.table().find("\nidle ") != std::string::npos);
+        CHECK(timeline.table(0).find("\nidle ") == std::string::npos);
+        must(weights.try_observe(nullptr));
+    }
+    CHECK(*model.wrong == 0);
+    must(device.destroy_stream(stream));
 }
 
 TEST_CASE("the recorder's timeline is that of the simulated device") {

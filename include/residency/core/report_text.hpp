@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "residency/core/learning_report.hpp"
@@ -48,14 +49,16 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
     return more.empty() ? text : text + " (" + more + ")";
 }
 
-/// What to say of divergences in the last pass. `cost`: the pass copied more than it had to, or missed. `held`: a lease was open over
-/// later steps, which costs the same. Empty: there were none.
-[[nodiscard]] inline std::string divergences_in_words(const Statistics& statistics, bool cost, bool held) {
+/// What to say of divergences in the last pass. `cost`: the pass copied more than it had to, or missed; unset: it did not miss, and what
+/// it had to copy is not known. `held`: a lease was open over later steps, which costs the same. Empty: there were none.
+[[nodiscard]] inline std::string divergences_in_words(const Statistics& statistics, std::optional<bool> cost,
+                                                      bool held) {
     const std::uint64_t divergences = statistics.last_pass.divergences;
     if (divergences == 0) { return {}; }
     const std::string text = std::to_string(divergences) + (divergences == 1 ? " lease" : " leases") +
                              " of the last pass came out of the order of the schedule (divergences): ";
-    if (!cost) { return text + "they cost nothing measurable"; }
+    if (!cost) { return text + "report_stalls says whether they cost something"; }
+    if (!*cost) { return text + "they cost nothing measurable"; }
     if (held) { return text + "look at them again once each lease ends before the next is acquired"; }
     const bool is_guessed = statistics.learning.order == OrderOrigin::guessed;
     return text + "mend this first, the rest follows from it; " +

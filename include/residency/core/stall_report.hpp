@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -41,6 +42,9 @@ struct StallReport {
     std::string divergences;
     bool divergences_first = false;   ///< they cost something, and what follows may come from them
     std::vector<StallAdvice> advice;  ///< each cause once
+    /// Of the last pass of a timeline: how long the device ran nothing between steps, since the host did not submit in time. Empty: not
+    /// long, or there was no timeline.
+    std::string idle;
     /// Of a planned composition: its step times are longer than the pass that ran. Empty: they are not.
     std::string too_long;
     /// Of a planned composition: which compute times of the plan were neither declared nor measured, or cannot be, why, and what to do. Empty: none.
@@ -48,7 +52,7 @@ struct StallReport {
     std::uint64_t timed_passes = 0;  ///< that it is based on the last of
 
     /// A sentence each: divergences where they come first, off_plan, each cause (or one that says that nothing stalled or nothing was
-    /// timed), other divergences, too_long, times.
+    /// timed), idle, other divergences, too_long, times.
     [[nodiscard]] RESIDENCY_INLINE std::vector<std::string> lines() const;
     /// These lines, each with its end.
     [[nodiscard]] RESIDENCY_INLINE std::string text() const;
@@ -84,12 +88,28 @@ template <class Weights>
     }
     return core::report_stalls(facts);
 }
+/// The same with StallReport::idle, of the timeline of a TimelineRecorder that saw the last passes.
+template <class Weights, class Timeline>
+    requires requires(const Timeline& timeline) {
+        { timeline.idle_in_words() } -> std::convertible_to<std::string>;
+    }
+[[nodiscard]] Result<StallReport> try_report_stalls(const Weights& weights, const Timeline& timeline) {
+    auto report = try_report_stalls(weights);
+    if (report) { report->idle = timeline.idle_in_words(); }
+    return report;
+}
 #if RESIDENCY_EXCEPTIONS
-/// The same, which throws.
+/// The same, which throw.
+/// @{
 template <class Weights>
 [[nodiscard]] StallReport report_stalls(const Weights& weights) {
     return unwrap(try_report_stalls(weights));
 }
+template <class Weights, class Timeline>
+[[nodiscard]] StallReport report_stalls(const Weights& weights, const Timeline& timeline) {
+    return unwrap(try_report_stalls(weights, timeline));
+}
+/// @}
 #endif
 
 }}  // namespace residency::RESIDENCY_ABI

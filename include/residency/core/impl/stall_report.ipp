@@ -37,9 +37,11 @@ inline constexpr double follows_plan = 1.1;
     return residency::detail::in_ms(std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)});
 }
 
+inline constexpr const char* declare_times = "declare what the steps take (ScheduleBuilder)";
+
 // How the plan comes to know what steps take.
 [[nodiscard]] inline std::string learn_in_words(const Statistics& statistics) {
-    std::string declare = "declare what the steps take (ScheduleBuilder)";
+    const std::string declare{declare_times};
     if (statistics.learning.reason == LearningReason::not_wanted) {
         return declare + ", or let it be learned (Options::learn)";
     }
@@ -229,7 +231,7 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
         }
         text += "; ";
     }
-    const std::string declare = "declare what the steps take (ScheduleBuilder)";
+    const std::string declare{declare_times};
     switch (learning.reason) {
         case LearningReason::none:
             text += "they are being measured, " + std::to_string(learning.timed_steps) + " so far; ";
@@ -296,7 +298,7 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
 
 RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
     std::vector<std::string> lines;
-    lines.reserve(5 + advice.size());
+    lines.reserve(6 + advice.size());
     if (divergences_first) { lines.push_back(divergences); }
     if (!off_plan.empty()) { lines.push_back(off_plan); }
     if (timed_passes == 0) {
@@ -305,6 +307,7 @@ RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
         lines.emplace_back("no step waited for bytes in the last pass that was timed");
     }
     for (const StallAdvice& each : advice) { lines.push_back(each.text); }
+    if (!idle.empty()) { lines.push_back(idle); }
     if (!divergences.empty() && !divergences_first) { lines.push_back(divergences); }
     if (!too_long.empty()) { lines.push_back(too_long); }
     if (!times.empty()) { lines.push_back(times); }

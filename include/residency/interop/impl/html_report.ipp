@@ -214,8 +214,13 @@ RESIDENCY_INLINE void HtmlWriter::write_advice() {
     std::vector<std::string> sentences = report_->advice;
     if (sentences.empty()) {
         const Statistics& of = report_->statistics;
-        std::string said = divergences_in_words(of, of.last_pass.demand_misses > 0, holds_leases(of));
+        const auto cost = of.last_pass.demand_misses > 0 ? std::optional{true} : std::nullopt;
+        std::string said = divergences_in_words(of, cost, holds_leases(of));
         if (!said.empty()) { sentences.push_back(std::move(said)); }
+    }
+    std::string idle = report_->timeline.idle_in_words();
+    if (!idle.empty() && std::find(sentences.begin(), sentences.end(), idle) == sentences.end()) {
+        sentences.push_back(std::move(idle));
     }
     if (sentences.empty()) { return; }
     raw("<section><h2>What to change</h2>\n<ul>\n");
