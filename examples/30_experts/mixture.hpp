@@ -110,17 +110,19 @@ struct Outcome {
 struct Comparison {
     std::uint32_t batch = 0;
     Outcome resident, hinted, unhinted, cached;
+    std::vector<Outcome> packed;  ///< with --packed: with hints, and without
 };
 struct Results {
     std::string device;
     Sizes sizes;
     std::uint64_t streamed_bytes = 0;
+    std::uint64_t packed_bytes = 0, packed_raw_bytes = 0;  ///< of what is packed
     std::vector<Comparison> comparisons;
     std::vector<std::string> reports;  ///< of the simulated device's checker
 };
 
-/// The same on either device. Throws residency::Exception.
-[[nodiscard]] Results run_simulated();
-[[nodiscard]] Results run_cuda();
+/// The same on either device. `packed`: also with experts that are packed. Throws residency::Exception.
+[[nodiscard]] Results run_simulated(bool packed);
+[[nodiscard]] Results run_cuda(bool packed);
 
 }  // namespace experts

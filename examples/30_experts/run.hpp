@@ -13,10 +13,12 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "mixture.hpp"
+#include "residency/packed_experts.hpp"
 #include "residency/residency.hpp"
 
 namespace experts {
@@ -93,11 +95,12 @@ struct State {
 /// Batch after batch, all of them twice: the first time, which loads what is there to be loaded, is not counted. The host reads each
 /// router's scores before it knows which experts to ask for.
 template <class Weights, class Backend>
-Outcome generate(Backend& backend, const Mixture& model, const Sizes& sizes, std::uint32_t batch, const State& state,
-                 std::string name, typename Weights::Options options, bool hints) {
+Outcome generate(Backend& backend, const Mixture& model, const residency::Catalog& catalog, const Sizes& sizes,
+                 std::uint32_t batch, const State& state, std::string name, typename Weights::Options options,
+                 bool hints) {
     using namespace residency;
     auto& device = backend.device();
-    Weights weights{device, model.catalog, std::move(options)};
+    Weights weights{device, catalog, std::move(options)};
     Outcome outcome;
     outcome.name = std::move(name);
     const std::size_t numbers = std::size_t{batch} * sizes.hidden;
@@ -144,7 +147,7 @@ Outcome generate(Backend& backend, const Mixture& model, const Sizes& sizes, std
                 if (hints) {  // after the acquisition, so that the copies of this layer come first
                     std::array<prefetch::Hint, chosen> likely{};
                     for (std::uint32_t i = 0; i < chosen; ++i) {
-                        likely[i] = {.storage = model.catalog.storage_of(model.parts[after][guess[i]]),
+                        likely[i] = {.storage = catalog.storage_of(model.parts[after][guess[i]]),
                                      .probability = i == 0 ? 0.9F : 0.8F};
                     }
                     unwrap(weights.prefetcher().hint(likely));
@@ -173,9 +176,10 @@ Outcome generate(Backend& backend, const Mixture& model, const Sizes& sizes, std
 
 /// For few tokens a pass and for many: with everything resident, then with half of the experts, by several compositions.
 template <class Backend>
-Results run_all(Backend& backend, const Sizes& sizes) {
+Results run_all(Backend& backend, const Sizes& sizes, bool packs) {
     using Hinted = residency::Experts<typename Backend::Device>;
     using Plain = residency::Cached<typename Backend::Device>;
+    using Packed = residency::PackedExperts<typename Backend::Device>;
     using residency::Budget;
     const Mixture model = make_mixture(backend, sizes);
     auto& memory = backend.memory();
@@ -186,11 +190,14 @@ Results run_all(Backend& backend, const Sizes& sizes) {
     state.scores = memory.template on_device<float>(2 * experts_a_layer);
     state.scores_on_host = memory.template pinned<float>(2 * experts_a_layer);
     state.x_on_host = memory.template pinned<float>(most * sizes.hidden);
-    const auto options = [&](Budget budget) {
-        typename Hinted::Options made;
+    residency::packed::PackedModel packed;  // the same weights
+    if (packs) { packed = residency::packed::pack(backend.device(), model.catalog); }
+    const auto options = [&]<class Weights = Hinted>(Budget budget) {
+        typename Weights::Options made;
         made.budget = budget;
         made.policies.evictor = residency::evict::ExpectedUse{{.layers = model.layer_of}};
         made.policies.storages_at_once = chosen;  // a cache that cannot hold them is refused
+        if constexpr (std::is_same_v<Weights, Packed>) { made.policies.unpacker = &backend.unpacker(); }
         return made;
     };
     const Budget all = Budget::percent_of_weights(1000), half = Budget::percent_of_weights(50);
@@ -198,16 +205,26 @@ Results run_all(Backend& backend, const Sizes& sizes) {
     results.device = backend.device().name();
     results.sizes = sizes;
     results.streamed_bytes = model.catalog.streamed_bytes();
+    results.packed_bytes = packed.packed_bytes;
+    results.packed_raw_bytes = packed.raw_bytes;
     for (const std::uint32_t batch : sizes.batches) {
         const auto run = [&]<class Weights>(const char* name, typename Weights::Options how, bool hints) {
-            return generate<Weights>(backend, model, sizes, batch, state, name, std::move(how), hints);
+            constexpr bool is_packed = std::is_same_v<Weights, Packed>;
+            return generate<Weights>(backend, model, is_packed ? packed.catalog : model.catalog, sizes, batch, state,
+                                     name, std::move(how), hints);
         };
-        results.comparisons.push_back(
-            {batch, run.template operator()<Hinted>("everything resident", options(all), false),
-             run.template operator()<Hinted>("Experts, with hints", options(half), true),
-             run.template operator()<Hinted>("Experts, without", options(half), false),
-             run.template operator()<Plain>("Cached", {.budget = half, .policies = {.storages_at_once = chosen}},
-                                            false)});
+        results.comparisons.push_back({batch,
+                                       run.template operator()<Hinted>("everything resident", options(all), false),
+                                       run.template operator()<Hinted>("Experts, with hints", options(half), true),
+                                       run.template operator()<Hinted>("Experts, without", options(half), false),
+                                       run.template operator()<Plain>(
+                                           "Cached", {.budget = half, .policies = {.storages_at_once = chosen}}, false),
+                                       {}});
+        for (const bool hints : {true, false}) {
+            if (!packs) { break; }
+            results.comparisons.back().packed.push_back(run.template operator()<Packed>(
+                hints ? "PackedExperts, hints" : "PackedExperts", options.template operator()<Packed>(half), hints));
+        }
     }
     results.reports = backend.reports();
     return results;
@@ -218,5 +235,5 @@ Results run_all(Backend& backend, const Sizes& sizes) {
 // What one composition runs, compiled in a file of its own: EXTERN is `extern` in a header, nothing in that file. At global scope.
 #define GENERATE(EXTERN, BACKEND, COMPOSITION)                                                                         \
     EXTERN template experts::Outcome experts::generate<COMPOSITION<BACKEND::Device>>(                                  \
-        BACKEND&, const experts::Mixture&, const experts::Sizes&, std::uint32_t, const experts::State&, std::string,   \
-        COMPOSITION<BACKEND::Device>::Options, bool)
+        BACKEND&, const experts::Mixture&, const residency::Catalog&, const experts::Sizes&, std::uint32_t,            \
+        const experts::State&, std::string, COMPOSITION<BACKEND::Device>::Options, bool)

@@ -31,11 +31,12 @@ void declare(const Reduce& o, Kernel& kernel) {
     kernel.writes = {range(o.x, std::size_t{o.batch} * o.hidden)};
 }
 
-Results run_simulated() {
-    examples::SimulatedBackend backend;
+Results run_simulated(bool packed) {
+    Simulated simulated;
     return run_all(
-        backend,
-        {.layers = 32, .hidden = mixtral_hidden / 32, .inner = mixtral_inner / 32, .passes = 8, .batches = {1, 4}});
+        simulated,
+        {.layers = 32, .hidden = mixtral_hidden / 32, .inner = mixtral_inner / 32, .passes = 8, .batches = {1, 4}},
+        packed);
 }
 
 }  // namespace experts

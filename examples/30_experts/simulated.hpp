@@ -3,6 +3,7 @@
 #pragma once
 
 #include "examples/support/simulated_backend.hpp"
+#include "residency/packed/simulated_unpacker.hpp"
 #include "run.hpp"
 
 namespace experts {
@@ -14,7 +15,16 @@ void declare(const Route& o, Kernel& kernel);
 void declare(const Expand& o, Kernel& kernel);
 void declare(const Reduce& o, Kernel& kernel);
 
+class Simulated : public examples::SimulatedBackend {
+public:
+    [[nodiscard]] const residency::Unpacker<Device>& unpacker() const noexcept { return unpacker_; }
+
+private:
+    residency::SimulatedUnpacker unpacker_;
+};
+
 }  // namespace experts
 
-GENERATE(extern, examples::SimulatedBackend, residency::Cached);
-GENERATE(extern, examples::SimulatedBackend, residency::Experts);
+GENERATE(extern, experts::Simulated, residency::Cached);
+GENERATE(extern, experts::Simulated, residency::Experts);
+GENERATE(extern, experts::Simulated, residency::PackedExperts);

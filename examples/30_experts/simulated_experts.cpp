@@ -2,4 +2,4 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulated.hpp"
 
-GENERATE(, examples::SimulatedBackend, residency::Experts);
+GENERATE(, experts::Simulated, residency::Experts);

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What programs with the preset Packed include: planned.hpp, and what unpacks weights on the device.
+// What programs with the preset Packed include: planned.hpp, and what unpacks weights on the device. For PackedExperts alone,
+// packed_experts.hpp compiles faster.
 
-#include "residency/packed/load.hpp"
-#include "residency/packed/pack.hpp"
 #include "residency/packed/packed_decider.hpp"
+#include "residency/packed_experts.hpp"
 #include "residency/planned.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

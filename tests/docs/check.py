@@ -374,7 +374,9 @@ POLICIES = {
     "planned": ("core/planned_decider.hpp", "Config"),
     "online": ("core/online_decider.hpp", "Config"),
     "`Packed`": ("packed/packed_decider.hpp", "Config"),
+    "`PackedExperts`": ("packed/packed_online_decider.hpp", "Config"),
 }
+KIND_OF = {"`Packed`": "planned", "`PackedExperts`": "online"}
 KNOBS = "Knobs of evictors, prefetchers and pools"
 TRANSPORTS = {"`Staged`": ("transport/staged_config.hpp", "StagedConfig")}
 
@@ -420,7 +422,7 @@ def wrong_options(text):
         for each, words in having.items():
             if each not in listed:
                 found.append(f"Options: the table lacks {each}")
-            elif listed[each] != ("all" if {"planned", "online"} <= set(words) else words[0]):  # Packed is planned
+            elif listed[each] != ("all" if {"planned", "online"} <= set(words) else ", ".join(word for word in words if KIND_OF.get(word) not in words)):
                 found.append(f"Options: {each} is one of {' and '.join(words)} compositions, not of {listed[each]}")
         found += [f"Options: there is no {each}" for each in listed if each.removesuffix(each.split(".")[-1]) == prefix and each not in having]
     return found

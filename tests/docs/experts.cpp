@@ -4,11 +4,16 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "residency/packed/simulated_unpacker.hpp"
+#include "residency/packed_experts.hpp"
 #include "residency/residency.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
@@ -84,5 +89,58 @@ TEST_CASE("docs/experts.md: a cache of experts, and a router's guesses") {
     }
     unwrap(gpu.destroy_stream(stream));
     unwrap(gpu.deallocate_host(host));
+    CHECK(gpu.report_count() == 0);
+}
+
+TEST_CASE("docs/experts.md: packed experts") {
+    Gpu gpu;
+    const SimulatedUnpacker unpacker;
+    const auto stream = unwrap(gpu.create_stream());
+    std::vector<std::byte> bytes(expert_bytes);
+    std::mt19937 random{2};
+    std::normal_distribution<float> normal{0, 0.02F};
+    for (std::size_t at = 0; at < bytes.size(); at += 2) {
+        const float value = normal(random);
+        std::memcpy(bytes.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
+    }
+    CatalogBuilder builder;
+    std::vector<std::uint32_t> layer_of;
+    for (std::uint32_t i = 0; i < layers * experts_per_layer; ++i) {
+        builder.add("expert " + std::to_string(i), dtype::bf16, {1024, 1024}, bytes);
+        layer_of.push_back(i / experts_per_layer);
+    }
+    const Catalog catalog = builder.build();
+    {
+        const packed::PackedModel model = packed::pack(gpu, catalog);  // once, after loading
+
+        PackedExperts<Gpu>::Options options;
+        options.budget = Budget::parse("50%");  // of the raw bytes
+        options.policies.evictor = evict::ExpectedUse{{.layers = layer_of}};
+        options.policies.storages_at_once = chosen;  // the cache holds them packed, and there is room to unpack them
+        options.policies.unpacker = &unpacker;       // on a GPU: a CudaUnpacker
+        PackedExperts<Gpu> weights{gpu, model.catalog, std::move(options)};
+
+        std::uint64_t right = 0;
+        {
+            auto pass = weights.begin(stream);
+            for (std::uint32_t layer = 0; layer < layers; ++layer) {
+                const WeightId first{layer * experts_per_layer + 3}, second{layer * experts_per_layer + 6};
+                const auto lease = pass.acquire({first, second});
+                for (const WeightId expert : {first, second}) {
+                    const auto here = lease.bytes(expert);
+                    unwrap(gpu.launch(stream, {.name = "expert",
+                                               .reads = {{here.data(), here.size()}},
+                                               .writes = {},
+                                               .body = [&right, &bytes, here] {
+                                                   right += std::memcmp(here.data(), bytes.data(), here.size()) == 0;
+                                               }}));
+                }
+            }
+        }
+        weights.drain();
+        CHECK(right == std::uint64_t{layers} * chosen);
+        CHECK(weights.statistics().total.fetched_bytes < right * expert_bytes * 7 / 10);
+    }
+    unwrap(gpu.destroy_stream(stream));
     CHECK(gpu.report_count() == 0);
 }

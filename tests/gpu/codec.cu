@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <span>
 #include <vector>
@@ -253,6 +254,33 @@ TEST_CASE("bf16 tiers: the GPU packs the host's bytes, many chunks in a launch")
         delete from[i];
         delete to[i];
     }
+}
+
+TEST_CASE("bf16 tiers: tasks that go with the launch unpack the same, however many launches they take") {
+    constexpr std::size_t count = 2 * codec::bf16_tiers::most_given_tasks + 20;
+    std::vector<Bytes> raw;
+    std::vector<std::unique_ptr<DeviceBytes>> from, to;
+    std::vector<codec::UnpackTask> tasks;
+    std::uint32_t most_values = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t values = 1 + i * 37 % 20000;
+        raw.push_back(weights(values, static_cast<std::uint32_t>(i)));
+        Bytes packed(raw[i].size() * 2 + 65536);
+        packed.resize(codec::Bf16Tiers{}.pack({}, raw[i], packed));
+        REQUIRE(!packed.empty());
+        from.push_back(std::make_unique<DeviceBytes>(packed));
+        to.push_back(std::make_unique<DeviceBytes>(raw[i].size()));
+        tasks.push_back({from[i]->as(), to[i]->as()});
+        most_values = std::max(most_values, static_cast<std::uint32_t>(values));
+    }
+    must(codec::bf16_tiers::enqueue_unpack(tasks, most_values, 7, nullptr));
+    tasks.assign(count, {});  // they are not read any more
+    for (std::size_t i = 0; i < count; ++i) {
+        CAPTURE(i);
+        CHECK(to[i]->read(raw[i].size()) == raw[i]);
+        CHECK(to[i]->is_intact());
+    }
+    must(codec::bf16_tiers::enqueue_unpack(std::span<const codec::UnpackTask>{}, 1, 7, nullptr));
 }
 
 TEST_CASE("bf16 tiles: unpacked on the GPU, bit for bit, for every shape") {

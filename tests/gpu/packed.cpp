@@ -14,6 +14,7 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/packed.hpp"
+#include "residency/packed_experts.hpp"
 #include "tests/gpu/support.hpp"
 #include "tests/gpu/unpacker.hpp"
 
@@ -29,6 +30,7 @@ using Stream = CudaDevice::Stream;
 
 using gpu::MiB;
 using gpu::must;
+using gpu::must_cuda;
 
 /// Ten matrices of bf16 as trained weights are, one of noise, and one that is wider.
 class Model {
@@ -163,4 +165,75 @@ TEST_CASE("packed weights: every lease gives the raw bytes, eagerly and in a gra
         sums.check(1);
     }
     must(device.destroy_stream(stream));
+}
+
+namespace {
+
+/// Random leases of two weights on two streams: as many of each weight as it is leased have its checksum.
+template <class Online>
+void check_online() {
+    CudaDevice device{0};
+    const Model model{device};
+    const Stream streams[2]{must(device.create_stream()), must(device.create_stream())};
+    const std::uint64_t before = must(device.memory()).free_bytes;
+    {
+        auto* const at = static_cast<std::uint64_t*>(must(device.allocate(model.sums.size() * 8)));
+        typename Online::Options options;
+        options.budget = Budget::bytes(model.raw_bytes);
+        options.poison = true;
+        options.policies.unpacker = &gpu::unpacker();
+        options.policies.storages_at_once = 2;
+        const auto floor = must(Online::try_resolve_budget(device, model.packed.catalog, options)).floor_bytes;
+        auto weights = must(Online::try_create(device, model.packed.catalog, std::move(options)));
+        std::mt19937 random{38};
+        for (const std::uint64_t more : {std::uint64_t{0}, 24 * MiB, 64 * MiB, 400 * MiB}) {
+            CAPTURE(more);
+            must(weights.try_set_budget(Budget::bytes(floor + more)));
+            must_cuda(cudaMemset(at, 0, model.sums.size() * 8));
+            std::vector<std::uint64_t> times(model.sums.size());
+            for (int turn = 0; turn < 6; ++turn) {
+                auto pass = must(weights.try_begin(streams[turn % 2]));
+                for (int access = 0; access < 10; ++access) {
+                    const auto first = static_cast<std::uint32_t>(random() % 12);
+                    const WeightId ids[2]{WeightId{first},
+                                          WeightId{(first + 1 + static_cast<std::uint32_t>(random() % 11)) % 12}};
+                    const Stream stream = streams[random() % 2];
+                    const auto lease = must(pass.try_acquire(std::span<const WeightId>{ids}, stream));
+                    for (const WeightId id : ids) {
+                        must_cuda(
+                            gpu::launch_checksum({lease.data(id), model.sizes[index(id)]}, at + index(id), stream));
+                        ++times[index(id)];
+                    }
+                }
+                must(pass.try_end());
+            }
+            must(weights.try_drain());
+            must(device.synchronize());
+            std::vector<std::uint64_t> got(model.sums.size());
+            must_cuda(cudaMemcpy(got.data(), at, got.size() * 8, cudaMemcpyDeviceToHost));
+            for (std::size_t i = 0; i < got.size(); ++i) {
+                CAPTURE(i);
+                CHECK(got[i] == times[i] * model.sums[i]);
+            }
+            CHECK(weights.statistics().held_bytes <= weights.budget().bytes);
+            CHECK(before - must(device.memory()).free_bytes <= weights.budget().bytes + gpu::driver_own_bytes);
+        }
+        CHECK(!weights.failure());
+        CHECK(weights.statistics().total.unpacked_bytes > 0);
+        must(weights.try_suspend());
+        must(device.deallocate(at));
+    }
+    CHECK(before - must(device.memory()).free_bytes <= gpu::driver_own_bytes);
+    for (const Stream stream : streams) { must(device.destroy_stream(stream)); }
+}
+
+}  // namespace
+
+TEST_CASE("PackedExperts: random leases on two streams give the raw bytes, at every budget, inside it") {
+    check_online<residency::PackedExperts<CudaDevice>>();
+}
+
+TEST_CASE("a stream-ordered pool of packed storages: the same") {
+    check_online<residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<4>,
+                                      residency::pool::PackedStorages<residency::pool::StreamOrdered<CudaDevice>>>>();
 }

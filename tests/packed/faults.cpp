@@ -24,21 +24,6 @@ using CallKind = Device::CallKind;
 
 namespace {
 
-/// Calls after whose failure something may still be held.
-bool gives_back(CallKind kind) {
-    switch (kind) {
-        case CallKind::destroy_stream:
-        case CallKind::destroy_event:
-        case CallKind::destroy_graph:
-        case CallKind::deallocate:
-        case CallKind::deallocate_host:
-        case CallKind::release:
-        case CallKind::destroy_chunk:
-        case CallKind::unmap: return true;
-        default: return false;
-    }
-}
-
 struct Tally {
     std::uint64_t operations = 0, failures = 0, refused = 0, launches = 0, budgets = 0, layouts = 0, made = 0;
 };

@@ -213,6 +213,25 @@ inline std::uint64_t used_bytes(Device& device) {
     return memory.total_bytes - memory.free_bytes;
 }
 
+/// Calls after whose failure something may still be held.
+inline bool gives_back(Device::CallKind kind) {
+    using CallKind = Device::CallKind;
+    switch (kind) {
+        case CallKind::destroy_stream:
+        case CallKind::destroy_event:
+        case CallKind::destroy_graph:
+        case CallKind::deallocate:
+        case CallKind::deallocate_host:
+        case CallKind::destroy_pool:
+        case CallKind::pool_deallocate:
+        case CallKind::trim:
+        case CallKind::release:
+        case CallKind::destroy_chunk:
+        case CallKind::unmap: return true;
+        default: return false;
+    }
+}
+
 inline bool says(const residency::Error& error, std::string_view text) {
     return error.message().find(text) != std::string::npos;
 }

@@ -14,9 +14,11 @@ public:
     void launch(const char* name, const Operation& operation) {
         timed(name, [&] { examples::check_launch(experts::launch(operation, stream()), name); });
     }
+    [[nodiscard]] static const residency::Unpacker<Device>& unpacker() { return experts::unpacker(); }
 };
 
 }  // namespace experts
 
 GENERATE(extern, experts::Gpu, residency::Cached);
 GENERATE(extern, experts::Gpu, residency::Experts);
+GENERATE(extern, experts::Gpu, residency::PackedExperts);

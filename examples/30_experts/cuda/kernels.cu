@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels.hpp"
 
+#include "residency/packed/cuda_unpacker.cuh"
+
 #include <cstddef>
 
 namespace experts {
@@ -120,6 +122,11 @@ cudaError_t launch(const Expand& o, cudaStream_t stream) {
 cudaError_t launch(const Reduce& o, cudaStream_t stream) {
     reduce<<<dim3(blocks(o.hidden, warps), blocks(o.batch, tile)), threads, 0, stream>>>(o);
     return cudaGetLastError();
+}
+
+const residency::Unpacker<residency::CudaDevice>& unpacker() {
+    static const residency::CudaUnpacker one;
+    return one;
 }
 
 }  // namespace experts

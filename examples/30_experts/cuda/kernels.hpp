@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include "../mixture.hpp"
+#include "residency/device/cuda.hpp"
+#include "residency/packed/unpacker.hpp"
 
 namespace experts {
 
@@ -13,5 +15,8 @@ namespace experts {
 [[nodiscard]] cudaError_t launch(const Route& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const Expand& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const Reduce& o, cudaStream_t stream);
+
+/// What unpacks experts on the GPU.
+[[nodiscard]] const residency::Unpacker<residency::CudaDevice>& unpacker();
 
 }  // namespace experts

@@ -4,10 +4,11 @@
 
 namespace experts {
 
-Results run_cuda() {
+Results run_cuda(bool packed) {
     Gpu gpu;
     return run_all(gpu,
-                   {.layers = 4, .hidden = mixtral_hidden, .inner = mixtral_inner, .passes = 12, .batches = {1, 256}});
+                   {.layers = 4, .hidden = mixtral_hidden, .inner = mixtral_inner, .passes = 12, .batches = {1, 256}},
+                   packed);
 }
 
 }  // namespace experts

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "residency/codec/bf16_tiers_layout.hpp"
 #include "residency/codec/checksum.hpp"
@@ -25,6 +26,8 @@ using codec::UnpackTask;
 /// Raw bytes that one block of a pack kernel takes.
 inline constexpr std::uint32_t most_kernel_raw_bytes = std::uint32_t{2} << 20;
 inline constexpr unsigned block_threads = 1024;
+/// Chunks that one launch unpacks where their tasks go with it: so many fit into the 4 KiB that its parameters may have.
+inline constexpr std::uint32_t most_given_tasks = 240;
 
 namespace detail {
 
@@ -50,9 +53,8 @@ __device__ __forceinline__ std::uint32_t sum_before(std::uint32_t value, std::ui
 /// Unpacks group after group, a warp each. Compares with the raw bytes instead of writing them where `compares` is set; a task without
 /// packed bytes has nothing to compare.
 template <bool compares>
-__global__ void __launch_bounds__(block_threads)
-    unpack_kernel(const UnpackTask* __restrict__ tasks, std::uint32_t count, std::uint32_t groups_each,
-                  unsigned long long* differing) {
+__device__ __forceinline__ void unpack_groups(const UnpackTask* __restrict__ tasks, std::uint32_t count,
+                                              std::uint32_t groups_each, unsigned long long* differing) {
     const std::uint32_t lane = threadIdx.x & 31;
     const std::uint32_t warps = (gridDim.x * blockDim.x) >> 5;
     std::uint32_t wrong = 0;
@@ -157,6 +159,22 @@ __global__ void __launch_bounds__(block_threads)
     if constexpr (compares) {
         if (wrong != 0) { atomicAdd(differing, wrong); }
     }
+}
+template <bool compares>
+__global__ void __launch_bounds__(block_threads)
+    unpack_kernel(const UnpackTask* __restrict__ tasks, std::uint32_t count, std::uint32_t groups_each,
+                  unsigned long long* differing) {
+    unpack_groups<compares>(tasks, count, groups_each, differing);
+}
+
+/// Tasks that go with a launch.
+struct GivenTasks {
+    UnpackTask tasks[most_given_tasks];
+};
+template <class Tasks = GivenTasks>
+__global__ void __launch_bounds__(block_threads)
+    unpack_given_kernel(const __grid_constant__ Tasks given, std::uint32_t count, std::uint32_t groups_each) {
+    unpack_groups<false>(given.tasks, count, groups_each, nullptr);
 }
 
 /// ORs bits into a plane of zeros that other threads write too.
@@ -404,6 +422,22 @@ __global__ void __launch_bounds__(block_threads)
     const std::uint32_t groups = most_values < group_values ? 1 : (most_values + group_values - 1) / group_values;
     detail::unpack_kernel<false><<<blocks, block_threads, 0, stream>>>(tasks, count, groups, nullptr);
     return cudaGetLastError();
+}
+/// The same for tasks on the host, which go with the launch: one for each most_given_tasks chunks.
+[[nodiscard]] inline cudaError_t enqueue_unpack(std::span<const UnpackTask> tasks, std::uint32_t most_values,
+                                                unsigned blocks, cudaStream_t stream) {
+    const std::uint32_t groups = most_values < group_values ? 1 : (most_values + group_values - 1) / group_values;
+    cudaError_t code = cudaSuccess;
+    detail::GivenTasks given;
+    while (!tasks.empty() && code == cudaSuccess) {
+        const auto rest = static_cast<std::uint32_t>(tasks.size());
+        const std::uint32_t count = rest < most_given_tasks ? rest : most_given_tasks;
+        for (std::uint32_t i = 0; i < count; ++i) { given.tasks[i] = tasks[i]; }
+        detail::unpack_given_kernel<><<<blocks, block_threads, 0, stream>>>(given, count, groups);
+        code = cudaGetLastError();
+        tasks = tasks.subspan(count);
+    }
+    return code;
 }
 /// Enqueues a kernel that compares packed chunks with their raw bytes, and adds the number of places that differ to `differing`.
 [[nodiscard]] inline cudaError_t enqueue_compare(const UnpackTask* tasks, std::uint32_t count,

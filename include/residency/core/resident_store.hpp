@@ -22,10 +22,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 template <Device D>
 class ResidentStore {
 public:
-    /// Computes what the residents will take. Holds nothing.
-    void prepare(const D& device, const Catalog& catalog, bool decider_holds_residents) {
+    /// Computes what the residents will take. Holds nothing. `stored`: with the bytes in which storages travel.
+    void prepare(const D& device, const Catalog& stored, bool decider_holds_residents) {
         bytes_ = 0;
-        for (const Storage& storage : catalog.storages()) {
+        for (const Storage& storage : stored.storages()) {
             if (storage.placement != Placement::resident || decider_holds_residents) { continue; }
             bytes_ = pool::round_up(bytes_, storage.alignment_bytes) + storage.bytes;
         }
@@ -91,7 +91,7 @@ Status ResidentStore<D>::bring_residents(SessionState<D>& shared) {
     std::vector<transport::Fetch> fetches;
     std::uint64_t end = 0;
     for (std::uint32_t i = 0; i < shared.states.size(); ++i) {
-        const Storage& storage = shared.catalog.storages()[i];
+        const Storage& storage = shared.stored.storages()[i];
         if (storage.placement != Placement::resident) { continue; }
         end = pool::round_up(end, storage.alignment_bytes);
         std::byte* address = static_cast<std::byte*>(memory_) + end;

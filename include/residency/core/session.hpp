@@ -22,6 +22,7 @@
 #include "residency/core/graph_runner.hpp"
 #include "residency/core/learning_report.hpp"
 #include "residency/core/lease_keeper.hpp"
+#include "residency/core/needs_of.hpp"
 #include "residency/core/order_learner.hpp"
 #include "residency/core/pass_ends.hpp"
 #include "residency/core/pass_timer.hpp"
@@ -249,8 +250,6 @@ private:
     /// A decider that plans and was given no schedule gets one: the storages in the natural order of their names.
     [[nodiscard]] Result<Schedule> schedule_to_open(Schedule schedule);
     [[nodiscard]] Status check_schedule(const Schedule& schedule) const;
-    /// Collects what the streamed storages ask of a pool.
-    void collect_needs();
     /// Prepares the decider for a schedule.
     [[nodiscard]] Status prepare_decider(const Schedule& schedule);
     [[nodiscard]] Status set_order() {
@@ -784,7 +783,7 @@ Statistics Session<D>::statistics() const {
     result.floor_bytes = budget_.floor_bytes();
     result.held_bytes = budget_.held_bytes();
     result.pending_bytes = pending_bytes();
-    const std::uint64_t residents = decider.holds_residents() ? 0 : catalog.resident_bytes();
+    const std::uint64_t residents = decider.holds_residents() ? 0 : shared_.stored.resident_bytes();
     result.requested_bytes = (is_suspended() ? 0 : residents) + use.requested_bytes;
     result.peak_requested_bytes = residents + use.peak_requested_bytes;
     result.resident_bytes = catalog.resident_bytes();
@@ -819,9 +818,10 @@ Status Session<D>::prepare() {
         weight_storage_.push_back(weight.storage);
         weight_offset_.push_back(weight.offset_bytes);
     }
-    collect_needs();
+    needs_ = needs_of(catalog, streamed_bytes_);
     if (auto prepared = prepare_decider(this->schedule()); !prepared) { return prepared; }
-    residents_.prepare(*shared_.device, catalog, shared_.decider->holds_residents());
+    shared_.stored = shared_.decider->stored_catalog(catalog);
+    residents_.prepare(*shared_.device, shared_.stored, shared_.decider->holds_residents());
     return budget_.resolve(residents_.held_bytes());
 }
 
@@ -840,8 +840,8 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     shared_.is_watched = shared_.events || shared_.stalls;
     if (auto prepared = prepare(); !prepared) { return prepared; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
-    if (auto opened = copy_scheduler.open(*shared_.device, shared_.decider->stored_catalog(shared_.catalog),
-                                          std::move(transport), initial_events, shared_.counters.host_waits);
+    if (auto opened = copy_scheduler.open(*shared_.device, shared_.stored, std::move(transport), initial_events,
+                                          shared_.counters.host_waits);
         !opened) {
         return opened;
     }
@@ -910,20 +910,6 @@ Status Session<D>::check_schedule(const Schedule& schedule) const {
 }
 
 template <Device D>
-void Session<D>::collect_needs() {
-    for (const Storage& storage : shared_.catalog.storages()) {
-        if (storage.placement != Placement::streamed || storage.bytes == 0) { continue; }
-        streamed_bytes_.push_back(storage.bytes);
-        needs_.largest_alignment_bytes = (std::max)(needs_.largest_alignment_bytes, storage.alignment_bytes);
-    }
-    needs_.storages = streamed_bytes_;
-    if (streamed_bytes_.empty()) { return; }
-    const auto largest = std::max_element(streamed_bytes_.begin(), streamed_bytes_.end());
-    needs_.step = {&*largest, 1};
-    needs_.largest_storage_bytes = *largest;
-}
-
-template <Device D>
 Status Session<D>::expect_steps(std::uint32_t steps) {
     ScheduleCursor& cursor = shared_.cursor;
     if (steps == cursor.expected_steps()) { return {}; }
@@ -933,14 +919,7 @@ Status Session<D>::expect_steps(std::uint32_t steps) {
 
 template <Device D>
 Status Session<D>::prepare_decider(const Schedule& schedule) {
-    needs_.largest_read_bytes = 0;
-    for (const Schedule::Step& step : schedule) {
-        for (const StorageId id : step.storages) {
-            const Storage& storage = catalog().storage(id);
-            if (storage.placement != Placement::streamed) { continue; }
-            needs_.largest_read_bytes = (std::max)(needs_.largest_read_bytes, storage.bytes);
-        }
-    }
+    needs_.largest_read_bytes = largest_read_bytes(catalog(), schedule);
     return shared_.decider->prepare(*shared_.device, catalog(), schedule, needs_);
 }
 

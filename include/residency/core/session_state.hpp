@@ -52,6 +52,7 @@ template <Device D>
 struct SessionState {
     D* device = nullptr;
     Catalog catalog;
+    Catalog stored;  ///< the same storages, with the bytes in which they travel
     ScheduleCursor cursor;
     std::vector<StorageState> states;  ///< by storage
     /// Storages of which the device may hold bytes that are not the source's, because a read failed: ascending. No lease begins before they
@@ -124,7 +125,7 @@ struct SessionState {
         if (state.placement != Placement::resident || decider->holds_residents()) {
             return decider->append_present(id, fetches);
         }
-        if (state.address != nullptr) { fetches.push_back({id, 0, catalog.storage(id).bytes, state.address, true}); }
+        if (state.address != nullptr) { fetches.push_back({id, 0, stored.storage(id).bytes, state.address, true}); }
         return {};
     }
     /// Sets right what failed calls left behind, between passes. Where nothing did, it does nothing; otherwise it blocks, and says once

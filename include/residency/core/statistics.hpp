@@ -39,6 +39,7 @@ struct Counters {
     std::uint64_t plans_made = 0;
     /// Of the demand misses of an online composition, those of a storage that had been on the device before, and was evicted.
     std::uint64_t capacity_misses = 0;
+    std::uint64_t unpacked_bytes = 0;  ///< raw bytes of the packed storages that leases unpacked
 
     friend bool operator==(const Counters&, const Counters&) = default;  ///< compares all members
 };
@@ -61,7 +62,8 @@ struct Counters {
             a.host_waits - b.host_waits,
             a.moved_bytes - b.moved_bytes,
             a.plans_made - b.plans_made,
-            a.capacity_misses - b.capacity_misses};
+            a.capacity_misses - b.capacity_misses,
+            a.unpacked_bytes - b.unpacked_bytes};
 }
 
 [[nodiscard]] constexpr Counters operator+(const Counters& a, const Counters& b) noexcept {

@@ -33,10 +33,13 @@ public:
         if (blocks_ == 0) {
             code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.ordinal());
         }
-        if (code == cudaSuccess) {
-            code = codec::bf16_tiers::enqueue_unpack(
-                on_device, static_cast<std::uint32_t>(tasks.size()), static_cast<std::uint32_t>(most_bytes / 2),
-                blocks_ != 0 ? blocks_ : static_cast<unsigned>(processors), stream);
+        const unsigned blocks = blocks_ != 0 ? blocks_ : static_cast<unsigned>(processors);
+        const auto most_values = static_cast<std::uint32_t>(most_bytes / 2);
+        if (code == cudaSuccess && on_device != nullptr) {
+            code = codec::bf16_tiers::enqueue_unpack(on_device, static_cast<std::uint32_t>(tasks.size()), most_values,
+                                                     blocks, stream);
+        } else if (code == cudaSuccess) {
+            code = codec::bf16_tiers::enqueue_unpack(tasks, most_values, blocks, stream);
         }
         if (code == cudaSuccess) { return {}; }
         return Error{ErrorKind::device, std::string{"unpack: "} + cudaGetErrorString(code),

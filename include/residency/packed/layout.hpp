@@ -8,6 +8,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/packed/unpack_layout.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/problem.hpp"
 
@@ -46,20 +47,6 @@ struct UnpackProblem {
     [[nodiscard]] std::uint32_t steps() const noexcept {
         return step_offsets.empty() ? 0 : static_cast<std::uint32_t>(step_offsets.size() - 1);
     }
-};
-
-/// Where weights are unpacked: what stays has bytes of its own; the rest shares memory with what is not unpacked at the same time.
-struct UnpackLayout {
-    /// No place: kernels read the storage as it travels, or no step reads it and it is larger than what steps share.
-    static constexpr std::uint64_t none = UINT64_MAX;
-    static constexpr std::uint64_t alignment_bytes = 512;  ///< of each place
-
-    std::vector<std::uint64_t> offset;  ///< by storage, in the memory
-    std::vector<bool> stays;            ///< by storage: unpacked when the memory is taken, and never again
-    std::uint64_t shared_at = 0;        ///< from here to table_at, places of different steps overlap
-    std::uint64_t table_at = 0;         ///< where the table begins
-    std::uint64_t bytes = 0;            ///< of the memory; 0: nothing is unpacked
-    friend bool operator==(const UnpackLayout&, const UnpackLayout&) = default;  ///< compares all members
 };
 
 /// A layout, and what is left to plan beside it.

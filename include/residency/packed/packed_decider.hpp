@@ -11,22 +11,19 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "residency/codec/packed_header_layout.hpp"
+#include "residency/codec/unpack_task.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/measure_link.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "residency/core/planned_decider.hpp"
-#include "residency/model/catalog_builder.hpp"
-#include "residency/model/quoted.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/packed/bound.hpp"
-#include "residency/packed/form.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/packed/measure_unpacker.hpp"
 #include "residency/packed/pool.hpp"
+#include "residency/packed/stored_catalog.hpp"
 #include "residency/packed/unpack_memory.hpp"
 #include "residency/packed/unpacker.hpp"
 #include "residency/plan/link.hpp"
@@ -70,7 +67,7 @@ public:
                                  const pool::Needs& needs) override;
     [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
-    [[nodiscard]] Catalog stored_catalog(const Catalog&) const override { return stored_; }
+    [[nodiscard]] Catalog stored_catalog(const Catalog&) const override { return stored_.catalog; }
     /// Measures the link, the device's memory and the unpacker if they are not known. Blocks.
     [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Needs& needs,
                               std::uint64_t cap_bytes) override;
@@ -140,19 +137,12 @@ public:
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
         return memory_.is_unpacked_by_leases(storages) || inner_->needs_record(storages);
     }
-    [[nodiscard]] bool unpacks() const noexcept override { return unpacks_; }
+    [[nodiscard]] bool unpacks() const noexcept override { return stored_.unpacks; }
     [[nodiscard]] Status unpack(std::span<const StorageId> storages, ConsumerId consumer) override {
         return memory_.unpack(storages, consumer);
     }
     [[nodiscard]] Status check_refresh(std::span<const StorageId> storages) const override {
-        for (const StorageId id : storages) {
-            if (forms_[index(id)].parts == nullptr) { continue; }
-            return Error{ErrorKind::unsupported,
-                         catalog_.describe(id) +
-                             " is packed in host memory, where its bytes do not change: pack the "
-                             "new weights, and make another Residency"};
-        }
-        return {};
+        return stored_.check_refresh(catalog_, storages);
     }
 
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
@@ -178,7 +168,8 @@ public:
     [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override { return inner_->bound(); }
     /// Seconds that no choice with any plan of copies beats under the cap in force: packed::exact_bound(). Precondition: it was opened.
     [[nodiscard]] double exact_bound() const {
-        return unpacks_ ? packed::exact_bound(unpack_problem(*context_.device), cap_bytes_) : plan().bound_seconds();
+        return stored_.unpacks ? packed::exact_bound(unpack_problem(*context_.device), cap_bytes_)
+                               : plan().bound_seconds();
     }
     [[nodiscard]] bool makes_plans() const noexcept override { return true; }
     /// Of the kernels alone: unpacking comes before what is timed.
@@ -222,12 +213,6 @@ private:
         config.pool = config_.pool;
         return config;
     }
-    /// Error unsupported: a packed part, or its raw bytes, do not lie where kernels can read and write them.
-    [[nodiscard]] static Status check_alignment(const Catalog& catalog, StorageId id, const PackedHostSource& source);
-    /// Error mismatch: the packed matrix is not the one that its weights are.
-    [[nodiscard]] static Status check_matrix(const Catalog& catalog, StorageId id, const PackedPart& part);
-    /// What of the catalog travels: of each storage one weight of its name, with the bytes in which it lies in host memory.
-    [[nodiscard]] Status read_catalog(const Catalog& catalog);
     /// The same steps, of what travels.
     [[nodiscard]] Result<Schedule> stored_schedule(const Schedule& schedule) const;
     /// The problem of unpacking for the schedule that was prepared last.
@@ -235,7 +220,7 @@ private:
     /// Gives the inner decider what is left to plan beside a layout.
     [[nodiscard]] Status prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest);
     [[nodiscard]] bool is_leased() const noexcept {
-        for (std::size_t s = 0; s < forms_.size(); ++s) {
+        for (std::size_t s = 0; s < stored_.forms.size(); ++s) {
             const Storage& storage = catalog_.storages()[s];
             if (storage.bytes > 0 && storage.placement != Placement::host && context_.states[s].leases > 0) {
                 return true;
@@ -265,136 +250,25 @@ private:
     std::unique_ptr<Inner> sizes_;  // never open: prepared with everything packed, for its problem and its limits
     std::unique_ptr<Inner> inner_;  // prepared with what the layout leaves
     DeciderContext<D> context_;
-    Catalog catalog_, stored_;
-    std::vector<packed::Form> forms_;  // by storage
-    bool unpacks_ = false;             // some storage is unpacked
-    Schedule given_;                   // prepared last
-    Schedule stored_schedule_;         // the same of what travels, with the times of the kernels
+    Catalog catalog_;
+    packed::StoredCatalog stored_;
+    Schedule given_;            // prepared last
+    Schedule stored_schedule_;  // the same of what travels, with the times of the kernels
     std::vector<double> kernel_seconds_;
     BudgetLimits limits_;
-    packed::UnpackMemory<D> memory_{context_, forms_};
+    packed::UnpackMemory<D> memory_{context_, stored_.forms};
     Schedule rest_schedule_;       // prepared for the inner decider
     std::uint64_t cap_bytes_ = 0;  // in force
     bool is_open_ = false;         // the inner decider holds bytes
     bool is_whole_ = false;        // the inner decider, the memory, and what was prepared last belong together
-    bool has_written_ = false;     // kernels write some storage
     mutable std::vector<StepRange> ranges_;  // empty: not asked for yet
     mutable std::uint64_t peak_bytes_ = 0;
 };
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::check_alignment(const Catalog& catalog, StorageId id,
-                                                        const PackedHostSource& source) {
-    std::uint64_t raw_at = 0;
-    for (const PackedPart& part : *source.parts) {
-        const bool fits =
-            raw_at % 16 == 0 && (source.offset_bytes | part.offset_bytes) % codec::packed_alignment_bytes == 0;
-        if (part.form != PackedForm::raw && !fits) {
-            return Error{ErrorKind::unsupported, catalog.describe(id) + " has a packed part at byte " +
-                                                     std::to_string(part.offset_bytes) + " for its bytes from " +
-                                                     std::to_string(raw_at) +
-                                                     " on; kernels need multiples of 512 and of 16: pack it again"};
-        }
-        raw_at += part.raw_bytes;
-    }
-    return {};
-}
-
-template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::check_matrix(const Catalog& catalog, StorageId id, const PackedPart& part) {
-    for (const WeightId weight : catalog.weights_of(id)) {
-        const Weight& whole = catalog.weight(weight);
-        const std::uint64_t columns = whole.shape.empty() ? 1 : whole.shape.back();
-        if (whole.offset_bytes == 0 && whole.bytes == part.raw_bytes && whole.is_dense() && columns == part.columns) {
-            continue;
-        }
-        return Error{ErrorKind::mismatch, catalog.describe(id) + " is packed as a matrix of " +
-                                              std::to_string(part.rows) + " × " + std::to_string(part.columns) +
-                                              ", which is not the whole of weight " +
-                                              residency::detail::quoted(whole.name) + ": pack it again"};
-    }
-    return {};
-}
-
-template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::read_catalog(const Catalog& catalog) {
-    forms_.assign(catalog.storages().size(), {});
-    unpacks_ = has_written_ = false;
-    CatalogBuilder builder;
-    builder.reserve(catalog.storages().size(), catalog.storages().size());
-    for (std::uint32_t s = 0; s < catalog.storages().size(); ++s) {
-        const Storage& storage = catalog.storages()[s];
-        StorageOptions options{storage.placement, storage.is_mutable, storage.alignment_bytes, storage.source};
-        std::uint64_t bytes = storage.bytes;
-        has_written_ = has_written_ || (storage.is_mutable && bytes > 0);
-        if (const auto* source = std::get_if<PackedHostSource>(&storage.source)) {
-            packed::Form& form = forms_[s];
-            form.parts = source->parts;
-            form.raw_bytes = storage.bytes;
-            form.host = source->host->data() + source->offset_bytes;
-            form.unpacks = false;
-            bool is_read_packed = false;
-            for (const PackedPart& part : *source->parts) {
-                if (part.form == PackedForm::raw) { continue; }
-                const bool takes = config_.unpacker != nullptr && config_.unpacker->takes(part.form);
-                if (takes) { form.unpacks = true; }
-                if (!takes && part.form == PackedForm::bf16_tiles) { is_read_packed = true; }
-                if (takes || part.form == PackedForm::bf16_tiles) { continue; }
-                return Error{
-                    ErrorKind::invalid_argument,
-                    catalog.describe(StorageId{s}) +
-                        " is packed, and there is nothing that unpacks it: set policies.unpacker (a CudaUnpacker "
-                        "of residency/packed/cuda_unpacker.cuh, from a file that nvcc compiles)"};
-            }
-            if (form.unpacks && is_read_packed) {
-                return Error{ErrorKind::unsupported,
-                             catalog.describe(StorageId{s}) +
-                                 " has parts that are unpacked and parts that are read packed: pack "
-                                 "it in one form"};
-            }
-            if (!form.unpacks && (!is_read_packed || form.parts->size() != 1)) {
-                return Error{ErrorKind::invalid_argument,
-                             catalog.describe(StorageId{s}) +
-                                 " is to be read packed, and is not one packed part: pack a whole weight in "
-                                 "one part, or keep it raw"};
-            }
-            if (storage.is_mutable || storage.placement == Placement::host) {
-                return Error{ErrorKind::invalid_argument,
-                             catalog.describe(StorageId{s}) + " is packed, and " +
-                                 (storage.is_mutable ? "kernels write it" : "kernels read it from host memory") +
-                                 ": keep it raw"};
-            }
-            if (auto fits = check_alignment(catalog, StorageId{s}, *source); !fits) { return fits; }
-            if (!form.unpacks) {
-                if (auto fits = check_matrix(catalog, StorageId{s}, form.parts->front()); !fits) { return fits; }
-            }
-            if (form.unpacks && source->host->kind() != HostMemory::pinned) {
-                return Error{ErrorKind::unsupported,
-                             catalog.describe(StorageId{s}) +
-                                 " is packed in memory that is not pinned: pack it into pinned memory"};
-            }
-            unpacks_ = unpacks_ || form.unpacks;
-            bytes = source->bytes;
-            options.alignment_bytes = (std::max)(options.alignment_bytes, packed::UnpackLayout::alignment_bytes);
-            options.source = HostSource{source->host, source->offset_bytes};
-        }
-        const StorageId id = builder.add_storage(bytes, std::move(options));
-        const auto weights = catalog.weights_of(StorageId{s});
-        builder.add_weight(weights.empty() ? "storage " + std::to_string(s) : catalog.weight(weights.front()).name,
-                           dtype::u8, {bytes}, id);
-    }
-    auto stored = builder.try_build();
-    if (!stored) { return stored.error(); }
-    stored_ = std::move(*stored);
-    catalog_ = catalog;
-    memory_.set_unpacker(config_.unpacker);
-    return {};
-}
-
-template <VirtualMemoryDevice D>
 Result<Schedule> PlannedDecider<pool::Packed<D>>::stored_schedule(const Schedule& schedule) const {
     const double rate = config_.memory_bytes_per_second.value_or(plan::default_memory_bytes_per_second);
-    ScheduleBuilder builder{stored_};
+    ScheduleBuilder builder{stored_.catalog};
     std::vector<WeightId> weights;
     for (const Schedule::Step& step : schedule) {
         weights.clear();
@@ -402,9 +276,9 @@ Result<Schedule> PlannedDecider<pool::Packed<D>>::stored_schedule(const Schedule
         for (const StorageId id : step.storages) {
             weights.push_back(WeightId{index(id)});
             const Storage& storage = catalog_.storage(id);
-            const bool is_read_packed = forms_[index(id)].parts != nullptr && !forms_[index(id)].unpacks;
+            const bool is_read_packed = stored_.forms[index(id)].parts != nullptr && !stored_.forms[index(id)].unpacks;
             if (storage.placement != Placement::host) {
-                bytes += is_read_packed ? stored_.storage(id).bytes : storage.bytes;
+                bytes += is_read_packed ? stored_.catalog.storage(id).bytes : storage.bytes;
             }
         }
         builder.step(
@@ -421,18 +295,20 @@ packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& d
     problem.travels = sizes_->problem();
     problem.travels.compute_seconds = kernel_seconds_;
     problem.travels.image_offsets.clear();  // those of an image of everything packed
-    problem.keeps_image = has_written_;
+    problem.keeps_image = stored_.has_written;
     problem.leases_at_once = config_.leases_at_once;
     problem.storages_at_once = config_.storages_at_once;
     const packed::UnpackRate rate = config_.unpack_rate.value_or(packed::UnpackRate{});
     problem.unpacked_bytes_per_second = rate.bytes_per_second;
     problem.launch_seconds = rate.launch_seconds;
     problem.granule_bytes = device.allocation_granularity();
-    for (std::size_t s = 0; s < forms_.size(); ++s) {
+    for (std::size_t s = 0; s < stored_.forms.size(); ++s) {
         const Storage& storage = catalog_.storages()[s];
-        problem.unpacked_bytes.push_back(forms_[s].unpacks ? forms_[s].raw_bytes : 0);
+        problem.unpacked_bytes.push_back(stored_.forms[s].unpacks ? stored_.forms[s].raw_bytes : 0);
         problem.must_stay.push_back(storage.placement == Placement::resident);
-        if (forms_[s].unpacks) { problem.table_bytes += forms_[s].parts->size() * sizeof(codec::UnpackTask); }
+        if (stored_.forms[s].unpacks) {
+            problem.table_bytes += stored_.forms[s].parts->size() * sizeof(codec::UnpackTask);
+        }
     }
     problem.step_offsets.push_back(0);
     for (const Schedule::Step& step : stored_schedule_) {
@@ -447,7 +323,11 @@ template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                                 const pool::Needs& needs) {
     if (!(catalog_ == catalog)) {
-        if (auto read = read_catalog(catalog); !read) { return read; }
+        auto travels = packed::try_store(catalog, config_.unpacker, packed::StoredIn::image);
+        if (!travels) { return travels.error(); }
+        stored_ = std::move(*travels);
+        catalog_ = catalog;
+        memory_.set_unpacker(config_.unpacker);
     }
     given_ = schedule;
     auto stored = stored_schedule(schedule);
@@ -458,9 +338,11 @@ Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& 
         kernel_seconds_.push_back(std::chrono::duration<double>(*step.compute).count());
     }
     if (stored_schedule_.empty()) { kernel_seconds_.push_back(0); }
-    if (auto prepared = sizes_->prepare(device, stored_, stored_schedule_, needs); !prepared) { return prepared; }
+    if (auto prepared = sizes_->prepare(device, stored_.catalog, stored_schedule_, needs); !prepared) {
+        return prepared;
+    }
     limits_ = sizes_->limits();
-    if (!unpacks_) { return {}; }
+    if (!stored_.unpacks) { return {}; }
     const packed::UnpackProblem problem = unpack_problem(device);
     const auto floor = packed::unpack_floor(problem);
     if (!floor) { return floor.error(); }
@@ -475,12 +357,12 @@ Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& 
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest) {
-    if (!unpacks_) { return inner_->prepare(*context_.device, stored_, stored_schedule_, {}); }
+    if (!stored_.unpacks) { return inner_->prepare(*context_.device, stored_.catalog, stored_schedule_, {}); }
     std::vector<WeightId> away;
     for (std::uint32_t s = 0; s < layout.stays.size(); ++s) {
         if (layout.stays[s]) { away.push_back(WeightId{s}); }
     }
-    auto catalog = stored_.try_with_placement(std::span<const WeightId>{away}, Placement::host);
+    auto catalog = stored_.catalog.try_with_placement(std::span<const WeightId>{away}, Placement::host);
     if (!catalog) { return catalog.error(); }
     std::vector<std::optional<std::chrono::nanoseconds>> compute;
     compute.reserve(stored_schedule_.size());
@@ -497,7 +379,7 @@ template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, const pool::Needs& needs,
                                              std::uint64_t cap_bytes) {
     context_ = context;
-    context_.catalog = stored_;
+    context_.catalog = stored_.catalog;
     if (!config_.link) {
         auto link = try_measure_link(*context.device, cap_bytes);
         if (!link) { return link.error(); }
@@ -508,8 +390,8 @@ Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, c
         if (!rate) { return rate.error(); }
         config_.memory_bytes_per_second = *rate;
     }
-    if (unpacks_ && !config_.unpack_rate) {
-        auto rate = packed::try_measure_unpacker(*context.device, *config_.unpacker, forms_, cap_bytes);
+    if (stored_.unpacks && !config_.unpack_rate) {
+        auto rate = packed::try_measure_unpacker(*context.device, *config_.unpacker, stored_.forms, cap_bytes);
         if (!rate) { return rate.error(); }
         config_.unpack_rate = *rate;
     }
@@ -522,10 +404,10 @@ Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, c
 
 template <VirtualMemoryDevice D>
 Result<packed::UnpackChoice> PlannedDecider<pool::Packed<D>>::choose(std::uint64_t cap_bytes, bool keeps_stays) const {
-    if (!unpacks_) { return packed::UnpackChoice{}; }
+    if (!stored_.unpacks) { return packed::UnpackChoice{}; }
     packed::UnpackProblem problem = unpack_problem(*context_.device);
     // What kernels wrote lies in an image whose storages keep their sizes.
-    const bool is_written = is_open_ && has_written_;
+    const bool is_written = is_open_ && stored_.has_written;
     if (!keeps_stays && !is_written) { return packed::choose_unpacked(problem, cap_bytes, config_.options); }
     if (is_written) { problem.travels.image_offsets = inner_->plan().data().storage_offsets; }
     auto kept = packed::keep_unpacked(problem, memory_.layout().stays, cap_bytes);
@@ -569,7 +451,7 @@ Status PlannedDecider<pool::Packed<D>>::restore() {
     auto restored = change(cap_bytes_, is_leased(), [&](std::uint64_t rest) {
         return inner_->set_order(context_.order, context_.groups, 0, rest);
     });
-    if (!restored && !is_whole_ && !has_written_ && !is_leased()) {
+    if (!restored && !is_whole_ && !stored_.has_written && !is_leased()) {
         static_cast<void>(suspend().has_value());
         static_cast<void>(memory_.give_back().has_value());
     }
@@ -659,9 +541,9 @@ Status PlannedDecider<pool::Packed<D>>::ensure(std::span<const StorageId> wanted
     if (!is_whole_ || memory_.is_missing()) {
         if (auto repaired = repair(); !repaired) { return repaired; }
     }
-    if (unpacks_) {
+    if (stored_.unpacks) {
         for (const StorageId id : wanted) {
-            if (!forms_[index(id)].unpacks || memory_.layout().offset[index(id)] != packed::UnpackLayout::none) {
+            if (!stored_.forms[index(id)].unpacks || memory_.layout().offset[index(id)] != packed::UnpackLayout::none) {
                 continue;
             }
             return Error{ErrorKind::unsupported,

@@ -15,4 +15,11 @@ public:
     using Virtual<D>::Virtual;
 };
 
+/// A MemoryPool whose storages are packed weights. Selects the online decider that unpacks them.
+template <class Pool>
+class PackedStorages : public Pool {
+public:
+    using Pool::Pool;
+};
+
 }}}  // namespace residency::RESIDENCY_ABI::pool

@@ -21,8 +21,9 @@
 #include "residency/model/sort.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/packed/form.hpp"
-#include "residency/packed/layout.hpp"
+#include "residency/packed/unpack_layout.hpp"
 #include "residency/packed/unpacker.hpp"
+#include "residency/pool/rounding.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 
@@ -41,6 +42,7 @@ public:
     void set_layout(UnpackLayout layout) {
         layout_ = std::move(layout);
         is_filled_ = unpacks_ = false;
+        offset_ = layout_.offset;
         by_.assign(layout_.offset.size(), nobody);
         unpacked_.clear();
         for (std::size_t s = 0; s < layout_.offset.size(); ++s) { unpacks_ = unpacks_ || is_shared(s); }
@@ -60,9 +62,7 @@ public:
     /// Writes the tasks for where the packed bytes lie now, unless they are known for this generation of addresses. Blocks. Precondition:
     /// nothing that was enqueued reads the tasks; no stream is captured.
     [[nodiscard]] Status write_table(std::uint64_t generation);
-    [[nodiscard]] std::uint64_t table_generation() const noexcept {
-        return layout_.bytes == 0 ? current_ : table_generation_;
-    }
+    [[nodiscard]] std::uint64_t table_generation() const noexcept { return has_table() ? table_generation_ : current_; }
     /// Counts the changes of places.
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
     /// Whether leases unpack one of these storages.
@@ -75,7 +75,7 @@ public:
     /// Whether one of these storages lies where others overlap it.
     [[nodiscard]] bool has_overlapping_place(std::span<const StorageId> storages) const noexcept {
         for (const StorageId id : storages) {
-            if (is_shared(index(id)) && layout_.offset[index(id)] >= layout_.shared_at) { return true; }
+            if (is_shared(index(id)) && offset_[index(id)] >= layout_.shared_at) { return true; }
         }
         return false;
     }
@@ -96,7 +96,7 @@ public:
     void forget_lost() noexcept { uses_.forget_lost(); }
     /// Enqueues, on the consumer's stream, what unpacks these storages, of which a lease is counted already; waits there for what another
     /// stream has unpacked, and for what other streams still read in those places. Blocks only where the record of a use was lost, or after
-    /// a failure. Error budget: a lease covers what lies there. Precondition: find_clash() finds none.
+    /// a failure. Error budget: leases cover what lies there. Precondition: find_clash() finds none, or the layout finds places.
     [[nodiscard]] Status unpack(std::span<const StorageId> storages, core::ConsumerId consumer);
 
     /// Gives everything back, whatever fails. Precondition: the streams are drained.
@@ -126,11 +126,11 @@ private:
     };
 
     [[nodiscard]] bool is_shared(std::size_t s) const noexcept {
-        return s < layout_.offset.size() && layout_.offset[s] != UnpackLayout::none && !layout_.stays[s];
+        if (s >= layout_.offset.size() || layout_.stays[s]) { return false; }
+        return layout_.finds_places ? forms_[s].unpacks : layout_.offset[s] != UnpackLayout::none;
     }
-    [[nodiscard]] std::uint64_t end_of(std::uint32_t s) const noexcept {
-        return layout_.offset[s] + forms_[s].raw_bytes;
-    }
+    [[nodiscard]] std::uint64_t end_of(std::uint32_t s) const noexcept { return offset_[s] + forms_[s].raw_bytes; }
+    [[nodiscard]] bool has_table() const noexcept { return layout_.table_at < layout_.bytes; }
     template <class Predicate>
     void forget_if(Predicate&& forgets) noexcept {
         std::erase_if(unpacked_, [&](std::uint32_t s) {
@@ -140,8 +140,9 @@ private:
         });
     }
     [[nodiscard]] std::byte* place(std::size_t s) const noexcept {
-        return static_cast<std::byte*>(memory_) + layout_.offset[s];
+        return static_cast<std::byte*>(memory_) + offset_[s];
     }
+    /// Precondition: has_table().
     [[nodiscard]] const Task* table() const noexcept {
         return reinterpret_cast<const Task*>(static_cast<std::byte*>(memory_) + layout_.table_at);
     }
@@ -157,6 +158,10 @@ private:
         return waited;
     }
     [[nodiscard]] Status enqueue_wanted(typename D::Stream stream);
+    /// The same where the tasks go with the launch, of which there is one.
+    [[nodiscard]] Status enqueue_found(typename D::Stream stream);
+    /// Finds a place for each wanted storage beside what leases cover.
+    [[nodiscard]] Status find_places();
     /// Some work may be on the consumer's stream that no lease will record: blocks until it is complete. In a capture nothing has run.
     void await_failed_work(core::ConsumerId consumer) {
         const auto is_captured = context_.device->is_capturing(context_.copy_scheduler->stream_of(consumer));
@@ -171,14 +176,16 @@ private:
         if (rows.first == rows.last) { return {}; }
         const std::size_t count = rows.last - rows.first;
         return unpacker_->enqueue(*context_.device, std::span{tasks_}.subspan(rows.first, count),
-                                  std::span{parts_}.subspan(rows.first, count), table() + rows.first, stream);
+                                  std::span{parts_}.subspan(rows.first, count),
+                                  has_table() ? table() + rows.first : nullptr, stream);
     }
 
     core::DeciderContext<D>& context_;
     const std::vector<Form>& forms_;
     const Unpacker<D>* unpacker_ = nullptr;
     UnpackLayout layout_;
-    void* memory_ = nullptr;  // of the device
+    std::vector<std::uint64_t> offset_;  // by storage: that of the layout, or where a lease unpacked it last
+    void* memory_ = nullptr;             // of the device
     std::uint64_t memory_bytes_ = 0;
     void* host_table_ = nullptr;  // pinned
     bool has_stream_ = false;
@@ -197,6 +204,8 @@ private:
     std::vector<core::ConsumerId> by_;     // by storage: whose stream unpacked it for a lease; or nobody
     std::vector<std::uint32_t> unpacked_;  // storages that somebody did
     std::vector<std::uint32_t> wanted_;    // storages of one call
+    std::vector<std::uint32_t> kept_;      // of one call: those in the way, in the order of their places
+    std::vector<Copy> copies_;             // of one call
 };
 
 template <Device D>
@@ -209,7 +218,7 @@ Status UnpackMemory<D>::open() {
     }
     std::uint64_t bytes = 0;
     for (const Form& form : forms_) {
-        if (form.unpacks) { bytes += form.parts->size() * sizeof(Task); }
+        if (form.unpacks && has_table()) { bytes += form.parts->size() * sizeof(Task); }
     }
     if (host_table_ != nullptr || bytes == 0) { return {}; }
     auto table = context_.device->allocate_host(bytes);
@@ -235,7 +244,7 @@ void UnpackMemory<D>::append(std::size_t s, const std::byte* from, std::vector<C
 
 template <Device D>
 Status UnpackMemory<D>::send_table() {
-    if (tasks_.empty()) { return {}; }
+    if (tasks_.empty() || !has_table()) { return {}; }
     if (is_unsettled_) {
         if (auto settled = settle(); !settled) { return settled; }
     }
@@ -260,7 +269,7 @@ Status UnpackMemory<D>::take() {
     }
     if (auto filled = fill(); !filled) { return filled; }
     for (std::size_t s = 0; s < layout_.offset.size(); ++s) {
-        context_.states[s].unpacked = layout_.offset[s] != UnpackLayout::none ? place(s) : nullptr;
+        context_.states[s].unpacked = offset_[s] != UnpackLayout::none ? place(s) : nullptr;
     }
     is_filled_ = true;
     table_generation_ = UINT64_MAX;
@@ -295,7 +304,7 @@ Status UnpackMemory<D>::fill() {
 template <Device D>
 Status UnpackMemory<D>::write_table(std::uint64_t generation) {
     current_ = generation;
-    if (layout_.bytes == 0 || memory_ == nullptr || table_generation_ == generation) { return {}; }
+    if (!has_table() || memory_ == nullptr || table_generation_ == generation) { return {}; }
     const std::size_t storages = layout_.offset.size();
     tasks_.clear();
     parts_.clear();
@@ -349,9 +358,9 @@ std::pair<StorageId, StorageId> UnpackMemory<D>::find_clash(std::span<const Stor
         if (is_shared(index(id)) && forms_[index(id)].raw_bytes > 0) { wanted_.push_back(index(id)); }
     }
     std::sort(wanted_.begin(), wanted_.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return layout_.offset[a] < layout_.offset[b]; });
+              [&](std::uint32_t a, std::uint32_t b) { return offset_[a] < offset_[b]; });
     for (std::size_t i = 1; i < wanted_.size(); ++i) {
-        if (layout_.offset[wanted_[i]] >= end_of(wanted_[i - 1])) { continue; }
+        if (offset_[wanted_[i]] >= end_of(wanted_[i - 1])) { continue; }
         return {StorageId{wanted_[i - 1]}, StorageId{wanted_[i]}};
     }
     return {no_storage, no_storage};
@@ -372,13 +381,16 @@ Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::Consum
         }
     }
     if (wanted_.empty()) { return {}; }
+    if (layout_.finds_places) {
+        if (auto found = find_places(); !found) { return found; }
+    }
     std::sort(wanted_.begin(), wanted_.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return layout_.offset[a] < layout_.offset[b]; });
+              [&](std::uint32_t a, std::uint32_t b) { return offset_[a] < offset_[b]; });
     // Of what is wanted, a storage that overlaps this one; wanted_.end(): none.
     const auto find_overlap = [&](std::uint32_t other) {
         const auto found = std::partition_point(wanted_.begin(), wanted_.end(),
-                                                [&](std::uint32_t s) { return end_of(s) <= layout_.offset[other]; });
-        return found != wanted_.end() && layout_.offset[*found] < end_of(other) ? found : wanted_.end();
+                                                [&](std::uint32_t s) { return end_of(s) <= offset_[other]; });
+        return found != wanted_.end() && offset_[*found] < end_of(other) ? found : wanted_.end();
     };
     for (const std::uint32_t other : unpacked_) {
         if (context_.states[other].leases == 0) { continue; }
@@ -394,22 +406,78 @@ Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::Consum
         if (auto waited = copy_scheduler.wait_for_last_point(consumer, other); !waited) { return waited; }
     }
     forget_if([&](std::uint32_t other) { return find_overlap(other) != wanted_.end(); });
-    std::sort(wanted_.begin(), wanted_.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return rows_[a].first < rows_[b].first; });
-    if (auto enqueued = enqueue_wanted(copy_scheduler.stream_of(consumer)); !enqueued) {
+    const auto stream = copy_scheduler.stream_of(consumer);
+    if (auto enqueued = layout_.finds_places ? enqueue_found(stream) : enqueue_wanted(stream); !enqueued) {
         await_failed_work(consumer);
         return enqueued;
     }
     for (const std::uint32_t s : wanted_) {
         by_[s] = consumer;
         unpacked_.push_back(s);
+        context_.counters->unpacked_bytes += forms_[s].raw_bytes;
     }
     copy_scheduler.note_use(consumer);
     return {};
 }
 
 template <Device D>
+Status UnpackMemory<D>::find_places() {
+    const auto place_bytes = [&](std::uint32_t s) {
+        return pool::round_up(forms_[s].raw_bytes, UnpackLayout::alignment_bytes);
+    };
+    kept_.clear();
+    std::uint64_t kept_bytes = 0, asked_bytes = 0;
+    for (const std::uint32_t s : unpacked_) {
+        if (context_.states[s].leases == 0) { continue; }
+        kept_.push_back(s);
+        kept_bytes += place_bytes(s);
+    }
+    for (const std::uint32_t s : wanted_) { asked_bytes += place_bytes(s); }
+    const auto by_place = [&](std::uint32_t a, std::uint32_t b) { return offset_[a] < offset_[b]; };
+    std::sort(kept_.begin(), kept_.end(), by_place);
+    // The largest first: so they find room if there is any, and equal ones leave no gaps.
+    std::sort(wanted_.begin(), wanted_.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return forms_[a].raw_bytes != forms_[b].raw_bytes ? forms_[a].raw_bytes > forms_[b].raw_bytes : a < b;
+    });
+    for (const std::uint32_t s : wanted_) {
+        std::uint64_t at = layout_.shared_at;
+        auto next = kept_.begin();
+        for (; next != kept_.end() && offset_[*next] < at + place_bytes(s); ++next) {
+            at = offset_[*next] + place_bytes(*next);
+        }
+        if (at + place_bytes(s) > layout_.table_at) {
+            return Error{ErrorKind::budget,
+                         "no room to unpack " + context_.catalog.describe(StorageId{s}) + ": " +
+                             std::to_string(asked_bytes) + " bytes are asked for together, leases cover " +
+                             std::to_string(kept_bytes) + " of the " +
+                             std::to_string(layout_.table_at - layout_.shared_at) +
+                             "; end leases before, or say how many leases are open together "
+                             "(policies.leases_at_once), and how many storages one asks for "
+                             "(policies.storages_at_once)",
+                         BudgetNumbers{asked_bytes, layout_.table_at - layout_.shared_at, kept_bytes,
+                                       asked_bytes + kept_bytes, UINT32_MAX}};
+        }
+        offset_[s] = at;
+        kept_.insert(next, s);
+    }
+    for (const std::uint32_t s : wanted_) { context_.states[s].unpacked = place(s); }
+    return {};
+}
+
+template <Device D>
+Status UnpackMemory<D>::enqueue_found(typename D::Stream stream) {
+    tasks_.clear();
+    parts_.clear();
+    copies_.clear();
+    for (const std::uint32_t s : wanted_) { append(s, context_.states[s].address, copies_); }
+    if (auto enqueued = enqueue({0, static_cast<std::uint32_t>(tasks_.size())}, stream); !enqueued) { return enqueued; }
+    return copies_.empty() ? Status{} : context_.device->copy(copies_, stream);
+}
+
+template <Device D>
 Status UnpackMemory<D>::enqueue_wanted(typename D::Stream stream) {
+    std::sort(wanted_.begin(), wanted_.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return rows_[a].first < rows_[b].first; });
     Rows run;
     for (const std::uint32_t s : wanted_) {
         if (rows_[s].first != run.last || run.first == run.last) {

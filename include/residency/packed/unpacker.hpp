@@ -25,7 +25,8 @@ public:
     /// Whether it unpacks that form. Weights of other packed forms are read as they are (Lease::packed).
     [[nodiscard]] virtual bool takes(PackedForm form) const noexcept = 0;
     /// Enqueues what unpacks these parts, all of a form that it takes: tasks[i] says where parts[i] lies, and `on_device` are the same tasks
-    /// in device memory. Does not block, and works in a capture. Errors: the device's own.
+    /// in device memory; null: they go with the launch. `tasks` and `parts` end with the call. Does not block, and works in a capture.
+    /// Errors: the device's own.
     [[nodiscard]] virtual Status enqueue(D& device, std::span<const codec::UnpackTask> tasks,
                                          std::span<const PackedPart> parts, const codec::UnpackTask* on_device,
                                          typename D::Stream stream) const = 0;

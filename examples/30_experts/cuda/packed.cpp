@@ -1,0 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu.hpp"
+
+GENERATE(, experts::Gpu, residency::PackedExperts);

@@ -1,0 +1,5 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulated.hpp"
+
+GENERATE(, experts::Simulated, residency::PackedExperts);

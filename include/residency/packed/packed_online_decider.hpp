@@ -1,0 +1,289 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/core/decider.hpp"
+#include "residency/core/needs_of.hpp"
+#include "residency/core/online_decider.hpp"
+#include "residency/error.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/sort.hpp"
+#include "residency/model/use_order.hpp"
+#include "residency/packed/pool.hpp"
+#include "residency/packed/stored_catalog.hpp"
+#include "residency/packed/unpack_layout.hpp"
+#include "residency/packed/unpack_memory.hpp"
+#include "residency/packed/unpacker.hpp"
+#include "residency/pool/memory_pool.hpp"
+#include "residency/pool/needs.hpp"
+#include "residency/pool/rounding.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Decides access by access, for weights that are packed in host memory: an OnlineDecider that knows storages by their packed bytes, which
+/// travel and lie in the pool, and beside it memory for what open leases read unpacked. A lease unpacks its storages first, on its own
+/// stream, with one launch. Residents are unpacked once, when the memory is taken.
+///
+/// Storages whose kernels read packed bytes as they are (a form that the unpacker does not take) are never unpacked.
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
+class OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>> final : public Decider<typename Pool::Device> {
+    using Inner = OnlineDecider<Evictor, Prefetcher, Pool>;
+
+public:
+    using Device = typename Pool::Device;
+    struct Config {
+        Evictor evictor{};
+        Prefetcher prefetcher{};
+        typename Pool::Config pool{};
+        /// See OnlineDecider::Config. There is room to unpack the largest so many together.
+        std::uint32_t storages_at_once = 0;
+        /// Unpacks on the device; the caller's, and outlives the Residency. Null: fine where no weight is packed.
+        const Unpacker<Device>* unpacker = nullptr;
+        /// Leases of unpacked weights that are open together. There is room to unpack for so many.
+        std::uint32_t leases_at_once = 1;
+    };
+
+    explicit OnlineDecider(Config config)
+        : inner_{{std::move(config.evictor), std::move(config.prefetcher), std::move(config.pool),
+                  config.storages_at_once}},
+          unpacker_{config.unpacker},
+          storages_at_once_{config.storages_at_once},
+          leases_at_once_{(std::max)(config.leases_at_once, 1U)} {}
+
+    [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
+                                 const pool::Needs& needs) override;
+    [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
+    [[nodiscard]] bool holds_residents() const noexcept override { return false; }
+    [[nodiscard]] Catalog stored_catalog(const Catalog&) const override { return stored_.catalog; }
+    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs& needs,
+                              std::uint64_t cap_bytes) override;
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+                                   std::uint64_t cap_bytes) override;
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
+        if (auto taken = memory_.take(); !taken) { return taken; }
+        return apply(cap_bytes, [&](std::uint64_t rest) { return inner_.set_cap(rest, now); });
+    }
+    [[nodiscard]] Status reclaim_pending() override { return inner_.reclaim_pending(); }
+    [[nodiscard]] bool has_pending() const noexcept override { return inner_.has_pending(); }
+    [[nodiscard]] Status repair() override {
+        auto repaired = inner_.repair();
+        return repaired ? memory_.take() : std::move(repaired);
+    }
+    [[nodiscard]] Status suspend() override {
+        auto suspended = inner_.suspend();
+        return suspended ? memory_.give_back() : std::move(suspended);
+    }
+    [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
+        auto resumed = apply(cap_bytes, [&](std::uint64_t rest) { return inner_.resume(rest, now); });
+        return resumed ? memory_.take() : std::move(resumed);
+    }
+    void close() noexcept override {
+        memory_.close();
+        inner_.close();
+    }
+    void abandon() noexcept override {
+        memory_.abandon();
+        inner_.abandon();
+    }
+
+    /// Error unsupported: in a capture of the caller's, a lease would unpack. The graph would write to memory that other leases use.
+    [[nodiscard]] Status prepare_pass(const PassStart& start) override;
+    void pass_began(StepIndex now) noexcept override {
+        memory_.pass_began();
+        inner_.pass_began(now);
+    }
+    void pass_ended() noexcept override { inner_.pass_ended(); }
+    [[nodiscard]] Status expect_steps(std::uint32_t steps, const UseOrder& order, StepIndex now) override {
+        return inner_.expect_steps(steps, order, now);
+    }
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
+                                LeaseToken& token) override {
+        if (memory_.is_missing()) {
+            if (auto repaired = repair(); !repaired) { return repaired; }
+        }
+        return inner_.ensure(wanted, access, token);
+    }
+    void released(const LeaseToken& token, bool recorded) noexcept override {
+        if (!recorded) { memory_.note_lost(); }
+        inner_.released(token, recorded);
+    }
+    void forget(const LeaseToken& token) noexcept override { inner_.forget(token); }
+    [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
+        return memory_.is_unpacked_by_leases(storages) || inner_.needs_record(storages);
+    }
+    [[nodiscard]] bool unpacks() const noexcept override { return stored_.unpacks; }
+    [[nodiscard]] Status unpack(std::span<const StorageId> storages, ConsumerId consumer) override {
+        return memory_.unpack(storages, consumer);
+    }
+    [[nodiscard]] Status check_refresh(std::span<const StorageId> storages) const override {
+        return stored_.check_refresh(catalog_, storages);
+    }
+    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
+        return inner_.append_present(id, fetches);
+    }
+    [[nodiscard]] bool is_speculative() const noexcept override { return inner_.is_speculative(); }
+    [[nodiscard]] bool send_speculative(StepIndex now) noexcept override { return inner_.send_speculative(now); }
+
+    [[nodiscard]] bool is_streaming() const noexcept override { return inner_.is_streaming(); }
+    [[nodiscard]] MemoryUse memory_use() const override {
+        MemoryUse use = inner_.memory_use();
+        use.held_bytes += memory_.held_bytes();
+        use.requested_bytes += memory_.held_bytes();
+        peak_bytes_ = (std::max)({peak_bytes_, use.peak_requested_bytes, use.requested_bytes});
+        use.peak_requested_bytes = peak_bytes_;
+        return use;
+    }
+    [[nodiscard]] Evictor& evictor() noexcept { return inner_.evictor(); }
+    [[nodiscard]] Prefetcher& prefetcher() noexcept { return inner_.prefetcher(); }
+
+private:
+    /// The memory beside the pool, for a schedule: residents, then room for what leases unpack.
+    [[nodiscard]] packed::UnpackLayout lay_out(const Device& device, const Schedule& schedule) const;
+    /// Another cap of the pool, by `apply_rest(rest_bytes)`, beside the memory in force.
+    template <class Apply>
+    [[nodiscard]] Status apply(std::uint64_t cap_bytes, const Apply& apply_rest) {
+        const std::uint64_t rest = cap_bytes - memory_.layout().bytes;
+        auto applied = apply_rest(rest);
+        if (applied) { rest_bytes_ = rest; }
+        return applied;
+    }
+
+    Inner inner_;
+    const Unpacker<Device>* unpacker_;
+    std::uint32_t storages_at_once_, leases_at_once_;
+    DeciderContext<Device> context_;
+    Catalog catalog_;
+    packed::StoredCatalog stored_;
+    std::vector<std::uint64_t> sizes_;  // of the storages that stream
+    pool::Needs needs_;                 // spans over it, for the schedule that was prepared last
+    BudgetLimits limits_;
+    packed::UnpackLayout layout_;  // prepared last
+    packed::UnpackMemory<Device> memory_{context_, stored_.forms};
+    std::uint64_t rest_bytes_ = 0;  // of the cap in force, that of the pool; UINT64_MAX: not known
+    mutable std::uint64_t peak_bytes_ = 0;
+};
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
+packed::UnpackLayout OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::lay_out(
+    const Device& device, const Schedule& schedule) const {
+    using packed::UnpackLayout;
+    const auto place_bytes = [&](std::size_t s) {
+        return stored_.forms[s].unpacks ? pool::round_up(stored_.forms[s].raw_bytes, UnpackLayout::alignment_bytes) : 0;
+    };
+    const std::size_t storages = stored_.forms.size();
+    UnpackLayout layout;
+    layout.finds_places = true;
+    layout.offset.assign(storages, UnpackLayout::none);
+    layout.stays.assign(storages, false);
+    std::uint64_t all_bytes = 0;
+    std::vector<std::uint64_t> sizes;
+    sizes.reserve(storages);
+    for (std::size_t s = 0; s < storages; ++s) {
+        if (!stored_.forms[s].unpacks) { continue; }
+        if (catalog_.storages()[s].placement == Placement::resident) {
+            layout.stays[s] = true;
+            layout.offset[s] = std::exchange(layout.shared_at, layout.shared_at + place_bytes(s));
+        } else {
+            sizes.push_back(place_bytes(s));
+            all_bytes += place_bytes(s);
+        }
+    }
+    residency::detail::sort(sizes, std::greater<>{});
+    const std::size_t at_once = schedule.empty() ? (std::max)(storages_at_once_, 1U) : storages_at_once_;
+    sizes.resize((std::min)(sizes.size(), at_once));
+    std::uint64_t lease_bytes = 0;
+    for (const std::uint64_t bytes : sizes) { lease_bytes += bytes; }
+    for (const Schedule::Step& step : schedule) {
+        std::uint64_t step_bytes = 0;
+        for (const StorageId id : step.storages) { step_bytes += layout.stays[index(id)] ? 0 : place_bytes(index(id)); }
+        lease_bytes = (std::max)(lease_bytes, step_bytes);
+    }
+    const bool holds_all = lease_bytes > 0 && all_bytes / lease_bytes < leases_at_once_;
+    const std::uint64_t shared_bytes = holds_all ? all_bytes : lease_bytes * leases_at_once_;
+    layout.bytes = pool::round_up(layout.shared_at + shared_bytes, device.allocation_granularity());
+    layout.table_at = layout.bytes;
+    return layout;
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
+Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare(const Device& device,
+                                                                               const Catalog& catalog,
+                                                                               const Schedule& schedule,
+                                                                               const pool::Needs&) {
+    if (!(catalog_ == catalog)) {
+        auto travels = packed::try_store(catalog, unpacker_, packed::StoredIn::pool);
+        if (!travels) { return travels.error(); }
+        stored_ = std::move(*travels);
+        catalog_ = catalog;
+        needs_ = needs_of(stored_.catalog, sizes_);
+        memory_.set_unpacker(unpacker_);
+    }
+    needs_.largest_read_bytes = largest_read_bytes(stored_.catalog, schedule);
+    if (auto prepared = inner_.prepare(device, stored_.catalog, schedule, needs_); !prepared) { return prepared; }
+    layout_ = lay_out(device, schedule);
+    limits_ = inner_.limits();
+    limits_.floor_bytes += layout_.bytes;
+    limits_.resident_from_bytes += layout_.bytes;
+    limits_.ceiling_bytes += layout_.bytes;
+    return {};
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
+Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::open(const DeciderContext<Device>& context,
+                                                                            const pool::Needs&,
+                                                                            std::uint64_t cap_bytes) {
+    context_ = context;
+    context_.catalog = stored_.catalog;
+    memory_.set_layout(layout_);
+    auto opened = apply(cap_bytes, [&](std::uint64_t rest) { return inner_.open(context_, needs_, rest); });
+    return opened ? memory_.take() : std::move(opened);
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
+Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::set_order(const UseOrder* order,
+                                                                                 std::span<const std::uint32_t> groups,
+                                                                                 StepIndex now,
+                                                                                 std::uint64_t cap_bytes) {
+    const bool is_new = !(layout_ == memory_.layout());
+    if (is_new) {
+        if (auto given = memory_.give_back(); !given) { return given; }
+    }
+    const std::uint64_t rest = cap_bytes - layout_.bytes;
+    const bool is_same_cap = std::exchange(rest_bytes_, UINT64_MAX) == rest;
+    if (auto ordered = inner_.set_order(order, groups, now, rest); !ordered) { return ordered; }
+    if (!is_same_cap) {
+        if (auto changed = inner_.set_cap(rest, now); !changed) { return changed; }
+    }
+    rest_bytes_ = rest;
+    if (is_new) { memory_.set_layout(layout_); }
+    return memory_.take();
+}
+
+template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
+Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare_pass(const PassStart& start) {
+    if (start.in_foreign_capture && memory_.unpacks()) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured, and leases unpack weights to memory that they share: the graph "
+                     "would write there whenever it runs; begin the pass outside of the capture, or keep the weights "
+                     "raw"};
+    }
+    if (start.in_foreign_capture && memory_.is_missing()) {
+        return Error{ErrorKind::unsupported,
+                     "calls that failed have to be made good first, which waits for the device: begin a pass outside "
+                     "of the capture"};
+    }
+    return inner_.prepare_pass(start);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "residency/config.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
+
+/// Where weights are unpacked: what stays has bytes of its own; the rest shares memory with what is not unpacked at the same time. Its
+/// places are part of the layout, or found when a lease unpacks.
+struct UnpackLayout {
+    /// No place: kernels read the storage as it travels, or no step reads it and it is larger than what steps share; or it is found.
+    static constexpr std::uint64_t none = UINT64_MAX;
+    static constexpr std::uint64_t alignment_bytes = 512;  ///< of each place
+
+    std::vector<std::uint64_t> offset;  ///< by storage, in the memory
+    std::vector<bool> stays;            ///< by storage: unpacked when the memory is taken, and never again
+    std::uint64_t shared_at = 0;        ///< from here to table_at, places of different steps overlap
+    std::uint64_t table_at = 0;         ///< where the table begins; at the end: the tasks go with each launch
+    std::uint64_t bytes = 0;            ///< of the memory; 0: nothing is unpacked
+    bool finds_places = false;          ///< of what does not stay, when a lease unpacks it
+    friend bool operator==(const UnpackLayout&, const UnpackLayout&) = default;  ///< compares all members
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::packed
