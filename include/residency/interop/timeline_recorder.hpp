@@ -260,6 +260,13 @@ private:
     /// A frame leaves that was not read.
     void drop(std::unique_ptr<Frame> frame);
     void forget_open_reads(const Work& work);
+    /// A frame is read, or leaves: nothing that goes on points to it any more. Whether the events of its graph are still its own.
+    [[nodiscard]] bool let_go(const Frame& frame) {
+        forget_open_reads(frame.work);
+        if (!frame.graph || frame.graph->launched != &frame) { return false; }
+        frame.graph->launched = nullptr;
+        return true;
+    }
 
     void draw(Drawing& drawing, const Frame& frame) const;
     void draw(Drawing& drawing, const Work& work, const std::vector<Time>& times) const;
@@ -578,9 +585,7 @@ bool TimelineRecorder<D>::read_events(const std::vector<Event>& events, Event fr
 
 template <Device D>
 bool TimelineRecorder<D>::read(Frame& frame) {
-    forget_open_reads(frame.work);
-    const bool has_steps = frame.graph && frame.graph->launched == &frame;
-    if (has_steps) { frame.graph->launched = nullptr; }  // whatever follows: the frame may leave
+    const bool has_steps = let_go(frame);
     std::vector<Event>& events = frame.work.events;
     if (events.empty()) { return true; }
     // Times count from the first event of the frame, so that the device's float keeps its resolution.
@@ -635,8 +640,7 @@ void TimelineRecorder<D>::keep(std::unique_ptr<Frame> frame) {
 template <Device D>
 void TimelineRecorder<D>::drop(std::unique_ptr<Frame> frame) {
     gaps_.unread_passes += frame->is_pass ? 1U : 0U;
-    forget_open_reads(frame->work);
-    if (frame->graph && frame->graph->launched == frame.get()) { frame->graph->launched = nullptr; }
+    static_cast<void>(let_go(*frame));
     give_back(frame->work.events);
 }
 
