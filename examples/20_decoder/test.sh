@@ -188,6 +188,8 @@ if "$program" --device cuda --cache "$folder" --new 1 --budget 0 --generate-mode
     for shape in tiny tiny-llama3 tiny-bias tiny-qwen2 tiny-qwen3; do
         expect 0 '✓ the logits after the prompt are' '✓ the 24 tokens equal' '✓ 0: tokens and logits of all 24 passes' \
             -- --generate-model "$shape" --expect "$source/reference/$shape.txt" --budget 0 --new 24
+        expect 0 '✓ the logits after the prompt are' '✓ the 24 tokens equal' '✓ 0: tokens and logits of all 24 passes' \
+            -- --generate-model "$shape" --expect "$source/reference/$shape.txt" --budget 0 --new 24 --packed
     done
     "$program" --device simulated --cache "$folder" --generate-model small --prompt-length 150 --new 12 --budget 50% \
         --write-reference "$folder/small.txt" >/dev/null || failed=1
