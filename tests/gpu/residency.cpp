@@ -370,6 +370,82 @@ TEST_CASE("residency: two in two threads share the host bytes and the device") {
     }
 }
 
+TEST_CASE(
+    "residency: a lease held over its declared range: right weights, and no copy more than planned, eager and "
+    "captured") {
+    constexpr std::uint32_t count = 16, last = 8,
+                            large = 12;  // weight 0 is read in steps 0 to 8; for weight 12 all leave
+    constexpr std::uint64_t budget = 16 * MiB;
+    auto device = std::make_shared<CudaDevice>(must(CudaDevice::try_open(0)));
+    const auto host = pinned_bytes(device, count * 2 * MiB + budget, 5);
+    residency::CatalogBuilder builder;
+    std::vector<std::uint64_t> expected;
+    for (std::uint32_t i = 0, at = 0; i < count; ++i) {
+        const std::uint64_t bytes = i == large ? budget : 2 * MiB;
+        residency::StorageOptions options;
+        options.source = residency::HostSource{host, at * MiB};
+        builder.add_weight("w" + std::to_string(i), residency::dtype::u8, {bytes}, builder.add_storage(bytes, options));
+        expected.push_back(gpu::checksum({host->data() + at * MiB, bytes}));
+        at += static_cast<std::uint32_t>(bytes / MiB);
+    }
+    expected.push_back(expected.front());  // read again at the end of its range
+    const Catalog catalog = must(builder.try_build());
+    residency::ScheduleBuilder steps{catalog};
+    for (std::uint32_t i = 0; i < count; ++i) {
+        steps.step({WeightId{i}}, 20us);
+        if (i == 0) { steps.live_until(WeightId{0}, last); }
+    }
+    const CudaDevice::Stream stream = must(device->create_stream());
+    auto* const sums = static_cast<std::uint64_t*>(must(device->allocate(expected.size() * 8)));
+    {
+        Planned::Options options;
+        options.schedule = must(steps.try_build());
+        options.budget = Budget::bytes(budget);
+        options.learn = false;
+        auto weights = must(Planned::try_create(*device, catalog, std::move(options)));
+        REQUIRE(weights.plan().bytes_per_pass() >= budget + (count - 1) * 2 * MiB);  // all of it streams
+        const auto read = [&](const auto& lease, std::uint32_t i, std::uint32_t to) {
+            const WeightId id{i};
+            must_cuda(gpu::launch_checksum({lease.data(id), catalog.weight(id).bytes}, sums + to, stream));
+        };
+        const auto body = [&](auto& pass) {
+            auto held = must(pass.try_acquire(WeightId{0}));
+            read(held, 0, 0);
+            for (std::uint32_t i = 1; i < count; ++i) {
+                auto lease = must(pass.try_acquire(WeightId{i}));
+                read(lease, i, i);
+                if (i != last) { continue; }
+                read(held, 0, count);
+                held.end();
+            }
+        };
+        const auto check = [&] {
+            must_cuda(cudaDeviceSynchronize());
+            std::vector<std::uint64_t> got(expected.size());
+            must_cuda(cudaMemcpy(got.data(), sums, got.size() * 8, cudaMemcpyDeviceToHost));
+            CHECK(got == expected);
+            must_cuda(cudaMemset(sums, 0, got.size() * 8));
+        };
+        must_cuda(cudaMemset(sums, 0, expected.size() * 8));
+        for (int i = 0; i < 4; ++i) {
+            auto pass = must(weights.try_begin(stream));
+            body(pass);
+            must(pass.try_end());
+            check();
+        }
+        CHECK(weights.statistics().last_pass.demand_misses == 0);
+        CHECK(weights.statistics().last_pass.fetched_bytes == weights.plan().bytes_per_pass());
+        CHECK(weights.statistics().held_lease.storage == residency::no_storage);
+        auto graph = must(weights.try_capture(stream, body));
+        for (int i = 0; i < 3; ++i) {
+            must(graph.try_launch(stream));
+            check();
+        }
+    }
+    must(device->deallocate(sums));
+    must(device->destroy_stream(stream));
+}
+
 TEST_CASE("residency: a captured pass brings the right weights, beside eager ones, until the budget changes") {
     auto device = std::make_shared<CudaDevice>(must(CudaDevice::try_open(0)));
     std::mt19937_64 random{77};
