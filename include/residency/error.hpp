@@ -224,7 +224,18 @@ class RESIDENCY_DETAIL_NODISCARD_TYPE Result<void> {
 public:
     Result() noexcept = default;
     /// Holds an error.
-    Result(Error error) : error_{std::make_unique<Error>(std::move(error))} {}
+    Result(Error error) : error_{new Error{std::move(error)}} {}
+    /// The source is a success afterwards, or holds what this one held.
+    /// @{
+    Result(Result&& other) noexcept : error_{std::exchange(other.error_, nullptr)} {}
+    Result& operator=(Result&& other) noexcept {
+        std::swap(error_, other.error_);
+        return *this;
+    }
+    /// @}
+    ~Result() {
+        if (error_ != nullptr) { drop(error_); }
+    }
 
     /// Whether nothing failed.
     /// @{
@@ -238,7 +249,9 @@ public:
     }
 
 private:
-    std::unique_ptr<const Error> error_;
+    RESIDENCY_DETAIL_COLD static void drop(const Error* error) noexcept { delete error; }
+
+    const Error* error_ = nullptr;
 };
 
 using Status = Result<void>;

@@ -14,7 +14,14 @@ using residency::core::LeaseTable;
 TEST_CASE("a lease is found while it is open, and not by the id of one before in its place") {
     LeaseTable leases;
     CHECK(leases.find(LeaseId{}) == nullptr);
-    const LeaseId first = leases.open(), second = leases.open();
+    LeaseRecord& next = leases.next();
+    CHECK(leases.open_leases() == 0);
+    next.access.step = 7;
+    CHECK(&leases.next() == &next);  // asking again opens nothing
+    const LeaseId first = leases.open();
+    CHECK(leases.find(first) == &next);
+    CHECK(leases.find(first)->access.step == 7);
+    const LeaseId second = leases.open();
     REQUIRE(leases.find(first) != nullptr);
     CHECK(leases.find(first) != leases.find(second));
     CHECK(leases.open_leases() == 2);

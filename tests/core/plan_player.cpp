@@ -34,7 +34,7 @@ LeaseToken lease_unplanned(Parts& parts, std::uint32_t i) {
     const auto reached = must(parts.player.reach({&id, 1}, access));
     CHECK_FALSE(reached.in_order);
     parts.hold(i);
-    return parts.player.open_lease({&id, 1}, access, false, false);
+    return parts.open_lease({&id, 1}, access, false, false);
 }
 
 }  // namespace
@@ -201,7 +201,7 @@ TEST_CASE("plan player: leases of a plan that is no longer in force are unplanne
     const StorageId id{0};
     const AccessPoint access{0, 0, true, true, 1, true};
     CHECK(must(parts.player.reach({&id, 1}, access)).is_there);
-    const LeaseToken token = parts.player.open_lease({&id, 1}, access, true, false);
+    const LeaseToken token = parts.open_lease({&id, 1}, access, true, false);
     parts.hold(0);
     parts.player.end_pass();
     must(parts.scheduler.drain());
@@ -227,7 +227,7 @@ TEST_CASE("plan player: a lease of residents keeps no call from coming, and is u
     const AccessPoint access{0, 0, true, true, 1, true};
     CHECK(must(parts.player.reach({&id, 1}, access)).is_there);
     CHECK(parts.covers_residents(id));
-    const LeaseToken token = parts.player.open_lease({&id, 1}, access, true, true);
+    const LeaseToken token = parts.open_lease({&id, 1}, access, true, true);
     parts.hold(0);
     for (std::uint32_t i = 1; i < 6; ++i) { CHECK(parts.step(i)); }
     parts.player.end_pass();
@@ -314,11 +314,11 @@ TEST_CASE("plan player: a captured pass leaves memory as the next one expects it
                 const AccessPoint second{0, 2, true, true, 1, true};
                 const StorageId two{2}, three{3}, four{4};
                 CHECK(must(parts.player.reach({&two, 1}, second)).is_there);
-                const LeaseToken token = parts.player.open_lease({&two, 1}, second, true, false);
+                const LeaseToken token = parts.open_lease({&two, 1}, second, true, false);
                 const AccessPoint third{0, 3, true, true, 1, true};
                 const LeaseToken other = [&] {
                     CHECK(must(parts.player.reach({&three, 1}, third)).is_there);
-                    return parts.player.open_lease({&three, 1}, third, true, false);
+                    return parts.open_lease({&three, 1}, third, true, false);
                 }();
                 const auto fourth = parts.player.reach({&four, 1}, {0, 4, true, true});
                 REQUIRE_FALSE(fourth);

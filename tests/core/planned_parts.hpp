@@ -171,6 +171,12 @@ public:
     [[nodiscard]] bool covers_residents(StorageId id) const {
         return store.table().never_leaves(id) && !uses.records_residents();
     }
+    [[nodiscard]] LeaseToken open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order,
+                                        bool is_of_residents) {
+        LeaseToken token;
+        player.open_lease(wanted, access, in_order, is_of_residents, token);
+        return token;
+    }
     /// A step as the decider takes it: reached, else brought on demand; leased, read, let go. True: the plan had it there.
     bool step(std::uint32_t i) {
         const StorageId id{i};
@@ -180,7 +186,7 @@ public:
         if (!reached.is_there || player.mode() == PlanMode::verifying) {
             must(demand.bring({&id, 1}, reached.is_there));
         }
-        const LeaseToken token = player.open_lease({&id, 1}, access, reached.in_order, covers_residents(id));
+        const LeaseToken token = open_lease({&id, 1}, access, reached.in_order, covers_residents(id));
         use(i);
         player.end_lease(token);
         return reached.is_there && !states[i].demand_missed;

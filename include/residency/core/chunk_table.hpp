@@ -43,6 +43,8 @@ public:
     [[nodiscard]] bool stays(std::uint32_t chunk) const noexcept { return stays_[chunk]; }
     /// Whether every chunk stays that the plan has a slot for.
     [[nodiscard]] bool all_stay() const noexcept { return all_stay_; }
+    /// Whether is_unplanned() of some storage.
+    [[nodiscard]] bool has_unplanned() const noexcept { return has_unplanned_; }
     /// Whether the plan has no slot for some chunk of a storage: no step reads it.
     [[nodiscard]] bool is_unplanned(StorageId storage) const noexcept {
         return has_unplanned_ && is_unplanned_[index(storage)];

@@ -115,7 +115,10 @@ public:
         return arrival > consumers_[id]->arrived && !copies_.known_complete(arrival);
     }
     /// A consumer waits for an arrival. Enqueues nothing if it has waited for that arrival, or a later one, before.
-    [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival);
+    [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival) {
+        ConsumerStream& consumer = *consumers_[id];
+        return arrival <= consumer.arrived ? Status{} : stream_wait_new_arrival(consumer, arrival);
+    }
     /// The stream of `first` waits for the last recorded point of `second`.
     [[nodiscard]] Status wait_for_last_point(ConsumerId first, ConsumerId second) {
         return consumers_[second]->events.order_after(last_point(second), stream_of(first));
@@ -209,6 +212,7 @@ private:
         if (events_ == nullptr || in_capture_) { return; }
         events_->tell_arrivals([&](EventPoint arrival) { return has_arrived(arrival); });
     }
+    [[nodiscard]] Status stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival);
     [[nodiscard]] Status renew(ConsumerStream& consumer, typename D::Stream stream);
     [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
     [[nodiscard]] Result<EventPoint> refuse_capture(const ConsumerStream& consumer);
@@ -405,9 +409,7 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
 }
 
 template <Device D>
-Status CopyScheduler<D>::stream_wait_arrival(ConsumerId id, EventPoint arrival) {
-    ConsumerStream& consumer = *consumers_[id];
-    if (arrival <= consumer.arrived) { return {}; }
+Status CopyScheduler<D>::stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival) {
     if (!copies_.known_complete(arrival)) {
         if (auto allowed = refuse_capture(consumer); !allowed) { return allowed.error(); }
         if (auto done = copies_.order_after(arrival, consumer.events.stream()); !done) { return done; }

@@ -28,8 +28,10 @@ public:
 
     LeaseKeeper(SessionState<D>& shared, StepProfiler<D>& profiler) : shared_{&shared}, profiler_{&profiler} {}
 
-    /// Opens a lease on distinct storages, on a stream, or a ticket without one. `storages` must outlive the lease unless they are
-    /// copied. On failure no lease is open, and the cursor is where it was.
+    /// The access point of the next lease, to be written before hold().
+    [[nodiscard]] AccessPoint& next_access() { return leases_.next().access; }
+    /// Opens a lease on distinct storages at next_access(), on a stream, or a ticket without one. `storages` must outlive the lease unless
+    /// they are copied. On failure no lease is open, and the cursor is where it was.
     [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
                                        const ScheduleCursor::Found& found, std::optional<Stream> stream);
     /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.
@@ -175,7 +177,8 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
             if (auto allowed = copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
         }
     }
-    const AccessPoint& access = found.place.access;
+    LeaseRecord& lease = leases_.next();
+    const AccessPoint& access = lease.access;
     WorkObserver<D>* const observer = shared_->pass_observer();
     if (observer != nullptr && stream) { observer->read_comes(*stream); }
     if (std::exchange(pass_, shared_->counters.passes) != shared_->counters.passes) {
@@ -184,7 +187,6 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     }
     const bool is_timed = profiler_->lease_comes(access, stream, open_steps_ > 0);
     const LeaseId id = leases_.open();
-    LeaseRecord& lease = *leases_.find(id);
     lease.pass = pass_;
     lease.storages = storages;
     if (copy_storages) {
@@ -195,7 +197,6 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         leases_.close(id);
         return there.error();
     }
-    lease.access = access;
     count(storages, 1);
     if (consumer) {
         if (auto waited = wait_for_arrival(id, lease, *consumer); !waited) {
@@ -206,7 +207,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         }
     }
     if (is_timed) { profiler_->lease_began(access, *stream); }
-    shared_->cursor.go_to(found.place);
+    shared_->cursor.go_to({access.step_index, access.step, found.base});
     shared_->counters.divergences += found.has_diverged ? 1U : 0U;
     ++shared_->counters.acquires;
     if (shared_->events) [[unlikely]] { tell_held(id, lease, found); }
@@ -291,7 +292,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     }
     bool is_recorded = true;
     const bool needs_record = shared_->decider->needs_record(lease.storages);
-    const std::uint32_t now = shared_->cursor.place().access.step;
+    const std::uint32_t now = shared_->cursor.place().step;
     if (needs_record && lease.access.step + lease.token.lives < now && now != AccessPoint::nowhere &&
         lease.pass == pass_) {
         note_held(lease, now);
@@ -316,7 +317,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
 }
 
 template <Device D>
-Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer) {
+inline Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer) {
     EventPoint arrival = 0;
     for (const StorageId storage : lease.storages) {
         arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "residency/config.hpp"
 #include "residency/core/access_point.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/model/ids.hpp"
@@ -43,10 +45,21 @@ struct LeaseRecord {
 /// state.
 class LeaseTable {
 public:
-    [[nodiscard]] std::uint64_t open_leases() const noexcept { return open_; }
+    [[nodiscard]] std::uint64_t open_leases() const noexcept { return records_.size() - free_; }
 
-    /// Opens a lease without consumers. Invalidates references to records.
-    [[nodiscard]] LeaseId open();
+    /// The record of the lease that open() opens next, to be written before. Invalidates references to other records.
+    [[nodiscard]] LeaseRecord& next() {
+        if (free_ == 0) { add(); }
+        return records_[free_slots_[free_ - 1]];
+    }
+    /// Opens a lease without consumers, in the record next().
+    [[nodiscard]] LeaseId open() {
+        LeaseRecord& record = next();
+        const std::uint32_t slot = free_slots_[--free_];
+        record.consumers.clear();
+        record.is_open = true;
+        return {slot, record.generation};
+    }
     /// Null if the lease is not open.
     [[nodiscard]] const LeaseRecord* find(LeaseId id) const noexcept {
         if (id.slot() >= records_.size()) { return nullptr; }
@@ -61,13 +74,12 @@ public:
         LeaseRecord& record = records_[id.slot()];
         record.is_open = false;
         ++record.generation;
-        free_.push_back(id.slot());
-        --open_;
+        free_slots_[free_++] = id.slot();
     }
     /// Closes every open lease, each after visit(record).
     template <class Visit>
     void close_all(const Visit& visit) noexcept {
-        for (std::uint32_t slot = 0; slot < records_.size() && open_ > 0; ++slot) {
+        for (std::uint32_t slot = 0; slot < records_.size() && open_leases() > 0; ++slot) {
             if (!records_[slot].is_open) { continue; }
             visit(std::as_const(records_[slot]));
             close({slot, records_[slot].generation});
@@ -75,9 +87,11 @@ public:
     }
 
 private:
+    RESIDENCY_DETAIL_COLD void add();
+
     std::vector<LeaseRecord> records_;
-    std::vector<std::uint32_t> free_;
-    std::uint64_t open_ = 0;
+    std::vector<std::uint32_t> free_slots_;  // as many as records: of the first free_
+    std::size_t free_ = 0;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -59,14 +59,19 @@ public:
     /// unplanned. `problem`: what the plan solves.
     void start(const plan::Problem& problem);
     [[nodiscard]] PlanMode mode() const noexcept;
+    /// Whether mode() is `at_rest`. Inline: each lease asks when it begins and when it ends.
+    [[nodiscard]] bool is_at_rest() const noexcept {
+        return store_->table().all_stay() && residents_.has_all() && !uses_->records_residents() &&
+               !uses_->has_lost() && !calls_.is_capturing() && !store_->is_unmapped();
+    }
     [[nodiscard]] std::uint64_t calls_per_pass() const noexcept { return calls_.calls_per_pass(); }
 
     /// An access to `wanted` at some step: enqueues what the plan allows. Errors: a device call; in a capture also divergence, and
     /// unsupported if the plan does not have there what the step needs. Blocks if a use was lost.
     [[nodiscard]] Result<Reached> reach(std::span<const StorageId> wanted, const AccessPoint& access);
-    /// `is_of_residents`: the lease covers nothing that the plan overwrites, however long it is open.
-    [[nodiscard]] LeaseToken open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order,
-                                        bool is_of_residents) noexcept;
+    /// Writes the token of a lease. `is_of_residents`: it covers nothing that the plan overwrites, however long it is open.
+    void open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order, bool is_of_residents,
+                    LeaseToken& token) noexcept;
     /// The lease did not come about.
     void forget_lease(const LeaseToken& token) noexcept { static_cast<void>(close_lease(token)); }
     /// Enqueues what waited for the end of the lease.
@@ -212,9 +217,7 @@ template <pool::PlannedPool Pool>
 PlanMode PlanPlayer<Pool>::mode() const noexcept {
     if (store_->is_unmapped()) { return PlanMode::unmapped; }
     if (calls_.is_capturing()) { return PlanMode::capturing; }
-    if (store_->table().all_stay() && residents_.has_all() && !uses_->records_residents() && !uses_->has_lost()) {
-        return PlanMode::at_rest;
-    }
+    if (is_at_rest()) { return PlanMode::at_rest; }
     const bool may_differ = calls_.must_verify() || unplanned_ > 0 || store_->has_misplaced();
     return may_differ ? PlanMode::verifying : PlanMode::following;
 }
@@ -265,26 +268,28 @@ Error PlanPlayer<Pool>::not_captured(const AccessPoint& access) const {
 }
 
 template <pool::PlannedPool Pool>
-LeaseToken PlanPlayer<Pool>::open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order,
-                                        bool is_of_residents) noexcept {
+inline void PlanPlayer<Pool>::open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order,
+                                         bool is_of_residents, LeaseToken& token) noexcept {
     const std::uint64_t step = first_step() + access.first_step();
-    std::uint32_t lives = 0;
-    std::uint8_t kind = unplanned_lease;
+    token.step_index = step;
+    token.plan_epoch = plan_epoch_;
+    token.ends_steps = access.is_by_step ? access.steps : 0;
+    token.lives = 0;
     if (in_order && is_of_residents) {
-        kind = resident_lease;
+        token.kind = resident_lease;
         ++resident_leases_;
     } else if (in_order) {
-        kind = lease_of_step;
+        token.kind = lease_of_step;
         if (!access.is_range()) {
             const std::uint32_t last = access.is_whole ? live_.of_step(access.step) : live_.of(access.step, wanted);
             const std::uint64_t most = steps_.ended() + steps_.window() - 1 - step;
-            lives = static_cast<std::uint32_t>((std::min)(most, std::uint64_t{last - access.step}));
+            token.lives = static_cast<std::uint32_t>((std::min)(most, std::uint64_t{last - access.step}));
         }
-        steps_.open_lease(step + lives);
+        steps_.open_lease(step + token.lives);
     } else {
+        token.kind = unplanned_lease;
         ++unplanned_;
     }
-    return {step, plan_epoch_, kind, access.is_by_step ? access.steps : 0, lives};
 }
 
 template <pool::PlannedPool Pool>
@@ -306,7 +311,7 @@ template <pool::PlannedPool Pool>
 void PlanPlayer<Pool>::end_lease(const LeaseToken& token) noexcept {
     if (close_lease(token)) { steps_.reach(token.step_index + token.ends_steps); }
     if (token.plan_epoch == plan_epoch_) {
-        if (mode() == PlanMode::at_rest) { return; }
+        if (is_at_rest()) { return; }
         steps_.advance(*context_->copy_scheduler);
     }
     try_advance();

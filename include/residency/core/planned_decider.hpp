@@ -129,8 +129,10 @@ public:
     }
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
         if (uses_.records_residents()) { return true; }
+        const ChunkTable& table = store_.table();
+        if (table.all_stay() && !table.has_unplanned()) { return false; }
         for (const StorageId id : storages) {
-            if (!store_.table().never_leaves(id)) { return true; }
+            if (!table.never_leaves(id)) { return true; }
         }
         return false;
     }
@@ -189,11 +191,15 @@ private:
 
     /// A storage of these that no step reads, or no_storage.
     [[nodiscard]] StorageId find_unplanned(std::span<const StorageId> storages) const noexcept {
+        if (!store_.table().has_unplanned()) { return no_storage; }
         for (const StorageId id : storages) {
             if (store_.table().is_unplanned(id)) { return id; }
         }
         return no_storage;
     }
+    /// ensure() of what may have to be brought.
+    [[nodiscard]] Status ensure_brought(std::span<const StorageId> wanted, const AccessPoint& access,
+                                        StorageId unplanned, LeaseToken& token);
     /// Error budget if the bytes of a range of steps do not fit together: says those of which of its steps would.
     [[nodiscard]] Status check_range(const AccessPoint& access) const;
     /// What the next plan follows.
@@ -224,30 +230,39 @@ Status PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const Acc
         token = LeaseToken{};
         return {};
     }
-    for (const StorageId id : wanted) { context_.states[index(id)].demand_missed = false; }
-    bool in_order = false;
     const StorageId unplanned = find_unplanned(wanted);
+    if (!player_.is_at_rest() || unplanned != no_storage) { return ensure_brought(wanted, access, unplanned, token); }
+    for (const StorageId id : wanted) {
+        context_.states[index(id)].demand_missed = false;
+        context_.count_access(id, plan().storage_bytes(index(id)));
+    }
+    player_.open_lease(wanted, access, false, false, token);
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::ensure_brought(std::span<const StorageId> wanted, const AccessPoint& access,
+                                            StorageId unplanned, LeaseToken& token) {
+    for (const StorageId id : wanted) { context_.states[index(id)].demand_missed = false; }
     if (unplanned != no_storage && in_foreign_capture_) {
         return Error{ErrorKind::unsupported,
                      "the pass is captured, and no step reads " + context_.catalog.describe(unplanned) +
                          ": a foreign capture holds no copies; let a step of the schedule read it"};
     }
-    if (player_.mode() != PlanMode::at_rest || unplanned != no_storage) {
-        if (auto repaired = repair(); !repaired) { return repaired; }
-        if (auto reclaimed = reclaim_pending(); !reclaimed) { return reclaimed; }
-        if (auto sent = store_.send_home_before_use(wanted); !sent) { return sent; }
-        const auto reached = player_.reach(wanted, access);
-        if (!reached) { return reached.error(); }
-        if (!reached->is_there && access.is_range()) {
-            if (auto fits = check_range(access); !fits) { return fits; }
-        }
-        if (!reached->is_there || player_.mode() == PlanMode::verifying) {
-            if (auto brought = demand_.bring(wanted, reached->is_there); !brought) { return brought; }
-        }
-        in_order = reached->in_order;
+    if (auto repaired = repair(); !repaired) { return repaired; }
+    if (auto reclaimed = reclaim_pending(); !reclaimed) { return reclaimed; }
+    if (auto sent = store_.send_home_before_use(wanted); !sent) { return sent; }
+    const auto reached = player_.reach(wanted, access);
+    if (!reached) { return reached.error(); }
+    if (!reached->is_there && access.is_range()) {
+        if (auto fits = check_range(access); !fits) { return fits; }
     }
+    if (!reached->is_there || player_.mode() == PlanMode::verifying) {
+        if (auto brought = demand_.bring(wanted, reached->is_there); !brought) { return brought; }
+    }
+    const bool in_order = reached->in_order;
     for (const StorageId id : wanted) { context_.count_access(id, plan().storage_bytes(index(id))); }
-    token = player_.open_lease(wanted, access, in_order, in_order && !needs_record(wanted));
+    player_.open_lease(wanted, access, in_order, in_order && !needs_record(wanted), token);
     return {};
 }
 

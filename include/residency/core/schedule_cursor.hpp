@@ -22,11 +22,13 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 class ScheduleCursor {
 public:
     struct Place {
-        AccessPoint access;
-        StepIndex base = 0;  ///< the step index of step 0 of this pass
+        StepIndex step_index = 0;
+        std::uint32_t step = AccessPoint::nowhere;  ///< of the last access; nowhere: none yet, or no schedule
+        StepIndex base = 0;                         ///< the step index of step 0 of this pass
     };
+    /// What find() says beside the access point.
     struct Found {
-        Place place;
+        StepIndex base = 0;  ///< of the pass that the access belongs to
         bool has_diverged = false;
     };
 
@@ -42,10 +44,13 @@ public:
     [[nodiscard]] std::span<const std::uint32_t> groups() const noexcept { return groups_; }
 
     [[nodiscard]] const Place& place() const noexcept { return place_; }
-    [[nodiscard]] StepIndex now() const noexcept { return place_.access.step_index; }
+    [[nodiscard]] StepIndex now() const noexcept { return place_.step_index; }
+    /// Copies member by member: a copy of the whole would wait for the stores of its parts, at every lease.
     void go_to(const Place& place) noexcept {
-        place_ = place;
-        if (has_started()) { pass_end_ = (std::max)(pass_end_, place.access.step + 1); }
+        place_.step_index = place.step_index;
+        place_.step = place.step;
+        place_.base = place.base;
+        if (has_started()) { pass_end_ = (std::max)(pass_end_, place.step + 1); }
     }
     void begin_pass(bool is_first) noexcept;
 
@@ -56,20 +61,21 @@ public:
     [[nodiscard]] std::uint32_t pass_end() const noexcept { return pass_end_; }
 
     /// Writes the access point of the next acquisition, of a step, of a range of steps or of distinct storages; the cursor stays where it is.
-    /// Errors: invalid_argument (no such step, or none in the range), divergence. Not a result by value, whose copies on the way to the
-    /// lease would each wait for the stores before them.
-    [[nodiscard]] Status find(std::uint32_t step, Found& found) const;
-    [[nodiscard]] Status find(const StepRange& range, Found& found) const;
-    [[nodiscard]] Status find(std::span<const StorageId> storages, Found& found) const;
+    /// Errors: invalid_argument (no such step, or none in the range), divergence. `access` is where the lease keeps it: each copy on the way
+    /// there would wait for the stores before it.
+    [[nodiscard]] Status find(std::uint32_t step, AccessPoint& access, Found& found) const;
+    [[nodiscard]] Status find(const StepRange& range, AccessPoint& access, Found& found) const;
+    [[nodiscard]] Status find(std::span<const StorageId> storages, AccessPoint& access, Found& found) const;
 
 private:
     void index_uses();
     /// Of a cyclic schedule: passes begin at multiples of the expected steps.
     void align_base() noexcept;
-    [[nodiscard]] bool has_started() const noexcept { return place_.access.step != AccessPoint::nowhere; }
+    [[nodiscard]] bool has_started() const noexcept { return place_.step != AccessPoint::nowhere; }
     /// The step that the schedule announces next.
     [[nodiscard]] std::uint32_t expected() const noexcept {
-        return has_started() ? (place_.access.step + 1) % schedule_.size() : 0;
+        const std::uint32_t next = place_.step + 1;
+        return has_started() && next < schedule_.size() ? next : 0;
     }
     [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept;
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error no_step(std::uint32_t step) const;

@@ -468,8 +468,8 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
         if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
     }
     ScheduleCursor::Found found;
-    if (auto known = shared_.cursor.find(step, found); !known) { return known.error(); }
-    AccessPoint& access = found.place.access;
+    AccessPoint& access = leases_.next_access();
+    if (auto known = shared_.cursor.find(step, access, found); !known) { return known.error(); }
     access.is_announced = access.is_whole = access.is_by_step = true;
     const Schedule::Step& declared = schedule()[step];
     auto lease = leases_.hold(declared.storages, false, found, stream);
@@ -485,8 +485,9 @@ Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<
         if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
     }
     ScheduleCursor::Found found;
-    if (auto known = shared_.cursor.find(range, found); !known) { return known.error(); }
-    found.place.access.is_announced = found.place.access.is_whole = found.place.access.is_by_step = true;
+    AccessPoint& access = leases_.next_access();
+    if (auto known = shared_.cursor.find(range, access, found); !known) { return known.error(); }
+    access.is_announced = access.is_whole = access.is_by_step = true;
     wanted_.clear();
     ++acquisition_;
     for (std::uint32_t step = range.first; step < range.last; ++step) {
@@ -511,11 +512,11 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
     const std::span<const StorageId> wanted =
         is_single ? std::span<const StorageId>{&weight_storage_[index(weights[0])], 1} : distinct_storages(weights);
     ScheduleCursor::Found found;
-    if (auto known = shared_.cursor.find(wanted, found); !known) { return known.error(); }
-    if (goes_beyond(found.place.access.step)) {
+    AccessPoint& access = leases_.next_access();
+    if (auto known = shared_.cursor.find(wanted, access, found); !known) { return known.error(); }
+    if (goes_beyond(access.step)) {
         if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
-        found = {};
-        if (auto known = shared_.cursor.find(wanted, found); !known) { return known.error(); }
+        if (auto known = shared_.cursor.find(wanted, access, found); !known) { return known.error(); }
     }
     auto lease = leases_.hold(wanted, !is_single, found, stream);
     if (lease) { record_step(weights); }

@@ -42,14 +42,13 @@ public:
     /// Ends every step that can end. Enqueues nothing.
     template <class CopyScheduler>
     void advance(const CopyScheduler& copy_scheduler) {
-        while (ended_ < current_ && leases_[at(ended_)] == 0) {
-            for (ConsumerId id = 0; id < points_.size(); ++id) {
-                points_[id][at(ended_)] = copy_scheduler.last_point(id);
-            }
+        if (ended_ >= current_) { return; }
+        for (std::size_t slot = at(ended_); ended_ < current_ && leases_[slot] == 0; ++ended_) {
+            for (ConsumerId id = 0; id < points_.size(); ++id) { points_[id][slot] = copy_scheduler.last_point(id); }
             for (auto id = static_cast<ConsumerId>(points_.size()); id < copy_scheduler.consumers(); ++id) {
                 points_.emplace_back(window_, copy_scheduler.last_point(id));
             }
-            ++ended_;
+            slot = slot + 1 == window_ ? 0 : slot + 1;  // a division a step costs more than the rest
         }
     }
     /// Lets the copy stream wait for the end of a step. Precondition: ended() - window() <= step < ended().

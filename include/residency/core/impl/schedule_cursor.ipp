@@ -30,7 +30,7 @@ RESIDENCY_INLINE void ScheduleCursor::open(const Catalog& catalog, Schedule sche
 RESIDENCY_INLINE void ScheduleCursor::change(Schedule schedule) {
     schedule_ = std::move(schedule);
     index_uses();
-    place_.base = place_.access.step_index + 1;
+    place_.base = place_.step_index + 1;
     align_base();
 }
 
@@ -42,9 +42,9 @@ RESIDENCY_INLINE void ScheduleCursor::align_base() noexcept {
 RESIDENCY_INLINE void ScheduleCursor::expect_steps(std::uint32_t steps) noexcept {
     expected_steps_ = steps;
     if (!schedule_.is_cyclic()) { return; }
-    place_.base = place_.access.step_index + 1;
+    place_.base = place_.step_index + 1;
     align_base();
-    if (has_started()) { place_.access.step_index = place_.base + place_.access.step; }
+    if (has_started()) { place_.step_index = place_.base + place_.step; }
 }
 
 RESIDENCY_INLINE void ScheduleCursor::index_uses() {
@@ -60,54 +60,53 @@ RESIDENCY_INLINE void ScheduleCursor::index_uses() {
 RESIDENCY_INLINE void ScheduleCursor::begin_pass(bool is_first) noexcept {
     if (!schedule_.empty()) {
         if (schedule_.is_cyclic() && !is_first) { place_.base += expected_steps_; }
-        if (!schedule_.is_cyclic()) { place_.access.step_index = 0; }
+        if (!schedule_.is_cyclic()) { place_.step_index = 0; }
     }
-    place_.access.step = AccessPoint::nowhere;
+    place_.step = AccessPoint::nowhere;
     pass_end_ = 0;
 }
 
-RESIDENCY_INLINE Status ScheduleCursor::find(std::uint32_t step, Found& found) const {
+RESIDENCY_INLINE Status ScheduleCursor::find(std::uint32_t step, AccessPoint& access, Found& found) const {
     if (step >= schedule_.size()) { return no_step(step); }
-    const AccessPoint& last = place_.access;
-    AccessPoint& access = found.place.access;
+    access = {};
     access.step = step;
-    found.place.base = place_.base;
-    if (last.step == step) {
-        access.step_index = last.step_index;
+    found.base = place_.base;
+    found.has_diverged = place_.step != step && step != expected();
+    if (place_.step == step) {
+        access.step_index = place_.step_index;
         return {};
     }
-    found.has_diverged = step != expected();
     if (found.has_diverged && strict_) { return diverged(step); }
     if (schedule_.is_cyclic()) {
-        if (has_started() && step < last.step) { found.place.base += expected_steps_; }
-        access.step_index = found.place.base + step;
+        if (has_started() && step < place_.step) { found.base += expected_steps_; }
+        access.step_index = found.base + step;
     } else {
-        access.step_index = std::max<StepIndex>(last.step_index, step);
+        access.step_index = std::max<StepIndex>(place_.step_index, step);
     }
     return {};
 }
 
-RESIDENCY_INLINE Status ScheduleCursor::find(const StepRange& range, Found& found) const {
+RESIDENCY_INLINE Status ScheduleCursor::find(const StepRange& range, AccessPoint& access, Found& found) const {
     if (range.first >= range.last || range.last > schedule_.size()) {
         return Error{ErrorKind::invalid_argument, "steps [" + std::to_string(range.first) + ", " +
                                                       std::to_string(range.last) + ") of a schedule of " +
                                                       std::to_string(schedule_.size()) +
                                                       ": a range has at least one step, and ends within the schedule"};
     }
-    if (auto first = find(range.first, found); !first) { return first; }
-    AccessPoint& access = found.place.access;
+    if (auto first = find(range.first, access, found); !first) { return first; }
     access.steps = range.last - range.first;
     access.step += access.steps - 1;
     access.step_index += access.steps - 1;
     return {};
 }
 
-RESIDENCY_INLINE Status ScheduleCursor::find(std::span<const StorageId> storages, Found& found) const {
-    const AccessPoint& last = place_.access;
+RESIDENCY_INLINE Status ScheduleCursor::find(std::span<const StorageId> storages, AccessPoint& access,
+                                             Found& found) const {
     if (schedule_.empty() || storages.empty()) {
-        found.place.access.step_index = last.step_index + (schedule_.empty() ? 1 : 0);
-        found.place.access.step = schedule_.empty() ? AccessPoint::nowhere : last.step;
-        found.place.base = place_.base;
+        access = {};
+        access.step_index = place_.step_index + (schedule_.empty() ? 1 : 0);
+        access.step = schedule_.empty() ? AccessPoint::nowhere : place_.step;
+        found = {place_.base, false};
         return {};
     }
     const auto reads_all = [&](std::uint32_t at) {
@@ -117,10 +116,10 @@ RESIDENCY_INLINE Status ScheduleCursor::find(std::span<const StorageId> storages
         return true;
     };
     // The step that is current, the next one that reads all of it, or the first in the schedule that does.
-    std::uint32_t step = has_started() ? last.step : 0;
+    std::uint32_t step = has_started() ? place_.step : 0;
     bool announced = has_started() && reads_all(step);
     if (!announced) {
-        const std::uint32_t from = has_started() ? last.step + 1 : 0;
+        const std::uint32_t from = has_started() ? place_.step + 1 : 0;
         const auto uses = order_.uses(storages.front());
         const auto next = std::lower_bound(uses.begin(), uses.end(), from);
         const auto fits = std::find_if(next, uses.end(), reads_all);
@@ -133,10 +132,10 @@ RESIDENCY_INLINE Status ScheduleCursor::find(std::span<const StorageId> storages
         }
     }
     if (!announced && strict_) { return diverged(catalog_.describe(storages.front())); }
-    if (auto placed = find(step, found); !placed) { return placed; }
+    if (auto placed = find(step, access, found); !placed) { return placed; }
     found.has_diverged = found.has_diverged || !announced;
-    found.place.access.is_announced = announced;
-    found.place.access.is_whole = announced && storages.size() == schedule_[step].storages.size();
+    access.is_announced = announced;
+    access.is_whole = announced && storages.size() == schedule_[step].storages.size();
     return {};
 }
 
