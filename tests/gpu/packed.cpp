@@ -175,11 +175,11 @@ void check_online() {
     CudaDevice device{0};
     const Model model{device};
     const Stream streams[2]{must(device.create_stream()), must(device.create_stream())};
+    auto* const at = static_cast<std::uint64_t*>(must(device.allocate(model.sums.size() * 8)));
     const std::uint64_t before = must(device.memory()).free_bytes;
     {
-        auto* const at = static_cast<std::uint64_t*>(must(device.allocate(model.sums.size() * 8)));
         typename Online::Options options;
-        options.budget = Budget::bytes(model.raw_bytes);
+        options.budget = Budget::bytes(0);
         options.poison = true;
         options.policies.unpacker = &gpu::unpacker();
         options.policies.storages_at_once = 2;
@@ -220,10 +220,9 @@ void check_online() {
         }
         CHECK(!weights.failure());
         CHECK(weights.statistics().total.unpacked_bytes > 0);
-        must(weights.try_suspend());
-        must(device.deallocate(at));
     }
     CHECK(before - must(device.memory()).free_bytes <= gpu::driver_own_bytes);
+    must(device.deallocate(at));
     for (const Stream stream : streams) { must(device.destroy_stream(stream)); }
 }
 
