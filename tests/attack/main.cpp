@@ -3,6 +3,7 @@
 // Attacks the public API with random programs on the simulated device, as an outsider would: every composition, several faults in flight
 // at once, budgets that change under leases. The same arguments make the same programs.
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -7,17 +7,9 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/simulation/handle.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
-
-/// A name for an object of one simulated device. A default one names nothing. Tag keeps the types apart.
-template <class Tag>
-struct Handle {
-    std::uint32_t index = 0;  ///< of its place in the table, from 1
-    std::uint32_t generation = 0;
-    const void* owner = nullptr;  ///< the device that made it
-    friend bool operator==(const Handle&, const Handle&) = default;
-};
 
 /// The objects behind handles. A handle finds its object exactly as long as that lives: a place is used again under another
 /// generation, and another owner's handle finds nothing. Addresses of objects never change.

@@ -4,35 +4,40 @@
 
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "residency/device/capture_gate.hpp"
 #include "residency/device/device.hpp"
 #include "residency/device/link.hpp"
-#include "residency/simulation/address_map.hpp"
-#include "residency/simulation/address_space.hpp"
 #include "residency/simulation/call_kind.hpp"
-#include "residency/simulation/captured_graph.hpp"
-#include "residency/simulation/checker.hpp"
-#include "residency/simulation/event_simulator.hpp"
-#include "residency/simulation/handle_table.hpp"
+#include "residency/simulation/handle.hpp"
 #include "residency/simulation/kernel.hpp"
-#include "residency/simulation/memory_pool.hpp"
-#include "residency/simulation/name_table.hpp"
+#include "residency/simulation/operation.hpp"
+#include "residency/simulation/operation_kind.hpp"
 #include "residency/simulation/report.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
+
+// What programs need not read: simulation/device_state.hpp.
+namespace simulation {
+struct Access;
+struct CapturedCall;
+struct CaptureState;
+struct ChunkState;
+struct DeviceLock;
+struct DeviceState;
+enum class Content : std::uint8_t;
+struct GraphState;
+class MemoryPool;
+struct StreamState;
+}  // namespace simulation
 
 /// A GPU in software that keeps the rules D1 to D11: a deterministic discrete-event model with a virtual clock, real bytes and a
 /// happens-before checker. The same seed and the same calls give the same clock, the same bytes and the same reports.
@@ -85,18 +90,13 @@ public:
         const SimulatedDevice* device = nullptr;                         ///< that made it; null: the default stream
         friend bool operator==(const Stream&, const Stream&) = default;  ///< compares all members
     };
-    struct EventTag;
-    struct PoolTag;
-    struct ChunkTag;
-    struct GraphTag;
-    struct FlagTag;
     /// Handles, as Device and its optional parts ask for them.
     /// @{
-    using Event = simulation::Handle<EventTag>;
-    using Pool = simulation::Handle<PoolTag>;
-    using Chunk = simulation::Handle<ChunkTag>;
-    using Graph = simulation::Handle<GraphTag>;
-    using Flag = simulation::Handle<FlagTag>;
+    using Event = simulation::Handle<simulation::EventTag>;
+    using Pool = simulation::Handle<simulation::PoolTag>;
+    using Chunk = simulation::Handle<simulation::ChunkTag>;
+    using Graph = simulation::Handle<simulation::GraphTag>;
+    using Flag = simulation::Handle<simulation::FlagTag>;
     /// @}
     /// What a device is given and what it tells.
     /// @{
@@ -236,8 +236,6 @@ public:
 
 private:
     using Access = simulation::Access;
-    using AddressMap = simulation::AddressMap;
-    using AddressSpace = simulation::AddressSpace;
     using Content = simulation::Content;
     using Marker = simulation::Marker;
     using MemoryPool = simulation::MemoryPool;
@@ -246,45 +244,12 @@ private:
     using StreamState = simulation::StreamState;
     using CaptureState = simulation::CaptureState;
     using CapturedCall = simulation::CapturedCall;
-    using Lock = std::unique_lock<std::mutex>;
+    using ChunkState = simulation::ChunkState;
+    using State = simulation::DeviceState;
+    using Lock = simulation::DeviceLock;
 
-    struct EventState {
-        Marker* marker = nullptr;  ///< of its last record, a reference; null: not recorded outside of a capture
-        bool timing = false;
-        std::uint32_t capture = 0;  ///< number of the capture that it was recorded in last; 0: none
-        std::uint32_t mark = 0;     ///< number of the point in that capture
-    };
-    struct ChunkState {
-        std::uint64_t offset = 0, bytes = 0;  ///< in the file of device_space_
-        std::uint32_t region = 0;             ///< number of the physical memory
-        std::uint32_t mapped = 0;             ///< addresses where it is mapped
-        bool destroyed = false;               ///< lives on until it is mapped nowhere
-    };
-    struct Allocation {
-        std::byte* at = nullptr;
-        std::uint64_t bytes = 0, taken_bytes = 0;  ///< asked for; counted in used_bytes_
-        std::uint32_t region = 0;                  ///< number of the physical memory
-        bool pinned_only = false;                  ///< by pin(): the memory is the caller's
-    };
-    struct MappedChunk {
-        std::byte* at = nullptr;
-        Chunk chunk;
-    };
-    /// A call that is to fail.
-    struct Failure {
-        CallKind kind;
-        std::uint64_t remaining;  ///< calls of that kind up to it
-        ErrorKind error;
-    };
     /// What an address range lies in; dead: in no one thing that exists.
     enum class Where : std::uint8_t { device, pinned, pageable, dead };
-    /// Pieces of one copy call that go the same way.
-    struct CopyGroup {
-        OperationKind kind = OperationKind::copy_on_host;
-        bool pageable = false;
-        std::uint64_t bytes = 0;
-        std::vector<Copy> copies;
-    };
 
     static constexpr std::uint32_t host = 0;          // its number among the streams
     static constexpr std::uint32_t first_stream = 1;  // the number of the default stream
@@ -350,9 +315,7 @@ private:
     void enqueue_kernel(Operation* operation);
     /// Error: memory that a graph uses is gone.
     [[nodiscard]] Status check_ranges(const simulation::GraphState& graph, std::uint32_t number);
-    [[nodiscard]] std::uint32_t label_of(OperationKind kind) const noexcept {
-        return kind_labels_[static_cast<std::size_t>(kind)];
-    }
+    [[nodiscard]] std::uint32_t label_of(OperationKind kind) const noexcept;
     Status host_access(const void* at, std::uint64_t bytes, bool write);
 
     // Memory.
@@ -386,42 +349,8 @@ private:
     CapturedCall& add_work(CaptureState& capture, std::uint32_t number, OperationKind kind, std::uint32_t label);
 
     Config config_;
-    CaptureGate gate_;  // taken before mutex_
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;  ///< a flag was raised, or the device lost
-
-    AddressSpace device_space_, host_space_;
-    AddressMap map_;
-    simulation::NameTable names_;
-    simulation::Checker checker_{map_, names_};
-    simulation::EventSimulator simulator_{map_, names_};
-    std::array<std::uint32_t, 16> kind_labels_{};
-
-    std::int64_t host_now_ = 0;                   // ns
-    std::uint64_t sequence_ = 0;                  // of the last operation
-    simulation::VectorClock host_clock_;          // what the host knows to be over
-    std::uint64_t host_version_ = 1;              ///< changes with host_clock_
-    std::vector<std::uint32_t> retired_streams_;  // numbers to be used again
-    std::uint32_t streams_made_ = 0;              // for names
-
-    simulation::HandleTable<EventState, EventTag> events_{this};
-    simulation::HandleTable<MemoryPool, PoolTag> pools_{this};
-    simulation::HandleTable<ChunkState, ChunkTag> chunks_{this};
-    simulation::HandleTable<simulation::GraphState, GraphTag> graphs_{this};
-    simulation::HandleTable<simulation::FlagState, FlagTag> flags_{this};
-    std::vector<Allocation> allocations_;   // of device memory
-    std::vector<Allocation> pinned_;        // host memory
-    std::vector<Allocation> reservations_;  // of addresses
-    std::vector<MappedChunk> mapped_;       ///< by address
-    std::vector<std::unique_ptr<CaptureState>> captures_;
-    std::uint32_t captures_made_ = 0;
-    std::array<CopyGroup, 8> groups_;  // of the call being made
-
-    std::uint32_t dying_pools_ = 0;                  ///< destroyed, with deallocations pending
-    std::uint64_t used_bytes_ = 0, peak_bytes_ = 0;  // of the device; the most ever
-    std::vector<Failure> failures_;
-    bool lost_ = false;
     Statistics statistics_;
+    std::unique_ptr<State> state_;  // never null
 };
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "residency/simulation/device_state.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -17,50 +18,55 @@ RESIDENCY_INLINE SimulatedDevice::SimulatedDevice() : SimulatedDevice(Config{}) 
 
 RESIDENCY_INLINE SimulatedDevice::~SimulatedDevice() = default;
 
-RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config) : config_{std::move(config)} {
+RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config)
+    : config_{std::move(config)}, state_{std::make_unique<State>(this)} {
     RESIDENCY_ASSERT(
         std::has_single_bit(config_.allocation_granularity) && std::has_single_bit(config_.pool_granularity) &&
             std::has_single_bit(config_.pool_block_bytes) && std::has_single_bit(config_.chunk_granularity),
         "granularities are powers of two");
-    RESIDENCY_ASSERT(config_.chunk_granularity % AddressSpace::page_bytes() == 0,
+    RESIDENCY_ASSERT(config_.chunk_granularity % simulation::AddressSpace::page_bytes() == 0,
                      "chunk_granularity is a multiple of the page");
     for (std::size_t kind = 0; kind <= static_cast<std::size_t>(OperationKind::mapping); ++kind) {
-        kind_labels_[kind] = names_.number(simulation::name(static_cast<OperationKind>(kind)));
+        state_->kind_labels[kind] = state_->names.number(simulation::name(static_cast<OperationKind>(kind)));
     }
-    simulator_.concurrent_kernels = config_.concurrent_kernels;
-    simulator_.real_bytes = config_.real_bytes;
-    simulator_.jitter = config_.jitter;
-    simulator_.seed(config_.seed);
-    checker_.on = config_.checker;
-    checker_.max_reports = config_.max_reports;
-    simulator_.stream(simulator_.add_stream()).label = names_.number("host");
-    StreamState& stream = simulator_.stream(simulator_.add_stream());
-    stream.label = names_.number("default stream");
+    state_->simulator.concurrent_kernels = config_.concurrent_kernels;
+    state_->simulator.real_bytes = config_.real_bytes;
+    state_->simulator.jitter = config_.jitter;
+    state_->simulator.seed(config_.seed);
+    state_->checker.on = config_.checker;
+    state_->checker.max_reports = config_.max_reports;
+    state_->simulator.stream(state_->simulator.add_stream()).label = state_->names.number("host");
+    StreamState& stream = state_->simulator.stream(state_->simulator.add_stream());
+    stream.label = state_->names.number("default stream");
     stream.alive = true;
+}
+
+RESIDENCY_INLINE std::uint32_t SimulatedDevice::label_of(OperationKind kind) const noexcept {
+    return state_->kind_labels[static_cast<std::size_t>(kind)];
 }
 
 // ---- Every call
 
 RESIDENCY_INLINE SimulatedDevice::Lock SimulatedDevice::guard() const {
-    RESIDENCY_ASSERT(simulator_.body_thread.load(std::memory_order_relaxed) != std::this_thread::get_id(),
+    RESIDENCY_ASSERT(state_->simulator.body_thread.load(std::memory_order_relaxed) != std::this_thread::get_id(),
                      "the body of a kernel must not call the device");
-    return Lock{mutex_};
+    return Lock{state_->mutex};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::enter(CallKind kind, std::chrono::nanoseconds more) {
     ++statistics_.calls[static_cast<std::size_t>(kind)];
-    if (lost_) { return failure(ErrorKind::device, kind, "the device is lost"); }
-    for (std::size_t i = 0; i < failures_.size(); ++i) {
-        Failure& planned = failures_[i];
+    if (state_->lost) { return failure(ErrorKind::device, kind, "the device is lost"); }
+    for (std::size_t i = 0; i < state_->failures.size(); ++i) {
+        State::Failure& planned = state_->failures[i];
         if (planned.kind != kind && planned.kind != CallKind::any) { continue; }
         if (--planned.remaining == 0) {
             const ErrorKind error = planned.error;
-            failures_.erase(failures_.begin() + static_cast<std::ptrdiff_t>(i));
+            state_->failures.erase(state_->failures.begin() + static_cast<std::ptrdiff_t>(i));
             return failure(error, kind, "made to fail");
         }
     }
-    host_now_ += (config_.call_cost + more).count();
-    simulator_.advance_to(host_now_);
+    state_->host_now += (config_.call_cost + more).count();
+    state_->simulator.advance_to(state_->host_now);
     return {};
 }
 
@@ -72,26 +78,27 @@ RESIDENCY_INLINE Error SimulatedDevice::failure(ErrorKind kind, CallKind call, c
 
 RESIDENCY_INLINE Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at,
                                                std::uint64_t bytes) {
-    const Access access{++sequence_, host, simulator_.stream(host).label, names_.number(simulation::name(call)),
-                        OperationKind::host_memory};
-    checker_.misuse(access, std::string{simulation::name(call)} + ": " + text, at, bytes);
+    const Access access{++state_->sequence, host, state_->simulator.stream(host).label,
+                        state_->names.number(simulation::name(call)), OperationKind::host_memory};
+    state_->checker.misuse(access, std::string{simulation::name(call)} + ": " + text, at, bytes);
     return failure(kind, call, text, bytes);
 }
 
 RESIDENCY_INLINE Error SimulatedDevice::out_of_memory(CallKind call, std::uint64_t bytes) const {
     return failure(ErrorKind::out_of_memory, call,
-                   std::to_string(bytes) + " bytes asked for, " + std::to_string(config_.memory_bytes - used_bytes_) +
-                       " of " + std::to_string(config_.memory_bytes) + " free",
+                   std::to_string(bytes) + " bytes asked for, " +
+                       std::to_string(config_.memory_bytes - state_->used_bytes) + " of " +
+                       std::to_string(config_.memory_bytes) + " free",
                    bytes);
 }
 
 RESIDENCY_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, OperationKind kind,
                                                  std::uint32_t label, const void* at, std::uint64_t bytes) {
-    const Access access{++sequence_, number, simulator_.stream(number).label, label, kind};
+    const Access access{++state_->sequence, number, state_->simulator.stream(number).label, label, kind};
     const char* why = where(at, bytes) == Where::pageable
                           ? "this is neither device memory nor pinned host memory"
                           : "not all of it lies in one living allocation, in pageable memory or in mapped addresses";
-    checker_.dead(access, at, bytes, why);
+    state_->checker.dead(access, at, bytes, why);
     return failure(ErrorKind::invalid_argument, call, why, bytes);
 }
 
@@ -100,110 +107,111 @@ RESIDENCY_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t nu
 RESIDENCY_INLINE std::uint32_t SimulatedDevice::find(Stream stream) noexcept {
     const bool is_default = stream == Stream{};
     if (stream.device != this && !is_default) { return 0; }
-    if (stream.number >= simulator_.stream_count() - first_stream) { return 0; }
+    if (stream.number >= state_->simulator.stream_count() - first_stream) { return 0; }
     const std::uint32_t number = stream.number + first_stream;
-    const StreamState& state = simulator_.stream(number);
+    const StreamState& state = state_->simulator.stream(number);
     return state.alive && state.generation == stream.generation ? number : 0;
 }
 
 RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name) {
     // A stream's number is used again only after the host has learned that its work is over, so that work that nobody waited for stays
     // unordered.
-    const auto reusable = std::find_if(retired_streams_.begin(), retired_streams_.end(), [&](std::uint32_t number) {
-        const StreamState& state = simulator_.stream(number);
-        return state.first == nullptr && host_clock_.covers(number, state.sequence);
-    });
+    const auto reusable =
+        std::find_if(state_->retired_streams.begin(), state_->retired_streams.end(), [&](std::uint32_t number) {
+            const StreamState& state = state_->simulator.stream(number);
+            return state.first == nullptr && state_->host_clock.covers(number, state.sequence);
+        });
     std::uint32_t number = 0;
-    if (reusable != retired_streams_.end()) {
+    if (reusable != state_->retired_streams.end()) {
         number = *reusable;
-        retired_streams_.erase(reusable);
+        state_->retired_streams.erase(reusable);
     } else {
-        number = simulator_.add_stream();
+        number = state_->simulator.add_stream();
     }
-    StreamState& state = simulator_.stream(number);
+    StreamState& state = state_->simulator.stream(number);
     state.alive = true;
     state.clock.clear();
     state.host_version = 0;
     state.capture = 0;
     state.internal = false;
-    state.label = names_.number(name);
+    state.label = state_->names.number(name);
     return number;
 }
 
 RESIDENCY_INLINE void SimulatedDevice::retire_stream(std::uint32_t number) {
-    StreamState& state = simulator_.stream(number);
+    StreamState& state = state_->simulator.stream(number);
     state.alive = false;
     ++state.generation;
-    retired_streams_.push_back(number);
+    state_->retired_streams.push_back(number);
 }
 
 RESIDENCY_INLINE SimulatedDevice::Access SimulatedDevice::host_acts(OperationKind kind, std::string_view label) {
-    const std::uint64_t sequence = ++sequence_;
-    host_clock_.set(host, sequence);
-    ++host_version_;
-    return {sequence, host, simulator_.stream(host).label, names_.number(label), kind};
+    const std::uint64_t sequence = ++state_->sequence;
+    state_->host_clock.set(host, sequence);
+    ++state_->host_version;
+    return {sequence, host, state_->simulator.stream(host).label, state_->names.number(label), kind};
 }
 
 RESIDENCY_INLINE void SimulatedDevice::join_host(StreamState& stream) {
-    if (stream.host_version == host_version_) { return; }
-    stream.clock.join(host_clock_);
-    stream.host_version = host_version_;
+    if (stream.host_version == state_->host_version) { return; }
+    stream.clock.join(state_->host_clock);
+    stream.host_version = state_->host_version;
 }
 
 RESIDENCY_INLINE SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_t number, OperationKind kind,
                                                                     std::uint32_t label) {
-    StreamState& stream = simulator_.stream(number);
+    StreamState& stream = state_->simulator.stream(number);
     join_host(stream);
-    Operation* operation = simulator_.make();
+    Operation* operation = state_->simulator.make();
     operation->kind = kind;
     operation->stream = number;
     operation->label = label;
-    operation->sequence = ++sequence_;
+    operation->sequence = ++state_->sequence;
     stream.sequence = operation->sequence;
     stream.clock.set(number, operation->sequence);
     return operation;
 }
 
 RESIDENCY_INLINE SimulatedDevice::Access SimulatedDevice::access_of(const Operation& operation) {
-    return {operation.sequence, operation.stream, simulator_.stream(operation.stream).label, operation.label,
+    return {operation.sequence, operation.stream, state_->simulator.stream(operation.stream).label, operation.label,
             operation.kind};
 }
 
 RESIDENCY_INLINE SimulatedDevice::Marker* SimulatedDevice::mark(std::uint32_t number) {
     Operation* operation = begin(number, OperationKind::record, label_of(OperationKind::record));
-    Marker* marker = simulator_.make_marker();
-    simulator_.hold(marker);
+    Marker* marker = state_->simulator.make_marker();
+    state_->simulator.hold(marker);
     marker->stream = number;
     marker->sequence = operation->sequence;
-    marker->clock = simulator_.stream(number).clock;
+    marker->clock = state_->simulator.stream(number).clock;
     operation->marker = marker;
-    simulator_.append(operation);
+    state_->simulator.append(operation);
     return marker;
 }
 
 RESIDENCY_INLINE void SimulatedDevice::append_wait(std::uint32_t number, Marker* marker, bool learn) {
-    StreamState& stream = simulator_.stream(number);
+    StreamState& stream = state_->simulator.stream(number);
     if (learn && !stream.clock.covers(marker->stream, marker->sequence)) { stream.clock.join(marker->clock); }
     if (marker->done) { return; }
     Operation* operation = begin(number, OperationKind::wait, label_of(OperationKind::wait));
-    simulator_.hold(marker);
+    state_->simulator.hold(marker);
     operation->marker = marker;
-    simulator_.append(operation);
+    state_->simulator.append(operation);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::host_learns(const Marker& marker) {
-    if (host_clock_.covers(marker.stream, marker.sequence)) { return; }
-    host_clock_.join(marker.clock);
-    ++host_version_;
+    if (state_->host_clock.covers(marker.stream, marker.sequence)) { return; }
+    state_->host_clock.join(marker.clock);
+    ++state_->host_version;
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind call) {
     while (!marker->done) {
-        if (lost_) { return failure(ErrorKind::device, call, "the device is lost"); }
-        if (simulator_.step()) {
-            host_now_ = (std::max)(host_now_, simulator_.now());
+        if (state_->lost) { return failure(ErrorKind::device, call, "the device is lost"); }
+        if (state_->simulator.step()) {
+            state_->host_now = (std::max)(state_->host_now, state_->simulator.now());
         } else {
-            changed_.wait(lock);  // the work waits for a flag
+            state_->changed.wait(lock);  // the work waits for a flag
         }
     }
     host_learns(*marker);
@@ -212,18 +220,18 @@ RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker,
 
 RESIDENCY_INLINE Status SimulatedDevice::drain(Lock& lock, CallKind call) {
     std::vector<Marker*> pending;
-    for (std::uint32_t number = first_stream; number < simulator_.stream_count(); ++number) {
-        if (simulator_.stream(number).first != nullptr) {
+    for (std::uint32_t number = first_stream; number < state_->simulator.stream_count(); ++number) {
+        if (state_->simulator.stream(number).first != nullptr) {
             pending.push_back(mark(number));
         } else {
-            host_clock_.join(simulator_.stream(number).clock);
+            state_->host_clock.join(state_->simulator.stream(number).clock);
         }
     }
-    ++host_version_;
+    ++state_->host_version;
     Status status;
     for (Marker* marker : pending) {
         if (status) { status = block_until(lock, marker, call); }
-        simulator_.release(marker);
+        state_->simulator.release(marker);
     }
     return status;
 }
@@ -231,10 +239,10 @@ RESIDENCY_INLINE Status SimulatedDevice::drain(Lock& lock, CallKind call) {
 RESIDENCY_INLINE Result<SimulatedDevice::Stream> SimulatedDevice::create_stream(std::string_view name) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_stream); !entered) { return entered.error(); }
-    ++streams_made_;
+    ++state_->streams_made;
     const std::uint32_t number =
-        add_stream(name.empty() ? "stream " + std::to_string(streams_made_) : std::string{name});
-    return Stream{number - first_stream, simulator_.stream(number).generation, this};
+        add_stream(name.empty() ? "stream " + std::to_string(state_->streams_made) : std::string{name});
+    return Stream{number - first_stream, state_->simulator.stream(number).generation, this};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::destroy_stream(Stream stream) {
@@ -245,7 +253,7 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_stream(Stream stream) {
     if (number == first_stream) {
         return misuse(ErrorKind::invalid_argument, CallKind::destroy_stream, "the default stream cannot be destroyed");
     }
-    if (simulator_.stream(number).capture != 0) {
+    if (state_->simulator.stream(number).capture != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::destroy_stream,
                       "the stream is capturing: end the capture first");
     }
@@ -257,50 +265,50 @@ RESIDENCY_INLINE Status SimulatedDevice::name_stream(Stream stream, std::string_
     const Lock lock = guard();
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::create_stream, stream); }
-    simulator_.stream(number).label = names_.number(name);
+    state_->simulator.stream(number).label = state_->names.number(name);
     return {};
 }
 
 RESIDENCY_INLINE Result<SimulatedDevice::Event> SimulatedDevice::create_event(Timing timing) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_event); !entered) { return entered.error(); }
-    const Event event = events_.add();
-    events_.find(event)->timing = timing == Timing::on;
+    const Event event = state_->events.add();
+    state_->events.find(event)->timing = timing == Timing::on;
     return event;
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::destroy_event(Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_event); !entered) { return entered; }
-    EventState* state = events_.find(event);
+    State::EventState* state = state_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::destroy_event, event); }
-    simulator_.release(state->marker);
-    events_.remove(event);
+    state_->simulator.release(state->marker);
+    state_->events.remove(event);
     return {};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::record(Event event, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::record); !entered) { return entered; }
-    EventState* state = events_.find(event);
+    State::EventState* state = state_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::record, event); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::record, stream); }
     if (CaptureState* capture = capture_of(number); capture != nullptr) {
         if (Status valid = check_valid(*capture, CallKind::record); !valid) { return valid; }
-        const std::uint32_t lane = simulator_.stream(number).lane;
+        const std::uint32_t lane = state_->simulator.stream(number).lane;
         CapturedCall captured;
         captured.kind = OperationKind::record;
         captured.lane = lane;
         captured.mark = static_cast<std::uint32_t>(capture->marks.size());
         capture->marks.push_back({capture->clocks[lane]});
-        simulator_.release(std::exchange(state->marker, nullptr));
+        state_->simulator.release(std::exchange(state->marker, nullptr));
         state->capture = capture->number;
         state->mark = captured.mark;
         capture->calls.push_back(std::move(captured));
         return {};
     }
-    simulator_.release(state->marker);
+    state_->simulator.release(state->marker);
     state->marker = mark(number);
     state->capture = 0;
     return {};
@@ -309,7 +317,7 @@ RESIDENCY_INLINE Status SimulatedDevice::record(Event event, Stream stream) {
 RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::wait); !entered) { return entered; }
-    EventState* state = events_.find(event);
+    State::EventState* state = state_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::wait, event); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::wait, stream); }
@@ -334,7 +342,7 @@ RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
             }
             join_capture(*origin, number);
         }
-        const std::uint32_t lane = simulator_.stream(number).lane;
+        const std::uint32_t lane = state_->simulator.stream(number).lane;
         origin->clocks[lane].join(origin->marks[state->mark].before);
         CapturedCall captured;
         captured.kind = OperationKind::wait;
@@ -355,7 +363,7 @@ RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
 RESIDENCY_INLINE Result<bool> SimulatedDevice::is_complete(Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::is_complete); !entered) { return entered.error(); }
-    EventState* state = events_.find(event);
+    State::EventState* state = state_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::is_complete, event); }
     if (state->capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::is_complete, "the event was recorded in a capture");
@@ -369,16 +377,16 @@ RESIDENCY_INLINE Result<bool> SimulatedDevice::is_complete(Event event) {
 RESIDENCY_INLINE Status SimulatedDevice::synchronize(Event event) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_event); !entered) { return entered; }
-    EventState* state = events_.find(event);
+    State::EventState* state = state_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::synchronize_event, event); }
     if (state->capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::synchronize_event, "the event was recorded in a capture");
     }
     if (state->marker == nullptr) { return {}; }
     Marker* marker = state->marker;
-    simulator_.hold(marker);
+    state_->simulator.hold(marker);
     Status status = block_until(lock, marker, CallKind::synchronize_event);
-    simulator_.release(marker);
+    state_->simulator.release(marker);
     return status;
 }
 
@@ -394,16 +402,16 @@ RESIDENCY_INLINE Status SimulatedDevice::synchronize(Stream stream) {
     }
     Marker* marker = mark(number);
     Status status = block_until(lock, marker, CallKind::synchronize_stream);
-    simulator_.release(marker);
+    state_->simulator.release(marker);
     return status;
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::synchronize() {
-    const CaptureGate::Call call{gate_};
+    const CaptureGate::Call call{state_->gate};
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_device); !entered) { return entered; }
-    if (!captures_.empty()) {
-        for (const auto& capture : captures_) { invalidate(*capture, "a synchronisation with the device"); }
+    if (!state_->captures.empty()) {
+        for (const auto& capture : state_->captures) { invalidate(*capture, "a synchronisation with the device"); }
         return failure(ErrorKind::wrong_state, CallKind::synchronize_device,
                        "a stream is capturing; the capture is now invalid");
     }
@@ -413,8 +421,8 @@ RESIDENCY_INLINE Status SimulatedDevice::synchronize() {
 RESIDENCY_INLINE Result<std::chrono::nanoseconds> SimulatedDevice::elapsed(Event from, Event to) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::elapsed); !entered) { return entered.error(); }
-    const EventState* begin = events_.find(from);
-    const EventState* end = events_.find(to);
+    const State::EventState* begin = state_->events.find(from);
+    const State::EventState* end = state_->events.find(to);
     if (begin == nullptr || end == nullptr) { return dead_handle(CallKind::elapsed, begin == nullptr ? from : to); }
     if (!begin->timing || !end->timing) {
         return failure(ErrorKind::invalid_argument, CallKind::elapsed, "both events must be made with Timing::on");
@@ -427,13 +435,13 @@ RESIDENCY_INLINE Result<std::chrono::nanoseconds> SimulatedDevice::elapsed(Event
 
 RESIDENCY_INLINE std::chrono::nanoseconds SimulatedDevice::host_time() const {
     const Lock lock = guard();
-    return std::chrono::nanoseconds{host_now_};
+    return std::chrono::nanoseconds{state_->host_now};
 }
 
 RESIDENCY_INLINE void SimulatedDevice::spend(std::chrono::nanoseconds duration) {
     const Lock lock = guard();
-    host_now_ += duration.count();
-    simulator_.advance_to(host_now_);
+    state_->host_now += duration.count();
+    state_->simulator.advance_to(state_->host_now);
 }
 
 // ---- Flags
@@ -441,48 +449,48 @@ RESIDENCY_INLINE void SimulatedDevice::spend(std::chrono::nanoseconds duration) 
 RESIDENCY_INLINE Result<SimulatedDevice::Flag> SimulatedDevice::create_flag() {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_flag); !entered) { return entered.error(); }
-    return flags_.add();
+    return state_->flags.add();
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::destroy_flag(Flag flag) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_flag); !entered) { return entered; }
-    const simulation::FlagState* state = flags_.find(flag);
+    const simulation::FlagState* state = state_->flags.find(flag);
     if (state == nullptr) { return dead_handle(CallKind::destroy_flag, flag); }
     if (state->pending != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::destroy_flag, "a stream has yet to wait for this flag");
     }
-    flags_.remove(flag);
+    state_->flags.remove(flag);
     return {};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std::uint32_t value) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::wait_flag); !entered) { return entered; }
-    simulation::FlagState* state = flags_.find(flag);
+    simulation::FlagState* state = state_->flags.find(flag);
     if (state == nullptr) { return dead_handle(CallKind::wait_flag, flag); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::wait_flag, stream); }
-    if (simulator_.stream(number).capture != 0) {
+    if (state_->simulator.stream(number).capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::wait_flag, "refused in a capture");
     }
     Operation* operation = begin(number, OperationKind::wait_flag, label_of(OperationKind::wait_flag));
     operation->flag = state;
     operation->flag_value = value;
     ++state->pending;
-    simulator_.append(operation);
+    state_->simulator.append(operation);
     return {};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t value) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::raise_flag); !entered) { return entered; }
-    simulation::FlagState* state = flags_.find(flag);
+    simulation::FlagState* state = state_->flags.find(flag);
     if (state == nullptr) { return dead_handle(CallKind::raise_flag, flag); }
     if (value <= state->value) { return {}; }
     state->value = value;
-    simulator_.wake(*state);
-    changed_.notify_all();
+    state_->simulator.wake(*state);
+    state_->changed.notify_all();
     return {};
 }
 
@@ -490,74 +498,78 @@ RESIDENCY_INLINE Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t val
 
 RESIDENCY_INLINE std::vector<SimulatedDevice::Report> SimulatedDevice::reports() const {
     const Lock lock = guard();
-    return checker_.reports();
+    return state_->checker.reports();
 }
 
 RESIDENCY_INLINE std::uint64_t SimulatedDevice::report_count() const {
     const Lock lock = guard();
-    return checker_.count();
+    return state_->checker.count();
 }
 
 RESIDENCY_INLINE void SimulatedDevice::clear_reports() {
     const Lock lock = guard();
-    checker_.clear_reports();
+    state_->checker.clear_reports();
 }
 
 RESIDENCY_INLINE void SimulatedDevice::on_report(std::function<void(const Report&)> handler) {
     const Lock lock = guard();
-    checker_.on_report = std::move(handler);
+    state_->checker.on_report = std::move(handler);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::observe(std::function<void(const ExecutedOperation&)> observer) {
     const Lock lock = guard();
-    simulator_.observer = std::move(observer);
+    state_->simulator.observer = std::move(observer);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::fail(CallKind kind, std::uint64_t nth, ErrorKind error) {
     RESIDENCY_ASSERT(nth > 0, "the next call is number 1");
     const Lock lock = guard();
-    failures_.push_back({kind, nth, error});
+    state_->failures.push_back({kind, nth, error});
 }
 
 RESIDENCY_INLINE void SimulatedDevice::clear_failures() {
     const Lock lock = guard();
-    failures_.clear();
+    state_->failures.clear();
 }
 
 RESIDENCY_INLINE void SimulatedDevice::lose_device() {
     const Lock lock = guard();
-    lost_ = true;
-    changed_.notify_all();
+    state_->lost = true;
+    state_->changed.notify_all();
 }
 
 RESIDENCY_INLINE SimulatedDevice::Statistics SimulatedDevice::statistics() const {
     const Lock lock = guard();
     Statistics result = statistics_;
-    result.operations = simulator_.executed();
+    result.operations = state_->simulator.executed();
     return result;
 }
 
 RESIDENCY_INLINE std::uint64_t SimulatedDevice::peak_used_bytes() const {
     const Lock lock = guard();
-    return peak_bytes_;
+    return state_->peak_bytes;
 }
 
 RESIDENCY_INLINE std::uint64_t SimulatedDevice::peak_held_bytes(Pool pool) const {
     const Lock lock = guard();
-    const MemoryPool* state = pools_.find(pool);
+    const MemoryPool* state = state_->pools.find(pool);
     return state == nullptr ? 0 : state->peak_bytes;
 }
 
 RESIDENCY_INLINE std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() const {
     const Lock lock = guard();
     std::vector<Leak> result;
-    for (std::uint32_t number = first_stream + 1; number < simulator_.stream_count(); ++number) {
-        const StreamState& stream = simulator_.stream(number);
-        if (stream.alive && !stream.internal) { result.push_back({"stream '" + names_.name(stream.label) + "'", 0}); }
+    for (std::uint32_t number = first_stream + 1; number < state_->simulator.stream_count(); ++number) {
+        const StreamState& stream = state_->simulator.stream(number);
+        if (stream.alive && !stream.internal) {
+            result.push_back({"stream '" + state_->names.name(stream.label) + "'", 0});
+        }
     }
-    events_.for_each([&](const EventState&) { result.push_back({"event", 0}); });
-    for (const Allocation& allocation : allocations_) { result.push_back({"allocation", allocation.bytes}); }
-    pools_.for_each([&](const MemoryPool& pool) {
+    state_->events.for_each([&](const State::EventState&) { result.push_back({"event", 0}); });
+    for (const State::Allocation& allocation : state_->allocations) {
+        result.push_back({"allocation", allocation.bytes});
+    }
+    state_->pools.for_each([&](const MemoryPool& pool) {
         if (!pool.destroyed) { result.push_back({"pool", pool.held_bytes}); }
         for (const MemoryPool::Segment& segment : pool.segments) {
             for (const MemoryPool::Block& block : segment.blocks) {
@@ -565,15 +577,16 @@ RESIDENCY_INLINE std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() con
             }
         }
     });
-    for (const Allocation& allocation : pinned_) {
+    for (const State::Allocation& allocation : state_->pinned) {
         result.push_back({allocation.pinned_only ? "pinned range" : "host allocation", allocation.bytes});
     }
-    chunks_.for_each([&](const ChunkState& chunk) { result.push_back({"chunk", chunk.bytes}); });
-    for (const Allocation& range : reservations_) { result.push_back({"reserved range", range.bytes}); }
-    graphs_.for_each([&](const simulation::GraphState&) { result.push_back({"graph", 0}); });
-    flags_.for_each([&](const simulation::FlagState&) { result.push_back({"flag", 0}); });
-    for (const auto& capture : captures_) {
-        result.push_back({"capture of stream '" + names_.name(simulator_.stream(capture->streams[0]).label) + "'", 0});
+    state_->chunks.for_each([&](const ChunkState& chunk) { result.push_back({"chunk", chunk.bytes}); });
+    for (const State::Allocation& range : state_->reservations) { result.push_back({"reserved range", range.bytes}); }
+    state_->graphs.for_each([&](const simulation::GraphState&) { result.push_back({"graph", 0}); });
+    state_->flags.for_each([&](const simulation::FlagState&) { result.push_back({"flag", 0}); });
+    for (const auto& capture : state_->captures) {
+        result.push_back(
+            {"capture of stream '" + state_->names.name(state_->simulator.stream(capture->streams[0]).label) + "'", 0});
     }
     return result;
 }

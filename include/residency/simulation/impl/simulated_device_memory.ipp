@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 
+#include "residency/simulation/device_state.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -16,33 +17,33 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 RESIDENCY_INLINE bool SimulatedDevice::take_bytes(std::uint64_t bytes) {
     remove_empty_pools();
-    if (bytes > config_.memory_bytes - used_bytes_) { return false; }
-    used_bytes_ += bytes;
-    peak_bytes_ = (std::max)(peak_bytes_, used_bytes_);
+    if (bytes > config_.memory_bytes - state_->used_bytes) { return false; }
+    state_->used_bytes += bytes;
+    state_->peak_bytes = (std::max)(state_->peak_bytes, state_->used_bytes);
     return true;
 }
 
 RESIDENCY_INLINE std::byte* SimulatedDevice::new_memory(std::uint64_t bytes, Content content, const Access& access,
                                                         std::uint32_t& region) {
-    std::byte* at = device_space_.reserve(bytes, AddressSpace::page_bytes());
+    std::byte* at = state_->device_space.reserve(bytes, simulation::AddressSpace::page_bytes());
     if (at == nullptr) { return nullptr; }
     if (config_.real_bytes) {
-        if (!AddressSpace::commit(at, bytes)) {
-            device_space_.give_back(at, bytes);
+        if (!simulation::AddressSpace::commit(at, bytes)) {
+            state_->device_space.give_back(at, bytes);
             return nullptr;
         }
         std::memset(at, std::to_integer<int>(fresh), bytes);
     }
-    region = checker_.add_region(bytes, content, access);
+    region = state_->checker.add_region(bytes, content, access);
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
-    map_.insert({begin, begin + bytes, region, 0, true, false, 0});
+    state_->map.insert({begin, begin + bytes, region, 0, true, false, 0});
     return at;
 }
 
 RESIDENCY_INLINE void SimulatedDevice::drop_memory(std::byte* at, std::uint64_t bytes, std::uint32_t region) {
-    map_.erase(at, bytes);
-    checker_.remove_region(region);
-    device_space_.give_back(at, bytes);
+    state_->map.erase(at, bytes);
+    state_->checker.remove_region(region);
+    state_->device_space.give_back(at, bytes);
 }
 
 RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(std::uint64_t bytes) {
@@ -50,16 +51,16 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(std::uint64_t bytes) {
     if (Status entered = enter(CallKind::allocate); !entered) { return entered.error(); }
     if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::allocate, "zero bytes"); }
     if (bytes > config_.memory_bytes) { return out_of_memory(CallKind::allocate, bytes); }
-    const std::uint64_t taken = AddressSpace::round_up(bytes, config_.allocation_granularity);
+    const std::uint64_t taken = simulation::AddressSpace::round_up(bytes, config_.allocation_granularity);
     if (!take_bytes(taken)) { return out_of_memory(CallKind::allocate, bytes); }
     std::uint32_t region = 0;
     const Access access = host_acts(OperationKind::allocate, simulation::name(OperationKind::allocate));
     std::byte* at = new_memory(bytes, Content::uninitialised, access, region);
     if (at == nullptr) {
-        used_bytes_ -= taken;
+        state_->used_bytes -= taken;
         return failure(ErrorKind::out_of_memory, CallKind::allocate, "the process has no memory left", bytes);
     }
-    allocations_.push_back({at, bytes, taken, region, false});
+    state_->allocations.push_back({at, bytes, taken, region, false});
     return static_cast<void*>(at);
 }
 
@@ -67,64 +68,64 @@ RESIDENCY_INLINE Status SimulatedDevice::deallocate(void* at) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::deallocate); !entered) { return entered; }
     if (at == nullptr) { return {}; }
-    const auto is_it = [&](const Allocation& allocation) { return allocation.at == at; };
-    if (std::none_of(allocations_.begin(), allocations_.end(), is_it)) {
+    const auto is_it = [&](const State::Allocation& allocation) { return allocation.at == at; };
+    if (std::none_of(state_->allocations.begin(), state_->allocations.end(), is_it)) {
         return misuse(ErrorKind::invalid_argument, CallKind::deallocate, "not the start of an allocation that is alive",
                       at);
     }
     if (Status drained = drain(lock, CallKind::deallocate); !drained) { return drained; }
-    const auto found = std::find_if(allocations_.begin(), allocations_.end(), is_it);
-    if (found == allocations_.end()) {
+    const auto found = std::find_if(state_->allocations.begin(), state_->allocations.end(), is_it);
+    if (found == state_->allocations.end()) {
         return misuse(ErrorKind::invalid_argument, CallKind::deallocate, "another thread has freed it meanwhile", at);
     }
-    used_bytes_ -= found->taken_bytes;
+    state_->used_bytes -= found->taken_bytes;
     drop_memory(found->at, found->bytes, found->region);
-    allocations_.erase(found);
+    state_->allocations.erase(found);
     return {};
 }
 
 RESIDENCY_INLINE SimulatedDevice::MemoryPool* SimulatedDevice::find(Pool pool) noexcept {
-    MemoryPool* state = pools_.find(pool);
+    MemoryPool* state = state_->pools.find(pool);
     return state != nullptr && !state->destroyed ? state : nullptr;
 }
 
 RESIDENCY_INLINE void SimulatedDevice::collect_freed(MemoryPool& pool) {
-    pool.collect_freed([&](Marker* marker) { simulator_.release(marker); });
+    pool.collect_freed([&](Marker* marker) { state_->simulator.release(marker); });
 }
 
 RESIDENCY_INLINE void SimulatedDevice::trim_unused(MemoryPool& pool) {
     std::erase_if(pool.segments, [&](const MemoryPool::Segment& segment) {
         if (!MemoryPool::is_unused(segment)) { return false; }
         pool.held_bytes -= segment.bytes;
-        used_bytes_ -= segment.bytes;
+        state_->used_bytes -= segment.bytes;
         drop_memory(segment.at, segment.bytes, segment.region);
         return true;
     });
 }
 
 RESIDENCY_INLINE void SimulatedDevice::remove_empty_pools() {
-    if (dying_pools_ == 0) { return; }
+    if (state_->dying_pools == 0) { return; }
     std::vector<Pool> empty;
-    pools_.for_each_handle([&](Pool handle, MemoryPool& pool) {
+    state_->pools.for_each_handle([&](Pool handle, MemoryPool& pool) {
         if (!pool.destroyed) { return; }
         collect_freed(pool);
         trim_unused(pool);
         if (pool.segments.empty()) { empty.push_back(handle); }
     });
     for (const Pool handle : empty) {
-        pools_.remove(handle);
-        --dying_pools_;
+        state_->pools.remove(handle);
+        --state_->dying_pools;
     }
 }
 
 RESIDENCY_INLINE bool SimulatedDevice::grow(MemoryPool& pool, std::uint64_t bytes) {
-    const std::uint64_t segment_bytes = AddressSpace::round_up(bytes, config_.pool_granularity);
+    const std::uint64_t segment_bytes = simulation::AddressSpace::round_up(bytes, config_.pool_granularity);
     if (segment_bytes > pool.cap_bytes - pool.held_bytes || !take_bytes(segment_bytes)) { return false; }
     MemoryPool::Segment segment;
     segment.bytes = segment_bytes;
     segment.at = new_memory(segment_bytes, Content::freed, Access{}, segment.region);
     if (segment.at == nullptr) {
-        used_bytes_ -= segment_bytes;
+        state_->used_bytes -= segment_bytes;
         return false;
     }
     segment.blocks.push_back({0, segment_bytes, false, nullptr});
@@ -144,8 +145,8 @@ RESIDENCY_INLINE Result<SimulatedDevice::Pool> SimulatedDevice::create_pool(std:
                            std::to_string(config_.pool_granularity),
                        cap_bytes);
     }
-    const Pool pool = pools_.add();
-    pools_.find(pool)->cap_bytes = cap_bytes;
+    const Pool pool = state_->pools.add();
+    state_->pools.find(pool)->cap_bytes = cap_bytes;
     return pool;
 }
 
@@ -159,7 +160,7 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_pool(Pool pool) {
                       std::to_string(bytes) + " bytes of the pool have not been deallocated", nullptr, bytes);
     }
     state->destroyed = true;
-    ++dying_pools_;
+    ++state_->dying_pools;
     remove_empty_pools();
     return {};
 }
@@ -171,7 +172,7 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_
     if (state == nullptr) { return dead_handle(CallKind::pool_allocate, pool); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::pool_allocate, stream); }
-    if (simulator_.stream(number).capture != 0) {
+    if (state_->simulator.stream(number).capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::pool_allocate, "refused in a capture: the cap would not hold",
                        bytes);
     }
@@ -184,8 +185,8 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_
                        bytes);
     };
     if (bytes > state->cap_bytes) { return exhausted(); }
-    const std::uint64_t block_bytes = AddressSpace::round_up(bytes, config_.pool_block_bytes);
-    StreamState& queue = simulator_.stream(number);
+    const std::uint64_t block_bytes = simulation::AddressSpace::round_up(bytes, config_.pool_block_bytes);
+    StreamState& queue = state_->simulator.stream(number);
     join_host(queue);
     collect_freed(*state);
     // The driver's order: a block that this stream knows to be free, then more memory, then a block that another stream still frees.
@@ -202,14 +203,14 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_
     if (fit.segment == nullptr) { return exhausted(); }
     std::byte* at = state->take(fit, block_bytes, [&](Marker* freed, bool whole) {
         append_wait(number, freed, false);
-        if (whole) { simulator_.release(freed); }
+        if (whole) { state_->simulator.release(freed); }
     });
     Operation* operation = begin(number, OperationKind::allocate, label_of(OperationKind::allocate));
     operation->fill_at = at;
     operation->fill_value = fresh;
     operation->bytes = block_bytes;
-    checker_.assign(at, block_bytes, access_of(*operation), Content::uninitialised);
-    simulator_.append(operation);
+    state_->checker.assign(at, block_bytes, access_of(*operation), Content::uninitialised);
+    state_->simulator.append(operation);
     return static_cast<void*>(at);
 }
 
@@ -220,7 +221,7 @@ RESIDENCY_INLINE Status SimulatedDevice::deallocate(Pool pool, void* at, Stream 
     if (state == nullptr) { return dead_handle(CallKind::pool_deallocate, pool); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::pool_deallocate, stream); }
-    if (simulator_.stream(number).capture != 0) {
+    if (state_->simulator.stream(number).capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::pool_deallocate, "refused in a capture");
     }
     MemoryPool::Segment* segment = state->segment_of(at);
@@ -233,16 +234,16 @@ RESIDENCY_INLINE Status SimulatedDevice::deallocate(Pool pool, void* at, Stream 
     operation->fill_at = static_cast<std::byte*>(at);
     operation->fill_value = stale;
     operation->bytes = block->bytes;
-    checker_.write(at, block->bytes, access_of(*operation), simulator_.stream(number).clock, false, Content::freed,
-                   [](const Access&) noexcept { return false; });
-    Marker* freed = simulator_.make_marker();
-    simulator_.hold(freed);
+    state_->checker.write(at, block->bytes, access_of(*operation), state_->simulator.stream(number).clock, false,
+                          Content::freed, [](const Access&) noexcept { return false; });
+    Marker* freed = state_->simulator.make_marker();
+    state_->simulator.hold(freed);
     freed->stream = number;
     freed->sequence = operation->sequence;
     operation->marker = freed;
     block->used = false;
     block->freed = freed;
-    simulator_.append(operation);
+    state_->simulator.append(operation);
     return {};
 }
 
@@ -268,37 +269,38 @@ RESIDENCY_INLINE Result<MemoryInfo> SimulatedDevice::memory() {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::memory); !entered) { return entered.error(); }
     remove_empty_pools();
-    return MemoryInfo{config_.memory_bytes - used_bytes_, config_.memory_bytes};
+    return MemoryInfo{config_.memory_bytes - state_->used_bytes, config_.memory_bytes};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only) {
     const Access access = host_acts(OperationKind::host_memory, simulation::name(OperationKind::host_memory));
-    const std::uint32_t region = checker_.add_region(bytes, Content::written, access);
+    const std::uint32_t region = state_->checker.add_region(bytes, Content::written, access);
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
-    map_.insert({begin, begin + bytes, region, 0, false, false, 0});
-    pinned_.push_back({at, bytes, 0, region, pinned_only});
+    state_->map.insert({begin, begin + bytes, region, 0, false, false, 0});
+    state_->pinned.push_back({at, bytes, 0, region, pinned_only});
     return {};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::release_pinned(void* at, bool pinned_only, CallKind call) {
-    const auto found = std::find_if(pinned_.begin(), pinned_.end(), [&](const Allocation& allocation) {
-        return allocation.at == at && allocation.pinned_only == pinned_only;
-    });
-    if (found == pinned_.end()) {
+    const auto found =
+        std::find_if(state_->pinned.begin(), state_->pinned.end(), [&](const State::Allocation& allocation) {
+            return allocation.at == at && allocation.pinned_only == pinned_only;
+        });
+    if (found == state_->pinned.end()) {
         return misuse(ErrorKind::invalid_argument, call,
                       pinned_only ? "not the start of a range that is pinned"
                                   : "not the start of a host allocation that is alive",
                       at);
     }
     const Access access = host_acts(OperationKind::host_memory, simulation::name(call));
-    if (checker_.check_unused(at, found->bytes, access, host_clock_) != 0) {
+    if (state_->checker.check_unused(at, found->bytes, access, state_->host_clock) != 0) {
         return failure(ErrorKind::wrong_state, call, "work that the host has not synchronised with uses this memory",
                        found->bytes);
     }
-    map_.erase(found->at, found->bytes);
-    checker_.remove_region(found->region);
-    if (!pinned_only) { host_space_.give_back(found->at, found->bytes); }
-    pinned_.erase(found);
+    state_->map.erase(found->at, found->bytes);
+    state_->checker.remove_region(found->region);
+    if (!pinned_only) { state_->host_space.give_back(found->at, found->bytes); }
+    state_->pinned.erase(found);
     return {};
 }
 
@@ -306,9 +308,10 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate_host(std::uint64_t byte
     const Lock lock = guard();
     if (Status entered = enter(CallKind::allocate_host); !entered) { return entered.error(); }
     if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::allocate_host, "zero bytes"); }
-    std::byte* at = bytes > PTRDIFF_MAX / 2 ? nullptr : host_space_.reserve(bytes, AddressSpace::page_bytes());
-    if (at != nullptr && !AddressSpace::commit(at, bytes)) {
-        host_space_.give_back(at, bytes);
+    std::byte* at =
+        bytes > PTRDIFF_MAX / 2 ? nullptr : state_->host_space.reserve(bytes, simulation::AddressSpace::page_bytes());
+    if (at != nullptr && !simulation::AddressSpace::commit(at, bytes)) {
+        state_->host_space.give_back(at, bytes);
         at = nullptr;
     }
     if (at == nullptr) {
@@ -329,7 +332,7 @@ RESIDENCY_INLINE Status SimulatedDevice::pin(void* at, std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::pin); !entered) { return entered; }
     if (at == nullptr || bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::pin, "no bytes to pin"); }
-    if (map_.touches(at, bytes) || device_space_.owns(at) || host_space_.owns(at)) {
+    if (state_->map.touches(at, bytes) || state_->device_space.owns(at) || state_->host_space.owns(at)) {
         return misuse(ErrorKind::invalid_argument, CallKind::pin,
                       "a part of the range is pinned, or is the device's own", at, bytes);
     }
@@ -345,7 +348,7 @@ RESIDENCY_INLINE Status SimulatedDevice::unpin(void* at) {
 RESIDENCY_INLINE Result<const void*> SimulatedDevice::device_view(const void* at) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::device_view); !entered) { return entered.error(); }
-    const AddressMap::Entry* entry = map_.find(at);
+    const simulation::AddressMap::Entry* entry = state_->map.find(at);
     if (entry == nullptr || entry->on_device) {
         return failure(ErrorKind::invalid_argument, CallKind::device_view, "this is not pinned host memory");
     }
@@ -355,7 +358,7 @@ RESIDENCY_INLINE Result<const void*> SimulatedDevice::device_view(const void* at
 // ---- Virtual memory
 
 RESIDENCY_INLINE SimulatedDevice::ChunkState* SimulatedDevice::find(Chunk chunk) noexcept {
-    ChunkState* state = chunks_.find(chunk);
+    ChunkState* state = state_->chunks.find(chunk);
     return state != nullptr && !state->destroyed ? state : nullptr;
 }
 
@@ -366,27 +369,28 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::reserve(std::uint64_t bytes) {
         return failure(ErrorKind::invalid_argument, CallKind::reserve, "not a multiple of the chunk granularity",
                        bytes);
     }
-    std::byte* at = bytes > PTRDIFF_MAX / 2 ? nullptr : device_space_.reserve(bytes, config_.chunk_granularity);
+    std::byte* at = bytes > PTRDIFF_MAX / 2 ? nullptr : state_->device_space.reserve(bytes, config_.chunk_granularity);
     if (at == nullptr) {
         return failure(ErrorKind::out_of_memory, CallKind::reserve, "the process has no addresses left", bytes);
     }
-    reservations_.push_back({at, bytes, 0, 0, false});
+    state_->reservations.push_back({at, bytes, 0, 0, false});
     return static_cast<void*>(at);
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::release(void* at, std::uint64_t bytes) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::release); !entered) { return entered; }
-    const auto found = std::find_if(reservations_.begin(), reservations_.end(),
-                                    [&](const Allocation& range) { return range.at == at && range.bytes == bytes; });
-    if (found == reservations_.end()) {
+    const auto found =
+        std::find_if(state_->reservations.begin(), state_->reservations.end(),
+                     [&](const State::Allocation& range) { return range.at == at && range.bytes == bytes; });
+    if (found == state_->reservations.end()) {
         return misuse(ErrorKind::invalid_argument, CallKind::release, "not a reserved range", at, bytes);
     }
-    if (map_.touches(at, bytes)) {
+    if (state_->map.touches(at, bytes)) {
         return misuse(ErrorKind::wrong_state, CallKind::release, "chunks are still mapped in the range", at, bytes);
     }
-    device_space_.give_back(found->at, found->bytes);
-    reservations_.erase(found);
+    state_->device_space.give_back(found->at, found->bytes);
+    state_->reservations.erase(found);
     return {};
 }
 
@@ -399,21 +403,22 @@ RESIDENCY_INLINE Result<SimulatedDevice::Chunk> SimulatedDevice::create_chunk(st
     }
     if (!take_bytes(bytes)) { return out_of_memory(CallKind::create_chunk, bytes); }
     std::uint64_t offset = 0;
-    if (config_.real_bytes && !device_space_.create(bytes, offset, fresh)) {
-        used_bytes_ -= bytes;
+    if (config_.real_bytes && !state_->device_space.create(bytes, offset, fresh)) {
+        state_->used_bytes -= bytes;
         return failure(ErrorKind::out_of_memory, CallKind::create_chunk, "the process has no memory left", bytes);
     }
     const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::create_chunk));
-    const Chunk chunk = chunks_.add();
-    *chunks_.find(chunk) = {offset, bytes, checker_.add_region(bytes, Content::uninitialised, access), 0, false};
+    const Chunk chunk = state_->chunks.add();
+    *state_->chunks.find(chunk) = {offset, bytes, state_->checker.add_region(bytes, Content::uninitialised, access), 0,
+                                   false};
     return chunk;
 }
 
 RESIDENCY_INLINE void SimulatedDevice::forget_chunk(Chunk handle, ChunkState& chunk) {
-    checker_.remove_region(chunk.region);
-    if (config_.real_bytes) { device_space_.destroy(chunk.offset, chunk.bytes); }
-    used_bytes_ -= chunk.bytes;
-    chunks_.remove(handle);
+    state_->checker.remove_region(chunk.region);
+    if (config_.real_bytes) { state_->device_space.destroy(chunk.offset, chunk.bytes); }
+    state_->used_bytes -= chunk.bytes;
+    state_->chunks.remove(handle);
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::destroy_chunk(Chunk chunk) {
@@ -427,13 +432,13 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_chunk(Chunk chunk) {
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> mappings, std::uint64_t bytes) {
-    const CaptureGate::Call call{gate_};
+    const CaptureGate::Call call{state_->gate};
     const Lock lock = guard();
     if (Status entered = enter(CallKind::map); !entered) { return entered; }
-    if (!captures_.empty()) {
+    if (!state_->captures.empty()) {
         return failure(ErrorKind::wrong_state, CallKind::map, "refused while a stream captures");
     }
-    const auto by_address = [](const MappedChunk& mapped, const std::byte* at) { return mapped.at < at; };
+    const auto by_address = [](const State::MappedChunk& mapped, const std::byte* at) { return mapped.at < at; };
     const auto place = [&](const Mapping<Chunk>& mapping) -> Status {
         auto* at = static_cast<std::byte*>(mapping.at);
         ChunkState* chunk = find(mapping.chunk);
@@ -442,20 +447,22 @@ RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> map
             return misuse(ErrorKind::invalid_argument, CallKind::map,
                           "a chunk of another size, or an address that is not aligned", at, bytes);
         }
-        const bool reserved = std::any_of(reservations_.begin(), reservations_.end(), [&](const Allocation& range) {
-            return at >= range.at && at < range.at + range.bytes &&
-                   bytes <= static_cast<std::uint64_t>(range.at + range.bytes - at);
-        });
-        if (!reserved || map_.touches(at, bytes)) {
+        const bool reserved =
+            std::any_of(state_->reservations.begin(), state_->reservations.end(), [&](const State::Allocation& range) {
+                return at >= range.at && at < range.at + range.bytes &&
+                       bytes <= static_cast<std::uint64_t>(range.at + range.bytes - at);
+            });
+        if (!reserved || state_->map.touches(at, bytes)) {
             return misuse(ErrorKind::invalid_argument, CallKind::map,
                           "the range is not reserved, or something is mapped there", at, bytes);
         }
-        if (config_.real_bytes && !device_space_.map(at, chunk->offset, bytes)) {
+        if (config_.real_bytes && !state_->device_space.map(at, chunk->offset, bytes)) {
             return failure(ErrorKind::out_of_memory, CallKind::map, "the process has no mappings left", bytes);
         }
         const auto begin = reinterpret_cast<std::uintptr_t>(at);
-        map_.insert({begin, begin + bytes, chunk->region, 0, true, true, 0});
-        mapped_.insert(std::lower_bound(mapped_.begin(), mapped_.end(), at, by_address), {at, mapping.chunk});
+        state_->map.insert({begin, begin + bytes, chunk->region, 0, true, true, 0});
+        state_->mapped.insert(std::lower_bound(state_->mapped.begin(), state_->mapped.end(), at, by_address),
+                              {at, mapping.chunk});
         ++chunk->mapped;
         return {};
     };
@@ -464,9 +471,9 @@ RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> map
         if (placed) { continue; }
         while (i-- > 0) {
             auto* at = static_cast<std::byte*>(mappings[i].at);
-            if (config_.real_bytes) { AddressSpace::revoke(at, bytes); }
-            map_.erase(at, bytes);
-            mapped_.erase(std::lower_bound(mapped_.begin(), mapped_.end(), at, by_address));
+            if (config_.real_bytes) { simulation::AddressSpace::revoke(at, bytes); }
+            state_->map.erase(at, bytes);
+            state_->mapped.erase(std::lower_bound(state_->mapped.begin(), state_->mapped.end(), at, by_address));
             --find(mappings[i].chunk)->mapped;
         }
         return placed;
@@ -475,20 +482,23 @@ RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> map
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
-    const CaptureGate::Call call{gate_};
+    const CaptureGate::Call call{state_->gate};
     const Lock lock = guard();
     if (Status entered = enter(CallKind::unmap); !entered) { return entered; }
-    if (!captures_.empty()) {
+    if (!state_->captures.empty()) {
         return failure(ErrorKind::wrong_state, CallKind::unmap, "refused while a stream captures");
     }
     const auto first =
-        std::lower_bound(mapped_.begin(), mapped_.end(), static_cast<std::byte*>(at),
-                         [](const MappedChunk& mapped, const std::byte* value) { return mapped.at < value; });
-    const auto end_of = [&](const MappedChunk& mapped) { return mapped.at + chunks_.find(mapped.chunk)->bytes; };
+        std::lower_bound(state_->mapped.begin(), state_->mapped.end(), static_cast<std::byte*>(at),
+                         [](const State::MappedChunk& mapped, const std::byte* value) { return mapped.at < value; });
+    const auto end_of = [&](const State::MappedChunk& mapped) {
+        return mapped.at + state_->chunks.find(mapped.chunk)->bytes;
+    };
     const std::byte* end = static_cast<std::byte*>(at) + bytes;
     auto last = first;
-    while (last != mapped_.end() && last->at < end) { ++last; }
-    const bool cut = (first != mapped_.begin() && end_of(first[-1]) > at) || (first != last && end_of(last[-1]) > end);
+    while (last != state_->mapped.end() && last->at < end) { ++last; }
+    const bool cut =
+        (first != state_->mapped.begin() && end_of(first[-1]) > at) || (first != last && end_of(last[-1]) > end);
     if (first == last || cut) {
         return misuse(ErrorKind::invalid_argument, CallKind::unmap,
                       "the range must hold whole mapped chunks, at least one", at, bytes);
@@ -496,14 +506,14 @@ RESIDENCY_INLINE Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
     // Unmapping does not wait (D6): work that still uses the range loses it, and that is a report.
     const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::unmap));
     for (auto mapped = first; mapped != last; ++mapped) {
-        ChunkState& chunk = *chunks_.find(mapped->chunk);
-        checker_.check_unused(mapped->at, chunk.bytes, access, host_clock_);
-        checker_.forget_uses(mapped->at, chunk.bytes);
-        if (config_.real_bytes) { AddressSpace::revoke(mapped->at, chunk.bytes); }
-        map_.erase(mapped->at, chunk.bytes);
+        ChunkState& chunk = *state_->chunks.find(mapped->chunk);
+        state_->checker.check_unused(mapped->at, chunk.bytes, access, state_->host_clock);
+        state_->checker.forget_uses(mapped->at, chunk.bytes);
+        if (config_.real_bytes) { simulation::AddressSpace::revoke(mapped->at, chunk.bytes); }
+        state_->map.erase(mapped->at, chunk.bytes);
         if (--chunk.mapped == 0 && chunk.destroyed) { forget_chunk(mapped->chunk, chunk); }
     }
-    mapped_.erase(first, last);
+    state_->mapped.erase(first, last);
     return {};
 }
 

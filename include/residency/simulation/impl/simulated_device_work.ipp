@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "residency/simulation/device_state.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -16,12 +17,13 @@ namespace residency { inline namespace RESIDENCY_ABI {
 // ---- Work
 
 RESIDENCY_INLINE SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64_t bytes) {
-    if (const AddressMap::Entry* entry = map_.find(at); entry != nullptr) {
+    if (const simulation::AddressMap::Entry* entry = state_->map.find(at); entry != nullptr) {
         const bool inside = bytes <= entry->end - reinterpret_cast<std::uintptr_t>(at);
-        if (!inside && !map_.is_one_range(at, bytes)) { return Where::dead; }
+        if (!inside && !state_->map.is_one_range(at, bytes)) { return Where::dead; }
         return entry->on_device ? Where::device : Where::pinned;
     }
-    const bool is_foreign = !device_space_.owns(at) && !host_space_.owns(at) && !map_.touches(at, bytes);
+    const bool is_foreign =
+        !state_->device_space.owns(at) && !state_->host_space.owns(at) && !state_->map.touches(at, bytes);
     return is_foreign ? Where::pageable : Where::dead;
 }
 
@@ -42,19 +44,19 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_copies(std::uint32_t number, Oper
     operation->copies.assign(copies.begin(), copies.end());
     operation->duration = duration;
     for (const Copy& copy : copies) { operation->bytes += copy.bytes; }
-    if (checker_.on) {
+    if (state_->checker.on) {
         const Access access = access_of(*operation);
-        const simulation::VectorClock& clock = simulator_.stream(number).clock;
+        const simulation::VectorClock& clock = state_->simulator.stream(number).clock;
         const auto never = [](const Access&) noexcept { return false; };
-        for (const Copy& copy : copies) { checker_.read(copy.from, copy.bytes, access, clock, true, never); }
+        for (const Copy& copy : copies) { state_->checker.read(copy.from, copy.bytes, access, clock, true, never); }
         for (const Copy& copy : copies) {
-            checker_.write(copy.to, copy.bytes, access, clock, true, Content::written, never);
+            state_->checker.write(copy.to, copy.bytes, access, clock, true, Content::written, never);
         }
     }
     statistics_.copies += copies.size();
     if (kind == OperationKind::copy_to_device) { statistics_.bytes_to_device += operation->bytes; }
     if (kind == OperationKind::copy_to_host) { statistics_.bytes_to_host += operation->bytes; }
-    simulator_.append(operation);
+    state_->simulator.append(operation);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::enqueue_fill(std::uint32_t number, std::byte* at, std::byte value,
@@ -64,24 +66,24 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_fill(std::uint32_t number, std::b
     operation->fill_value = value;
     operation->bytes = bytes;
     operation->duration = duration;
-    checker_.write(at, bytes, access_of(*operation), simulator_.stream(number).clock, false, Content::written,
-                   [](const Access&) noexcept { return false; });
-    simulator_.append(operation);
+    state_->checker.write(at, bytes, access_of(*operation), state_->simulator.stream(number).clock, false,
+                          Content::written, [](const Access&) noexcept { return false; });
+    state_->simulator.append(operation);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::enqueue_kernel(Operation* operation) {
     const Access access = access_of(*operation);
-    const simulation::VectorClock& clock = simulator_.stream(operation->stream).clock;
+    const simulation::VectorClock& clock = state_->simulator.stream(operation->stream).clock;
     const auto never = [](const Access&) noexcept { return false; };
     for (const simulation::ByteRange& range : operation->reads.view()) {
         operation->bytes += range.bytes;
-        checker_.read(range.at, range.bytes, access, clock, false, never);
+        state_->checker.read(range.at, range.bytes, access, clock, false, never);
     }
     for (const simulation::ByteRange& range : operation->writes.view()) {
         operation->bytes += range.bytes;
-        checker_.write(range.at, range.bytes, access, clock, false, Content::written, never);
+        state_->checker.write(range.at, range.bytes, access, clock, false, Content::written, never);
     }
-    simulator_.append(operation);
+    state_->simulator.append(operation);
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream) {
@@ -90,7 +92,7 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
         enter(CallKind::copy, config_.copy_cost + config_.copy_piece_cost * static_cast<std::int64_t>(copies.size()));
     if (!entered) {
         // As on CUDA, a call that fails may have enqueued some of its pieces.
-        copies = copies.first(lost_ ? 0 : copies.size() / 2);
+        copies = copies.first(state_->lost ? 0 : copies.size() / 2);
         if (copies.empty()) { return entered; }
     }
     const std::uint32_t number = find(stream);
@@ -99,7 +101,7 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
     if (capture != nullptr) {
         if (Status valid = check_valid(*capture, CallKind::copy); !valid) { return valid; }
     }
-    for (CopyGroup& group : groups_) {
+    for (State::CopyGroup& group : state_->groups) {
         group.copies.clear();
         group.bytes = 0;
     }
@@ -120,14 +122,14 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
         const bool pageable = to == Where::pageable || from == Where::pageable;
         const std::size_t index =
             (static_cast<std::size_t>(kind) - static_cast<std::size_t>(OperationKind::copy_to_device)) * 2;
-        CopyGroup& group = groups_[index + (pageable ? 1 : 0)];
+        State::CopyGroup& group = state_->groups[index + (pageable ? 1 : 0)];
         group.kind = kind;
         group.pageable = pageable;
         group.bytes += copy.bytes;
         group.copies.push_back(copy);
     }
     bool blocks = false;
-    for (const CopyGroup& group : groups_) {
+    for (const State::CopyGroup& group : state_->groups) {
         if (group.copies.empty()) { continue; }
         if (capture != nullptr) {
             for (const Copy& copy : group.copies) {
@@ -143,7 +145,7 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
     if (!blocks) { return entered; }
     Marker* marker = mark(number);
     Status status = block_until(lock, marker, CallKind::copy);
-    simulator_.release(marker);
+    state_->simulator.release(marker);
     return entered ? std::move(status) : std::move(entered);
 }
 
@@ -183,8 +185,8 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Stream stream, Kernel kernel) {
     if (capture != nullptr) {
         if (Status valid = check_valid(*capture, CallKind::launch_kernel); !valid) { return valid; }
     }
-    const std::uint32_t label = names_.number(kernel.name);
-    const std::uint32_t group = kernel.group.empty() ? 0 : names_.number(kernel.group);
+    const std::uint32_t label = state_->names.number(kernel.name);
+    const std::uint32_t group = kernel.group.empty() ? 0 : state_->names.number(kernel.group);
     for (const auto* ranges : {&kernel.reads, &kernel.writes}) {
         for (const simulation::ByteRange& range : ranges->view()) {
             if (range.bytes == 0) { continue; }
@@ -219,17 +221,17 @@ RESIDENCY_INLINE Status SimulatedDevice::host_access(const void* at, std::uint64
     const Access access = host_acts(write ? OperationKind::host_write : OperationKind::host_read,
                                     simulation::name(write ? OperationKind::host_write : OperationKind::host_read));
     if (where(at, bytes) != Where::pinned) {
-        checker_.dead(access, at, bytes, "this is not pinned host memory");
+        state_->checker.dead(access, at, bytes, "this is not pinned host memory");
         return failure(ErrorKind::invalid_argument, CallKind::host_access, "this is not pinned host memory", bytes);
     }
     // Work that waits for a flag runs after this access: the host will raise the flag later.
     const auto later = [&](const Access& earlier) {
-        return earlier.actor != host && simulator_.held_by_flag(earlier.actor, earlier.sequence);
+        return earlier.actor != host && state_->simulator.held_by_flag(earlier.actor, earlier.sequence);
     };
     if (write) {
-        checker_.write(at, bytes, access, host_clock_, false, Content::written, later);
+        state_->checker.write(at, bytes, access, state_->host_clock, false, Content::written, later);
     } else {
-        checker_.read(at, bytes, access, host_clock_, false, later);
+        state_->checker.read(at, bytes, access, state_->host_clock, false, later);
     }
     return {};
 }
@@ -237,14 +239,14 @@ RESIDENCY_INLINE Status SimulatedDevice::host_access(const void* at, std::uint64
 // ---- Captures
 
 RESIDENCY_INLINE SimulatedDevice::CaptureState* SimulatedDevice::find_capture(std::uint32_t capture) {
-    for (const auto& state : captures_) {
+    for (const auto& state : state_->captures) {
         if (state->number == capture) { return state.get(); }
     }
     return nullptr;
 }
 
 RESIDENCY_INLINE SimulatedDevice::CaptureState* SimulatedDevice::capture_of(std::uint32_t number) {
-    const std::uint32_t capture = simulator_.stream(number).capture;
+    const std::uint32_t capture = state_->simulator.stream(number).capture;
     return capture == 0 ? nullptr : find_capture(capture);
 }
 
@@ -258,7 +260,7 @@ RESIDENCY_INLINE Status SimulatedDevice::check_valid(const CaptureState& capture
 }
 
 RESIDENCY_INLINE void SimulatedDevice::join_capture(CaptureState& capture, std::uint32_t number) {
-    StreamState& stream = simulator_.stream(number);
+    StreamState& stream = state_->simulator.stream(number);
     stream.capture = capture.number;
     stream.lane = static_cast<std::uint32_t>(capture.streams.size());
     capture.streams.push_back(number);
@@ -268,7 +270,7 @@ RESIDENCY_INLINE void SimulatedDevice::join_capture(CaptureState& capture, std::
 
 RESIDENCY_INLINE SimulatedDevice::CapturedCall& SimulatedDevice::add_work(CaptureState& capture, std::uint32_t number,
                                                                           OperationKind kind, std::uint32_t label) {
-    const std::uint32_t lane = simulator_.stream(number).lane;
+    const std::uint32_t lane = state_->simulator.stream(number).lane;
     capture.clocks[lane].set(lane, ++capture.positions[lane]);
     CapturedCall& captured = capture.calls.emplace_back();
     captured.kind = kind;
@@ -282,13 +284,13 @@ RESIDENCY_INLINE Result<bool> SimulatedDevice::is_capturing(Stream stream) {
     if (Status entered = enter(CallKind::is_capturing); !entered) { return entered.error(); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::is_capturing, stream); }
-    return simulator_.stream(number).capture != 0;
+    return state_->simulator.stream(number).capture != 0;
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::begin_capture(Stream stream) {
-    gate_.enter();
+    state_->gate.enter();
     Status begun = begin_capture_alone(stream);
-    if (!begun) { gate_.leave(); }
+    if (!begun) { state_->gate.leave(); }
     return begun;
 }
 
@@ -300,13 +302,13 @@ RESIDENCY_INLINE Status SimulatedDevice::begin_capture_alone(Stream stream) {
     if (number == first_stream) {
         return misuse(ErrorKind::invalid_argument, CallKind::begin_capture, "the default stream cannot be captured");
     }
-    if (simulator_.stream(number).capture != 0) {
+    if (state_->simulator.stream(number).capture != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::begin_capture, "the stream is capturing already");
     }
-    captures_.push_back(std::make_unique<CaptureState>());
-    captures_.back()->number = ++captures_made_;
-    captures_.back()->owner = std::this_thread::get_id();
-    join_capture(*captures_.back(), number);
+    state_->captures.push_back(std::make_unique<CaptureState>());
+    state_->captures.back()->number = ++state_->captures_made;
+    state_->captures.back()->owner = std::this_thread::get_id();
+    join_capture(*state_->captures.back(), number);
     return {};
 }
 
@@ -319,38 +321,38 @@ RESIDENCY_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Str
     if (capture == nullptr) {
         return misuse(ErrorKind::wrong_state, CallKind::end_capture, "the stream is not capturing");
     }
-    if (simulator_.stream(number).lane != 0) {
+    if (state_->simulator.stream(number).lane != 0) {
         invalidate(*capture, "it was ended on a stream that did not begin it");
         return misuse(ErrorKind::wrong_state, CallKind::end_capture,
                       "the capture ends on the stream that began it; it is now invalid");
     }
-    for (const std::uint32_t member : capture->streams) { simulator_.stream(member).capture = 0; }
-    const auto found =
-        std::find_if(captures_.begin(), captures_.end(), [&](const auto& state) { return state.get() == capture; });
+    for (const std::uint32_t member : capture->streams) { state_->simulator.stream(member).capture = 0; }
+    const auto found = std::find_if(state_->captures.begin(), state_->captures.end(),
+                                    [&](const auto& state) { return state.get() == capture; });
     const std::unique_ptr<CaptureState> ended = std::move(*found);
-    captures_.erase(found);
-    gate_.leave(ended->owner);
+    state_->captures.erase(found);
+    state_->gate.leave(ended->owner);
     if (!ended->invalid.empty()) {
         return failure(ErrorKind::wrong_state, CallKind::end_capture, "the capture is invalid: " + ended->invalid);
     }
     for (std::uint32_t lane = 1; lane < ended->streams.size(); ++lane) {
         if (!ended->clocks[0].covers(lane, ended->positions[lane])) {
             return misuse(ErrorKind::wrong_state, CallKind::end_capture,
-                          "stream '" + names_.name(simulator_.stream(ended->streams[lane]).label) +
+                          "stream '" + state_->names.name(state_->simulator.stream(ended->streams[lane]).label) +
                               "' was forked into the capture and not joined: let '" +
-                              names_.name(simulator_.stream(number).label) +
+                              state_->names.name(state_->simulator.stream(number).label) +
                               "' wait for an event recorded there after its last work");
         }
     }
-    const Graph graph = graphs_.add();
-    simulation::GraphState& state = *graphs_.find(graph);
+    const Graph graph = state_->graphs.add();
+    simulation::GraphState& state = *state_->graphs.find(graph);
     state.calls = std::move(ended->calls);
     state.marks.resize(ended->marks.size());
-    state.generation = map_.generation();
+    state.generation = state_->map.generation();
     state.streams.push_back(number);
     for (std::uint32_t lane = 1; lane < ended->streams.size(); ++lane) {
-        state.streams.push_back(add_stream(names_.name(simulator_.stream(ended->streams[lane]).label)));
-        simulator_.stream(state.streams.back()).internal = true;
+        state.streams.push_back(add_stream(state_->names.name(state_->simulator.stream(ended->streams[lane]).label)));
+        state_->simulator.stream(state.streams.back()).internal = true;
     }
     return graph;
 }
@@ -380,19 +382,19 @@ RESIDENCY_INLINE Status SimulatedDevice::check_ranges(const simulation::GraphSta
 RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::launch_graph, config_.launch_cost); !entered) { return entered; }
-    simulation::GraphState* state = graphs_.find(graph);
+    simulation::GraphState* state = state_->graphs.find(graph);
     if (state == nullptr) { return dead_handle(CallKind::launch_graph, graph); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::launch_graph, stream); }
-    if (simulator_.stream(number).capture != 0) {
+    if (state_->simulator.stream(number).capture != 0) {
         return failure(ErrorKind::unsupported, CallKind::launch_graph, "a graph inside of a capture");
     }
-    if (state->generation != map_.generation()) {
+    if (state->generation != state_->map.generation()) {
         if (Status there = check_ranges(*state, number); !there) { return there; }
-        state->generation = map_.generation();
+        state->generation = state_->map.generation();
     }
     for (const CapturedCall& captured : state->calls) {
-        if (captured.event != 0 && events_.find({captured.event, captured.event_generation, this}) == nullptr) {
+        if (captured.event != 0 && state_->events.find({captured.event, captured.event_generation, this}) == nullptr) {
             return misuse(ErrorKind::wrong_state, CallKind::launch_graph,
                           "an event that the graph records was destroyed before the graph");
         }
@@ -401,20 +403,21 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
     const auto lanes = static_cast<std::uint32_t>(state->streams.size());
     if (state->last != nullptr) {
         append_wait(number, state->last, true);
-        simulator_.release(std::exchange(state->last, nullptr));
+        state_->simulator.release(std::exchange(state->last, nullptr));
     }
     if (lanes > 1) {
         Marker* start = mark(number);
         for (std::uint32_t lane = 1; lane < lanes; ++lane) { append_wait(state->streams[lane], start, true); }
-        simulator_.release(start);
+        state_->simulator.release(start);
     }
     for (const CapturedCall& captured : state->calls) {
         const std::uint32_t target = captured.lane == 0 ? number : state->streams[captured.lane];
         switch (captured.kind) {
             case OperationKind::record:
                 if (captured.event != 0) {
-                    EventState* const event = events_.find({captured.event, captured.event_generation, this});
-                    simulator_.release(event->marker);
+                    State::EventState* const event =
+                        state_->events.find({captured.event, captured.event_generation, this});
+                    state_->simulator.release(event->marker);
                     event->marker = mark(target);
                     break;
                 }
@@ -437,11 +440,11 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
             default: enqueue_copies(target, captured.kind, captured.duration, {&captured.copy, 1}); break;
         }
     }
-    for (Marker*& point : state->marks) { simulator_.release(std::exchange(point, nullptr)); }
+    for (Marker*& point : state->marks) { state_->simulator.release(std::exchange(point, nullptr)); }
     for (std::uint32_t lane = 1; lane < lanes; ++lane) {
         Marker* end = mark(state->streams[lane]);
         append_wait(number, end, true);
-        simulator_.release(end);
+        state_->simulator.release(end);
     }
     state->last = mark(number);
     return {};
@@ -450,7 +453,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
 RESIDENCY_INLINE Status SimulatedDevice::record_in_graph(Event event, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::record); !entered) { return entered; }
-    if (events_.find(event) == nullptr) { return dead_handle(CallKind::record, event); }
+    if (state_->events.find(event) == nullptr) { return dead_handle(CallKind::record, event); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::record, stream); }
     CaptureState* const capture = capture_of(number);
@@ -461,7 +464,7 @@ RESIDENCY_INLINE Status SimulatedDevice::record_in_graph(Event event, Stream str
     if (Status valid = check_valid(*capture, CallKind::record); !valid) { return valid; }
     CapturedCall captured;
     captured.kind = OperationKind::record;
-    captured.lane = simulator_.stream(number).lane;
+    captured.lane = state_->simulator.stream(number).lane;
     captured.event = event.index;
     captured.event_generation = event.generation;
     capture->calls.push_back(std::move(captured));
@@ -471,11 +474,11 @@ RESIDENCY_INLINE Status SimulatedDevice::record_in_graph(Event event, Stream str
 RESIDENCY_INLINE Status SimulatedDevice::destroy_graph(Graph graph) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_graph); !entered) { return entered; }
-    simulation::GraphState* state = graphs_.find(graph);
+    simulation::GraphState* state = state_->graphs.find(graph);
     if (state == nullptr) { return dead_handle(CallKind::destroy_graph, graph); }
-    simulator_.release(state->last);
+    state_->simulator.release(state->last);
     for (std::size_t lane = 1; lane < state->streams.size(); ++lane) { retire_stream(state->streams[lane]); }
-    graphs_.remove(graph);
+    state_->graphs.remove(graph);
     return {};
 }
 

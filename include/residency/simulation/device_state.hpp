@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "residency/device/capture_gate.hpp"
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/simulation/access.hpp"
+#include "residency/simulation/address_map.hpp"
+#include "residency/simulation/address_space.hpp"
+#include "residency/simulation/call_kind.hpp"
+#include "residency/simulation/captured_graph.hpp"
+#include "residency/simulation/checker.hpp"
+#include "residency/simulation/event_simulator.hpp"
+#include "residency/simulation/handle.hpp"
+#include "residency/simulation/handle_table.hpp"
+#include "residency/simulation/memory_pool.hpp"
+#include "residency/simulation/name_table.hpp"
+#include "residency/simulation/operation.hpp"
+#include "residency/simulation/operation_kind.hpp"
+#include "residency/simulation/vector_clock.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
+
+/// A call of a simulated device is under way: its mutex is held.
+struct DeviceLock : std::unique_lock<std::mutex> {
+    using unique_lock::unique_lock;
+};
+
+/// A chunk of a simulated device.
+struct ChunkState {
+    std::uint64_t offset = 0, bytes = 0;  ///< in the file of device_space
+    std::uint32_t region = 0;             ///< number of the physical memory
+    std::uint32_t mapped = 0;             ///< addresses where it is mapped
+    bool destroyed = false;               ///< lives on until it is mapped nowhere
+};
+
+/// What a simulated device holds, out of sight of the programs that use one.
+struct DeviceState {
+    struct EventState {
+        Marker* marker = nullptr;  ///< of its last record, a reference; null: not recorded outside of a capture
+        bool timing = false;
+        std::uint32_t capture = 0;  ///< number of the capture that it was recorded in last; 0: none
+        std::uint32_t mark = 0;     ///< number of the point in that capture
+    };
+    struct Allocation {
+        std::byte* at = nullptr;
+        std::uint64_t bytes = 0, taken_bytes = 0;  ///< asked for; counted in used_bytes
+        std::uint32_t region = 0;                  ///< number of the physical memory
+        bool pinned_only = false;                  ///< by pin(): the memory is the caller's
+    };
+    struct MappedChunk {
+        std::byte* at = nullptr;
+        Handle<ChunkTag> chunk;
+    };
+    /// A call that is to fail.
+    struct Failure {
+        CallKind kind;
+        std::uint64_t remaining;  ///< calls of that kind up to it
+        ErrorKind error;
+    };
+    /// Pieces of one copy call that go the same way.
+    struct CopyGroup {
+        OperationKind kind = OperationKind::copy_on_host;
+        bool pageable = false;
+        std::uint64_t bytes = 0;
+        std::vector<Copy> copies;
+    };
+
+    /// `owner`: the device.
+    explicit DeviceState(const void* owner) noexcept
+        : events{owner}, pools{owner}, chunks{owner}, graphs{owner}, flags{owner} {}
+
+    CaptureGate gate;  // taken before mutex
+    std::mutex mutex;
+    std::condition_variable changed;  ///< a flag was raised, or the device lost
+
+    AddressSpace device_space, host_space;
+    AddressMap map;
+    NameTable names;
+    Checker checker{map, names};
+    EventSimulator simulator{map, names};
+    std::array<std::uint32_t, 16> kind_labels{};
+
+    std::int64_t host_now = 0;                   // ns
+    std::uint64_t sequence = 0;                  // of the last operation
+    VectorClock host_clock;                      // what the host knows to be over
+    std::uint64_t host_version = 1;              ///< changes with host_clock
+    std::vector<std::uint32_t> retired_streams;  // numbers to be used again
+    std::uint32_t streams_made = 0;              // for names
+
+    HandleTable<EventState, EventTag> events;
+    HandleTable<MemoryPool, PoolTag> pools;
+    HandleTable<ChunkState, ChunkTag> chunks;
+    HandleTable<GraphState, GraphTag> graphs;
+    HandleTable<FlagState, FlagTag> flags;
+    std::vector<Allocation> allocations;   // of device memory
+    std::vector<Allocation> pinned;        // host memory
+    std::vector<Allocation> reservations;  // of addresses
+    std::vector<MappedChunk> mapped;       ///< by address
+    std::vector<std::unique_ptr<CaptureState>> captures;
+    std::uint32_t captures_made = 0;
+    std::array<CopyGroup, 8> groups;  // of the call being made
+
+    std::uint32_t dying_pools = 0;                 ///< destroyed, with deallocations pending
+    std::uint64_t used_bytes = 0, peak_bytes = 0;  // of the device; the most ever
+    std::vector<Failure> failures;
+    bool lost = false;
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::simulation
