@@ -28,7 +28,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// over rings of ρ = 1, 2, … chunks. One is the larger of (D + ρ) (1 + a / ρ) / P, with the deficit D of a budget of whole chunks and a as
 /// above, and single_use_bound() with a link that takes L longer for every ρ bytes, since no call has more; the latter without L where
 /// there are more than `most_steps` steps. The other one, of at most tuning::chunk_floor_steps steps, adds up what the link loses: the
-/// latency of (D + ρ) / (ρ / 2) calls, and what it idles beside steps that hold so many whole chunks that too few slots are left.
+/// latency of (D + ρ) / (ρ / 2) calls, and what it idles beside steps that hold so many whole chunks that too few slots are left, or for
+/// want of slots over several steps.
 /// Seconds, no fewer than the compute time.
 [[nodiscard]] RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_bytes,
                                                  double latency_seconds,

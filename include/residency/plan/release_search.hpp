@@ -55,7 +55,7 @@ private:
     void stream_otherwise(Solution& now, std::uint32_t chunks);
     void assign_otherwise(Solution& now);
     void travel(std::uint64_t most_work);
-    void change(ReleaseCandidate& candidate);
+    [[nodiscard]] bool change(ReleaseCandidate& candidate);
     [[nodiscard]] std::uint64_t random(std::uint64_t below) noexcept;
     [[nodiscard]] std::uint64_t share_of(std::uint64_t work) const noexcept;
     [[nodiscard]] bool keeps(Solution& now);

@@ -13,11 +13,12 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// Consecutive chunks of the image with the same first and last reader. A ring streams all, some or none of them.
+/// Consecutive chunks of the image with the same first and last reader. A ring streams all, some or none of them. A chunk of which storages
+/// fill a part only is a part of its own.
 struct RingPart {
     std::uint32_t first = 0, last = 0;  ///< steps
     std::uint32_t chunk_begin = 0, chunk_end = 0;
-    double missing = 0;  ///< of the last chunk of the image: the share of it that holds no bytes and is not copied
+    double missing = 0;  ///< of such a chunk: the share of it that holds no bytes and is not copied
 
     [[nodiscard]] std::uint32_t chunks() const noexcept { return chunk_end - chunk_begin; }
 };
@@ -44,6 +45,8 @@ public:
     [[nodiscard]] std::uint32_t steps() const noexcept { return static_cast<std::uint32_t>(compute_.size()); }
     [[nodiscard]] const std::vector<double>& compute() const noexcept { return compute_; }    ///< seconds, by step
     [[nodiscard]] const std::vector<double>& capacity() const noexcept { return capacity_; }  ///< chunks, by step
+    /// Chunks that short chunks lack, by step: RingPart::missing of its parts together.
+    [[nodiscard]] const std::vector<double>& missing() const noexcept { return missing_; }
     [[nodiscard]] const std::vector<RingPart>& parts() const noexcept { return parts_; }
     [[nodiscard]] std::uint32_t first_part(std::uint32_t step) const noexcept { return part_offsets_[step]; }
     [[nodiscard]] double chunks_per_second() const noexcept { return chunks_per_second_; }
@@ -85,10 +88,10 @@ public:
 private:
     double chunks_per_second_ = 0, latency_ = 0;
     bool captured_ = false;
-    std::vector<double> compute_, capacity_, nonresident_;           // by step
-    std::vector<RingPart> parts_;                                    // by step
-    std::vector<std::uint32_t> part_offsets_;                        // by step, and the end
-    std::vector<std::uint32_t> absent_before_, nonresident_before_;  // by chunk of the image: how many come before it
+    std::vector<double> compute_, capacity_, missing_, nonresident_;  // by step
+    std::vector<RingPart> parts_;                                     // by step
+    std::vector<std::uint32_t> part_offsets_;                         // by step, and the end
+    std::vector<std::uint32_t> absent_before_, nonresident_before_;   // by chunk of the image: how many come before it
     std::uint32_t short_step_ = none;
     std::uint64_t streamable_ = 0, budget_ = 0, deficit_ = 0;
 };

@@ -65,6 +65,14 @@ namespace detail {
 /// The least of M + λ n + idle under Σ x_i >= M: for any price μ of a chunk, no less than
 ///   M (1 + 2 λ / K + μ) + Σ_i min(p_i − λ t_i / K − μ s_i, least of (p_i − (K − ⌈x⌉) (1 + λ))⁺ − μ x over x <= s_i)
 /// with s_i the chunks of bytes of step i. All terms but M fall as K grows, and −λ t_i / K grows: rings of a range of sizes have a floor together.
+///
+/// A second floor, of windows. What the steps a to b stream, less K chunks, comes by calls that start after step a and end before step b,
+/// since calls that start before the end of step a write to slots that it does not hold. By the pairs of these calls, X such chunks take
+/// X (1 + 2 λ / K) − λ and, for each step that runs while the link idles between two of them, p_i − λ t_i / K more. Let all steps take
+/// max(p_i, λ t_i / K): what a to b stream is then at most K' + P' (time from a to b), with P' = 1 / (1 + 2 λ / K), K' = K + λ P'. A
+/// chain of windows and of steps that stream min(s_i, K) at most, round the pass once or twice, bounds what all steps stream without
+/// stalls; a stall lies in one window of it, so that it lets the link bring P' chunks a chunk of time more. The least chain is the
+/// eigenvalue of one lap as a min-plus map of two numbers: chunks streamed so far, and the window that binds.
 class ChunkFloor {
 public:
     // `deficit`: D, in chunks.
@@ -109,7 +117,7 @@ private:
 
     // Of rings of low to high slots; ends where it is `enough`. The floor is concave in the price, which no one pays above 1 + λ.
     [[nodiscard]] double of_rings(double low, double high, double enough) const {
-        double from = 0, to = 1 + latency_, best = 0;
+        double from = 0, to = 1 + latency_, best = of_windows(low, high);
         for (int k = 0; k < tuning::chunk_floor_halvings && best < enough; ++k) {
             const double price = (from + to) / 2;
             const Priced priced = at_price(low, high, price);
@@ -117,6 +125,27 @@ private:
             (priced.slope > 0 ? from : to) = price;
         }
         return best;
+    }
+
+    [[nodiscard]] double of_windows(double low, double high) const {
+        const double chunk = 1 + 2 * latency_ / high, ring = high + latency_ / chunk;  // time of one; K'
+        constexpr double unbound = 1e290;
+        double lap[2][2], computes = 0;
+        for (int start = 0; start < 2; ++start) {
+            double streamed = start == 0 ? 0 : unbound, window = start == 1 ? 0 : unbound, time = 0;
+            computes = 0;
+            for (const Step& step : steps_) {
+                const double next = (std::min)(streamed + (std::min)(high, step.streams), ring + time + window);
+                time += (std::max)(step.computes, latency_ * (std::min)(high, step.releases) / low) / chunk;
+                window = (std::min)(window, streamed - time);
+                streamed = next;
+                computes += step.computes;
+            }
+            lap[start][0] = streamed;
+            lap[start][1] = window + time;
+        }
+        const double most = (std::min)({lap[0][0], lap[1][1], (lap[0][1] + lap[1][0]) / 2});
+        return computes + (std::max)(0.0, deficit_ + low - most) * chunk;
     }
 
     [[nodiscard]] Priced at_price(double low, double high, double price) const {

@@ -20,6 +20,7 @@
 #include "residency/plan/problem.hpp"
 #include "residency/plan/release_search.hpp"
 #include "residency/plan/ring_assignment.hpp"
+#include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/ring_problem.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/token_ring.hpp"
@@ -93,8 +94,10 @@ inline bool tells_of(const Options& options, const Image& image) {
 
 // The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
 // than all chunks. `work` grows by what it looked at: a measure of time that is the same on every machine. `share`: of what it may look at.
+// `known_seconds`: of a plan that is known.
 inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                          const Options& options, double bound_seconds, std::uint64_t& work, double share = 1) {
+                          const Options& options, double bound_seconds, std::uint64_t& work, double share = 1,
+                          double known_seconds = RingEvaluator::impossible) {
     PlanData best;
     bool found = false;
     const auto consider = [&](const RingAssignment& assignment) {
@@ -111,7 +114,9 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     for (const std::vector<bool>& hold : choices) {
         RingProblem ring_problem{problem, image, hold, budget, options.captured, present};
         const bool is_wide = is_wide_among_small(ring_problem);  // such steps fill no rounds of one ring
-        TokenRing ring{std::move(ring_problem), {is_wide ? Effort::quick : options.effort, bound_seconds, share}};
+        TokenRing ring{std::move(ring_problem),
+                       {is_wide ? Effort::quick : options.effort, bound_seconds,
+                        is_wide ? share * tuning::release_rounds_share : share}};
         if (ring.deficit() == 0) { continue; }
         RingSolution solution = ring.search();
         work += ring.work();
@@ -134,7 +139,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
             }
         }
     }
-    if (release_hold != nullptr) {
+    if (release_hold != nullptr && release.seconds <= known_seconds * (1 + tuning::release_known_within)) {
         const RingProblem ring_problem{problem, image, *release_hold, budget, options.captured, present};
         ReleaseSearch search{ring_problem, {options.effort, bound_seconds, share}};
         search.improve(release);
@@ -189,7 +194,7 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
 
 // Everything, where it fits; else the ring for these steps and this link. Preconditions as of best_ring.
 inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                                 const Options& options, double bound_seconds) {
+                                 const Options& options, double bound_seconds, double known_seconds) {
     std::uint64_t work = 0;
     if (image.filled_chunks() <= budget) {
         PlanData whole = assemble(problem, image, {}, options.captured);
@@ -217,7 +222,7 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
     }
     return used > tuning::slower_steps_from && used < tuning::slower_steps_to
                ? lasting_ring(problem, image, budget, floor, options, bound_seconds)
-               : best_ring(problem, image, budget, floor, options, bound_seconds, work);
+               : best_ring(problem, image, budget, floor, options, bound_seconds, work, 1, known_seconds);
 }
 
 /// A ring that leaves some of the budget unused.
@@ -279,12 +284,13 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
 }
 
 RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                      std::uint64_t floor, const Options& options, double bound_seconds) {
-    PlanData best = resident_or_ring(problem, image, budget, floor, options, bound_seconds);
+                                      std::uint64_t floor, const Options& options, double bound_seconds,
+                                      double known_seconds) {
+    PlanData best = resident_or_ring(problem, image, budget, floor, options, bound_seconds, known_seconds);
     if (tells_of(options, image)) {  // which may cost 0.1 %
         Options alone = options;
         alone.present.clear();
-        PlanData fastest = resident_or_ring(problem, image, budget, floor, alone, bound_seconds);
+        PlanData fastest = resident_or_ring(problem, image, budget, floor, alone, bound_seconds, known_seconds);
         if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
             best = std::move(fastest);
         }

@@ -21,6 +21,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
@@ -101,7 +102,8 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
             continue;
         }
         PlanData data = problem.cyclic
-                            ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options, least_seconds)
+                            ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options, least_seconds,
+                                          found ? best.predicted_seconds : RingEvaluator::impossible)
                             : one_shot_plan(problem, images[k], budget, options);
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;

@@ -22,7 +22,11 @@ RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate,
     const std::uint64_t streamed = candidate.streamed();
     if (streamed <= problem_.deficit()) { return RingEvaluator::impossible; }
     const double idle = least_idle(candidate.streamed_per_step, streamed - problem_.deficit());
-    const double least = (static_cast<double>(streamed) - 1) / problem_.chunks_per_second() + idle;
+    auto copied = static_cast<double>(streamed);
+    for (std::uint32_t i = 0; i < problem_.steps(); ++i) {
+        copied -= candidate.streamed_per_step[i] != 0 ? problem_.missing()[i] : 0;
+    }
+    const double least = copied / problem_.chunks_per_second() + idle;
     if (least > give_up) {
         built_ += problem_.steps();
         return least;

@@ -210,8 +210,7 @@ RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work) {
         const double left = 1 - static_cast<double>(work() - begin) / static_cast<double>(most_work);
         const double limit = best_.seconds + allowance * left;
         const ReleaseCandidate before = now.candidate;
-        change(now.candidate);
-        if (random(tuning::release_two_changes_in) == 0) { change(now.candidate); }
+        for (int changes = 0; changes < tuning::release_changes;) { changes += change(now.candidate) ? 1 : 0; }
         now.seconds = ring_.evaluate(now.candidate, limit);
         if (now.seconds > limit) {
             now.candidate = before;
@@ -222,8 +221,8 @@ RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work) {
 }
 
 // One random change: of each twenty, eleven stream some chunks at another step, four stream more or less, three join or part calls
-// and two bring slots back in another way.
-RESIDENCY_INLINE void ReleaseSearch::change(ReleaseCandidate& candidate) {
+// and two bring slots back in another way. False where that changes nothing.
+RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate) {
     const std::uint64_t kind = random(20);
     const std::vector<std::uint32_t>& steps = random(4) == 0 ? able_ : wide_;
     const std::uint32_t a = steps[random(steps.size())], b = steps[random(steps.size())];
@@ -236,17 +235,29 @@ RESIDENCY_INLINE void ReleaseSearch::change(ReleaseCandidate& candidate) {
         const std::uint32_t moved = (std::min)({chunks, streamed[a], room(b)});
         streamed[a] -= moved;
         streamed[b] += moved;
-    } else if (kind < 13) {
-        streamed[a] -= (std::min)(chunks, streamed[a]);
-    } else if (kind < 15) {
-        streamed[a] += (std::min)(chunks, room(a));
-    } else if (kind < 18 && !problem_.is_captured()) {
-        std::uint8_t& joins = candidate.joins[able_[random(able_.size())]];
-        joins = static_cast<std::uint8_t>(joins ^ 1U << random(tuning::release_joins));
-    } else {
-        candidate.wider = static_cast<std::uint8_t>(random(tuning::release_wide_steps(config_.effort)));
-        candidate.backward = random(2) != 0;
+        return moved != 0 && a != b;
     }
+    if (kind < 13) {
+        const std::uint32_t less = (std::min)(chunks, streamed[a]);
+        streamed[a] -= less;
+        return less != 0;
+    }
+    if (kind < 15) {
+        const std::uint32_t more = (std::min)(chunks, room(a));
+        streamed[a] += more;
+        return more != 0;
+    }
+    if (kind < 18 && !problem_.is_captured()) {
+        const std::uint32_t step = able_[random(able_.size())];
+        const std::uint64_t number = random(tuning::release_joins);
+        if (streamed[step] <= number) { return false; }  // so many calls it has not
+        candidate.joins[step] = static_cast<std::uint8_t>(candidate.joins[step] ^ 1U << number);
+        return true;
+    }
+    const auto before = std::pair{candidate.wider, candidate.backward};
+    candidate.wider = static_cast<std::uint8_t>(random(tuning::release_wide_steps(config_.effort)));
+    candidate.backward = random(2) != 0;
+    return before != std::pair{candidate.wider, candidate.backward};
 }
 
 // Of splitmix64: the same on every machine.

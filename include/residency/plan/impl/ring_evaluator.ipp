@@ -64,6 +64,13 @@ RESIDENCY_INLINE void choose_chunks(const RingProblem& problem, const std::vecto
             }
             stream.push_back(
                 {part.first, part.last, at_begin ? part.chunk_begin : part.chunk_end - x, x, part.missing});
+            if (stream.size() > 1) {  // a short chunk comes after those that it continues
+                StreamedRun &last = stream.back(), &before = stream[stream.size() - 2];
+                if (last.chunk_begin + x == before.chunk_begin && last.first == before.first &&
+                    last.last == before.last) {
+                    std::swap(last, before);
+                }
+            }
             left -= x;
         }
     }

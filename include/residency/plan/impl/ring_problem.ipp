@@ -10,9 +10,45 @@
 #include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+/// A chunk of which storages fill a part only.
+struct ShortChunk {
+    std::uint32_t chunk = 0;
+    double missing = 0;  // the share that holds no bytes and is not copied
+};
+
+// Ascending. What the last chunk of the image lacks is not filled either.
+inline std::vector<ShortChunk> short_chunks(const Problem& problem, const Image& image) {
+    std::vector<ShortChunk> found;
+    std::uint64_t at = 0;
+    const auto add_gap = [&](std::uint64_t end) {
+        for (const std::uint64_t g = image.chunk_bytes; at < end;) {
+            const std::uint64_t stop = (std::min)(end, (at / g + 1) * g);
+            const auto chunk = static_cast<std::uint32_t>(at / g);
+            const double missing = static_cast<double>(stop - at) / static_cast<double>(g);
+            if (!found.empty() && found.back().chunk == chunk) {
+                found.back().missing += missing;
+            } else {
+                found.push_back({chunk, missing});
+            }
+            at = stop;
+        }
+    };
+    for (const ImageRange& range : filled_ranges(problem, image)) {
+        add_gap(range.begin);
+        at = range.end;
+    }
+    add_gap(image.chunks() * image.chunk_bytes);
+    return found;
+}
+
+}  // namespace detail
 
 RESIDENCY_INLINE RingProblem::RingProblem(const Problem& problem, const Image& image, const std::vector<bool>& hold,
                                           std::uint64_t budget_chunks, bool captured,
@@ -24,20 +60,25 @@ RESIDENCY_INLINE RingProblem::RingProblem(const Problem& problem, const Image& i
     compute_.resize(n);
     for (std::uint32_t i = 0; i < n; ++i) { compute_[i] = problem.compute(i); }
     std::uint64_t held = 0;
-    const double last_chunk =
-        static_cast<double>(image.bytes % image.chunk_bytes) / static_cast<double>(image.chunk_bytes);
+    const std::vector<detail::ShortChunk> short_ones = detail::short_chunks(problem, image);
+    auto next_short = short_ones.begin();
     for (std::uint32_t c = 0; c < image.cells.size(); ++c) {
         const Cell& cell = image.cells[c];
         if (hold[c]) {
             held += cell.chunks();
             continue;
         }
-        std::uint32_t end = cell.chunk_end;
-        if (end == image.chunks() && last_chunk > 0) {
-            --end;
-            parts_.push_back({cell.first, cell.last, end, end + 1, 1 - last_chunk});
+        while (next_short != short_ones.end() && next_short->chunk < cell.chunk_begin) { ++next_short; }
+        std::uint32_t begin = cell.chunk_begin;
+        const auto add_part = [&](std::uint32_t end, double missing) {
+            if (begin < end) { parts_.push_back({cell.first, cell.last, begin, end, missing}); }
+            begin = end;
+        };
+        for (; next_short != short_ones.end() && next_short->chunk < cell.chunk_end; ++next_short) {
+            add_part(next_short->chunk, 0);
+            add_part(next_short->chunk + 1, next_short->missing);
         }
-        if (cell.chunk_begin < end) { parts_.push_back({cell.first, cell.last, cell.chunk_begin, end, 0}); }
+        add_part(cell.chunk_end, 0);
         streamable_ += cell.chunks();
     }
     // Of the parts of a step, the chunk that is cheapest to copy comes first.
@@ -48,10 +89,12 @@ RESIDENCY_INLINE RingProblem::RingProblem(const Problem& problem, const Image& i
     });
     part_offsets_.assign(n + std::size_t{1}, 0);
     capacity_.assign(n, 0.0);
+    missing_.assign(n, 0.0);
     for (const RingPart& part : parts_) {
         capacity_[part.first] += part.chunks();
+        missing_[part.first] += part.missing;
         ++part_offsets_[part.first + 1];
-        if (part.missing > 0) { short_step_ = part.first; }
+        if (part.missing > 0 && part.chunk_end == image.chunks()) { short_step_ = part.first; }
     }
     for (std::uint32_t i = 0; i < n; ++i) { part_offsets_[i + 1] += part_offsets_[i]; }
     if (present != nullptr) {
