@@ -289,6 +289,40 @@ TEST_CASE("a budget below the floor names the packed floor; at the floor it work
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("what lies where a larger weight has to go is unpacked again elsewhere, unless another lease covers it") {
+    Device device{device_config()};
+    const Model model{device, {{3'000}, {9'000}, {12'000}, {1'000}}};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream());
+    auto made = online<Experts>(unpacker, Budget::percent_of_weights(200));
+    made.policies.storages_at_once = 2;  // room for the two largest
+    auto weights = must(Experts::try_create(device, model.packed.catalog, std::move(made)));
+    std::uint64_t wrong = 0;
+    {
+        auto pass = must(weights.try_begin(stream));
+        const auto lease = [&](const std::vector<std::uint32_t>& wanted) {
+            verify(device, model, must(acquire(pass, wanted)), wanted, stream, wrong);
+        };
+        lease({0, 1});  // the larger first, so that 0 lies in the middle
+        {
+            const std::vector<std::uint32_t> middle{0};
+            const auto held = must(acquire(pass, middle));
+            const auto refused = acquire(pass, std::vector<std::uint32_t>{0, 2});
+            REQUIRE(!refused);
+            CHECK(refused.error().kind() == ErrorKind::budget);
+            verify(device, model, held, middle, stream, wrong);
+        }
+        const std::uint64_t unpacked_before = weights.statistics().total.unpacked_bytes;
+        lease({0, 2});
+        CHECK(weights.statistics().total.unpacked_bytes == unpacked_before + 6'000 + 24'000);
+        must(pass.try_end());
+    }
+    must(weights.try_drain());
+    CHECK(wrong == 0);
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("C17: more leases than there is room to unpack for are refused with the option; what is leased stays") {
     Device device{device_config()};
     const Model model{device, std::vector<Spec>(12, {6'000})};

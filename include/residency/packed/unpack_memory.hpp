@@ -162,6 +162,9 @@ private:
     [[nodiscard]] Status enqueue_found(typename D::Stream stream);
     /// Finds a place for each wanted storage beside what leases cover.
     [[nodiscard]] Status find_places();
+    /// Wants those of these storages too that are unpacked, and that no other lease covers: elsewhere they may leave more room. Whether there
+    /// are any.
+    [[nodiscard]] bool want_again(std::span<const StorageId> storages);
     /// Some work may be on the consumer's stream that no lease will record: blocks until it is complete. In a capture nothing has run.
     void await_failed_work(core::ConsumerId consumer) {
         const auto is_captured = context_.device->is_capturing(context_.copy_scheduler->stream_of(consumer));
@@ -382,7 +385,9 @@ Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::Consum
     }
     if (wanted_.empty()) { return {}; }
     if (layout_.finds_places) {
-        if (auto found = find_places(); !found) { return found; }
+        auto found = find_places();
+        if (!found && want_again(storages)) { found = find_places(); }
+        if (!found) { return found; }
     }
     std::sort(wanted_.begin(), wanted_.end(),
               [&](std::uint32_t a, std::uint32_t b) { return offset_[a] < offset_[b]; });
@@ -418,6 +423,19 @@ Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::Consum
     }
     copy_scheduler.note_use(consumer);
     return {};
+}
+
+template <Device D>
+bool UnpackMemory<D>::want_again(std::span<const StorageId> storages) {
+    const std::size_t before = wanted_.size();
+    for (const StorageId id : storages) {
+        const std::uint32_t s = index(id);
+        if (is_shared(s) && by_[s] != nobody && context_.states[s].leases == 1) { wanted_.push_back(s); }
+    }
+    forget_if([&](std::uint32_t s) {
+        return std::find(wanted_.begin() + static_cast<std::ptrdiff_t>(before), wanted_.end(), s) != wanted_.end();
+    });
+    return wanted_.size() > before;
 }
 
 template <Device D>
