@@ -76,6 +76,11 @@ inline constexpr std::size_t unused_choices = 2;
 inline constexpr double unused_promising = 0.995;
 inline constexpr double unused_promising_small = 1.02;
 
+// ---- a part of the widest step kept
+inline constexpr double part_kept_above = 0.03;
+inline constexpr double part_kept_share = 0.2;
+inline constexpr std::uint64_t part_kept_work = 4000000;
+
 // ---- refetch
 inline constexpr double refetch_loss = 1e-3;
 inline constexpr double refetch_good_loss = 1e-4;

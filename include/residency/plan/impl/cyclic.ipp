@@ -283,6 +283,54 @@ inline void leave_unused(PlanData& best, const Problem& problem, const Image& im
     }
 }
 
+// The image with the last chunks of a cell kept, all but `free` of them.
+inline Image with_part_kept(const Image& image, std::size_t cell, std::uint32_t free) {
+    Image result = image;
+    Cell kept = result.cells[cell];
+    kept.chunk_begin += free;
+    kept.keep = true;
+    result.cells[cell].chunk_end = kept.chunk_begin;
+    result.cells.insert(result.cells.begin() + static_cast<std::ptrdiff_t>(cell) + 1, kept);
+    return result;
+}
+
+// A step that reads much of what memory holds would stream as large a part of it in a ring for all steps. With more of that kept, the ring
+// is smaller, and copies are fewer. Replaces `best` where that is faster. `options` are for a thorough search.
+inline void keep_part_of_widest(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
+                                const Options& options, double bound_seconds) {
+    std::size_t widest = image.cells.size();
+    for (std::size_t c = 0; c < image.cells.size(); ++c) {
+        const Cell& cell = image.cells[c];
+        if (cell.keep || cell.last - cell.first > tuning::held_cell_steps) { continue; }
+        if (widest == image.cells.size() || cell.chunks() > image.cells[widest].chunks()) { widest = c; }
+    }
+    if (widest == image.cells.size()) { return; }
+    const std::uint32_t chunks = image.cells[widest].chunks();
+    if (chunks < 2 || chunks < tuning::part_kept_share * static_cast<double>(budget)) { return; }
+    Options quick = options;
+    quick.effort = Effort::quick;
+    PlanData fastest;
+    std::uint32_t chosen = 0;
+    std::uint64_t work = 0;
+    for (std::uint32_t free = 1; free < chunks && work < tuning::part_kept_work; free *= 2) {
+        const Image kept = with_part_kept(image, widest, free);
+        const std::uint64_t floor = floor_chunks(kept, problem.steps()).chunks;
+        if (floor > budget) { continue; }
+        PlanData data = best_ring(problem, kept, budget, floor, quick, bound_seconds, work);
+        if (chosen == 0 || is_better(data, fastest)) {
+            fastest = std::move(data);
+            chosen = free;
+        }
+    }
+    if (chosen == 0 || fastest.predicted_seconds > best.predicted_seconds) { return; }
+    const Image kept = with_part_kept(image, widest, chosen);
+    PlanData thorough =
+        best_ring(problem, kept, budget, floor_chunks(kept, problem.steps()).chunks, options, bound_seconds, work);
+    if (is_better(thorough, fastest)) { fastest = std::move(thorough); }
+    const double limit = best.predicted_seconds * (tells_of(options, image) ? 1 - tuning::refetch_loss : 1.0);
+    if (fastest.predicted_seconds < limit && is_better(fastest, best)) { best = std::move(fastest); }
+}
+
 RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
                                       std::uint64_t floor, const Options& options, double bound_seconds,
                                       double known_seconds) {
@@ -299,6 +347,10 @@ RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image
         options.effort == Effort::full && image.filled_chunks() > budget &&
         best.predicted_seconds > bound_seconds * (1 + tuning::unused_above)) {
         leave_unused(best, problem, image, budget, floor, options, bound_seconds);
+    }
+    if (options.effort == Effort::full && image.filled_chunks() > budget &&
+        best.predicted_seconds > bound_seconds * (1 + tuning::part_kept_above)) {
+        keep_part_of_widest(best, problem, image, budget, options, bound_seconds);
     }
     return best;
 }
