@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/measured.md, from the records: passes beside peers and over the bound, and compile times.
+"""The tables of docs/measured.md, from the records: passes beside peers and over the bound, compiled models, and compile times.
 
     tables.py [--check FILE] [FOLDER]    FOLDER: of the records, by default results beside this program
 """
@@ -28,6 +28,12 @@ BOUNDS = (
     ("as a CUDA graph", "gpu-decode", "decode.{}graph.time_over_bound"),
     ("Llama-3-70B, 40 of its layers, 70.6 GB", "gpu-decode-70b", "decode_70b.{}time_over_bound"),
     ("`decoder` at Llama-3-8B's shapes, as a CUDA graph", "gpu-decoder", "decoder.{}graph.over_bound"),
+)
+MODELS = (
+    ("a transformer, 1.05 GB, decode", "transformer.decode"),
+    ("its prefill", "transformer.prefill"),
+    ("a convolutional network, 54 MB", "convolutions.classify"),
+    ("a sentence encoder, 45 MB", "encoder.encode"),
 )
 COMPILED = (
     ("nlohmann/json, parse and dump, to compare with", "json"),
@@ -82,6 +88,17 @@ def over_bounds(read):
     return table("over the exact bound", rows, budgets)
 
 
+def compiled_models(values):
+    """Over the least possible, as lines of Markdown; at 100 % over the package alone."""
+    budgets = ("100%", "75%", "50%", "25%", "floor")
+    lines = ["| over the least | " + " | ".join(budget.replace("%", " %") for budget in budgets) + " |", "|---" * (len(budgets) + 1) + "|"]
+    for row, name in MODELS:
+        for title, kind in ((row, ""), ("as a CUDA graph", ".graph")):
+            keys = [f"compiled.{name}.{budget}{kind}.over_{'alone' if budget == '100%' else 'least'}" for budget in budgets]
+            lines.append(f"| {title} | " + " | ".join(f"{values[key]:.3f}" if key in values else "–" for key in keys) + " |")
+    return lines
+
+
 def compile_times(values):
     """Seconds and megabytes of one file, as lines of Markdown."""
     columns = (("-O0", "O0"), ("-O0, compiled apart", "O0.compiled"), ("-O2", "O2"), ("-O2, compiled apart", "O2.compiled"))
@@ -109,7 +126,8 @@ def main(arguments):
             return json.load(records)
 
     try:
-        made = [peers(read("gpu-peers")), over_bounds(lambda file: values_of(read(file))), compile_times(values_of(read("cpu-compile")))]
+        made = [peers(read("gpu-peers")), over_bounds(lambda file: values_of(read(file))), compiled_models(values_of(read("gpu-compiled"))),
+                compile_times(values_of(read("cpu-compile")))]
         lines = open(document).read().splitlines() if document else []
     except (OSError, ValueError, KeyError) as error:
         print(f"cannot read the records: {error}: name the folder that '.ci/gpu bench' wrote", file=sys.stderr)
