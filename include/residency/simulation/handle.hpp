@@ -11,9 +11,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 /// A name for an object of one simulated device. A default one names nothing. Tag keeps the types apart.
 template <class Tag>
 struct Handle {
-    std::uint32_t index = 0;  ///< of its place in the table, from 1
-    std::uint32_t generation = 0;
-    const void* owner = nullptr;  ///< the device that made it
+    std::uint32_t index = 0;       ///< of its place in the table, from 1
+    std::uint32_t generation = 0;  ///< how many objects had that place before
+    const void* owner = nullptr;   ///< the device that made it
+    /// Compares all members.
     friend bool operator==(const Handle&, const Handle&) = default;
 };
 
