@@ -41,7 +41,7 @@ inline constexpr const char* declare_times = "declare what the steps take (Sched
 
 // How the plan comes to know what steps take.
 [[nodiscard]] inline std::string learn_in_words(const Statistics& statistics) {
-    const std::string declare{declare_times};
+    std::string declare{declare_times};
     if (statistics.learning.reason == LearningReason::not_wanted) {
         return declare + ", or let it be learned (Options::learn)";
     }

@@ -140,8 +140,8 @@ RESIDENCY_INLINE std::string PassTimeline::table(std::optional<std::size_t> pass
     };
     constexpr std::size_t widest = 48;
     std::vector<Line> lines;
-    const auto add = [&](Time start, Time end, Kind kind, std::string step, const std::string& name, Time waits,
-                         std::string why) {
+    const auto add = [&](Time start, Time end, Kind kind, const std::string& step, const std::string& name, Time waits,
+                         const std::string& why) {
         const auto at = [&](Time time) {
             std::array<char, 32> number{};
             std::snprintf(number.data(), number.size(), "%.3f", static_cast<double>(time.count()) / 1e6);
