@@ -113,6 +113,13 @@ TEST_CASE("what is idle between steps is said where it is some per cent of the l
     many.add_pass({"pass 0", 0us, 800us, 0});
     for (int i = 0; i < 100; ++i) { many.add_kernel({"s", "s", i * 8us, i * 8us + 4us}); }
     CHECK(many.idle_in_words().empty());
+    PassTimeline covered;  // by a kernel that began before the pass
+    covered.add_pass({"pass 1", 100us, 1000us, 0});
+    covered.add_kernel({"long", "l", 0us, 900us, 1});
+    covered.add_kernel({"a", "a", 100us, 110us});
+    covered.add_kernel({"b", "b", 890us, 990us});
+    CHECK(covered.idle_in_words().empty());
+    CHECK(covered.table().find("nothing ran") == std::string::npos);
     CHECK(PassTimeline{}.idle_in_words().empty());
 }
 

@@ -135,9 +135,8 @@ void check_random_accesses() {
     const std::uint64_t used_before = used_bytes(device);
     for (const std::uint32_t leases : {1U, 3U}) {
         auto made = online<Weights>(unpacker, Budget::bytes(0));
-        made.policies.storages_at_once = 2 * leases;
+        made.policies.storages_at_once = 2;
         made.policies.leases_at_once = leases;
-        // What one lease asks for, of which several are open: the pool holds all of them, and so does the memory to unpack to.
         const auto floor = must(Weights::try_resolve_budget(device, model.packed.catalog, made)).floor_bytes;
         for (const std::uint64_t more : {0U, 40'000U, 90'000U, 400'000U}) {
             CAPTURE(leases);
@@ -319,6 +318,44 @@ TEST_CASE("what lies where a larger weight has to go is unpacked again elsewhere
     }
     must(weights.try_drain());
     CHECK(wrong == 0);
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("as many leases as the options say have room at the floor, whatever the sizes of their weights") {
+    Device device{device_config()};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream());
+    const Model model{device, {{4'000}, {12'000}, {12'000}, {1'000}, {1'000}, {7'000}}};
+    for (const std::uint32_t leases : {2U, 3U, 5U}) {
+        CAPTURE(leases);
+        auto made = online<Experts>(unpacker, Budget::bytes(0));
+        made.policies.storages_at_once = 1;
+        made.policies.leases_at_once = leases;
+        auto weights = must(Experts::try_create(device, model.packed.catalog, std::move(made)));
+        CHECK(weights.budget().bytes == weights.statistics().floor_bytes);
+        std::mt19937_64 random{leases};
+        std::uint64_t wrong = 0;
+        {
+            auto pass = must(weights.try_begin(stream));
+            using Lease = decltype(must(acquire(pass, std::vector<std::uint32_t>{})));
+            std::vector<std::pair<std::vector<std::uint32_t>, Lease>> open;
+            for (int turn = 0; turn < 300; ++turn) {
+                if (open.size() == leases) {
+                    const auto at = open.begin() + static_cast<std::ptrdiff_t>(random() % leases);
+                    verify(device, model, at->second, at->first, stream, wrong);
+                    open.erase(at);
+                }
+                std::vector<std::uint32_t> wanted{static_cast<std::uint32_t>(random() % 6)};
+                auto lease = must(acquire(pass, wanted));
+                open.emplace_back(std::move(wanted), std::move(lease));
+            }
+            open.clear();
+            must(pass.try_end());
+        }
+        must(weights.try_drain());
+        CHECK(wrong == 0);
+    }
     expect_no_reports(device);
     must(device.destroy_stream(stream));
 }

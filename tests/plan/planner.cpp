@@ -262,6 +262,29 @@ TEST_CASE("where few storages are wide, their layout by whole chunks is looked a
     }
 }
 
+TEST_CASE("an image that was given with half-filled chunks: a ring of fewer copies is not taken for a longer one") {
+    for (const std::uint32_t steps : {24U, 60U}) {
+        CAPTURE(steps);
+        plan::Problem problem;
+        problem.chunk_bytes = 1U << 20U;
+        const std::uint64_t bytes = problem.chunk_bytes * 13 / 10;  // a whole chunk and a third of one
+        const double transfer = static_cast<double>(problem.chunk_bytes) / problem.link.bytes_per_second;
+        problem.link.latency_seconds = 0.1 * transfer;
+        for (std::uint32_t s = 0; s < steps; ++s) {
+            problem.storage_bytes.push_back(bytes);
+            problem.image_offsets.push_back(2 * problem.chunk_bytes * s);
+            problem.add_step({&s, 1});
+        }
+        problem.compute_seconds.assign(steps, 0.05 * transfer);
+        problem.budget_bytes = steps * problem.chunk_bytes;  // of twice as many chunks
+        const auto made = plan::make_plan(problem);
+        REQUIRE(made.has_value());
+        CHECK(plan::check(*made, problem).has_value());
+        CHECK(made->predicted_seconds() <= steps * 0.55 * transfer);
+        MESSAGE(steps, " steps: ", made->predicted_seconds() / transfer / steps, " chunks a step");
+    }
+}
+
 TEST_CASE("where few storages are wide, more budget is not slower") {
     double worst = 0;
     for (const std::uint32_t storages : {3u, 4u, 6u}) {

@@ -28,9 +28,11 @@ public:
                                  CudaDevice::Stream stream) const override {
         std::uint64_t most_bytes = 0;
         for (const PackedPart& part : parts) { most_bytes = std::max(most_bytes, part.raw_bytes); }
-        int processors = 0;
-        cudaError_t code = cudaSuccess;
-        if (blocks_ == 0) {
+        int processors = 0, current = 0;
+        cudaError_t code = cudaGetDevice(&current);
+        const bool is_other = code == cudaSuccess && current != device.ordinal();
+        if (is_other) { code = cudaSetDevice(device.ordinal()); }
+        if (code == cudaSuccess && blocks_ == 0) {
             code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.ordinal());
         }
         const unsigned blocks = blocks_ != 0 ? blocks_ : static_cast<unsigned>(processors);
@@ -41,6 +43,7 @@ public:
         } else if (code == cudaSuccess) {
             code = codec::bf16_tiers::enqueue_unpack(tasks, most_values, blocks, stream);
         }
+        if (is_other) { static_cast<void>(cudaSetDevice(current)); }
         if (code == cudaSuccess) { return {}; }
         return Error{ErrorKind::device, std::string{"unpack: "} + cudaGetErrorString(code),
                      DeviceFailure{code, "unpack", most_bytes}};

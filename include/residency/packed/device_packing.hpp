@@ -57,7 +57,11 @@ public:
     DevicePacking& operator=(const DevicePacking&) = delete;
     ~DevicePacking() {
         static_cast<void>(drain().has_value());
-        if (!is_drained_) { transport_.abandon(); }
+        if (!is_drained_) {
+            transport_.abandon();
+            // Copies may still write there: never given back.
+            static_cast<void>(std::make_unique<decltype(held_)>(std::move(held_)).release());
+        }
         transport_.close();
         for (Group& group : groups_) {
             if (group.sent) { static_cast<void>(device_.destroy_event(*group.sent).has_value()); }

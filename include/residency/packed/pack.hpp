@@ -43,7 +43,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 
 /// How far packing has come.
 struct PackProgress {
-    std::uint64_t raw_bytes = 0;    ///< read and packed so far
+    /// Read and packed so far. Where the device failed it may be less than before: threads of the host pack what is left.
+    std::uint64_t raw_bytes = 0;
     std::uint64_t total_bytes = 0;  ///< of what is to be packed
 };
 

@@ -33,7 +33,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Decides access by access, for weights that are packed in host memory: an OnlineDecider that knows storages by their packed bytes, which
 /// travel and lie in the pool, and beside it memory for what open leases read unpacked. A lease unpacks its storages first, on its own
-/// stream, with one launch. Residents are unpacked once, when the memory is taken.
+/// stream, with one launch for each 240 parts. Residents are unpacked once, when the memory is taken.
 ///
 /// Storages whose kernels read packed bytes as they are (a form that the unpacker does not take) are never unpacked.
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
@@ -50,13 +50,15 @@ public:
         std::uint32_t storages_at_once = 0;
         /// Unpacks on the device; the caller's, and outlives the Residency. Null: fine where no weight is packed.
         const Unpacker<Device>* unpacker = nullptr;
-        /// Leases of unpacked weights that are open together. There is room to unpack for so many.
+        /// Leases that are open together. There is room for what so many ask for, packed and unpacked: as many storages as storages_at_once
+        /// says, or one. More than that need room where a storage that two leases share lies.
         std::uint32_t leases_at_once = 1;
     };
 
     explicit OnlineDecider(Config config)
         : inner_{{std::move(config.evictor), std::move(config.prefetcher), std::move(config.pool),
-                  config.storages_at_once}},
+                  config.leases_at_once > 1 ? (std::max)(config.storages_at_once, 1U) * config.leases_at_once
+                                            : config.storages_at_once}},
           unpacker_{config.unpacker},
           storages_at_once_{config.storages_at_once},
           leases_at_once_{(std::max)(config.leases_at_once, 1U)} {}
@@ -211,6 +213,12 @@ packed::UnpackLayout OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Poo
     }
     const bool holds_all = lease_bytes > 0 && all_bytes / lease_bytes < leases_at_once_;
     const std::uint64_t shared_bytes = holds_all ? all_bytes : lease_bytes * leases_at_once_;
+    if (!holds_all) { layout.lane_bytes = lease_bytes; }
+    std::uint64_t next = layout.shared_at;
+    for (std::size_t s = 0; holds_all && s < storages; ++s) {
+        if (!stored_.forms[s].unpacks || layout.stays[s]) { continue; }
+        layout.offset[s] = std::exchange(next, next + place_bytes(s));
+    }
     layout.bytes = pool::round_up(layout.shared_at + shared_bytes, device.allocation_granularity());
     layout.table_at = layout.bytes;
     return layout;

@@ -22,6 +22,8 @@ struct UnpackLayout {
     std::uint64_t table_at = 0;         ///< where the table begins; at the end: the tasks go with each launch
     std::uint64_t bytes = 0;            ///< of the memory; 0: nothing is unpacked
     bool finds_places = false;          ///< of what does not stay, when a lease unpacks it
+    /// Where places are found: of one of the equal parts of the shared memory, each for one lease. 0: each storage has a place of its own.
+    std::uint64_t lane_bytes = 0;
     friend bool operator==(const UnpackLayout&, const UnpackLayout&) = default;  ///< compares all members
 };
 

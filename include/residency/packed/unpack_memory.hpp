@@ -440,6 +440,7 @@ bool UnpackMemory<D>::want_again(std::span<const StorageId> storages) {
 
 template <Device D>
 Status UnpackMemory<D>::find_places() {
+    if (layout_.lane_bytes == 0) { return {}; }  // each has its own
     const auto place_bytes = [&](std::uint32_t s) {
         return pool::round_up(forms_[s].raw_bytes, UnpackLayout::alignment_bytes);
     };
@@ -457,6 +458,19 @@ Status UnpackMemory<D>::find_places() {
     std::sort(wanted_.begin(), wanted_.end(), [&](std::uint32_t a, std::uint32_t b) {
         return forms_[a].raw_bytes != forms_[b].raw_bytes ? forms_[a].raw_bytes > forms_[b].raw_bytes : a < b;
     });
+    // A part of the memory that no lease covers; if there is none, wherever there is room.
+    std::uint64_t lane = layout_.shared_at;
+    for (const std::uint32_t s : kept_) {
+        if (offset_[s] >= lane + layout_.lane_bytes) { break; }
+        while (lane < offset_[s] + place_bytes(s)) { lane += layout_.lane_bytes; }
+    }
+    if (asked_bytes <= layout_.lane_bytes && lane + layout_.lane_bytes <= layout_.table_at) {
+        for (const std::uint32_t s : wanted_) {
+            offset_[s] = std::exchange(lane, lane + place_bytes(s));
+            context_.states[s].unpacked = place(s);
+        }
+        return {};
+    }
     for (const std::uint32_t s : wanted_) {
         std::uint64_t at = layout_.shared_at;
         auto next = kept_.begin();

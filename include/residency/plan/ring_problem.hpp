@@ -47,6 +47,8 @@ public:
     [[nodiscard]] const std::vector<double>& capacity() const noexcept { return capacity_; }  ///< chunks, by step
     /// Chunks that short chunks lack, by step: RingPart::missing of its parts together.
     [[nodiscard]] const std::vector<double>& missing() const noexcept { return missing_; }
+    /// The same of all steps.
+    [[nodiscard]] double missing_chunks() const noexcept { return missing_chunks_; }
     [[nodiscard]] const std::vector<RingPart>& parts() const noexcept { return parts_; }
     [[nodiscard]] std::uint32_t first_part(std::uint32_t step) const noexcept { return part_offsets_[step]; }
     [[nodiscard]] double chunks_per_second() const noexcept { return chunks_per_second_; }
@@ -89,9 +91,10 @@ private:
     double chunks_per_second_ = 0, latency_ = 0;
     bool captured_ = false;
     std::vector<double> compute_, capacity_, missing_, nonresident_;  // by step
-    std::vector<RingPart> parts_;                                     // by step
-    std::vector<std::uint32_t> part_offsets_;                         // by step, and the end
-    std::vector<std::uint32_t> absent_before_, nonresident_before_;   // by chunk of the image: how many come before it
+    double missing_chunks_ = 0;
+    std::vector<RingPart> parts_;                                    // by step
+    std::vector<std::uint32_t> part_offsets_;                        // by step, and the end
+    std::vector<std::uint32_t> absent_before_, nonresident_before_;  // by chunk of the image: how many come before it
     std::uint32_t short_step_ = none;
     std::uint64_t streamable_ = 0, budget_ = 0, deficit_ = 0;
 };

@@ -10,8 +10,8 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 RESIDENCY_INLINE void LeaseTable::add() {
+    free_slots_.resize(records_.size() + 1);  // first: one that is spare does no harm
     records_.emplace_back();
-    free_slots_.resize(records_.size());
     free_slots_[free_++] = static_cast<std::uint32_t>(records_.size() - 1);
 }
 

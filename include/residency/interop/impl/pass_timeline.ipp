@@ -65,14 +65,15 @@ RESIDENCY_INLINE std::vector<PassTimeline::Gap> PassTimeline::gaps(Time from, Ti
     };
     std::vector<Busy> busy;
     busy.reserve(kernels_.size() + stalls_.size());
+    Time first = to;  // that a kernel of these begins
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
-        if (from <= kernels_[i].start && kernels_[i].start < to) {
-            busy.push_back({kernels_[i].start, kernels_[i].end, i});
-        }
+        if (kernels_[i].end <= from || kernels_[i].start >= to) { continue; }
+        busy.push_back({kernels_[i].start, kernels_[i].end, i});
+        if (kernels_[i].start >= from) { first = (std::min)(first, kernels_[i].start); }
     }
-    if (busy.empty()) { return {}; }
+    if (first == to) { return {}; }
     for (const Stall& stall : stalls_) {
-        if (from <= stall.start && stall.start < to) { busy.push_back({stall.start, stall.end, no_kernel}); }
+        if (stall.end > from && stall.start < to) { busy.push_back({stall.start, stall.end, no_kernel}); }
     }
     residency::detail::sort(busy, [](const Busy& a, const Busy& b) {
         return a.start != b.start ? a.start < b.start : a.kernel < b.kernel;
@@ -81,7 +82,9 @@ RESIDENCY_INLINE std::vector<PassTimeline::Gap> PassTimeline::gaps(Time from, Ti
     std::size_t before = no_kernel;
     Time until{};
     for (const Busy& each : busy) {
-        if (before != no_kernel && each.start - until >= least_gap) { found.push_back({until, each.start, before}); }
+        if (before != no_kernel && until >= first && each.start - until >= least_gap) {
+            found.push_back({until, each.start, before});
+        }
         if (each.end < until) { continue; }
         until = each.end;
         if (each.kernel != no_kernel) { before = each.kernel; }

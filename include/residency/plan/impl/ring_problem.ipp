@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -93,6 +94,7 @@ RESIDENCY_INLINE RingProblem::RingProblem(const Problem& problem, const Image& i
     for (const RingPart& part : parts_) {
         capacity_[part.first] += part.chunks();
         missing_[part.first] += part.missing;
+        missing_chunks_ += part.missing;
         ++part_offsets_[part.first + 1];
         if (part.missing > 0 && part.chunk_end == image.chunks()) { short_step_ = part.first; }
     }

@@ -267,7 +267,8 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
     double give_up = RingEvaluator::impossible;
     if (best_.found) {
         give_up = best_.seconds() * (1 + tuning::hopeless_ring);
-        const double busy = static_cast<double>(problem_.deficit() + choice.slots) / problem_.chunks_per_second();
+        const double least_chunks = static_cast<double>(problem_.deficit() + choice.slots) - problem_.missing_chunks();
+        const double busy = least_chunks / problem_.chunks_per_second();
         if (work() > most_work_ || busy > give_up) { return; }
     }
     const RingShape shape{choice.slots, rounds, choice.blocks};

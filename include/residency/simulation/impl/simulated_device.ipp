@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "residency/simulation/device_state.hpp"
 #include "residency/simulation/simulated_device.hpp"
