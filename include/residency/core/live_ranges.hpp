@@ -16,7 +16,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// How long the plan in force leaves the bytes of a step where they are: up to which step of the pass no call overwrites them. A lease
 /// that is open so long is in the way of no copy. Where a plan brings a storage once per pass, that is no earlier than the last step
-/// that reads it. Read off the waits of the calls, so that it is safe for every plan.
+/// that reads it. Read off the waits of the calls, so that it is safe for every plan. A default one knows no plan: every range is its step.
 class LiveRanges {
 public:
     LiveRanges() = default;
@@ -24,7 +24,9 @@ public:
     LiveRanges(const plan::Plan& plan, const UseOrder& reads);
 
     /// The last step until whose end no call overwrites what step `step` reads; from `step` to the last one of the pass.
-    [[nodiscard]] std::uint32_t of_step(std::uint32_t step) const noexcept { return of_step_[step]; }
+    [[nodiscard]] std::uint32_t of_step(std::uint32_t step) const noexcept {
+        return step < of_step_.size() ? of_step_[step] : step;
+    }
     /// The same of some storages that step `step` reads.
     [[nodiscard]] std::uint32_t of(std::uint32_t step, std::span<const StorageId> storages) const noexcept;
 

@@ -199,7 +199,8 @@ void PlanPlayer<Pool>::start(const plan::Problem& problem) {
     calls_ = CopyCursor{plan};
     cut_short_ = UINT64_MAX;
     reads_ = reads_of(problem);
-    live_ = LiveRanges{plan, reads_};
+    // Where a change of the schedule failed, the plan in force is not for what was prepared last: no lease lives on then.
+    live_ = reads_.steps() == plan.steps() ? LiveRanges{plan, reads_} : LiveRanges{};
     residents_.start(problem);
     if (unplanned_ > 0) { calls_.verify_a_pass(); }
     has_sole_owner_.assign(plan.calls().size(), false);

@@ -75,7 +75,7 @@ RESIDENCY_INLINE LiveRanges::LiveRanges(const plan::Plan& plan, const UseOrder& 
 }
 
 RESIDENCY_INLINE std::uint32_t LiveRanges::of(std::uint32_t step, std::span<const StorageId> storages) const noexcept {
-    if (longest_[step] == step) { return step; }
+    if (step >= longest_.size() || longest_[step] == step) { return step; }
     const std::span<const StorageId> row = reads_.storages_at(step);
     std::uint32_t last = static_cast<std::uint32_t>(of_step_.size()) - 1;
     for (const StorageId id : storages) {
