@@ -20,7 +20,6 @@
 using namespace packed_tests;
 using residency::Budget;
 using residency::ErrorKind;
-using CallKind = Device::CallKind;
 
 namespace {
 
@@ -52,7 +51,7 @@ public:
     void run() {
         for (int turn = 0; turn < 30; ++turn) {
             const bool is_faulty = random_() % 2 == 0;
-            if (is_faulty) { inject(); }
+            if (is_faulty) { faults_.inject(device_, random_); }
             ++tally_.operations;
             const std::string what = operate();
             CAPTURE(turn);
@@ -65,12 +64,12 @@ public:
             }
             device_.clear_failures();
             REQUIRE(wrong_ == 0);
-            if (weights_ && !may_hold_) {
+            if (weights_ && !faults_.may_hold()) {
                 CHECK(weights_->statistics().held_bytes <= weights_->budget().bytes);
                 CHECK(used_bytes(device_) - before_ <= weights_->budget().bytes);
                 if (weights_->is_suspended() && !error_) { CHECK(used_bytes(device_) == before_); }
             }
-            expect_no_reports();
+            faults_.expect_few_reports(device_);
         }
         // Nothing fails any more: all of it works.
         if (!weights_) { make(); }
@@ -82,9 +81,9 @@ public:
         CHECK(weights_->statistics().held_bytes <= weights_->budget().bytes);
         must(weights_->try_drain());
         CHECK(wrong_ == 0);
-        expect_no_reports();
+        faults_.expect_few_reports(device_);
     }
-    [[nodiscard]] bool may_hold() const noexcept { return may_hold_; }
+    [[nodiscard]] bool may_hold() const noexcept { return faults_.may_hold(); }
 
 private:
     std::vector<Model::Spec> specs() {
@@ -121,24 +120,6 @@ private:
         options_ = options(unpacker_, std::uint64_t{16} << 20U, schedules_[0]);
         options_.learn = random_() % 3 == 0;
         options_.policies.leases_at_once = 1 + static_cast<std::uint32_t>(random_() % 2);
-    }
-    void inject() {
-        for (std::uint64_t count = 1 + random_() % 2; count > 0; --count) {
-            auto kind = CallKind::host_access;
-            while (kind == CallKind::host_access || device_.statistics().of(kind) == 0) {
-                kind = static_cast<CallKind>(random_() % residency::simulation::call_kinds);
-            }
-            may_hold_ = may_hold_ || gives_back(kind);
-            const std::uint64_t most = random_() % 3 == 0 ? 20 : 3;
-            device_.fail(kind, 1 + random_() % most);
-        }
-    }
-    void expect_no_reports() {
-        for (const auto& report : device_.reports()) {
-            const bool follows = may_hold_ && report.kind == residency::simulation::ReportKind::misuse;
-            CHECK_MESSAGE(follows, report.text);
-        }
-        device_.clear_reports();
     }
     template <class R>
     bool seen(const R& result) {
@@ -298,7 +279,7 @@ private:
     std::optional<residency::CapturedPass<Device>> graph_;
     std::optional<residency::Error> error_;
     bool is_refusal_ = false;
-    bool may_hold_ = false;  // a call that gives back was to fail
+    Faults faults_;
 };
 
 }  // namespace

@@ -25,7 +25,6 @@ using residency::Budget;
 using residency::ErrorKind;
 using residency::Lease;
 using residency::Placement;
-using CallKind = Device::CallKind;
 using Spec = Model::Spec;
 using Experts = residency::PackedExperts<Device>;
 using Cached = residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<4>,
@@ -547,7 +546,7 @@ public:
         for (int turn = 0; turn < 30; ++turn) {
             CAPTURE(turn);
             const bool is_faulty = random_() % 2 == 0;
-            if (is_faulty) { inject(); }
+            if (is_faulty) { faults_.inject(device_, random_); }
             operate();
             if (error_) {
                 CAPTURE(error_->message());
@@ -557,12 +556,12 @@ public:
             }
             device_.clear_failures();
             REQUIRE(wrong_ == 0);
-            if (weights_ && !may_hold_ &&
+            if (weights_ && !faults_.may_hold() &&
                 !weights_->is_suspended()) {  // what suspend() failed to give back is held still
                 CHECK(weights_->statistics().held_bytes <= weights_->budget().bytes);
                 CHECK(used_bytes(device_) - before_ <= weights_->budget().bytes);
             }
-            expect_few_reports();
+            faults_.expect_few_reports(device_);
         }
         error_.reset();
         if (!weights_) { make(); }
@@ -573,28 +572,11 @@ public:
         if (error_) { FAIL(error_->message()); }
         must(weights_->try_drain());
         CHECK(wrong_ == 0);
-        expect_few_reports();
+        faults_.expect_few_reports(device_);
     }
-    [[nodiscard]] bool may_hold() const noexcept { return may_hold_; }
+    [[nodiscard]] bool may_hold() const noexcept { return faults_.may_hold(); }
 
 private:
-    void inject() {
-        for (std::uint64_t count = 1 + random_() % 2; count > 0; --count) {
-            auto kind = CallKind::host_access;
-            while (kind == CallKind::host_access || device_.statistics().of(kind) == 0) {
-                kind = static_cast<CallKind>(random_() % residency::simulation::call_kinds);
-            }
-            may_hold_ = may_hold_ || gives_back(kind);
-            device_.fail(kind, 1 + random_() % (random_() % 3 == 0 ? 20 : 3));
-        }
-    }
-    void expect_few_reports() {
-        for (const auto& report : device_.reports()) {
-            const bool follows = may_hold_ && report.kind == residency::simulation::ReportKind::misuse;
-            CHECK_MESSAGE(follows, report.text);
-        }
-        device_.clear_reports();
-    }
     template <class R>
     bool seen(const R& result) {
         if (!result && !error_) { error_ = result.error(); }
@@ -685,7 +667,7 @@ private:
     std::uint64_t floor_ = 0, before_ = 0, wrong_ = 0;
     std::unique_ptr<Weights> weights_;
     std::optional<residency::Error> error_;
-    bool may_hold_ = false;  // a call that gives back was to fail
+    Faults faults_;
 };
 
 template <class Weights>

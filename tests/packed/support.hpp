@@ -232,6 +232,37 @@ inline bool gives_back(Device::CallKind kind) {
     }
 }
 
+/// Makes calls of a device fail at random, and knows what may come of it.
+class Faults {
+public:
+    /// One or two calls of kinds that were made before fail, soon.
+    void inject(Device& device, std::mt19937_64& random) {
+        using CallKind = Device::CallKind;
+        for (std::uint64_t count = 1 + random() % 2; count > 0; --count) {
+            auto kind = CallKind::host_access;
+            while (kind == CallKind::host_access || device.statistics().of(kind) == 0) {
+                kind = static_cast<CallKind>(random() % residency::simulation::call_kinds);
+            }
+            may_hold_ = may_hold_ || gives_back(kind);
+            const std::uint64_t most = random() % 3 == 0 ? 20 : 3;
+            device.fail(kind, 1 + random() % most);
+        }
+    }
+    /// Nothing was reported but misuse that follows from what could not be given back.
+    void expect_few_reports(Device& device) const {
+        for (const auto& report : device.reports()) {
+            const bool follows = may_hold_ && report.kind == residency::simulation::ReportKind::misuse;
+            CHECK_MESSAGE(follows, report.text);
+        }
+        device.clear_reports();
+    }
+    /// A call that gives back was to fail.
+    [[nodiscard]] bool may_hold() const noexcept { return may_hold_; }
+
+private:
+    bool may_hold_ = false;
+};
+
 inline bool says(const residency::Error& error, std::string_view text) {
     return error.message().find(text) != std::string::npos;
 }

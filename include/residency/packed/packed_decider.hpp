@@ -26,6 +26,7 @@
 #include "residency/packed/stored_catalog.hpp"
 #include "residency/packed/unpack_memory.hpp"
 #include "residency/packed/unpacker.hpp"
+#include "residency/packed/unpacking_decider.hpp"
 #include "residency/plan/link.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
@@ -39,8 +40,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 ///
 /// Storages whose kernels read packed bytes as they are (a form that the unpacker does not take) are never unpacked.
 template <VirtualMemoryDevice D>
-class PlannedDecider<pool::Packed<D>> final : public Decider<D>, public GraphDecider {
+class PlannedDecider<pool::Packed<D>> final : public UnpackingDecider<D, PlannedDecider<pool::Virtual<D>>>,
+                                              public GraphDecider {
     using Inner = PlannedDecider<pool::Virtual<D>>;
+    using Shared = UnpackingDecider<D, Inner>;
 
 public:
     using Device = D;
@@ -59,15 +62,13 @@ public:
     };
 
     explicit PlannedDecider(Config config)
-        : config_{std::move(config)},
-          sizes_{std::make_unique<Inner>(inner_config())},
-          inner_{std::make_unique<Inner>(inner_config())} {}
+        : config_{std::move(config)}, sizes_{std::make_unique<Inner>(inner_config())} {
+        inner_ = std::make_unique<Inner>(inner_config());
+    }
 
     [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Needs& needs) override;
-    [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
-    [[nodiscard]] Catalog stored_catalog(const Catalog&) const override { return stored_.catalog; }
     /// Measures the link, the device's memory and the unpacker if they are not known. Blocks.
     [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Needs& needs,
                               std::uint64_t cap_bytes) override;
@@ -86,8 +87,6 @@ public:
         if (!changed && !is_whole_) { static_cast<void>(restore().has_value()); }
         return changed;
     }
-    [[nodiscard]] Status reclaim_pending() override { return inner_->reclaim_pending(); }
-    [[nodiscard]] bool has_pending() const noexcept override { return inner_->has_pending(); }
     [[nodiscard]] Status repair() override {
         if (!is_whole_) {
             if (auto drained = context_.copy_scheduler->drain_all(); !drained) { return drained; }
@@ -108,42 +107,11 @@ public:
             return is_same ? inner_->resume(rest, now) : inner_->set_order(context_.order, context_.groups, now, rest);
         });
     }
-    void close() noexcept override {
-        memory_.close();
-        inner_->close();
-    }
-    void abandon() noexcept override {
-        memory_.abandon();
-        inner_->abandon();
-    }
 
     /// Error unsupported: in a capture of the caller's, a lease would unpack. The graph would write to memory that other leases use.
     [[nodiscard]] Status prepare_pass(const PassStart& start) override;
-    void pass_began(StepIndex now) noexcept override {
-        memory_.pass_began();
-        inner_->pass_began(now);
-    }
-    void pass_ended() noexcept override { inner_->pass_ended(); }
-    [[nodiscard]] Status expect_steps(std::uint32_t steps, const UseOrder& order, StepIndex now) override {
-        return inner_->expect_steps(steps, order, now);
-    }
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                 LeaseToken& token) override;
-    void released(const LeaseToken& token, bool recorded) noexcept override {
-        if (!recorded) { memory_.note_lost(); }
-        inner_->released(token, recorded);
-    }
-    void forget(const LeaseToken& token) noexcept override { inner_->forget(token); }
-    [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
-        return memory_.is_unpacked_by_leases(storages) || inner_->needs_record(storages);
-    }
-    [[nodiscard]] bool unpacks() const noexcept override { return stored_.unpacks; }
-    [[nodiscard]] Status unpack(std::span<const StorageId> storages, ConsumerId consumer) override {
-        return memory_.unpack(storages, consumer);
-    }
-    [[nodiscard]] Status check_refresh(std::span<const StorageId> storages) const override {
-        return stored_.check_refresh(catalog_, storages);
-    }
 
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
         if (!is_whole_) {
@@ -155,15 +123,6 @@ public:
         return inner_->bring_residents(ids);
     }
     void forget_ahead() override { inner_->forget_ahead(); }
-    [[nodiscard]] bool is_streaming() const noexcept override { return inner_->is_streaming(); }
-    [[nodiscard]] MemoryUse memory_use() const override {
-        MemoryUse use = inner_->memory_use();
-        use.held_bytes += memory_.held_bytes();
-        use.requested_bytes += memory_.held_bytes();
-        peak_bytes_ = (std::max)({peak_bytes_, use.peak_requested_bytes, use.requested_bytes});
-        use.peak_requested_bytes = peak_bytes_;
-        return use;
-    }
     /// That of the plan in force. Another choice of what stays unpacked may beat it, but not exact_bound().
     [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override { return inner_->bound(); }
     /// Seconds that no choice with any plan of copies beats under the cap in force: packed::exact_bound(). Precondition: it was opened.
@@ -203,6 +162,13 @@ public:
     }
 
 private:
+    using Shared::catalog_;
+    using Shared::context_;
+    using Shared::inner_;  // prepared with what the layout leaves
+    using Shared::limits_;
+    using Shared::memory_;
+    using Shared::stored_;
+
     [[nodiscard]] typename Inner::Config inner_config() const {
         typename Inner::Config config;
         config.options = config_.options;
@@ -248,21 +214,14 @@ private:
 
     Config config_;
     std::unique_ptr<Inner> sizes_;  // never open: prepared with everything packed, for its problem and its limits
-    std::unique_ptr<Inner> inner_;  // prepared with what the layout leaves
-    DeciderContext<D> context_;
-    Catalog catalog_;
-    packed::StoredCatalog stored_;
-    Schedule given_;            // prepared last
-    Schedule stored_schedule_;  // the same of what travels, with the times of the kernels
+    Schedule given_;                // prepared last
+    Schedule stored_schedule_;      // the same of what travels, with the times of the kernels
     std::vector<double> kernel_seconds_;
-    BudgetLimits limits_;
-    packed::UnpackMemory<D> memory_{context_, stored_.forms};
     Schedule rest_schedule_;       // prepared for the inner decider
     std::uint64_t cap_bytes_ = 0;  // in force
     bool is_open_ = false;         // the inner decider holds bytes
     bool is_whole_ = false;        // the inner decider, the memory, and what was prepared last belong together
     mutable std::vector<StepRange> ranges_;  // empty: not asked for yet
-    mutable std::uint64_t peak_bytes_ = 0;
 };
 
 template <VirtualMemoryDevice D>
@@ -322,12 +281,8 @@ packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& d
 template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                                 const pool::Needs& needs) {
-    if (!(catalog_ == catalog)) {
-        auto travels = packed::try_store(catalog, config_.unpacker, packed::StoredIn::image);
-        if (!travels) { return travels.error(); }
-        stored_ = std::move(*travels);
-        catalog_ = catalog;
-        memory_.set_unpacker(config_.unpacker);
+    if (auto stored = this->store(catalog, config_.unpacker, packed::StoredIn::image); !stored) {
+        return stored.error();
     }
     given_ = schedule;
     auto stored = stored_schedule(schedule);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "residency/packed/unpack_layout.hpp"
 #include "residency/packed/unpack_memory.hpp"
 #include "residency/packed/unpacker.hpp"
+#include "residency/packed/unpacking_decider.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/pool/needs.hpp"
 #include "residency/pool/rounding.hpp"
@@ -37,8 +39,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 ///
 /// Storages whose kernels read packed bytes as they are (a form that the unpacker does not take) are never unpacked.
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
-class OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>> final : public Decider<typename Pool::Device> {
+class OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>> final
+    : public UnpackingDecider<typename Pool::Device, OnlineDecider<Evictor, Prefetcher, Pool>> {
     using Inner = OnlineDecider<Evictor, Prefetcher, Pool>;
+    using Shared = UnpackingDecider<typename Pool::Device, Inner>;
 
 public:
     using Device = typename Pool::Device;
@@ -56,100 +60,65 @@ public:
     };
 
     explicit OnlineDecider(Config config)
-        : inner_{{std::move(config.evictor), std::move(config.prefetcher), std::move(config.pool),
-                  config.leases_at_once > 1 ? (std::max)(config.storages_at_once, 1U) * config.leases_at_once
-                                            : config.storages_at_once}},
-          unpacker_{config.unpacker},
+        : unpacker_{config.unpacker},
           storages_at_once_{config.storages_at_once},
-          leases_at_once_{(std::max)(config.leases_at_once, 1U)} {}
+          leases_at_once_{(std::max)(config.leases_at_once, 1U)} {
+        inner_ = std::make_unique<Inner>(typename Inner::Config{
+            std::move(config.evictor), std::move(config.prefetcher), std::move(config.pool),
+            config.leases_at_once > 1 ? (std::max)(config.storages_at_once, 1U) * config.leases_at_once
+                                      : config.storages_at_once});
+    }
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Needs& needs) override;
-    [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
     [[nodiscard]] bool holds_residents() const noexcept override { return false; }
-    [[nodiscard]] Catalog stored_catalog(const Catalog&) const override { return stored_.catalog; }
     [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs& needs,
                               std::uint64_t cap_bytes) override;
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                    std::uint64_t cap_bytes) override;
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
         if (auto taken = memory_.take(); !taken) { return taken; }
-        return apply(cap_bytes, [&](std::uint64_t rest) { return inner_.set_cap(rest, now); });
+        return apply(cap_bytes, [&](std::uint64_t rest) { return inner_->set_cap(rest, now); });
     }
-    [[nodiscard]] Status reclaim_pending() override { return inner_.reclaim_pending(); }
-    [[nodiscard]] bool has_pending() const noexcept override { return inner_.has_pending(); }
     [[nodiscard]] Status repair() override {
-        auto repaired = inner_.repair();
+        auto repaired = inner_->repair();
         return repaired ? memory_.take() : std::move(repaired);
     }
     [[nodiscard]] Status suspend() override {
-        auto suspended = inner_.suspend();
+        auto suspended = inner_->suspend();
         return suspended ? memory_.give_back() : std::move(suspended);
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
-        auto resumed = apply(cap_bytes, [&](std::uint64_t rest) { return inner_.resume(rest, now); });
+        auto resumed = apply(cap_bytes, [&](std::uint64_t rest) { return inner_->resume(rest, now); });
         return resumed ? memory_.take() : std::move(resumed);
-    }
-    void close() noexcept override {
-        memory_.close();
-        inner_.close();
-    }
-    void abandon() noexcept override {
-        memory_.abandon();
-        inner_.abandon();
     }
 
     /// Error unsupported: in a capture of the caller's, a lease would unpack. The graph would write to memory that other leases use.
     [[nodiscard]] Status prepare_pass(const PassStart& start) override;
-    void pass_began(StepIndex now) noexcept override {
-        memory_.pass_began();
-        inner_.pass_began(now);
-    }
-    void pass_ended() noexcept override { inner_.pass_ended(); }
-    [[nodiscard]] Status expect_steps(std::uint32_t steps, const UseOrder& order, StepIndex now) override {
-        return inner_.expect_steps(steps, order, now);
-    }
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                 LeaseToken& token) override {
         if (memory_.is_missing()) {
             if (auto repaired = repair(); !repaired) { return repaired; }
         }
-        return inner_.ensure(wanted, access, token);
-    }
-    void released(const LeaseToken& token, bool recorded) noexcept override {
-        if (!recorded) { memory_.note_lost(); }
-        inner_.released(token, recorded);
-    }
-    void forget(const LeaseToken& token) noexcept override { inner_.forget(token); }
-    [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
-        return memory_.is_unpacked_by_leases(storages) || inner_.needs_record(storages);
-    }
-    [[nodiscard]] bool unpacks() const noexcept override { return stored_.unpacks; }
-    [[nodiscard]] Status unpack(std::span<const StorageId> storages, ConsumerId consumer) override {
-        return memory_.unpack(storages, consumer);
-    }
-    [[nodiscard]] Status check_refresh(std::span<const StorageId> storages) const override {
-        return stored_.check_refresh(catalog_, storages);
+        return inner_->ensure(wanted, access, token);
     }
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
-        return inner_.append_present(id, fetches);
+        return inner_->append_present(id, fetches);
     }
-    [[nodiscard]] bool is_speculative() const noexcept override { return inner_.is_speculative(); }
-    [[nodiscard]] bool send_speculative(StepIndex now) noexcept override { return inner_.send_speculative(now); }
+    [[nodiscard]] bool is_speculative() const noexcept override { return inner_->is_speculative(); }
+    [[nodiscard]] bool send_speculative(StepIndex now) noexcept override { return inner_->send_speculative(now); }
 
-    [[nodiscard]] bool is_streaming() const noexcept override { return inner_.is_streaming(); }
-    [[nodiscard]] MemoryUse memory_use() const override {
-        MemoryUse use = inner_.memory_use();
-        use.held_bytes += memory_.held_bytes();
-        use.requested_bytes += memory_.held_bytes();
-        peak_bytes_ = (std::max)({peak_bytes_, use.peak_requested_bytes, use.requested_bytes});
-        use.peak_requested_bytes = peak_bytes_;
-        return use;
-    }
-    [[nodiscard]] Evictor& evictor() noexcept { return inner_.evictor(); }
-    [[nodiscard]] Prefetcher& prefetcher() noexcept { return inner_.prefetcher(); }
+    [[nodiscard]] Evictor& evictor() noexcept { return inner_->evictor(); }
+    [[nodiscard]] Prefetcher& prefetcher() noexcept { return inner_->prefetcher(); }
 
 private:
+    using Shared::catalog_;
+    using Shared::context_;
+    using Shared::inner_;
+    using Shared::limits_;
+    using Shared::memory_;
+    using Shared::stored_;
+
     /// The memory beside the pool, for a schedule: residents, then room for what leases unpack.
     [[nodiscard]] packed::UnpackLayout lay_out(const Device& device, const Schedule& schedule) const;
     /// Another cap of the pool, by `apply_rest(rest_bytes)`, beside the memory in force.
@@ -161,19 +130,12 @@ private:
         return applied;
     }
 
-    Inner inner_;
     const Unpacker<Device>* unpacker_;
     std::uint32_t storages_at_once_, leases_at_once_;
-    DeciderContext<Device> context_;
-    Catalog catalog_;
-    packed::StoredCatalog stored_;
     std::vector<std::uint64_t> sizes_;  // of the storages that stream
     pool::Needs needs_;                 // spans over it, for the schedule that was prepared last
-    BudgetLimits limits_;
-    packed::UnpackLayout layout_;  // prepared last
-    packed::UnpackMemory<Device> memory_{context_, stored_.forms};
-    std::uint64_t rest_bytes_ = 0;  // of the cap in force, that of the pool; UINT64_MAX: not known
-    mutable std::uint64_t peak_bytes_ = 0;
+    packed::UnpackLayout layout_;       // prepared last
+    std::uint64_t rest_bytes_ = 0;      // of the cap in force, that of the pool; UINT64_MAX: not known
 };
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
@@ -229,18 +191,13 @@ Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare(c
                                                                                const Catalog& catalog,
                                                                                const Schedule& schedule,
                                                                                const pool::Needs&) {
-    if (!(catalog_ == catalog)) {
-        auto travels = packed::try_store(catalog, unpacker_, packed::StoredIn::pool);
-        if (!travels) { return travels.error(); }
-        stored_ = std::move(*travels);
-        catalog_ = catalog;
-        needs_ = needs_of(stored_.catalog, sizes_);
-        memory_.set_unpacker(unpacker_);
-    }
+    const auto is_new = this->store(catalog, unpacker_, packed::StoredIn::pool);
+    if (!is_new) { return is_new.error(); }
+    if (*is_new) { needs_ = needs_of(stored_.catalog, sizes_); }
     needs_.largest_read_bytes = largest_read_bytes(stored_.catalog, schedule);
-    if (auto prepared = inner_.prepare(device, stored_.catalog, schedule, needs_); !prepared) { return prepared; }
+    if (auto prepared = inner_->prepare(device, stored_.catalog, schedule, needs_); !prepared) { return prepared; }
     layout_ = lay_out(device, schedule);
-    limits_ = inner_.limits();
+    limits_ = inner_->limits();
     limits_.floor_bytes += layout_.bytes;
     limits_.resident_from_bytes += layout_.bytes;
     limits_.ceiling_bytes += layout_.bytes;
@@ -254,7 +211,7 @@ Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::open(cons
     context_ = context;
     context_.catalog = stored_.catalog;
     memory_.set_layout(layout_);
-    auto opened = apply(cap_bytes, [&](std::uint64_t rest) { return inner_.open(context_, needs_, rest); });
+    auto opened = apply(cap_bytes, [&](std::uint64_t rest) { return inner_->open(context_, needs_, rest); });
     return opened ? memory_.take() : std::move(opened);
 }
 
@@ -269,9 +226,9 @@ Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::set_order
     }
     const std::uint64_t rest = cap_bytes - layout_.bytes;
     const bool is_same_cap = std::exchange(rest_bytes_, UINT64_MAX) == rest;
-    if (auto ordered = inner_.set_order(order, groups, now, rest); !ordered) { return ordered; }
+    if (auto ordered = inner_->set_order(order, groups, now, rest); !ordered) { return ordered; }
     if (!is_same_cap) {
-        if (auto changed = inner_.set_cap(rest, now); !changed) { return changed; }
+        if (auto changed = inner_->set_cap(rest, now); !changed) { return changed; }
     }
     rest_bytes_ = rest;
     if (is_new) { memory_.set_layout(layout_); }
@@ -291,7 +248,7 @@ Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare_p
                      "calls that failed have to be made good first, which waits for the device: begin a pass outside "
                      "of the capture"};
     }
-    return inner_.prepare_pass(start);
+    return inner_->prepare_pass(start);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core
