@@ -86,9 +86,11 @@ std::string path_in(const std::string& folder, bool packed) {
     for (const char* name : {"/model.safetensors", "/model.safetensors.index.json", packed_name}) {
         if (is_there(name)) { return folder + name; }
     }
-    residency::throw_error({ErrorKind::io, folder +
-                                               ": neither model.safetensors nor model.safetensors.index.json is there: "
-                                               "give a folder as Hugging Face publishes it, or --generate-model"});
+    residency::throw_error(
+        {ErrorKind::io,
+         folder + ": neither model.safetensors nor model.safetensors.index.json is there: "
+                  "give a folder as Hugging Face publishes it, one with the model.packed of residency-pack, or "
+                  "--generate-model"});
 }
 
 }  // namespace

@@ -267,7 +267,8 @@ int main(int argc, char** argv) {
 
     CLI::App app{"A Llama-style decoder, its weights and its KV cache inside one byte budget", "decoder"};
     app.add_option("--model", settings.model,
-                   "folder with config.json and model.safetensors, or its shards and their index; otherwise a small "
+                   "folder with config.json and model.safetensors, or its shards and their index, or model.packed; "
+                   "otherwise a small "
                    "one is generated");
     std::string shapes;
     for (const std::string& each : decoder::shapes()) { shapes += (shapes.empty() ? "" : ", ") + each; }

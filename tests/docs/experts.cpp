@@ -6,8 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,13 +94,7 @@ TEST_CASE("docs/experts.md: packed experts") {
     Gpu gpu;
     const SimulatedUnpacker unpacker;
     const auto stream = unwrap(gpu.create_stream());
-    std::vector<std::byte> bytes(expert_bytes);
-    std::mt19937 random{2};
-    std::normal_distribution<float> normal{0, 0.02F};
-    for (std::size_t at = 0; at < bytes.size(); at += 2) {
-        const float value = normal(random);
-        std::memcpy(bytes.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
-    }
+    const std::vector<std::byte> bytes = docs::trained_weights(expert_bytes, 2);
     CatalogBuilder builder;
     std::vector<std::uint32_t> layer_of;
     for (std::uint32_t i = 0; i < layers * experts_per_layer; ++i) {

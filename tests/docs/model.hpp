@@ -19,6 +19,18 @@ namespace docs {
 
 using namespace residency;
 
+/// The bytes of bf16 weights as training leaves them: the exponents of most are near each other.
+inline std::vector<std::byte> trained_weights(std::size_t bytes, std::uint32_t seed) {
+    std::vector<std::byte> result(bytes);
+    std::mt19937 random{seed};
+    std::normal_distribution<float> weight{0, 0.02F};
+    for (std::size_t at = 0; at < bytes; at += 2) {
+        const float value = weight(random);
+        std::memcpy(result.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);  // its upper half
+    }
+    return result;
+}
+
 /// A model of equal layers in pinned memory, on a simulated device with one stream: what the pages of docs/ begin with.
 class Model {
 public:

@@ -5,9 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
-#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,19 +18,13 @@
 #include "residency/packed/simulated_packer.hpp"
 #include "residency/packed/simulated_unpacker.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "tests/docs/model.hpp"
 #include "tests/support/files.hpp"
 
 using namespace residency;
 
 TEST_CASE("docs/packed.md: pack and unpack on the host") {
-    // As trained weights are: the exponents of most are near each other.
-    std::vector<std::byte> raw(std::size_t{2} << 20);
-    std::mt19937 random{1};
-    std::normal_distribution<float> weight{0, 0.02F};
-    for (std::size_t at = 0; at < raw.size(); at += 2) {
-        const float value = weight(random);
-        std::memcpy(raw.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
-    }
+    const std::vector<std::byte> raw = docs::trained_weights(std::size_t{2} << 20, 1);
     std::vector<std::byte> packed(raw.size()), again(raw.size());
 
     const codec::Bf16Tiers tiers;
@@ -50,13 +42,7 @@ TEST_CASE("docs/packed.md: pack and unpack on the host") {
 TEST_CASE("docs/packed.md: stream packed weights") {
     SimulatedDevice device;
     const SimulatedUnpacker unpacker;
-    std::vector<std::byte> bytes(std::size_t{4} << 20);
-    std::mt19937 random{2};
-    std::normal_distribution<float> normal{0, 0.02F};
-    for (std::size_t at = 0; at < bytes.size(); at += 2) {
-        const float value = normal(random);
-        std::memcpy(bytes.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
-    }
+    const std::vector<std::byte> bytes = docs::trained_weights(std::size_t{4} << 20, 2);
     CatalogBuilder builder;
     for (const char* name : {"a", "b", "c", "d", "e", "f"}) { builder.add(name, dtype::bf16, {1024, 2048}, bytes); }
     const Catalog raw = builder.build();
@@ -87,13 +73,7 @@ TEST_CASE("docs/packed.md: stream packed weights") {
 TEST_CASE("docs/packed.md: pack while loading") {
     const test::TemporaryFolder folder;
     const std::string path = folder.path("weights");
-    std::vector<std::byte> bytes(std::size_t{1} << 20);
-    std::mt19937 random{2};
-    std::normal_distribution<float> normal{0, 0.02F};
-    for (std::size_t at = 0; at < bytes.size(); at += 2) {
-        const float value = normal(random);
-        std::memcpy(bytes.data() + at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
-    }
+    const std::vector<std::byte> bytes = docs::trained_weights(std::size_t{1} << 20, 2);
     std::ofstream{path, std::ios::binary}.write(reinterpret_cast<const char*>(bytes.data()),
                                                 static_cast<std::streamsize>(bytes.size()));
     CatalogBuilder builder;

@@ -215,7 +215,7 @@ TEST_CASE("packed, the same budget caches 1.3 to 1.5 times the experts, and a mi
                         << after.misses << " misses instead of " << before.misses);
         CHECK(before.unpacked_bytes == 0);
         CHECK(after.unpacked_bytes == 40 * 8 * 2 * raw_bytes);
-        CHECK(cached >= 1.25);
+        CHECK(cached >= 1.3);
         CHECK(cached <= 1.5);
         CHECK(moved >= 0.6);
         CHECK(moved <= 0.75);
@@ -337,8 +337,7 @@ TEST_CASE("as many leases as the options say have room at the floor, whatever th
         std::uint64_t wrong = 0;
         {
             auto pass = must(weights.try_begin(stream));
-            using Lease = decltype(must(acquire(pass, std::vector<std::uint32_t>{})));
-            std::vector<std::pair<std::vector<std::uint32_t>, Lease>> open;
+            std::vector<std::pair<std::vector<std::uint32_t>, Lease<Device>>> open;
             for (int turn = 0; turn < 300; ++turn) {
                 if (open.size() == leases) {
                     const auto at = open.begin() + static_cast<std::ptrdiff_t>(random() % leases);
@@ -380,8 +379,7 @@ TEST_CASE("C17: more leases than there is room to unpack for are refused with th
     REQUIRE(!refused);
     CHECK(refused.error().kind() == ErrorKind::budget);
     CHECK(says(refused.error(), "leases_at_once"));
-    const auto* numbers = refused.error().detail<residency::BudgetNumbers>();
-    REQUIRE(numbers != nullptr);
+    REQUIRE(refused.error().detail<residency::BudgetNumbers>() != nullptr);
     const auto third = must(acquire(pass, {3}));
     verify(device, model, first, {0, 1}, stream, wrong);
     verify(device, model, second, {1, 2}, stream, wrong);
@@ -480,8 +478,7 @@ TEST_CASE("what online compositions of packed weights refuse, and say why") {
     REQUIRE(!without);
     CHECK(without.error().kind() == ErrorKind::invalid_argument);
     CHECK(says(without.error(), "policies.unpacker"));
-    must(Experts::try_create(device, model.raw, made).has_value() ? residency::Status{}
-                                                                  : residency::Error{ErrorKind::device, "raw"});
+    static_cast<void>(must(Experts::try_create(device, model.raw, made)));
 
     made.policies.unpacker = &unpacker;
     auto weights = must(Experts::try_create(device, model.packed.catalog, made));

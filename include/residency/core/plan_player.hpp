@@ -216,9 +216,9 @@ void PlanPlayer<Pool>::start(const plan::Problem& problem) {
 
 template <pool::PlannedPool Pool>
 PlanMode PlanPlayer<Pool>::mode() const noexcept {
+    if (is_at_rest()) { return PlanMode::at_rest; }
     if (store_->is_unmapped()) { return PlanMode::unmapped; }
     if (calls_.is_capturing()) { return PlanMode::capturing; }
-    if (is_at_rest()) { return PlanMode::at_rest; }
     const bool may_differ = calls_.must_verify() || unplanned_ > 0 || store_->has_misplaced();
     return may_differ ? PlanMode::verifying : PlanMode::following;
 }
@@ -227,7 +227,7 @@ template <pool::PlannedPool Pool>
 auto PlanPlayer<Pool>::reach(std::span<const StorageId> wanted, const AccessPoint& access) -> Result<Reached> {
     const std::uint64_t step = first_step() + access.first_step();
     if (access.step != AccessPoint::nowhere) { pass_end_ = (std::max)(pass_end_, access.step + 1); }
-    const bool is_capturing = mode() == PlanMode::capturing;
+    const bool is_capturing = calls_.is_capturing() && !store_->is_unmapped();
     if (is_capturing && (!access.is_announced || step < steps_.current())) {
         return Error{
             ErrorKind::divergence,

@@ -57,6 +57,12 @@ public:
         std::vector<Piece> pieces;  ///< in the order in which they came
         Time start{};               ///< of the copy
         Time end{};                 ///< the same
+        /// Of its pieces together.
+        [[nodiscard]] std::uint64_t bytes() const noexcept {
+            std::uint64_t sum = 0;
+            for (const Piece& piece : pieces) { sum += piece.bytes; }
+            return sum;
+        }
     };
     /// A time in which the next kernel of a row could not run, since it waited for a copy.
     struct Stall {
@@ -107,6 +113,10 @@ public:
 
     /// The weights of a copy, in few words.
     [[nodiscard]] static std::string name_of(const Copy& copy);
+    /// The step of a kernel, or where it is of none, its own name.
+    [[nodiscard]] static std::string name_of_step(const Kernel& kernel) {
+        return kernel.step.empty() ? kernel.name : kernel.step;
+    }
     /// The weights on a storage, as copies are named.
     [[nodiscard]] static std::string name_of(const Catalog& catalog, StorageId storage);
     /// The kernel that a stall is before, by its number; none: it was not added.
@@ -131,9 +141,6 @@ private:
     static constexpr Time least_gap{5000};
 
     [[nodiscard]] static std::string name_of_row(std::size_t row);
-    [[nodiscard]] static std::string name_of_step(const Kernel& kernel) {
-        return kernel.step.empty() ? kernel.name : kernel.step;
-    }
     /// The last kernel of the step that begins with that one: those of its name that follow each other on its row.
     [[nodiscard]] std::size_t last_of_step(std::size_t first) const;
     /// Between the first and the last kernel that begin in these times.

@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -227,11 +226,9 @@ private:
             const Job& job = jobs_[j];
             if (j > 0 && job.storage != jobs_[j - 1].storage) { ++storage_; }
             std::byte* const raw = slot.raw + (j - first) * cell_bytes_;
-            // What codec::try_pack_part() gives the host's codec.
-            const std::uint64_t room = job.bytes - job.bytes / 100 * 3;
             slot.fetches.push_back({StorageId{storage_}, job.offset, job.bytes, raw});
-            slot.tasks.push_back(
-                {raw, cell(j), static_cast<std::uint32_t>(job.bytes), static_cast<std::uint32_t>(room)});
+            slot.tasks.push_back({raw, cell(j), static_cast<std::uint32_t>(job.bytes),
+                                  static_cast<std::uint32_t>(codec::packed_room_bytes(job.bytes))});
         }
         const std::uint64_t bytes = std::span{slot.tasks}.size_bytes();
         std::byte* const pinned_tasks = slot.pinned + Control::tasks;

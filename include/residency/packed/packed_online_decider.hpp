@@ -143,7 +143,7 @@ packed::UnpackLayout OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Poo
     const Device& device, const Schedule& schedule) const {
     using packed::UnpackLayout;
     const auto place_bytes = [&](std::size_t s) {
-        return stored_.forms[s].unpacks ? pool::round_up(stored_.forms[s].raw_bytes, UnpackLayout::alignment_bytes) : 0;
+        return stored_.forms[s].unpacks ? UnpackLayout::place_bytes(stored_.forms[s].raw_bytes) : 0;
     };
     const std::size_t storages = stored_.forms.size();
     UnpackLayout layout;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/pool/rounding.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 
@@ -15,6 +16,10 @@ struct UnpackLayout {
     /// No place: kernels read the storage as it travels, or no step reads it and it is larger than what steps share; or it is found.
     static constexpr std::uint64_t none = UINT64_MAX;
     static constexpr std::uint64_t alignment_bytes = 512;  ///< of each place
+    /// Of a place for so many raw bytes.
+    [[nodiscard]] static constexpr std::uint64_t place_bytes(std::uint64_t raw_bytes) noexcept {
+        return pool::round_up(raw_bytes, alignment_bytes);
+    }
 
     std::vector<std::uint64_t> offset;  ///< by storage, in the memory
     std::vector<bool> stays;            ///< by storage: unpacked when the memory is taken, and never again

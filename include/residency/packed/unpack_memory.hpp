@@ -441,9 +441,7 @@ bool UnpackMemory<D>::want_again(std::span<const StorageId> storages) {
 template <Device D>
 Status UnpackMemory<D>::find_places() {
     if (layout_.lane_bytes == 0) { return {}; }  // each has its own
-    const auto place_bytes = [&](std::uint32_t s) {
-        return pool::round_up(forms_[s].raw_bytes, UnpackLayout::alignment_bytes);
-    };
+    const auto place_bytes = [&](std::uint32_t s) { return UnpackLayout::place_bytes(forms_[s].raw_bytes); };
     kept_.clear();
     std::uint64_t kept_bytes = 0, asked_bytes = 0;
     for (const std::uint32_t s : unpacked_) {

@@ -59,7 +59,7 @@ RESIDENCY_INLINE Result<PackedPart> try_pack_part(PackedForm form, const Extents
     part.raw_bytes = raw.size();
     std::size_t bytes = 0;
     if (form != PackedForm::raw) {
-        packed.resize(raw.size() - raw.size() / 100 * 3);
+        packed.resize(static_cast<std::size_t>(packed_room_bytes(raw.size())));
         Status done = detail::with_codec(form, [&](const auto& codec) {
             bytes = codec.pack(extents, raw, packed);
             if (bytes == 0) { return Status{}; }

@@ -122,11 +122,8 @@ RESIDENCY_INLINE void HtmlWriter::row(std::initializer_list<std::string> cells) 
 RESIDENCY_INLINE void HtmlWriter::sum_up() {
     const PassTimeline& timeline = report_->timeline;
     std::map<std::string, std::size_t> known;
-    const auto name_of_step = [](const PassTimeline::Kernel& kernel) {
-        return kernel.step.empty() ? kernel.name : kernel.step;
-    };
     const auto sum_of = [&](const PassTimeline::Kernel& kernel) -> StepSum& {
-        const std::string name = name_of_step(kernel);
+        const std::string name = PassTimeline::name_of_step(kernel);
         const auto [at, is_new] = known.try_emplace(name, steps_.size());
         if (is_new) { steps_.emplace_back(name, StepSum{}); }
         return steps_[at->second].second;
@@ -141,7 +138,7 @@ RESIDENCY_INLINE void HtmlWriter::sum_up() {
     for (const PassTimeline::Kernel& kernel : timeline.kernels()) {
         StepSum& sum = sum_of(kernel);
         Run& run = last[kernel.row];
-        const std::string step = name_of_step(kernel);
+        const std::string step = PassTimeline::name_of_step(kernel);
         const bool continues = sum.runs > 0 && run.step == step && run.number == kernel.run;
         sum.runs += continues ? 0U : 1U;
         sum.time += kernel.end - (continues ? run.end : kernel.start);
@@ -161,8 +158,7 @@ RESIDENCY_INLINE void HtmlWriter::sum_up() {
         }
     }
     for (const PassTimeline::Copy& copy : timeline.copies()) {
-        std::uint64_t all = 0;
-        for (const PassTimeline::Piece& piece : copy.pieces) { all += piece.bytes; }
+        const std::uint64_t all = copy.bytes();
         for (const PassTimeline::Piece& piece : copy.pieces) {
             CopySum& sum = copies_[piece.weight];
             ++sum.copies;
@@ -310,10 +306,8 @@ RESIDENCY_INLINE void HtmlWriter::write_picture() {
     for (std::size_t i = 0; i < timeline.copies().size(); ++i) {
         const auto& copy = timeline.copies()[i];
         if (copy.start < begin_) { continue; }
-        std::uint64_t sum = 0;
-        for (const auto& piece : copy.pieces) { sum += piece.bytes; }
         shape(i % 2 == 0 ? "copy" : "copy other", copy.start, copy.end, copies_top, row_height - 4,
-              PassTimeline::name_of(copy) + ", " + bytes(sum));
+              PassTimeline::name_of(copy) + ", " + bytes(copy.bytes()));
     }
     raw("</svg>\n<p class=\"note\">");
     text("From left to right " + milliseconds(length_) + "; from top to bottom: passes, " +

@@ -160,9 +160,7 @@ RESIDENCY_INLINE std::string PassTimeline::table(std::optional<std::size_t> pass
     };
     for (const Copy& copy : copies_) {
         if (copy.start < from || copy.start >= to) { continue; }
-        std::uint64_t bytes = 0;
-        for (const Piece& piece : copy.pieces) { bytes += piece.bytes; }
-        add(copy.start, copy.end, Kind::copy, "copy", name_of(copy) + ", " + detail::in_units(bytes), {}, {});
+        add(copy.start, copy.end, Kind::copy, "copy", name_of(copy) + ", " + detail::in_units(copy.bytes()), {}, {});
     }
     for (const Gap& gap : gaps(from, to)) { add(gap.start, gap.end, Kind::idle, "idle", "nothing ran", {}, {}); }
     std::vector<bool> is_told(kernels_.size(), false);
@@ -241,8 +239,7 @@ RESIDENCY_INLINE PerfettoTrace PassTimeline::trace() const {
         }
     }
     for (const Copy& copy : copies_) {
-        std::uint64_t bytes = 0;
-        for (const Piece& piece : copy.pieces) { bytes += piece.bytes; }
+        const std::uint64_t bytes = copy.bytes();
         trace.event(copy_row, name_of(copy), copy.start, copy.end, bytes);
         if (copy.pieces.size() < 2 || bytes == 0) { continue; }
         // Inside a call each weight takes the link for its share of the bytes.

@@ -184,9 +184,7 @@ RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<
     layout.stays = std::move(stays);
     layout.stays.resize(storages, false);
     const std::vector<std::uint32_t> reads = detail::unpackings(problem);
-    const auto size = [&](std::uint32_t s) {
-        return pool::round_up(problem.unpacked_bytes[s], UnpackLayout::alignment_bytes);
-    };
+    const auto size = [&](std::uint32_t s) { return UnpackLayout::place_bytes(problem.unpacked_bytes[s]); };
     std::uint64_t end = 0;
     const auto place = [&](std::uint32_t s) {
         layout.offset[s] = end;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -109,8 +110,8 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     };
     const auto choices = hold_choices(problem, image, budget);
     const std::vector<Presence>* const present = tells_of(options, image) ? &options.present : nullptr;
-    ReleaseSearch::Solution release;  // the best one
-    const std::vector<bool>* release_hold = nullptr;
+    ReleaseSearch::Solution release;             // the best one
+    std::optional<RingProblem> release_problem;  // that it solves
     for (const std::vector<bool>& hold : choices) {
         RingProblem ring_problem{problem, image, hold, budget, options.captured, present};
         const bool is_wide = is_wide_among_small(ring_problem);  // such steps fill no rounds of one ring
@@ -125,7 +126,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
             ReleaseSearch other{ring.problem(), {options.effort, bound_seconds, share}};
             if (other.search(solution.ring.streamed_per_step) && other.solution().seconds < release.seconds) {
                 release = other.solution();
-                release_hold = &hold;
+                release_problem = ring.problem();
             }
             work += other.work();
         }
@@ -139,9 +140,8 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
             }
         }
     }
-    if (release_hold != nullptr && release.seconds <= known_seconds * (1 + tuning::release_known_within)) {
-        const RingProblem ring_problem{problem, image, *release_hold, budget, options.captured, present};
-        ReleaseSearch search{ring_problem, {options.effort, bound_seconds, share}};
+    if (release_problem && release.seconds <= known_seconds * (1 + tuning::release_known_within)) {
+        ReleaseSearch search{*release_problem, {options.effort, bound_seconds, share}};
         search.improve(release);
         if (!found || search.solution().seconds < best.predicted_seconds * (1 - tuning::release_least_gain)) {
             consider(search.assignment());
@@ -310,22 +310,23 @@ inline void keep_part_of_widest(PlanData& best, const Problem& problem, const Im
     Options quick = options;
     quick.effort = Effort::quick;
     PlanData fastest;
-    std::uint32_t chosen = 0;
+    Image chosen;  // the one that it is for, and its floor
+    std::uint64_t chosen_floor = 0;
+    bool found = false;
     std::uint64_t work = 0;
     for (std::uint32_t free = 1; free < chunks && work < tuning::part_kept_work; free *= 2) {
-        const Image kept = with_part_kept(image, widest, free);
+        Image kept = with_part_kept(image, widest, free);
         const std::uint64_t floor = floor_chunks(kept, problem.steps()).chunks;
         if (floor > budget) { continue; }
         PlanData data = best_ring(problem, kept, budget, floor, quick, bound_seconds, work);
-        if (chosen == 0 || is_better(data, fastest)) {
-            fastest = std::move(data);
-            chosen = free;
-        }
+        if (found && !is_better(data, fastest)) { continue; }
+        fastest = std::move(data);
+        chosen = std::move(kept);
+        chosen_floor = floor;
+        found = true;
     }
-    if (chosen == 0 || fastest.predicted_seconds > best.predicted_seconds) { return; }
-    const Image kept = with_part_kept(image, widest, chosen);
-    PlanData thorough =
-        best_ring(problem, kept, budget, floor_chunks(kept, problem.steps()).chunks, options, bound_seconds, work);
+    if (!found || fastest.predicted_seconds > best.predicted_seconds) { return; }
+    PlanData thorough = best_ring(problem, chosen, budget, chosen_floor, options, bound_seconds, work);
     if (is_better(thorough, fastest)) { fastest = std::move(thorough); }
     const double limit = best.predicted_seconds * (tells_of(options, image) ? 1 - tuning::refetch_loss : 1.0);
     if (fastest.predicted_seconds < limit && is_better(fastest, best)) { best = std::move(fastest); }

@@ -23,7 +23,7 @@ RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate,
     if (streamed <= problem_.deficit()) { return RingEvaluator::impossible; }
     const double idle = least_idle(candidate.streamed_per_step, streamed - problem_.deficit());
     auto copied = static_cast<double>(streamed);
-    for (std::uint32_t i = 0; i < problem_.steps(); ++i) {
+    for (std::uint32_t i = 0; problem_.missing_chunks() > 0 && i < problem_.steps(); ++i) {
         copied -= candidate.streamed_per_step[i] != 0 ? problem_.missing()[i] : 0;
     }
     const double least = copied / problem_.chunks_per_second() + idle;
