@@ -93,8 +93,10 @@ def compiled_models(values):
     budgets = ("100%", "75%", "50%", "25%", "floor")
     lines = ["| over the least | " + " | ".join(budget.replace("%", " %") for budget in budgets) + " |", "|---" * (len(budgets) + 1) + "|"]
     for row, name in MODELS:
-        for title, kind in ((row, ""), ("as a CUDA graph", ".graph")):
+        for title, kind in ((row, ""), ("eagerly", ".eager"), ("as a CUDA graph", ".graph")):
             keys = [f"compiled.{name}.{budget}{kind}.over_{'alone' if budget == '100%' else 'least'}" for budget in budgets]
+            if not any(key in values for key in keys):
+                continue
             lines.append(f"| {title} | " + " | ".join(f"{values[key]:.3f}" if key in values else "–" for key in keys) + " |")
     return lines
 

@@ -16,12 +16,20 @@ struct Job {
     std::vector<std::string> budgets;  ///< each in turn; "stored": that of the program
     std::vector<std::string> methods;  ///< in the order of a round; empty: all of the program
     std::uint32_t rounds = 10;         ///< timed ones
+    bool eager = false;                ///< each method by eager runs too
     bool graph = false;                ///< on a GPU: each method as a graph too
     std::string timeline;              ///< file for a run of each method at the last budget that works; empty: none
     std::string report;                ///< file for a page with that timeline and what to change; empty: none
     std::string torch_folder;          ///< of PyTorch's libraries; empty: where the dynamic linker looks
     /// ExecuTorch's libaoti_cuda_shims.so, in place of PyTorch's libraries; empty: those.
     std::string executorch_shims;
+};
+
+/// How the runs of a row were made.
+enum class Way : std::uint8_t {
+    chosen,  ///< eagerly or as a graph, whichever took less time
+    eager,   ///< eagerly, each of them
+    graph,   ///< as a graph, each of them
 };
 
 /// One method at one budget.
@@ -33,8 +41,9 @@ struct Row {
         0;  ///< of the package without the library; where everything is resident, run by turns with these
     double bound_milliseconds = 0;    ///< the larger of the exact bound and the latency floor; 0: nothing is streamed
     bool is_right = false;            ///< each output has the bits of the package's own run, without the library
-    bool is_graph = false;            ///< the run was captured, and launched
+    bool is_graph = false;            ///< the runs were launches of a graph
     std::uint64_t driver_bytes = 0;   ///< by which the device's free memory fell when the model was opened
+    Way way = Way::chosen;            ///< how its runs were made
     double planned_milliseconds = 0;  ///< what the plan in force foretells; 0: nothing is streamed
 };
 /// From one method to another, at one budget.

@@ -50,6 +50,15 @@ std::string mib_text(std::uint64_t bytes) { return text_of(mib(bytes), "%.1f MiB
 /// Milliseconds of a run that nothing beats: the bound, and the package without the library.
 double least(const Row& row) { return (std::max)(row.bound_milliseconds, row.alone_milliseconds); }
 
+const char* name(Way way) {
+    switch (way) {
+        case Way::eager: return "eager";
+        case Way::graph: return "graph";
+        case Way::chosen: break;
+    }
+    return "chosen";
+}
+
 void write_json(const std::string& path, const Results& results) {
     nlohmann::ordered_json json{{"device", results.device},
                                 {"compiler", results.compiler},
@@ -58,6 +67,7 @@ void write_json(const std::string& path, const Results& results) {
     for (const Row& row : results.rows) {
         json["runs"].push_back({{"budget", row.budget},
                                 {"method", row.method},
+                                {"way", name(row.way)},
                                 {"graph", row.is_graph},
                                 {"right", row.is_right},
                                 {"milliseconds", row.milliseconds},
@@ -97,11 +107,14 @@ int run(const Job& job, const std::string& json) {
     bool right = results.reports.empty();
     for (const Row& row : results.rows) {
         right = right && row.is_right;
-        table.row({row.method + (row.budget == "none" ? " alone" : ", " + row.budget) + (row.is_graph ? ", graph" : ""),
+        table.row({row.method + (row.budget == "none" ? " alone" : ", " + row.budget) +
+                       (row.way == Way::chosen ? "" : std::string{", "} + name(row.way)),
                    mib_text(row.statistics.held_bytes), row.driver_bytes > 0 ? mib_text(row.driver_bytes) : "",
                    mib_text(row.statistics.last_pass.fetched_bytes), text_of(row.milliseconds, "%.3f ms"),
                    row.bound_milliseconds > 0 ? text_of(row.milliseconds / least(row), "%.3f") : "",
-                   row.is_right ? "" : "DIFFERS"});
+                   !row.is_right                            ? "DIFFERS"
+                   : row.way == Way::chosen && row.is_graph ? "as a graph"
+                                                            : ""});
     }
     table.print();
     std::printf("\n");
@@ -136,6 +149,7 @@ int main(int argc, char** argv) {
         ->delimiter(',');
     app.add_option("--method", job.methods, "methods, in the order of a round; by default all")->delimiter(',');
     app.add_option("--rounds", job.rounds, "timed runs of each method")->capture_default_str();
+    app.add_flag("--eager", job.eager, "each method eagerly too; otherwise as a graph, where that takes less time");
     app.add_flag("--graph", job.graph, "on a GPU: each method as a graph too");
     app.add_option("--timeline", job.timeline,
                    "file for a timeline: a run of each method at the last budget, by kernel and module");

@@ -9,7 +9,8 @@ transformer, tensor by tensor. `probes` is the encoder with probes.
     proof.py --program PROGRAM --out FOLDER [--encoder FOLDER] [--device cuda|cpu] [--models NAME,...]
 
 On a GPU it writes the records compiled.* into OUT/gpu-compiled.json. A time is over the least possible one: the largest of the exact
-bound, the latency floor and the package without the library; where everything is resident, the two take turns. From one method to the
+bound, the latency floor and the package without the library; where everything is resident, the two take turns. Runs are made in the
+way that takes less time, and in each way, eagerly and as a graph. From one method to the
 next, a switch is measured at each budget: plans made for it, and bytes beyond those that a run copies anyway. On the CPU the models are
 small, the program runs on the simulated device, and nothing is recorded. The models' folders are OUT/NAME. Needs what requirements.txt
 names. Without --encoder the encoder is fetched with pip; where that does not work it is left out, and said so. Exits with 1 where bits
@@ -138,7 +139,7 @@ def run(name, options):
                "--budget", ",".join(BUDGETS if name != "limited" else BUDGETS[::2]), "--rounds", str(options.rounds), "--json", figures,
                "--timeline", os.path.join(options.out, name + ".timeline.json")]
     if options.device == "cuda":
-        command.append("--graph")
+        command += ["--eager", "--graph"]
     print("$", *command, flush=True)
     status = subprocess.run(command, check=False).returncode
     if status not in (0, 1):
@@ -162,10 +163,12 @@ def record(records, name, seconds, figures):
     for each in figures["runs"]:
         method, budget = each["method"], {"0": "floor"}.get(each["budget"], each["budget"])
         prefix = f"compiled.{name}.{method}." + ("alone" if budget == "none" else budget)
-        prefix += ".graph" if each["graph"] else ""
+        prefix += {"chosen": "", "eager": ".eager", "graph": ".graph"}[each["way"]]
         records.add(f"{prefix}.run", each["milliseconds"], "ms")
         if budget == "none":
             continue
+        if each["way"] == "chosen":
+            records.add(f"{prefix}.is_a_graph", float(each["graph"]), "yes")
         records.add(f"{prefix}.bits_equal", float(each["right"]), "yes", ">= 1")
         records.add(f"{prefix}.driver_bytes_of_the_budget", each["driver_bytes"] / each["budget_bytes"], "ratio", "<= 1")
         if each["bound_milliseconds"] == 0:

@@ -12,7 +12,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -144,11 +143,11 @@ private:
         return median(times);
     }
     /// The same of two that take turns, so that what else the host does is the same for both.
-    template <class First, class Second>
-    [[nodiscard]] std::pair<double, double> time_by_turns(const std::string& method, First&& first, Second&& second) {
-        const auto never = [] { return false; };  // the library times resident passes less often after the first
-        warm_up(method, first, never);
-        warm_up(method, second, never);
+    template <class First, class Second, class IsSettled>
+    [[nodiscard]] std::pair<double, double> time_by_turns(const std::string& method, First&& first, Second&& second,
+                                                          IsSettled&& is_settled) {
+        warm_up(method, first, is_settled);
+        warm_up(method, second, is_settled);
         std::vector<double> of_first, of_second;
         for (std::uint32_t i = 0; i < job_.rounds; ++i) {
             of_first.push_back(time_once(method, first));
@@ -156,10 +155,23 @@ private:
         }
         return {median(of_first), median(of_second)};
     }
+    /// The same beside the package alone: by turns where everything is resident.
+    template <class Run, class IsSettled>
+    [[nodiscard]] std::pair<double, double> time_beside_alone(const std::string& method, Model& model, Run&& run,
+                                                              IsSettled&& is_settled) {
+        if (model.weights().statistics().streaming) {
+            return {time(method, run, is_settled), alone_milliseconds(method)};
+        }
+        std::uint32_t runs = 0;  // the library times resident passes less often after the first
+        const auto is_warm = [&] { return ++runs > 20 && is_settled(); };
+        const auto times = time_by_turns(method, run, alone(), is_warm);
+        static_cast<void>(run(method));  // what is asked of the model is of its last run
+        return times;
+    }
     template <class Run, class IsSettled>
     void warm_up(const std::string& method, Run&& run, IsSettled&& is_settled) {
-        constexpr std::uint32_t longest_learning = 20;  // runs
-        for (std::uint32_t i = 0; i < 2 || (i < longest_learning && !is_settled()); ++i) {
+        constexpr std::uint32_t longest = 2 * aoti::GraphChoice::most_runs;
+        for (std::uint32_t i = 0; i < 2 || (i < longest && !is_settled()); ++i) {
             static_cast<void>(run(method));
             residency::unwrap(device_.synchronize(stream_));
         }
@@ -266,17 +278,21 @@ private:
         };
         const bool is_first_right = round(run) == reference_;
         for (const std::string& method : job_.methods) {
-            double milliseconds = 0, by_itself = alone_milliseconds(method);
-            if (static_cast<void>(run(method)); model.weights().statistics().streaming) {
-                milliseconds = time(method, run, is_settled);
+            static_cast<void>(run(method));
+            if (job_.eager) {
+                const auto [milliseconds, by_itself] = time_beside_alone(method, model, run, is_settled);
+                add_row(
+                    {budget, method, {}, milliseconds, by_itself, 0, is_first_right, false, driver_bytes, Way::eager},
+                    model);
             } else {
-                std::tie(milliseconds, by_itself) = time_by_turns(method, run, alone());
-                static_cast<void>(run(method));  // what is asked of the model is of its last run
+                warm_up(method, run, is_settled);
             }
             if (budget == job_.budgets.front()) { note_left_out(model, method); }
-            add_row({budget, method, {}, milliseconds, by_itself, 0, is_first_right, false, driver_bytes}, model);
         }
         measure_switches(budget, model);
+        for (const std::string& method : job_.methods) {
+            run_repeatedly(budget, method, model, is_first_right, driver_bytes);
+        }
         if (job_.graph) {
             for (const std::string& method : job_.methods) { run_graph(budget, method, model, driver_bytes); }
         }
@@ -341,6 +357,22 @@ private:
         }
     }
 
+    /// Runs that follow each other, as they come out of the box: the last has the bits of an eager run that begins with the same mutable weights.
+    void run_repeatedly(const std::string& budget, const std::string& method, Model& model, bool is_first_right,
+                        std::uint64_t driver_bytes) {
+        typename Model::RepeatedRun repeated{method, inputs_.at(method)};
+        const auto run = [&](const std::string&) { return residency::unwrap(model.try_run(repeated, stream_)); };
+        const auto [milliseconds, by_itself] =
+            time_beside_alone(method, model, run, [&] { return repeated.is_settled(); });
+        const bool is_graph = repeated.is_graph();
+        std::vector<std::vector<std::byte>> values;
+        copy_mutable(model, values, true);
+        const Outputs eager = bytes_of(residency::unwrap(model.try_run(method, inputs_.at(method), stream_)));
+        copy_mutable(model, values, false);
+        const bool is_right = is_first_right && bytes_of(run(method)) == eager;
+        add_row({budget, method, {}, milliseconds, by_itself, 0, is_right, is_graph, driver_bytes}, model);
+    }
+
     /// A run as a graph: what one launch gives has the bits of what a run gives that begins with the same mutable weights.
     void run_graph(const std::string& budget, const std::string& method, Model& model, std::uint64_t driver_bytes) {
         if constexpr (residency::CapturingDevice<Device>) {
@@ -358,7 +390,16 @@ private:
                     return 0;
                 },
                 [] { return true; });
-            add_row({budget, method, {}, milliseconds, alone_milliseconds(method), 0, is_right, true, driver_bytes},
+            add_row({budget,
+                     method,
+                     {},
+                     milliseconds,
+                     alone_milliseconds(method),
+                     0,
+                     is_right,
+                     true,
+                     driver_bytes,
+                     Way::graph},
                     model);
         }
     }

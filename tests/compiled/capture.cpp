@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -302,4 +303,160 @@ TEST_CASE_FIXTURE(Captures,
     CHECK(live_pools == 0);
     CHECK(unwrap(device.memory()).free_bytes == free_bytes);
     CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Captures, "runs that follow each other: in the way that takes less time, with the same results") {
+    const Exported exported;
+    for (const char* budget : {"100%", "67%", "0"}) {
+        CAPTURE(budget);
+        Model model = open(exported, budget);
+        Model::RepeatedRun run{"run", inputs()};
+        float runs = 0;
+        bool was_graph = false;
+        const auto settle = [&] {
+            for (std::uint32_t i = 0; i < 2 * aoti::GraphChoice::most_runs && !run.is_settled(); ++i) {
+                factor = float(i % 5 + 1);
+                check(unwrap(model.try_run(run, stream)));
+                CHECK(cache(model) == ++runs);
+                CHECK(live_pools == (run.is_graph() ? 1 : 0));
+                was_graph = was_graph || run.is_graph();
+                const Statistics statistics = model.weights().statistics();
+                CHECK(statistics.held_bytes <= statistics.budget_bytes);
+            }
+            CHECK(run.is_settled());
+            CHECK(was_graph);
+            CHECK_FALSE(run.refusal());
+            for (int i = 0; i < 3; ++i) {  // a graph is not complete when the next one comes
+                static_cast<void>(unwrap(model.try_run(run, stream)));
+                ++runs;
+                if (!run.is_graph()) {
+                    unwrap(device.synchronize(stream));
+                }  // the stand-in's allocator knows no streams
+            }
+            check(unwrap(model.try_run(run, stream)));
+            CHECK(cache(model) == ++runs);
+        };
+        settle();
+        unwrap(model.weights().try_set_budget(Budget::parse("75%")));
+        check(unwrap(model.try_run(run, stream)));
+        CHECK(cache(model) == ++runs);
+        CHECK_FALSE(run.is_graph());
+        CHECK_FALSE(run.is_settled());
+        was_graph = false;
+        settle();
+        check(unwrap(model.try_run("again", inputs(), stream)));  // another method
+        check(unwrap(model.try_run(run, stream)));
+        CHECK(cache(model) == (runs += 2));
+        settle();
+        REQUIRE(model.try_release("run"));
+        check(unwrap(model.try_run(run, stream)));
+        CHECK(cache(model) == ++runs);
+    }
+    CHECK(live_pools == 0);
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Captures, "a program of one's own repeats a run") {
+    const Exported exported;
+    Model model = open(exported, "67%");
+    Model::RepeatedRun decode{"run", inputs()};  // inputs stay where they are
+    for (int token = 0; token < 30; ++token) {
+        const auto outputs = unwrap(model.try_run(decode, stream));  // eagerly, or as a graph; valid until the next run
+        check(outputs);
+    }
+    CHECK(cache(model) == 30);
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Captures, "runs of two methods by turns are eager, and so is what cannot be captured") {
+    const Exported exported, without{"WITHOUT_POOLS"};
+    Model model = open(exported, "0");
+    auto state = unwrap(model.try_make_state());
+    Model::RepeatedRun run{"run", inputs()}, again{"again", inputs(), state};
+    for (std::uint32_t i = 0; i < aoti::GraphChoice::most_runs; ++i) {
+        for (auto* each : {&run, &again}) {
+            check(unwrap(model.try_run(*each, stream)));
+            CHECK_FALSE(each->is_graph());
+        }
+    }
+    CHECK(cache(model) == float(aoti::GraphChoice::most_runs));
+    CHECK(live_pools == 0);
+
+    Model older = open(without, "0");
+    Model::RepeatedRun eager{"run", inputs()};
+    for (std::uint32_t i = 0; i < 2 * aoti::GraphChoice::most_runs && !eager.is_settled(); ++i) {
+        check(unwrap(older.try_run(eager, stream)));
+        CHECK_FALSE(eager.is_graph());
+    }
+    CHECK(eager.is_settled());
+    REQUIRE(eager.refusal());
+    CHECK(contains(eager.refusal()->message(), "cannot be captured"));
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE("the way that took less time is chosen, once both are known") {
+    using aoti::GraphChoice;
+    using Way = GraphChoice::Way;
+    using std::chrono::nanoseconds;
+    const auto run = [](GraphChoice& choice, std::int64_t eager, std::int64_t graph) {
+        std::uint32_t captures = 0;
+        for (std::uint32_t i = 0; i < 4 * GraphChoice::most_runs && !choice.is_settled(); ++i) {
+            if (choice.way() == Way::capture) {
+                ++captures;
+                choice.captured();
+            }
+            // What is read behind the first runs of a way is of runs before.
+            const auto time = [](std::int64_t value) {
+                return value > 0 ? GraphChoice::Time{nanoseconds{value}} : GraphChoice::Time{};
+            };
+            if (choice.way() == Way::graph) {
+                choice.launched(time(graph));
+            } else {
+                choice.ran_eagerly(false, time(eager));
+            }
+        }
+        CHECK(choice.is_settled());
+        return captures;
+    };
+    GraphChoice faster, slower, unknown;
+    CHECK(run(faster, 200, 100) == 1);
+    CHECK(faster.way() == Way::graph);
+    CHECK(run(slower, 100, 200) == 1);
+    CHECK(slower.way() == Way::eager);
+    slower.interrupted();
+    CHECK(slower.is_settled());
+    CHECK(run(unknown, 0, 0) == 1);  // no time is ever known
+    CHECK(unknown.way() == Way::graph);
+
+    // A graph that was lost is captured again, behind runs that follow each other, and is not measured again.
+    faster.lost_graph();
+    for (std::uint32_t i = 0; i < 10 * GraphChoice::untimed_runs; ++i) {
+        CHECK(faster.way() == Way::eager);
+        CHECK_FALSE(faster.is_settled());
+        if (i % (GraphChoice::untimed_runs - 1) == 0) { faster.interrupted(); }
+        faster.ran_eagerly(false, nanoseconds{1});
+    }
+    faster.interrupted();
+    for (std::uint32_t i = 0; i < GraphChoice::untimed_runs; ++i) { faster.ran_eagerly(false, nanoseconds{1}); }
+    CHECK(faster.way() == Way::capture);
+    faster.captured();
+    CHECK(faster.is_settled());
+    faster.launched(nanoseconds{1000});
+    CHECK(faster.way() == Way::graph);
+
+    // Runs that learn are not timed, and do not go on for ever.
+    GraphChoice learning;
+    for (std::uint32_t i = 0; i < GraphChoice::most_runs; ++i) { learning.ran_eagerly(true, nanoseconds{1}); }
+    for (std::uint32_t i = 0; i < GraphChoice::untimed_runs + GraphChoice::timed_runs; ++i) {
+        CHECK(learning.way() == Way::eager);
+        learning.ran_eagerly(true, nanoseconds{300});
+    }
+    CHECK(learning.way() == Way::capture);
+    CHECK(run(learning, 300, 200) == 1);
+    CHECK(learning.way() == Way::graph);
+
+    GraphChoice refused;
+    refused.refused();
+    CHECK(refused.is_settled());
+    CHECK(refused.way() == Way::eager);
 }

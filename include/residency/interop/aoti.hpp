@@ -21,13 +21,16 @@
 
 #include "residency/budget/budget.hpp"
 #include "residency/core/captured_pass.hpp"
+#include "residency/core/learning_report.hpp"
 #include "residency/core/residency.hpp"
+#include "residency/core/statistics.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/format/program.hpp"
 #include "residency/format/program_folder.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/host/weight_file.hpp"
+#include "residency/interop/aoti_choice.hpp"
 #include "residency/interop/aoti_package.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
@@ -315,6 +318,49 @@ public:
         CapturedPass<Device> graph_;
     };
 
+    /// Runs of a method that follow each other, on inputs that stay where they are. Each is eager, or the launch of a graph: whichever took
+    /// less time. Where the host takes longer to launch kernels than the GPU to run them, that is the graph. Ends before its model.
+    class RepeatedRun {
+    public:
+        /// Nothing runs yet. The inputs stay where they are, and are read by every run.
+        RepeatedRun(std::string method, std::span<const TensorView> inputs)
+            : method_{std::move(method)}, inputs_{inputs.begin(), inputs.end()} {}
+        /// The same on a caller's state instead of the model's own: it ends after this.
+        RepeatedRun(std::string method, std::span<const TensorView> inputs, const CallerState<Device>& state)
+            : RepeatedRun{std::move(method), inputs} {
+            state_ = &state;
+        }
+
+        /// Whether the last run was the launch of a graph.
+        [[nodiscard]] bool is_graph() const noexcept { return is_graph_; }
+        /// Whether both ways were timed, or there is one only: runs go on as the last one, until the budget or the method changes.
+        [[nodiscard]] bool is_settled() const noexcept { return choice_.is_settled(); }
+        /// Why no graph could be captured, at the budget in force.
+        [[nodiscard]] const std::optional<Error>& refusal() const noexcept { return refusal_; }
+
+    private:
+        friend class CompiledModel;
+        [[nodiscard]] std::span<const Tensor> outputs() const noexcept {
+            return is_graph_ ? graph_->outputs() : std::span<const Tensor>{outputs_};
+        }
+
+        std::string method_;
+        std::vector<TensorView> inputs_;
+        const CallerState<Device>* state_ = nullptr;  // null: the model's own
+        GraphChoice choice_;
+        std::vector<Tensor> outputs_;       // of an eager run
+        std::optional<CapturedRun> graph_;  // that may be launched
+        bool is_graph_ = false;
+        std::optional<Error> refusal_;
+        std::uint64_t budget_bytes_ = 0;  // that the choice is for
+        std::uint64_t switches_ = 0;      // of methods, as of the last run
+    };
+
+    /// The next one of runs that follow each other. Its outputs are valid until the one after it. Enqueues on the stream, and blocks only for
+    /// what switches to another method and where a graph is captured or given up: after the first runs, and again after a change of the
+    /// budget or the method. Errors: those of try_run and CapturedRun::try_launch. What cannot be captured runs eagerly.
+    [[nodiscard]] Result<std::span<const Tensor>> try_run(RepeatedRun& run, Stream stream);
+
     /// Blocks. Records a run of a method as a graph; nothing of it runs. The method has run before, on that stream: the first run loads its
     /// kernels, which a capture forbids. Inputs stay where they are as long as the graph is launched. Errors: wrong_state (a run is
     /// under way, or the method has not run yet), unsupported (compiled for the CPU, whose kernels run at once), those of try_run and of
@@ -368,7 +414,8 @@ private:
         std::function<void(const StepEvent&)> observer;
         std::optional<Weights> weights;
         std::vector<Method> methods;
-        Method* current = nullptr;  // whose schedule is in force
+        Method* current = nullptr;   // whose schedule is in force
+        std::uint64_t switches = 0;  // to another method
 
         // Of the run that is under way.
         bool is_running = false;
@@ -755,6 +802,7 @@ Status CompiledModel<Weights>::switch_to(Method& method) {
     if (state_->current == &method) { return {}; }
     if (Status changed = state_->weights->try_set_schedule(method.schedule); !changed) { return changed; }
     state_->current = &method;
+    ++state_->switches;
     return {};
 }
 
@@ -824,6 +872,57 @@ Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view nam
     });
     if (!ran) { return ran.error(); }
     return outputs;
+}
+
+template <class Weights>
+auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<std::span<const Tensor>> {
+    Weights& weights = *state_->weights;
+    GraphChoice& choice = run.choice_;
+    if (std::exchange(run.budget_bytes_, weights.budget().bytes) != weights.budget().bytes) {
+        choice = {};
+        run.refusal_.reset();
+    }
+    if (std::exchange(run.switches_, state_->switches) != state_->switches) { choice.interrupted(); }
+    if (run.graph_ && run.graph_->is_stale()) { choice.lost_graph(); }
+    if (run.graph_ && choice.way() != GraphChoice::Way::graph) {
+        if (Status drained = weights.try_drain(); !drained) { return drained.error(); }
+        run.is_graph_ = false;
+        run.graph_.reset();
+    }
+    if constexpr (CapturingDevice<Device>) {
+        if (choice.way() == GraphChoice::Way::capture) {
+            auto graph = try_capture(run.method_, run.inputs_, stream, run.state_);
+            if (graph) {
+                run.graph_.emplace(std::move(*graph));
+                run.switches_ = state_->switches;
+                choice.captured();
+            } else if (graph.error().kind() == ErrorKind::wrong_state) {
+                choice.lost_graph();  // its package was released: the next run loads it
+            } else {
+                run.refusal_ = graph.error();
+                choice.refused();
+            }
+        }
+    } else {
+        choice.refused();
+    }
+    const auto statistics_after = [&] { return choice.is_settled() ? Statistics{} : weights.statistics(); };
+    if constexpr (CapturingDevice<Device>) {
+        if (run.graph_) {
+            if (Status launched = run.graph_->try_launch(stream); !launched) { return launched.error(); }
+            run.is_graph_ = true;
+            run.outputs_.clear();
+            choice.launched(statistics_after().pass_time);
+            return run.outputs();
+        }
+    }
+    auto outputs = try_run(run.method_, run.inputs_, stream, run.state_);
+    if (!outputs) { return outputs.error(); }
+    run.outputs_ = std::move(*outputs);
+    if (std::exchange(run.switches_, state_->switches) != state_->switches) { choice.interrupted(); }
+    const Statistics statistics = statistics_after();
+    choice.ran_eagerly(statistics.learning.state == LearningState::measuring, statistics.pass_time);
+    return run.outputs();
 }
 
 template <class Weights>

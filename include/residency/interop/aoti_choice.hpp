@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "residency/config.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
+
+/// Chooses how runs of one method follow each other: eagerly until nothing more is learned of its steps, then as a graph, then in the way that
+/// took less time. Of each way the smallest time counts, and the first runs are not timed: what is read behind them is of runs before.
+class GraphChoice {
+public:
+    /// How the next run is made.
+    enum class Way : std::uint8_t {
+        eager,    ///< by itself
+        capture,  ///< as a graph, which has to be captured first
+        graph,    ///< as the graph that was captured
+    };
+    using Time = std::optional<std::chrono::nanoseconds>;
+
+    /// Runs of either way before one is timed: as many as Statistics::pass_time may be behind.
+    static constexpr std::uint32_t untimed_runs = 4;
+    /// Runs of either way that are timed.
+    static constexpr std::uint32_t timed_runs = 4;
+    /// After so many runs that learn, or have no time yet, it goes on without.
+    static constexpr std::uint32_t most_runs = 64;
+
+    /// How the next run is made.
+    [[nodiscard]] Way way() const noexcept { return way_; }
+    /// The next runs are made in the way that took less time, until something changes.
+    [[nodiscard]] bool is_settled() const noexcept {
+        return is_measured_ && way_ == (is_graph_faster_ ? Way::graph : Way::eager);
+    }
+
+    /// A run was made eagerly, and the last one that is complete took `time`. `learns`: times of its steps are still learned.
+    void ran_eagerly(bool learns, Time time) noexcept {
+        if (way_ != Way::eager || is_settled()) { return; }
+        if (learns && all_runs_ < most_runs) {
+            ++all_runs_;
+            return;
+        }
+        if (++runs_ <= untimed_runs) {
+            // A graph that was the faster one is captured again, once its method runs again and again.
+            if (is_graph_faster_ && runs_ == untimed_runs) { way_ = Way::capture; }
+            return;
+        }
+        note(eager_, time);
+        if (runs_ >= untimed_runs + timed_runs) { way_ = Way::capture; }
+    }
+    /// The run was captured; it is launched next.
+    void captured() noexcept {
+        way_ = Way::graph;
+        runs_ = 0;
+    }
+    /// The graph was launched, and the last run that is complete took `time`.
+    void launched(Time time) noexcept {
+        if (is_measured_) { return; }
+        if (++runs_ > untimed_runs) { note(graph_, time); }
+        if (runs_ < untimed_runs + timed_runs || (!graph_ && runs_ < most_runs)) { return; }
+        settle(!eager_ || !graph_ || *graph_ <= *eager_);
+    }
+    /// It cannot be captured.
+    void refused() noexcept { settle(false); }
+    /// The graph cannot be launched any more.
+    void lost_graph() noexcept {
+        way_ = Way::eager;
+        runs_ = 0;
+    }
+    /// Another method ran: the runs do not follow each other.
+    void interrupted() noexcept {
+        if (way_ != Way::graph) { lost_graph(); }
+    }
+
+private:
+    static void note(Time& smallest, Time time) noexcept {
+        if (time) { smallest = smallest ? (std::min)(*smallest, *time) : *time; }
+    }
+    void settle(bool is_graph) noexcept {
+        is_measured_ = true;
+        is_graph_faster_ = is_graph;
+        way_ = is_graph ? Way::graph : Way::eager;
+    }
+
+    Way way_ = Way::eager;
+    bool is_measured_ = false;      // both ways, or there is one only
+    bool is_graph_faster_ = false;  // where they were measured
+    std::uint32_t runs_ = 0;        // of this way, one after another, once nothing is learned
+    std::uint32_t all_runs_ = 0;    // that learned
+    Time eager_, graph_;            // the smallest; empty: not known
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::aoti
