@@ -45,6 +45,8 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     /// All of it.
     [[nodiscard]] std::span<std::byte> span() const noexcept { return {at_, bytes_}; }
+    /// Gives back what lies behind the first `bytes`, which are up to bytes(). It is not pinned yet.
+    void cut(std::size_t bytes) noexcept;
     /// Says that all of it is pinned: `unpin` is called before it is unmapped.
     void set_pinned(std::function<Status(void*)> unpin) { unpin_ = std::move(unpin); }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
+#include "residency/packed/memory_ahead.hpp"
 #include "residency/packed/packer.hpp"
 #include "residency/packed/pinned_memory.hpp"
 #include "residency/pool/rounding.hpp"
@@ -40,7 +42,7 @@ struct PlacedStorage {
 
 /// Packs storages on a device while they are read. Raw bytes go to the device in batches, through a ring of pinned memory where they do not
 /// lie in such memory; kernels pack a batch into cells of device memory, unpack it again and compare; and once all parts of some storages
-/// are packed, pinned memory of their size is taken, and they go there. Several batches are under way at once, so that both directions of
+/// are packed, memory of their size, which threads have touched before, is pinned, and they go there. Several batches are under way at once, so that both directions of
 /// the link and the kernels work at the same time.
 template <FlagDevice D>
 class DevicePacking {
@@ -97,6 +99,7 @@ private:
     static constexpr std::size_t batch_jobs = 32;   // of one launch: 64 MiB raw
     static constexpr std::size_t most_slots = 6;    // batches under way
     static constexpr std::size_t group_jobs = 128;  // of storages that share pinned memory, at least
+    static constexpr double usual_share = 0.7;      // of the raw bytes, of a first group
 
     /// A batch under way.
     struct Slot {
@@ -128,6 +131,7 @@ private:
     /// Cuts the jobs into groups, takes memory, and starts the threads that read.
     [[nodiscard]] Status open(const Catalog& catalog, unsigned threads) {
         std::size_t widest = 0;
+        std::vector<std::uint64_t> raw_bytes;  // of the groups
         for (std::size_t first = 0; first < jobs_.size();) {
             std::size_t last = first;
             while (last < jobs_.size() && last - first < group_jobs) {
@@ -135,6 +139,8 @@ private:
                 while (last < jobs_.size() && jobs_[last].storage == storage) { ++last; }
             }
             groups_.push_back({first, last, {}, {}});
+            raw_bytes.push_back(0);
+            for (std::size_t j = first; j < last; ++j) { raw_bytes.back() += jobs_[j].bytes; }
             widest = (std::max)(widest, last - first);
             first = last;
         }
@@ -194,6 +200,10 @@ private:
         transport::StagedConfig config;
         config.threads = threads;
         config.ring_bytes = std::clamp<std::uint64_t>(staged_bytes, config.slot_bytes, config.ring_bytes);
+        const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
+        if (Status started = room_.start(raw_bytes, usual_share, std::clamp(machine / 2, 1U, 8U)); !started) {
+            return started;
+        }
         transport_ = transport::Staged<D>{config};
         is_drained_ = false;
         return transport_.open(device_, *sources);
@@ -315,8 +325,10 @@ private:
             }
             group.storages.push_back(std::move(storage));
         }
+        auto region = room_.take(total);
+        if (!region) { return region.error(); }
         if (total == 0) { return {}; }
-        const auto memory = try_allocate_pinned(device_, total);
+        const auto memory = try_pin(device_, std::move(*region));
         if (!memory) { return memory.error(); }
         held_.push_back(memory->bytes);
         auto event = device_.create_event(Timing::off);
@@ -374,6 +386,7 @@ private:
     std::byte* cells_ = nullptr;              // job j has cell j mod cell_count_
     std::size_t cell_count_ = 0;
     std::uint64_t cell_bytes_ = 0;  // of the largest job
+    MemoryAhead room_;              // a range a group
     transport::Staged<D> transport_;
     bool is_drained_ = true;
 

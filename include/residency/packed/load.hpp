@@ -22,6 +22,7 @@
 #include "residency/codec/packed_part.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/host/region.hpp"
 #include "residency/host/thread_group.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
@@ -37,7 +38,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 /// How a packed file is loaded.
 struct LoadOptions {
     unsigned threads = 0;  ///< that read; 0: as many as the machine has, at most 8
-    /// Of pinned memory that is taken at once, or more for a wide weight: the first is read into while the next is pinned.
+    /// Of memory that is pinned at once, or more for a wide weight: as soon as it is full, while the next is read into.
     std::uint64_t block_bytes = std::uint64_t{256} << 20;
 };
 
@@ -109,11 +110,17 @@ template <Device D>
         }
     }
     if (blocks.empty()) { return model; }
-    std::vector<HostAllocation> memory(blocks.size());
+    std::vector<std::shared_ptr<host::Region>> regions;
+    for (const std::uint64_t bytes : blocks) {
+        auto region = host::Region::try_map(bytes, true);
+        if (!region) { return region.error(); }
+        regions.push_back(std::move(*region));
+    }
+    std::vector<std::atomic<std::size_t>> left(blocks.size());  // reads into each
+    for (const detail::PartRead& read : reads) { ++left[read.block]; }
 
     std::mutex mutex;
     std::condition_variable changed;
-    std::size_t there = 0;  // blocks that were taken
     std::optional<Error> error;
     std::atomic<bool> has_failed = false;
     std::atomic<std::size_t> next = 0;
@@ -126,12 +133,7 @@ template <Device D>
     const auto work = [&] {
         for (std::size_t turn = next++; turn < reads.size() && !has_failed; turn = next++) {
             const detail::PartRead& read = reads[turn];
-            {
-                std::unique_lock lock{mutex};
-                changed.wait(lock, [&] { return read.block < there || has_failed; });
-                if (read.block >= there) { break; }
-            }
-            const std::span to = memory[read.block].writable.subspan(static_cast<std::size_t>(read.to),
+            const std::span to = regions[read.block]->span().subspan(static_cast<std::size_t>(read.to),
                                                                      static_cast<std::size_t>(read.part->packed_bytes));
             Status done = files[read.file].try_read(read.part->offset_bytes, to);
             if (done) {
@@ -142,9 +144,15 @@ template <Device D>
                                  FileLocation{files[read.file].path(), read.part->offset_bytes, {}, {}}};
                 }
             }
-            if (!done) { fail(done.error().in(catalog.describe(StorageId{read.storage}))); }
+            if (!done) {
+                fail(done.error().in(catalog.describe(StorageId{read.storage})));
+            } else if (--left[read.block] == 0) {
+                const std::lock_guard lock{mutex};  // the one that waits has looked before, or will see it
+                changed.notify_all();
+            }
         }
     };
+    std::vector<std::shared_ptr<const HostBytes>> memory;
     const unsigned threads =
         options.threads > 0 ? options.threads : (std::min)(8U, (std::max)(1U, std::thread::hardware_concurrency()));
     {
@@ -152,16 +160,18 @@ template <Device D>
         if (auto started = group.try_start_some((std::min<std::size_t>)(threads, reads.size()), work); !started) {
             return started.error();
         }
-        for (std::size_t block = 0; block < blocks.size() && !has_failed; ++block) {
-            auto taken = try_allocate_pinned(device, blocks[block]);
-            if (!taken) {
-                fail(taken.error());
+        for (std::size_t block = 0; block < blocks.size(); ++block) {
+            {
+                std::unique_lock lock{mutex};
+                changed.wait(lock, [&] { return left[block] == 0 || has_failed; });
+            }
+            if (has_failed) { break; }
+            auto pinned = try_pin(device, std::move(regions[block]));
+            if (!pinned) {
+                fail(pinned.error());
                 break;
             }
-            memory[block] = std::move(*taken);
-            const std::lock_guard lock{mutex};
-            ++there;
-            changed.notify_all();
+            memory.push_back(std::move(pinned->bytes));
         }
     }
     if (error) { return *error; }
@@ -171,9 +181,9 @@ template <Device D>
         if (!begin[s]) {
             sources.push_back(catalog.storages()[s].source);
         } else if (parts[s] == nullptr) {
-            sources.push_back(HostSource{memory[block_of[s]].bytes, *begin[s]});
+            sources.push_back(HostSource{memory[block_of[s]], *begin[s]});
         } else {
-            sources.push_back(PackedHostSource{memory[block_of[s]].bytes, *begin[s], end[s] - *begin[s], parts[s]});
+            sources.push_back(PackedHostSource{memory[block_of[s]], *begin[s], end[s] - *begin[s], parts[s]});
         }
     }
     auto loaded = catalog.try_with_sources(std::move(sources));

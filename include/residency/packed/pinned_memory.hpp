@@ -4,10 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/host/region.hpp"
 #include "residency/model/host_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
@@ -23,6 +27,19 @@ template <Device D>
         static_cast<void>(device.deallocate_host(at).has_value());
     });
     return HostAllocation{std::move(held), {data, static_cast<std::size_t>(bytes)}};
+}
+
+/// The same, of pages that were touched before, with what was written there. Where the device cannot pin them, memory of its own takes their bytes.
+template <Device D>
+[[nodiscard]] Result<HostAllocation> try_pin(D& device, std::shared_ptr<host::Region> region) {
+    const std::span<std::byte> memory = region->span();
+    if (!device.pin(memory.data(), memory.size())) {
+        auto own = try_allocate_pinned(device, memory.size());
+        if (own) { std::memcpy(own->writable.data(), memory.data(), memory.size()); }
+        return own;
+    }
+    region->set_pinned([&device](void* at) { return device.unpin(at); });
+    return HostAllocation{HostBytes::borrow(memory, HostMemory::pinned, std::move(region)), memory};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::packed

@@ -39,4 +39,14 @@ RESIDENCY_INLINE Result<std::shared_ptr<Region>> Region::try_map(std::uint64_t b
     return std::make_shared<Region>(Key{}, at, static_cast<std::size_t>(bytes), mapped + page_bytes);
 }
 
+RESIDENCY_INLINE void Region::cut(std::size_t bytes) noexcept {
+    RESIDENCY_ASSERT(bytes <= bytes_ && !unpin_, "a region is cut to fewer bytes, before it is pinned");
+    bytes_ = bytes;
+    const std::size_t mapped = (bytes + page_bytes - 1) / page_bytes * page_bytes + page_bytes;
+    if (mapped >= mapped_bytes_) { return; }
+    ::mprotect(at_ + mapped - page_bytes, page_bytes, PROT_NONE);
+    ::munmap(at_ + mapped, mapped_bytes_ - mapped);
+    mapped_bytes_ = mapped;
+}
+
 }}}  // namespace residency::RESIDENCY_ABI::host
