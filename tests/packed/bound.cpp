@@ -130,19 +130,26 @@ std::optional<double> linear_program(const UnpackProblem& problem, double budget
     const double p = travels.link.bytes_per_second;
     Program lp;
     std::vector<int> share(storages, 0), launch(n), beside(n), stalled(n);
-    std::vector<std::uint32_t> first(storages, n), last(storages, 0);
+    struct Unpacking {
+        std::uint32_t step = 0;
+        int column = 0;  // of the first: the packed share; later: what is unpacked again
+    };
+    std::vector<std::vector<Unpacking>> unpackings(storages);
     std::vector<bool> is_pinned(storages, false), is_read(storages, false);
     for (const std::uint32_t s : travels.pinned) { is_pinned[s] = true; }
     for (std::uint32_t i = 0; i < n; ++i) {
         for (const std::uint32_t s : problem.reads(i)) {
-            first[s] = std::min(first[s], i);
-            last[s] = i;
+            unpackings[s].push_back({i});
             is_read[s] = true;
         }
     }
     for (std::uint32_t s = 0; s < storages; ++s) {
         if (problem.unpacked_bytes[s] == 0 || problem.must_stay[s] || !is_read[s]) { continue; }
-        share[s] = lp.column(unpack_seconds(problem, s), GLP_DB, 1);
+        for (Unpacking& each : unpackings[s]) { each.column = lp.column(unpack_seconds(problem, s), GLP_DB, 1); }
+        share[s] = unpackings[s].front().column;
+        for (const Unpacking& each : unpackings[s]) {
+            if (each.column != share[s]) { lp.row({{each.column, 1}, {share[s], -1}}, GLP_UP, 0); }
+        }
     }
     const int memory = lp.column(0, GLP_LO), lead = lp.column(0, travels.cyclic ? GLP_FR : GLP_FX);
     for (std::uint32_t i = 0; i < n; ++i) {
@@ -151,16 +158,26 @@ std::optional<double> linear_program(const UnpackProblem& problem, double budget
         stalled[i] = lp.column(1 / p, GLP_LO);
         Program::Terms terms{{beside[i], 1}, {launch[i], -p * problem.launch_seconds}};
         for (std::uint32_t s = 0; s < storages; ++s) {
-            if (share[s] != 0 && first[s] == i) { terms.emplace_back(share[s], -p * unpack_seconds(problem, s)); }
+            if (share[s] == 0) { continue; }
+            for (const Unpacking& each : unpackings[s]) {
+                if (each.step == i) { terms.emplace_back(each.column, -p * unpack_seconds(problem, s)); }
+            }
         }
         lp.row(terms, GLP_UP, p * travels.compute(i));
         Program::Terms unpacked{{memory, -1}};
         for (std::uint32_t s = 0; s < storages; ++s) {
             if (share[s] == 0) { continue; }
-            if (first[s] == i) { lp.row({{share[s], 1}, {launch[i], -1}}, GLP_UP, 0); }
-            if (first[s] <= i && i < last[s] + problem.leases_at_once) {
-                unpacked.emplace_back(share[s], static_cast<double>(problem.unpacked_bytes[s]));
+            bool is_before = false, is_covered = false;
+            const Unpacking* next = nullptr;
+            for (const Unpacking& each : unpackings[s]) {
+                if (each.step == i) { lp.row({{each.column, 1}, {launch[i], -1}}, GLP_UP, 0); }
+                is_before = is_before || each.step <= i;
+                is_covered = is_covered || (each.step <= i && i < each.step + problem.leases_at_once);
+                if (each.step > i && next == nullptr) { next = &each; }
             }
+            const auto bytes = static_cast<double>(problem.unpacked_bytes[s]);
+            if (is_covered || (is_before && next != nullptr)) { unpacked.emplace_back(share[s], bytes); }
+            if (!is_covered && is_before && next != nullptr) { unpacked.emplace_back(next->column, -bytes); }
         }
         lp.row(unpacked, GLP_UP, 0);
     }
@@ -367,8 +384,56 @@ TEST_CASE("a small model that is read five times a pass, and a large one") {
         CHECK(bound <= choice->seconds);
         CHECK(bound <= last);
         CHECK(bound > packed::exact_bound(problem, budget, 0) * 1.01);
+        // At 75 % it was 2.4 times the bound where what is read again was chosen like the rest.
+        CHECK(choice->seconds <= bound * 1.15);
         last = bound;
     }
+}
+
+TEST_CASE("half of the storages are read twice a pass: near the bound, with the right bytes") {
+    auto config = packed_tests::device_config();
+    config.link.to_device_bytes_per_second = 5e8;  // slow, so that the host's calls do not count
+    const plan::Link link{5e8, 0, 0};
+    constexpr std::chrono::nanoseconds kernel = std::chrono::microseconds{20};
+    packed_tests::Device device{config};
+    const packed::UnpackRate unpack_rate{5e9, 3e-6};
+    const residency::SimulatedUnpacker unpacker{unpack_rate.bytes_per_second};
+    const packed_tests::Model model{device, std::vector<packed_tests::Model::Spec>(64, {48'000})};
+    packed_tests::Steps steps;
+    for (std::uint32_t i = 0; i < 64; ++i) { steps.push_back({i}); }
+    for (std::uint32_t i = 0; i < 64; i += 2) { steps.push_back({i}); }
+    const auto schedule = packed_tests::schedule_of(model.packed.catalog, steps, kernel);
+    const auto stream = packed_tests::must(device.create_stream("compute"));
+    for (const std::uint64_t percent : {50U, 75U, 90U}) {
+        CAPTURE(percent);
+        auto options = packed_tests::options(unpacker, model.raw_bytes() * percent / 100, schedule);
+        options.policies.link = link;
+        options.policies.unpack_rate = unpack_rate;
+        auto weights =
+            packed_tests::must(packed_tests::Weights::try_create(device, model.packed.catalog, std::move(options)));
+        std::uint64_t wrong = 0;
+        const auto run = [&](int passes) {
+            const auto begin = device.host_time();
+            for (int k = 0; k < passes; ++k) {
+                auto pass = packed_tests::must(weights.try_begin(stream));
+                for (const auto& step : weights.schedule()) {
+                    const auto lease = packed_tests::must(pass.try_acquire(step));
+                    packed_tests::verify(device, model, lease, step.weights, stream, wrong, kernel);
+                }
+                packed_tests::must(pass.try_end());
+            }
+            packed_tests::must(weights.try_drain());
+            return std::chrono::duration<double>(device.host_time() - begin).count();
+        };
+        run(2);
+        constexpr int passes = 10;
+        const double seconds = run(passes) / passes, bound = weights.exact_bound();
+        CHECK(seconds <= 1.10 * bound);
+        CHECK(seconds > 0.98 * bound);
+        CHECK(wrong == 0);
+    }
+    packed_tests::must(device.destroy_stream(stream));
+    packed_tests::expect_no_reports(device);
 }
 
 TEST_CASE("no pass of the preset is faster") {

@@ -154,10 +154,11 @@ inline Weights::Options options(const residency::Unpacker<Device>& unpacker, std
 
 /// A kernel that reads leased weights and compares them with what the model has.
 inline void verify(Device& device, const Model& model, const residency::Lease<Device>& lease,
-                   std::span<const WeightId> weights, Stream stream, std::uint64_t& wrong) {
+                   std::span<const WeightId> weights, Stream stream, std::uint64_t& wrong,
+                   std::chrono::nanoseconds duration = std::chrono::microseconds{5}) {
     Device::Kernel kernel;
     kernel.name = "reader";
-    kernel.duration = std::chrono::microseconds{5};
+    kernel.duration = duration;
     std::vector<residency::simulation::ByteRange> reads;
     std::vector<std::pair<const std::byte*, std::span<const std::byte>>> pairs;
     for (const WeightId id : weights) {

@@ -348,14 +348,8 @@ void add_unpacking(const packed::UnpackProblem& problem, const packed::UnpackCho
                    Json& out) {
     const packed::UnpackLayout& layout = choice.layout;
     const std::uint32_t storages = problem.travels.storages();
-    std::vector<std::uint32_t> first(storages, plan::none), last(storages, 0);
-    std::vector<bool> is_copied(storages, false);
-    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
-        for (const std::uint32_t s : problem.reads(i)) {
-            first[s] = std::min(first[s], i);
-            last[s] = i;
-        }
-    }
+    std::vector<bool> is_copied(storages, false), is_read(storages, false);
+    for (const std::uint32_t s : problem.step_storages) { is_read[s] = true; }
     for (const Json& copy : out["copies"]) { is_copied[copy["storage"].get<std::size_t>()] = true; }
     const double kernels = plan::total_compute(problem.travels);
     out["compute_seconds"] = kernels;
@@ -366,19 +360,15 @@ void add_unpacking(const packed::UnpackProblem& problem, const packed::UnpackCho
     out["states"] = Json::array();
     out["unpacks"] = Json::array();
     for (std::uint32_t s = 0; s < storages; ++s) {
-        if (first[s] == plan::none) { continue; }
+        if (!is_read[s]) { continue; }
         const bool is_raw = layout.stays[s], is_unpacked = problem.unpacked_bytes[s] > 0;
         Json entry{{"storage", s}, {"state", is_raw ? "raw" : is_copied[s] ? "streamed" : "resident"}};
         entry["at"] =
             is_unpacked ? Json{layout.offset[s], layout.offset[s] + problem.unpacked_bytes[s]} : Json(nullptr);
         out["states"].push_back(std::move(entry));
     }
-    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
-        for (const std::uint32_t s : problem.reads(i)) {
-            if (layout.stays[s] || problem.unpacked_bytes[s] == 0 || first[s] != i) { continue; }
-            first[s] = plan::none;  // a step may name it twice
-            out["unpacks"].push_back({{"storage", s}, {"step", i}, {"live_until", last[s]}});
-        }
+    for (const packed::Unpacking& each : choice.unpackings) {
+        out["unpacks"].push_back({{"storage", each.storage}, {"step", each.step}, {"live_until", each.live_until}});
     }
 }
 
@@ -424,7 +414,8 @@ The plan, as JSON:
                        never brought again; "resident", as it travels; "streamed", some of it brought each pass. "at" is
                        its range [from, to) of the unpacked bytes; null: it is not packed
   unpacks              array of {"storage", "step", "live_until"}, in the order of the steps: unpacked before the
-                       kernels of the step, and left until the step live_until has ended
+                       kernels of the step, and left until the step live_until has ended; more than once where
+                       later steps find other bytes in its place
   Elsewhere "at" and "to" are arrays of ranges [from, to) of device bytes in [0, held_bytes).
 )";
 

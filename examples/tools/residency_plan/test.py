@@ -385,7 +385,7 @@ PACKED = ("exact_bound_seconds", "unpack_seconds", "unpacked_bytes", "states", "
 
 
 def check_unpacking(problem, plan):
-    """Every storage is raw once and for all, or each pass unpacks it before its first reader, to bytes that nobody reads meanwhile."""
+    """Every storage is raw once and for all, or there for each of its readers since a reader that unpacks it, in bytes of its own meanwhile."""
     raw = [s.get("unpacked_bytes", 0) for s in problem["storages"]]
     reads = reads_of(problem)
     readers = [[i for i, step in enumerate(reads) if s in step] for s in range(len(raw))]
@@ -400,24 +400,26 @@ def check_unpacking(problem, plan):
         copied = any(c["storage"] == s for c in plan["copies"])
         demand(copied == (e["state"] == "streamed"), "copied or not:", e)
         demand(e["state"] != "raw" or all(r["storage"] != s for r in plan["resident"]), "raw, and there packed too:", e)
-    live = {s: (-1, len(reads)) for s, e in states.items() if e["state"] == "raw"}  # by storage: the steps between which it is there
+    live = {s: [(-1, len(reads))] for s, e in states.items() if e["state"] == "raw"}  # by storage: the steps between which it is there
     at = 0
     for u in plan["unpacks"]:
         s = u["storage"]
         demand(set(u) == {"storage", "step", "live_until"} and s in states and states[s]["at"] is not None, "not to be unpacked:", u)
-        demand(s not in live, "unpacked twice, or raw already:", u)
+        demand(states[s]["state"] != "raw", "raw already:", u)
         demand(at <= u["step"] < len(reads), "unpackings are out of order:", u)
-        demand(u["step"] == readers[s][0], "not before its first reader, when its packed bytes are there:", u)
-        demand(u["live_until"] == readers[s][-1], "does not stay until its last reader:", u)
-        live[s] = (u["step"], u["live_until"])
+        demand(u["step"] in readers[s] and u["live_until"] in readers[s], "not between readers, when its packed bytes are there:", u)
+        live.setdefault(s, []).append((u["step"], u["live_until"]))
         at = u["step"]
     for s, e in states.items():
-        demand(e["at"] is None or s in live, "nobody unpacks storage", s)
+        if e["at"] is not None and e["state"] != "raw":
+            between = live.get(s, [])
+            demand([i for i in readers[s] if any(a <= i <= b for a, b in between)] == readers[s], "a reader finds no storage", s, "in", between)
+            demand(all(a <= b for a, b in between) and all(b < a for (_, b), (a, _) in zip(between, between[1:])), "is there twice:", between)
     for s in live:
         for other in live:
             a, b = states[s]["at"], states[other]["at"]
             if s < other and a[0] < b[1] and b[0] < a[1]:
-                demand(live[s][1] < live[other][0] or live[other][1] < live[s][0], "storages", s, "and", other, "are unpacked over each other")
+                demand(all(d < e or f < c for c, d in live[s] for e, f in live[other]), "storages", s, "and", other, "are unpacked over each other")
 
 
 def rest_of(problem, plan):
@@ -490,6 +492,12 @@ def packed_base():
             "steps": [{"compute_seconds": 2e-6, "storages": [i] if i < 7 else [7, 1]} for i in range(8)]}
 
 
+def twice_base():
+    """Too little memory for what two steps read to stay unpacked between them."""
+    return dict(packed_base(), budget_bytes=100000,
+                steps=[{"compute_seconds": 2e-6, "storages": [i % 8]} for i in range(16)])
+
+
 def check_the_packed_checks(program):
     """Of the preset's plan, each change is found."""
     problem = packed_base()
@@ -517,6 +525,17 @@ def check_the_packed_checks(program):
                lambda p: p["copies"].clear(), lambda p: [c.update(waits_for=None) for c in p["copies"]]]
     for k, change in enumerate(changes):
         demand(trips(change), "change", k, "of a packed plan goes unnoticed")
+    problem = twice_base()
+    plan = program.plan(problem)
+    demand(not trips(lambda p: None), "the plan of what is read twice is refused")
+    twice = [k for k, u in enumerate(plan["unpacks"]) if u["storage"] in [v["storage"] for v in plan["unpacks"][:k]]]
+    demand(twice, "nothing is unpacked again:", plan)
+    changes = [lambda p: p["unpacks"].pop(twice[0]), lambda p: p["unpacks"][twice[0]].update(live_until=15),
+               lambda p: p["unpacks"][0].update(live_until=p["unpacks"][0]["step"] + 8)]
+    for k, change in enumerate(changes):
+        demand(trips(change), "change", k, "of a plan that unpacks again goes unnoticed")
+    problem = packed_base()
+    plan = program.plan(problem)
 
     def refuses(change, part):
         spoilt = packed_base()

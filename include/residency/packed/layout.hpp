@@ -49,12 +49,19 @@ struct UnpackProblem {
     }
 };
 
+/// A step of each pass unpacks a storage, in front of its kernels; it stays unpacked until the step live_until has ended.
+struct Unpacking {
+    std::uint32_t storage = 0, step = 0, live_until = 0;
+    friend bool operator==(const Unpacking&, const Unpacking&) = default;  ///< compares all members
+};
+
 /// A layout, and what is left to plan beside it.
 struct UnpackChoice {
     UnpackLayout layout;
-    plan::Problem rest;             ///< without the bytes of what stays, with the time of unpacking, its budget set
-    std::uint64_t floor_bytes = 0;  ///< of the rest
-    double seconds = 0;             ///< of a pass, as a quick plan foretells it
+    plan::Problem rest;                 ///< without the bytes of what stays, with the time of unpacking, its budget set
+    std::uint64_t floor_bytes = 0;      ///< of the rest
+    double seconds = 0;                 ///< of a pass, as a quick plan foretells it
+    std::vector<Unpacking> unpackings;  ///< of a pass, in the order of its steps
 };
 
 /// The layout where these storages stay. What no step reads has a place where it fits among the shared ones.

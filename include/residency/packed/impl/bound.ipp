@@ -23,9 +23,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 
 namespace detail {
 
-/// The linear program of exact_bound(). Columns: the packed share of each storage that may be unpacked, the bytes that come again before
-/// each reading, the stall in front of each step, the memory to unpack to, and whether a step unpacks at all. All bytes are shares of the
-/// model's, and all times the bytes that the link could move.
+/// The linear program of exact_bound(). Columns: the packed share of each storage that may be unpacked, what of it each later reading
+/// unpacks again, the bytes that come again before each reading, the stall in front of each step, the memory to unpack to, and whether a
+/// step unpacks at all. All bytes are shares of the model's, and all times the bytes that the link could move.
 ///
 /// F(t), what the link has delivered, grows by at most the link's rate. Before step i starts it is at least what all readings so far have
 /// asked for (need), and until step i ends at most that and what has room (cap). Such an F exists if and only if need and cap keep the
@@ -56,6 +56,10 @@ private:
         std::uint32_t before = 0;  // the step that read it last; nothing: none in this pass, and it runs once
         std::uint32_t at = 0;
         bool wraps = false;  // the first one of the pass
+    };
+    /// A step that unpacks of a storage: all that is packed in the first one that reads it, and later what did not stay unpacked till then.
+    struct Unpacking {
+        std::uint32_t step = 0, column = 0;
     };
     struct Row {
         double by = 0;
@@ -93,10 +97,10 @@ private:
     double whole_ = 1;  // bytes
     double room_ = 0;   // of what is counted, everything raw
     DualSimplex program_;
-    std::vector<std::uint32_t> share_;         // by storage: the column of its packed share
-    std::vector<std::uint32_t> first_, last_;  // by storage: the steps that read it by themselves
-    std::vector<std::uint8_t> held_;           // by storage: never travels, or is not counted
-    std::vector<std::uint32_t> gone_;          // by storage: its last reading, where the pass runs once
+    std::vector<std::uint32_t> share_;                // by storage: the column of its packed share
+    std::vector<std::vector<Unpacking>> unpackings_;  // by storage: for each step that reads it by itself
+    std::vector<std::uint8_t> held_;                  // by storage: never travels, or is not counted
+    std::vector<std::uint32_t> gone_;                 // by storage: its last reading, where the pass runs once
     std::vector<Access> accesses_;
     std::vector<std::uint32_t> stall_, launch_;  // by step; launch_: nothing, where at most one storage is unpacked
     std::vector<double> kernels_;                // by step
@@ -109,15 +113,13 @@ inline void PackedBound::read_storages(std::uint64_t budget_bytes) {
     const std::uint32_t storages = travels.storages();
     held_.assign(storages, 0);
     share_.assign(storages, nothing);
-    first_.assign(storages, nothing);
-    last_.assign(storages, nothing);
+    unpackings_.assign(storages, {});
     std::vector<std::uint8_t> counts(storages, 0);
     for (const std::uint32_t s : travels.step_storages) { counts[s] = 1; }
     for (const std::uint32_t s : travels.pinned) { counts[s] = held_[s] = 1; }
     for (std::uint32_t i = 0; i < problem_.steps(); ++i) {
         for (const std::uint32_t s : problem_.reads(i)) {
-            if (first_[s] == nothing) { first_[s] = i; }
-            last_[s] = i;
+            if (unpackings_[s].empty() || unpackings_[s].back().step != i) { unpackings_[s].push_back({i, nothing}); }
         }
     }
     double raw = 0;  // with everything raw that can be
@@ -125,7 +127,7 @@ inline void PackedBound::read_storages(std::uint64_t budget_bytes) {
         const bool must_stay = problem_.unpacked_bytes[s] > 0 && problem_.must_stay[s];
         if (must_stay) { held_[s] = 1; }
         if (counts[s] == 0 && !must_stay) { continue; }
-        const bool is_raw = must_stay || (problem_.unpacked_bytes[s] > 0 && first_[s] != nothing);
+        const bool is_raw = must_stay || (problem_.unpacked_bytes[s] > 0 && !unpackings_[s].empty());
         raw += static_cast<double>(is_raw ? problem_.unpacked_bytes[s] : travels.storage_bytes[s]);
     }
     whole_ = (std::max)(raw, 1.0);
@@ -134,10 +136,11 @@ inline void PackedBound::read_storages(std::uint64_t budget_bytes) {
     // Storages of a step that unpacks several share its launch.
     std::vector<std::uint32_t> unpacks(steps(), 0);
     const auto may_travel = [&](std::uint32_t s) {
-        return problem_.unpacked_bytes[s] > 0 && first_[s] != nothing && !problem_.must_stay[s];
+        return problem_.unpacked_bytes[s] > 0 && !unpackings_[s].empty() && !problem_.must_stay[s];
     };
     for (std::uint32_t s = 0; s < storages; ++s) {
-        if (may_travel(s)) { ++unpacks[first_[s]]; }
+        if (!may_travel(s)) { continue; }
+        for (const Unpacking& each : unpackings_[s]) { ++unpacks[each.step]; }
     }
     work_.resize(steps());
     launch_.assign(steps(), nothing);
@@ -149,11 +152,14 @@ inline void PackedBound::read_storages(std::uint64_t budget_bytes) {
     }
     for (std::uint32_t s = 0; s < storages; ++s) {
         if (!may_travel(s)) { continue; }
-        const double alone = launch_[first_[s]] == nothing ? launch : 0.0;
-        const double work =
-            share_of(p * static_cast<double>(problem_.unpacked_bytes[s]) / problem_.unpacked_bytes_per_second) + alone;
-        share_[s] = program_.add_column(work, 1);
-        work_[first_[s]].emplace_back(share_[s], work);
+        const double whole =
+            share_of(p * static_cast<double>(problem_.unpacked_bytes[s]) / problem_.unpacked_bytes_per_second);
+        for (Unpacking& each : unpackings_[s]) {
+            const double work = whole + (launch_[each.step] == nothing ? launch : 0.0);
+            each.column = program_.add_column(work, 1);
+            work_[each.step].emplace_back(each.column, work);
+        }
+        share_[s] = unpackings_[s].front().column;
     }
 }
 
@@ -237,10 +243,17 @@ inline void PackedBound::find_simple_rows(std::vector<std::pair<Terms, double>>&
     std::vector<Terms> together(steps());
     for (std::uint32_t s = 0; s < share_.size(); ++s) {
         if (!is_unpacked(s)) { continue; }
-        if (launch_[first_[s]] != nothing) { check({{share_[s], 1.0}, {launch_[first_[s]], -1.0}}, 0); }
-        const std::uint64_t end = (std::min<std::uint64_t>)(steps(), std::uint64_t{last_[s]} + lanes);
-        for (std::uint64_t i = first_[s]; i < end; ++i) {
-            together[i].emplace_back(share_[s], share_of(problem_.unpacked_bytes[s]));
+        const double bytes = share_of(problem_.unpacked_bytes[s]);
+        std::uint64_t covered = unpackings_[s].front().step;  // to here it is unpacked
+        for (const Unpacking& each : unpackings_[s]) {
+            if (launch_[each.step] != nothing) { check({{each.column, 1.0}, {launch_[each.step], -1.0}}, 0); }
+            if (each.column != share_[s]) { check({{each.column, 1.0}, {share_[s], -1.0}}, 0); }
+            for (; covered < each.step; ++covered) {
+                together[covered].emplace_back(share_[s], bytes);
+                together[covered].emplace_back(each.column, -bytes);
+            }
+            const std::uint64_t end = (std::min<std::uint64_t>)(steps(), std::uint64_t{each.step} + lanes);
+            for (; covered < end; ++covered) { together[covered].emplace_back(share_[s], bytes); }
         }
     }
     for (Terms& terms : together) {

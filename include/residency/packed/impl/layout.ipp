@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,20 +27,75 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 
 namespace detail {
 
-/// How often each storage is read; 0: it is not unpacked, or no step reads it.
-inline std::vector<std::uint32_t> unpackings(const UnpackProblem& problem) {
-    std::vector<std::uint32_t> reads(problem.unpacked_bytes.size(), 0);
-    for (const std::uint32_t s : problem.step_storages) {
-        if (problem.unpacked_bytes[s] > 0) { ++reads[s]; }
+/// How many steps read each storage; 0: it is not unpacked, or no step reads it.
+inline std::vector<std::uint32_t> count_reads(const UnpackProblem& problem) {
+    std::vector<std::uint32_t> reads(problem.unpacked_bytes.size(), 0), latest(reads.size(), UINT32_MAX);
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (problem.unpacked_bytes[s] > 0 && std::exchange(latest[s], i) != i) { ++reads[s]; }
+        }
     }
     return reads;
 }
 
+/// Calls `unpack(step, storages)` for each step of a pass that unpacks, with what it unpacks: all that it reads by itself, does not stay, and
+/// is not in its place since an earlier step.
+template <class Unpack>
+void for_each_unpacking(const UnpackProblem& problem, const UnpackLayout& layout, Unpack&& unpack) {
+    const auto end = [&](std::uint32_t s) { return layout.offset[s] + problem.unpacked_bytes[s]; };
+    const std::vector<std::uint32_t> reads = count_reads(problem);
+    std::vector<bool> is_there = layout.stays;
+    std::vector<std::uint32_t> there;  // what other steps read too, and is in its place
+    std::vector<std::uint32_t> unpacked, wanted;
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        unpacked.clear();
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (problem.unpacked_bytes[s] == 0 || is_there[s]) { continue; }
+            is_there[s] = true;
+            unpacked.push_back(s);
+        }
+        if (unpacked.empty()) { continue; }
+        if (!there.empty()) {
+            wanted = unpacked;
+            std::sort(wanted.begin(), wanted.end(),
+                      [&](std::uint32_t a, std::uint32_t b) { return layout.offset[a] < layout.offset[b]; });
+            std::erase_if(there, [&](std::uint32_t other) {
+                const auto found = std::partition_point(
+                    wanted.begin(), wanted.end(), [&](std::uint32_t s) { return end(s) <= layout.offset[other]; });
+                const bool is_lost = found != wanted.end() && layout.offset[*found] < end(other);
+                if (is_lost) { is_there[other] = false; }
+                return is_lost;
+            });
+        }
+        for (const std::uint32_t s : unpacked) {
+            if (reads[s] > 1) { there.push_back(s); }
+        }
+        unpack(i, std::span<const std::uint32_t>{unpacked});
+    }
+}
+
+/// What a pass unpacks, in the order of its steps.
+inline std::vector<Unpacking> list_unpackings(const UnpackProblem& problem, const UnpackLayout& layout) {
+    std::vector<Unpacking> all;
+    for_each_unpacking(problem, layout, [&](std::uint32_t step, std::span<const std::uint32_t> unpacked) {
+        for (const std::uint32_t s : unpacked) { all.push_back({s, step, step}); }
+    });
+    std::vector<std::size_t> latest(problem.unpacked_bytes.size(), all.size());
+    std::size_t next = 0;
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (; next < all.size() && all[next].step == i; ++next) { latest[all[next].storage] = next; }
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (latest[s] < all.size()) { all[latest[s]].live_until = i; }
+        }
+    }
+    return all;
+}
+
 /// What may stay, in the order in which it is tried: a few steps with much to unpack, whose weights set how much memory the others share,
-/// and then a share of the rest that is the same everywhere in the pass.
+/// and then a share of the rest: first of what a pass would unpack most often, and among equals the same share everywhere in the pass.
 class StayFamilies {
 public:
-    explicit StayFamilies(const UnpackProblem& problem) : problem_{problem}, reads_{unpackings(problem)} {
+    explicit StayFamilies(const UnpackProblem& problem) : problem_{problem}, times_(problem.unpacked_bytes.size(), 0) {
         std::vector<std::uint64_t> bytes(problem.steps(), 0);
         for (std::uint32_t i = 0; i < problem.steps(); ++i) {
             for (const std::uint32_t s : problem.reads(i)) { bytes[i] += problem.unpacked_bytes[s]; }
@@ -49,15 +105,21 @@ public:
         residency::detail::sort(wide_, [&](std::uint32_t a, std::uint32_t b) {
             return bytes[a] != bytes[b] ? bytes[a] > bytes[b] : a < b;
         });
-        std::vector<bool> seen(problem.unpacked_bytes.size(), false);
-        for (const std::uint32_t s : problem.step_storages) {
-            if (reads_[s] > 0 && !seen[s]) {
-                seen[s] = true;
-                order_.push_back(s);
-            }
-        }
+        for_each_unpacking(problem, lay_out(problem, stays(0, 0)),
+                           [&](std::uint32_t, std::span<const std::uint32_t> unpacked) {
+                               for (const std::uint32_t s : unpacked) {
+                                   if (times_[s]++ == 0) { order_.push_back(s); }
+                               }
+                           });
+        std::vector<std::uint32_t> place(times_.size(), 0);
+        for (std::uint32_t k = 0; k < order_.size(); ++k) { place[order_[k]] = k; }
+        residency::detail::sort(order_, [&](std::uint32_t a, std::uint32_t b) {
+            return times_[a] != times_[b] ? times_[a] > times_[b] : place[a] < place[b];
+        });
     }
     [[nodiscard]] std::uint32_t steps() const noexcept { return problem_.steps(); }
+    /// What may stay: the most often unpacked first, and among equals by first use.
+    [[nodiscard]] std::span<const std::uint32_t> order() const noexcept { return order_; }
     /// The storages of the `wide` widest steps, and `share` of the bytes of the others.
     [[nodiscard]] std::vector<bool> stays(std::uint32_t wide, double share) const {
         std::vector<bool> result = problem_.must_stay;
@@ -65,27 +127,39 @@ public:
         for (std::size_t s = 0; s < result.size(); ++s) { result[s] = result[s] && problem_.unpacked_bytes[s] > 0; }
         for (std::uint32_t i = 0; i < wide && i < wide_.size(); ++i) {
             for (const std::uint32_t s : problem_.reads(wide_[i])) {
-                if (reads_[s] > 0) { result[s] = true; }
+                if (problem_.unpacked_bytes[s] > 0) { result[s] = true; }
             }
         }
-        double due = 0;
-        for (const std::uint32_t s : order_) {
-            if (result[s]) { continue; }
-            const auto bytes = static_cast<double>(problem_.unpacked_bytes[s]);
-            due += share * bytes;
-            if (due >= bytes * 0.5 && share > 0) {
-                result[s] = true;
-                due -= bytes;
+        if (share <= 0) { return result; }
+        const auto bytes_of = [&](std::size_t k) { return static_cast<double>(problem_.unpacked_bytes[order_[k]]); };
+        double left = 0;
+        for (std::size_t k = 0; k < order_.size(); ++k) { left += result[order_[k]] ? 0 : share * bytes_of(k); }
+        for (std::size_t begin = 0, last = 0; begin < order_.size() && left > 0; begin = last) {
+            double whole = 0;
+            for (; last < order_.size() && times_[order_[last]] == times_[order_[begin]]; ++last) {
+                whole += result[order_[last]] ? 0 : bytes_of(last);
             }
+            if (whole <= 0) { continue; }
+            const double part = last == order_.size() && begin == 0 ? share : (std::min)(1.0, left / whole);
+            double due = 0;
+            for (std::size_t k = begin; k < last; ++k) {
+                if (result[order_[k]]) { continue; }
+                due += part * bytes_of(k);
+                if (due >= bytes_of(k) * 0.5) {
+                    result[order_[k]] = true;
+                    due -= bytes_of(k);
+                }
+            }
+            left -= part * whole;
         }
         return result;
     }
 
 private:
     const UnpackProblem& problem_;
-    std::vector<std::uint32_t> reads_;
+    std::vector<std::uint32_t> times_;  // by storage
     std::vector<std::uint32_t> wide_;   // steps, those with the most bytes first
-    std::vector<std::uint32_t> order_;  // storages, by first use
+    std::vector<std::uint32_t> order_;  // storages
 };
 
 /// What is left to plan beside a layout, without a budget.
@@ -100,20 +174,13 @@ inline plan::Problem rest_of(const UnpackProblem& problem, const UnpackLayout& l
         const auto floor = [&](const plan::Image& image) { return plan::floor_chunks(image, rest.steps()).chunks; };
         rest.image_offsets = floor(aligned) < floor(grouped) ? aligned.offsets : grouped.offsets;
     }
-    // The first step of a pass that reads a storage unpacks it: those that others read too have places of their own.
-    std::vector<bool> is_unpacked = layout.stays;
     rest.compute_seconds.resize(problem.steps(), 0.0);
-    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+    for_each_unpacking(problem, layout, [&](std::uint32_t step, std::span<const std::uint32_t> unpacked) {
         std::uint64_t bytes = 0;
-        for (const std::uint32_t s : problem.reads(i)) {
-            if (!is_unpacked[s]) { bytes += problem.unpacked_bytes[s]; }
-            is_unpacked[s] = true;
-        }
-        if (bytes > 0) {
-            rest.compute_seconds[i] +=
-                problem.launch_seconds + static_cast<double>(bytes) / problem.unpacked_bytes_per_second;
-        }
-    }
+        for (const std::uint32_t s : unpacked) { bytes += problem.unpacked_bytes[s]; }
+        rest.compute_seconds[step] +=
+            problem.launch_seconds + static_cast<double>(bytes) / problem.unpacked_bytes_per_second;
+    });
     return rest;
 }
 
@@ -152,11 +219,12 @@ struct Sketch {
 /// What else may stay is tried in so few storages one by one.
 inline constexpr std::size_t few_storages = 256;
 
-/// The same, where of the storages that may stay each that still fits stays too, in the order of their first use.
-inline Result<UnpackChoice> fill_up(const UnpackProblem& problem, UnpackChoice choice, std::uint64_t budget_bytes) {
+/// The same, where of the storages that may stay each that still fits stays too, in this order.
+inline Result<UnpackChoice> fill_up(const UnpackProblem& problem, std::span<const std::uint32_t> order,
+                                    UnpackChoice choice, std::uint64_t budget_bytes) {
     std::vector<bool> stays = choice.layout.stays;
-    for (const std::uint32_t s : problem.step_storages) {
-        if (stays[s] || problem.unpacked_bytes[s] == 0) { continue; }
+    for (const std::uint32_t s : order) {
+        if (stays[s]) { continue; }
         stays[s] = true;
         auto one = sketch(problem, stays, budget_bytes);
         if (!one) { return one.error(); }
@@ -169,43 +237,112 @@ inline Result<UnpackChoice> fill_up(const UnpackProblem& problem, UnpackChoice c
     return choice;
 }
 
-inline Error no_layout(std::uint64_t budget_bytes) {
-    return {ErrorKind::budget, "no layout of packed weights fits into " + std::to_string(budget_bytes) + " bytes"};
+/// Consecutive steps whose unpacked weights are there together.
+inline std::uint32_t lanes_of(const UnpackProblem& problem) {
+    return (std::max)(1U, (std::min)(problem.leases_at_once, problem.steps()));
 }
 
-inline constexpr std::uint32_t wide_steps[] = {0, 1, 2, 4, 8};
+/// Finds places for storages, one after the other, beside those that are taken.
+class Places {
+public:
+    Places(const UnpackProblem& problem, UnpackLayout& layout) : problem_{problem}, layout_{layout} {}
+    /// From shared_at on, beside the `taken` ones, which may come repeatedly. Returns where they end.
+    std::uint64_t fit(std::span<const std::uint32_t> fresh, std::vector<std::uint32_t>& taken) {
+        const std::vector<std::uint64_t>& offset = layout_.offset;
+        residency::detail::sort(taken, [&](std::uint32_t a, std::uint32_t b) {
+            return offset[a] != offset[b] ? offset[a] < offset[b] : a < b;
+        });
+        std::uint64_t at = layout_.shared_at;
+        auto next = taken.begin();
+        for (const std::uint32_t s : fresh) {
+            for (; next != taken.end() && offset[*next] < at + bytes(s); ++next) {
+                at = (std::max)(at, offset[*next] + bytes(*next));
+            }
+            layout_.offset[s] = at;
+            at += bytes(s);
+        }
+        return at;
+    }
 
-}  // namespace detail
+private:
+    [[nodiscard]] std::uint64_t bytes(std::uint32_t s) const {
+        return UnpackLayout::place_bytes(problem_.unpacked_bytes[s]);
+    }
 
-RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<bool> stays) {
-    const std::size_t storages = problem.unpacked_bytes.size();
-    UnpackLayout layout;
-    layout.offset.assign(storages, UnpackLayout::none);
-    layout.stays = std::move(stays);
-    layout.stays.resize(storages, false);
-    const std::vector<std::uint32_t> reads = detail::unpackings(problem);
+    const UnpackProblem& problem_;
+    UnpackLayout& layout_;
+};
+
+/// Places what several steps read, and does not stay, beside all that is there together with it, over the rest. What first comes in one step
+/// is placed together. Returns where the places end.
+inline std::uint64_t place_repeated(const UnpackProblem& problem, std::span<const std::uint32_t> reads,
+                                    UnpackLayout& layout) {
+    const auto is_repeated = [&](std::uint32_t s) { return reads[s] > 1 && !layout.stays[s]; };
+    std::vector<std::vector<std::uint32_t>> readers(reads.size());  // by storage
+    bool is_any = false;
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (!is_repeated(s)) { continue; }
+            readers[s].push_back(i);
+            is_any = true;
+        }
+    }
+    std::uint64_t end = layout.shared_at;
+    if (!is_any) { return end; }
+    Places places{problem, layout};
+    const std::uint32_t lanes = lanes_of(problem);
+    std::vector<std::uint32_t> seen_by(problem.steps(), UINT32_MAX);  // by step: the last that looked at it
+    std::vector<std::uint32_t> fresh, taken;
+    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+        fresh.clear();
+        taken.clear();
+        for (const std::uint32_t s : problem.reads(i)) {
+            if (is_repeated(s) && layout.offset[s] == UnpackLayout::none) { fresh.push_back(s); }
+        }
+        for (const std::uint32_t s : fresh) {
+            for (const std::uint32_t reader : readers[s]) {
+                const std::uint32_t first = reader >= lanes ? reader - lanes + 1 : 0;
+                for (std::uint32_t k = first; k < problem.steps() && k < reader + lanes; ++k) {
+                    if (std::exchange(seen_by[k], i) == i) { continue; }
+                    for (const std::uint32_t other : problem.reads(k)) {
+                        if (is_repeated(other) && layout.offset[other] != UnpackLayout::none) {
+                            taken.push_back(other);
+                        }
+                    }
+                }
+            }
+        }
+        end = (std::max)(end, places.fit(fresh, taken));
+    }
+    return end;
+}
+
+/// Places what one step reads, and does not stay. Where leases do not overlap, beside what its step reads too and several steps read, of
+/// which the places end at `end`; else behind that, where steps that follow one another take turns in leases_at_once lanes. Returns where
+/// the places end.
+inline std::uint64_t place_once(const UnpackProblem& problem, std::span<const std::uint32_t> reads,
+                                UnpackLayout& layout, std::uint64_t end) {
+    const auto is_once = [&](std::uint32_t s) { return reads[s] == 1 && !layout.stays[s]; };
+    const std::uint32_t lanes = lanes_of(problem);
+    Places places{problem, layout};
+    std::vector<std::uint32_t> fresh, taken;
+    if (lanes == 1) {
+        for (std::uint32_t i = 0; i < problem.steps(); ++i) {
+            fresh.clear();
+            taken.clear();
+            for (const std::uint32_t s : problem.reads(i)) {
+                if (reads[s] == 0 || layout.stays[s]) { continue; }
+                (is_once(s) ? fresh : taken).push_back(s);
+            }
+            end = (std::max)(end, places.fit(fresh, taken));
+        }
+        return end;
+    }
     const auto size = [&](std::uint32_t s) { return UnpackLayout::place_bytes(problem.unpacked_bytes[s]); };
-    std::uint64_t end = 0;
-    const auto place = [&](std::uint32_t s) {
-        layout.offset[s] = end;
-        end += size(s);
-    };
-    for (std::uint32_t s = 0; s < storages; ++s) {
-        if (layout.stays[s]) { place(s); }
-    }
-    // What several steps read has a place that nothing shares: it may be there with any other.
-    for (std::uint32_t s = 0; s < storages; ++s) {
-        if (!layout.stays[s] && reads[s] > 1) { place(s); }
-    }
-    layout.shared_at = end;
-    // Steps that follow one another take turns in leases_at_once lanes.
-    const std::uint32_t lanes = (std::max)(1U, (std::min)(problem.leases_at_once, problem.steps()));
     std::vector<std::uint64_t> width(lanes, 0);
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
         std::uint64_t bytes = 0;
-        for (const std::uint32_t s : problem.reads(i)) {
-            if (!layout.stays[s] && reads[s] == 1) { bytes += size(s); }
-        }
+        for (const std::uint32_t s : problem.reads(i)) { bytes += is_once(s) ? size(s) : 0; }
         width[i % lanes] = (std::max)(width[i % lanes], bytes);
     }
     std::vector<std::uint64_t> begin(lanes, 0);
@@ -216,11 +353,104 @@ RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
         std::uint64_t at = begin[i % lanes];
         for (const std::uint32_t s : problem.reads(i)) {
-            if (layout.stays[s] || reads[s] != 1) { continue; }
-            layout.offset[s] = at;
-            at += size(s);
+            if (is_once(s)) { layout.offset[s] = std::exchange(at, at + size(s)); }
         }
     }
+    return end;
+}
+
+inline Error no_layout(std::uint64_t budget_bytes) {
+    return {ErrorKind::budget, "no layout of packed weights fits into " + std::to_string(budget_bytes) + " bytes"};
+}
+
+inline constexpr std::uint32_t wide_steps[] = {0, 1, 2, 4, 8};
+
+/// choose_unpacked(), without its list of unpackings.
+inline Result<UnpackChoice> choose(const UnpackProblem& problem, std::uint64_t budget_bytes,
+                                   const plan::Options& options) {
+    const StayFamilies families{problem};
+    const int levels = problem.steps() > 2000 ? 8 : 32;
+    std::vector<Sketch> sketches;
+    for (const std::uint32_t wide : wide_steps) {
+        if (wide > families.steps()) { break; }
+        for (int level = 0; level <= levels; ++level) {
+            const double share = static_cast<double>(level) / levels;
+            auto one = sketch(problem, families.stays(wide, share), budget_bytes);
+            if (!one) { return one.error(); }
+            if (!*one) { continue; }
+            sketches.push_back({wide, share, std::move(**one)});
+        }
+    }
+    if (sketches.empty()) { return no_layout(budget_bytes); }
+    plan::Options quick = options;
+    quick.effort = plan::Effort::quick;
+    const auto foretell = [&](UnpackChoice& choice) {
+        const auto made = plan::make_plan(choice.rest, quick);
+        choice.seconds = made ? made->predicted_seconds() : 1e30;
+    };
+    // The sketches rank by an estimate: plans decide among the best of them, and between the best one and its neighbours.
+    residency::detail::sort(sketches, [](const Sketch& a, const Sketch& b) {
+        if (a.choice.seconds != b.choice.seconds) { return a.choice.seconds < b.choice.seconds; }
+        return a.wide != b.wide ? a.wide < b.wide : a.share < b.share;
+    });
+    const std::size_t plans = problem.steps() > 2000 ? 4 : 12;
+    const std::size_t stride = (std::max<std::size_t>)(1, sketches.size() / plans);
+    for (std::size_t k = 0; k < sketches.size(); ++k) {
+        if (k < plans / 2 || k % stride == 0) {
+            foretell(sketches[k].choice);
+        } else {
+            sketches[k].choice.seconds = 1e30;
+        }
+    }
+    auto best = std::min_element(sketches.begin(), sketches.end(),
+                                 [](const auto& a, const auto& b) { return a.choice.seconds < b.choice.seconds; });
+    Sketch chosen = std::move(*best);
+    for (double step = 0.5 / levels; step > 0.1 / levels; step /= 2) {
+        for (const double share : {chosen.share - step, chosen.share + step}) {
+            if (share < 0 || share > 1) { continue; }
+            auto one = sketch(problem, families.stays(chosen.wide, share), budget_bytes);
+            if (!one) { return one.error(); }
+            if (!*one) { continue; }
+            foretell(**one);
+            if ((*one)->seconds < chosen.choice.seconds) { chosen = {chosen.wide, share, std::move(**one)}; }
+        }
+    }
+    if (problem.step_storages.size() > few_storages) { return std::move(chosen.choice); }
+    // Where a share of the bytes is coarse: as much as fits, beside what was chosen and beside what has to stay.
+    for (const bool is_beside : {true, false}) {
+        auto from = sketch(problem, is_beside ? chosen.choice.layout.stays : families.stays(0, 0), budget_bytes);
+        if (!from) { return from.error(); }
+        if (!*from) { continue; }
+        auto filled = fill_up(problem, families.order(), std::move(**from), budget_bytes);
+        if (!filled) { return filled.error(); }
+        if (filled->layout == chosen.choice.layout) { continue; }  // of which the time is known
+        foretell(*filled);
+        if (filled->seconds < chosen.choice.seconds) { chosen.choice = std::move(*filled); }
+    }
+    return std::move(chosen.choice);
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<bool> stays) {
+    const std::size_t storages = problem.unpacked_bytes.size();
+    UnpackLayout layout;
+    layout.offset.assign(storages, UnpackLayout::none);
+    layout.stays = std::move(stays);
+    layout.stays.resize(storages, false);
+    const std::vector<std::uint32_t> reads = detail::count_reads(problem);
+    const auto size = [&](std::uint32_t s) { return UnpackLayout::place_bytes(problem.unpacked_bytes[s]); };
+    std::uint64_t end = 0;
+    const auto place = [&](std::uint32_t s) {
+        layout.offset[s] = end;
+        end += size(s);
+    };
+    for (std::uint32_t s = 0; s < storages; ++s) {
+        if (layout.stays[s]) { place(s); }
+    }
+    layout.shared_at = end;
+    end = detail::place_repeated(problem, reads, layout);
+    end = detail::place_once(problem, reads, layout, end);
     for (std::uint32_t s = 0; s < storages; ++s) {
         if (layout.stays[s] || reads[s] > 0 || problem.unpacked_bytes[s] == 0) { continue; }
         if (size(s) <= end - layout.shared_at) { layout.offset[s] = layout.shared_at; }
@@ -254,67 +484,9 @@ RESIDENCY_INLINE Result<std::uint64_t> unpack_everything(const UnpackProblem& pr
 
 RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& problem, std::uint64_t budget_bytes,
                                                       const plan::Options& options) {
-    const detail::StayFamilies families{problem};
-    const int levels = problem.steps() > 2000 ? 8 : 32;
-    std::vector<detail::Sketch> sketches;
-    for (const std::uint32_t wide : detail::wide_steps) {
-        if (wide > families.steps()) { break; }
-        for (int level = 0; level <= levels; ++level) {
-            const double share = static_cast<double>(level) / levels;
-            auto one = detail::sketch(problem, families.stays(wide, share), budget_bytes);
-            if (!one) { return one.error(); }
-            if (!*one) { continue; }
-            sketches.push_back({wide, share, std::move(**one)});
-        }
-    }
-    if (sketches.empty()) { return detail::no_layout(budget_bytes); }
-    plan::Options quick = options;
-    quick.effort = plan::Effort::quick;
-    const auto foretell = [&](UnpackChoice& choice) {
-        const auto made = plan::make_plan(choice.rest, quick);
-        choice.seconds = made ? made->predicted_seconds() : 1e30;
-    };
-    // The sketches rank by an estimate: plans decide among the best of them, and between the best one and its neighbours.
-    residency::detail::sort(sketches, [](const detail::Sketch& a, const detail::Sketch& b) {
-        if (a.choice.seconds != b.choice.seconds) { return a.choice.seconds < b.choice.seconds; }
-        return a.wide != b.wide ? a.wide < b.wide : a.share < b.share;
-    });
-    const std::size_t plans = problem.steps() > 2000 ? 4 : 12;
-    const std::size_t stride = (std::max<std::size_t>)(1, sketches.size() / plans);
-    for (std::size_t k = 0; k < sketches.size(); ++k) {
-        if (k < plans / 2 || k % stride == 0) {
-            foretell(sketches[k].choice);
-        } else {
-            sketches[k].choice.seconds = 1e30;
-        }
-    }
-    auto best = std::min_element(sketches.begin(), sketches.end(),
-                                 [](const auto& a, const auto& b) { return a.choice.seconds < b.choice.seconds; });
-    detail::Sketch chosen = std::move(*best);
-    for (double step = 0.5 / levels; step > 0.1 / levels; step /= 2) {
-        for (const double share : {chosen.share - step, chosen.share + step}) {
-            if (share < 0 || share > 1) { continue; }
-            auto one = detail::sketch(problem, families.stays(chosen.wide, share), budget_bytes);
-            if (!one) { return one.error(); }
-            if (!*one) { continue; }
-            foretell(**one);
-            if ((*one)->seconds < chosen.choice.seconds) { chosen = {chosen.wide, share, std::move(**one)}; }
-        }
-    }
-    if (problem.step_storages.size() > detail::few_storages) { return std::move(chosen.choice); }
-    // Where a share of the bytes is coarse: as much as fits, beside what was chosen and beside what has to stay.
-    for (const bool is_beside : {true, false}) {
-        auto from =
-            detail::sketch(problem, is_beside ? chosen.choice.layout.stays : families.stays(0, 0), budget_bytes);
-        if (!from) { return from.error(); }
-        if (!*from) { continue; }
-        auto filled = detail::fill_up(problem, std::move(**from), budget_bytes);
-        if (!filled) { return filled.error(); }
-        if (filled->layout == chosen.choice.layout) { continue; }  // of which the time is known
-        foretell(*filled);
-        if (filled->seconds < chosen.choice.seconds) { chosen.choice = std::move(*filled); }
-    }
-    return std::move(chosen.choice);
+    auto chosen = detail::choose(problem, budget_bytes, options);
+    if (chosen) { chosen->unpackings = detail::list_unpackings(problem, chosen->layout); }
+    return chosen;
 }
 
 RESIDENCY_INLINE Result<UnpackChoice> keep_unpacked(const UnpackProblem& problem, std::vector<bool> stays,
@@ -322,6 +494,7 @@ RESIDENCY_INLINE Result<UnpackChoice> keep_unpacked(const UnpackProblem& problem
     auto one = detail::sketch(problem, std::move(stays), budget_bytes);
     if (!one) { return one.error(); }
     if (!*one) { return detail::no_layout(budget_bytes); }
+    (*one)->unpackings = detail::list_unpackings(problem, (*one)->layout);
     return std::move(**one);
 }
 
