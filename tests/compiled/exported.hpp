@@ -74,15 +74,18 @@ public:
     [[nodiscard]] format::Program program() const {
         return unwrap(format::try_load_program_file(path() + "/program.residency"));
     }
-    void write_weights(std::uint64_t count) {
+    /// `reversed`: the weight that is read last comes first in the file.
+    void write_weights(std::uint64_t count, bool reversed = false) {
         std::vector<std::vector<float>> values;
-        for (int i = 0; i < 3; ++i) { values.emplace_back(count, float(i + 1)); }
+        std::vector<format::SafetensorsTensor> tensors;
+        for (int i = 0; i < 3; ++i) {
+            const int w = reversed ? 2 - i : i;
+            values.emplace_back(count, float(w + 1));
+            tensors.push_back({"w." + std::to_string(w), dtype::f32, {count}});
+        }
         values.emplace_back(16, 0.0F);
-        auto writer = unwrap(
-            format::SafetensorsWriter::try_create(path() + "/weights.safetensors", {{"w.0", dtype::f32, {count}},
-                                                                                    {"w.1", dtype::f32, {count}},
-                                                                                    {"w.2", dtype::f32, {count}},
-                                                                                    {"cache", dtype::f32, {16}}}));
+        tensors.push_back({"cache", dtype::f32, {16}});
+        auto writer = unwrap(format::SafetensorsWriter::try_create(path() + "/weights.safetensors", tensors));
         for (const auto& each : values) { unwrap(writer.try_append(std::as_bytes(std::span{each}))); }
         unwrap(writer.try_finish());
     }

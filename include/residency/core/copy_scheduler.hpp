@@ -114,10 +114,11 @@ public:
     [[nodiscard]] bool must_wait(ConsumerId id, EventPoint arrival) const noexcept {
         return arrival > consumers_[id]->arrived && !copies_.known_complete(arrival);
     }
-    /// A consumer waits for an arrival. Enqueues nothing if it has waited for that arrival, or a later one, before.
-    [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival) {
+    /// A consumer waits for an arrival. Enqueues nothing if it has waited for that arrival, or a later one, before. `is_allowed`:
+    /// refuse_capture() has just said so.
+    [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival, bool is_allowed = false) {
         ConsumerStream& consumer = *consumers_[id];
-        return arrival <= consumer.arrived ? Status{} : stream_wait_new_arrival(consumer, arrival);
+        return arrival <= consumer.arrived ? Status{} : stream_wait_new_arrival(consumer, arrival, is_allowed);
     }
     /// The stream of `first` waits for the last recorded point of `second`.
     [[nodiscard]] Status wait_for_last_point(ConsumerId first, ConsumerId second) {
@@ -212,7 +213,7 @@ private:
         if (events_ == nullptr || in_capture_) { return; }
         events_->tell_arrivals([&](EventPoint arrival) { return has_arrived(arrival); });
     }
-    [[nodiscard]] Status stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival);
+    [[nodiscard]] Status stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival, bool is_allowed);
     [[nodiscard]] Status renew(ConsumerStream& consumer, typename D::Stream stream);
     [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
     [[nodiscard]] Result<EventPoint> refuse_capture(const ConsumerStream& consumer);
@@ -409,9 +410,11 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
 }
 
 template <Device D>
-Status CopyScheduler<D>::stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival) {
+Status CopyScheduler<D>::stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival, bool is_allowed) {
     if (!copies_.known_complete(arrival)) {
-        if (auto allowed = refuse_capture(consumer); !allowed) { return allowed.error(); }
+        if (!is_allowed) {
+            if (auto allowed = refuse_capture(consumer); !allowed) { return allowed.error(); }
+        }
         if (auto done = copies_.order_after(arrival, consumer.events.stream()); !done) { return done; }
     }
     consumer.arrived = arrival;

@@ -135,6 +135,10 @@ public:
     /// Blocks while the device allocates.
     [[nodiscard]] virtual Status open(const DeciderContext<D>& context, const pool::Needs& needs,
                                       std::uint64_t cap_bytes) = 0;
+    /// In place of open(): the storages in the order in which it would lay them out, under the same cap; none: it has no such order.
+    [[nodiscard]] virtual Result<std::vector<StorageId>> storage_order(const Catalog&, std::uint64_t) {
+        return std::vector<StorageId>{};
+    }
     /// Another schedule, after prepare(). The streams are drained. What is on the device stays where the new order allows it.
     [[nodiscard]] virtual Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                            std::uint64_t cap_bytes) = 0;

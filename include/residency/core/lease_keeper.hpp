@@ -80,8 +80,8 @@ private:
     [[nodiscard]] RESIDENCY_DETAIL_COLD static Error no_pass();
     [[nodiscard]] RESIDENCY_DETAIL_COLD static Error ended_with_capture();
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
-    /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records.
-    [[nodiscard]] Status wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer);
+    /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records. `is_allowed`: the stream is not captured.
+    [[nodiscard]] Status wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer, bool is_allowed);
     void tell(EventKind kind, LeaseId id, const LeaseRecord& lease, StorageId storage) const noexcept {
         shared_->events->of_lease(kind, lease.access, id.value(), storage);
     }
@@ -169,11 +169,13 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle.error(); }
     if (!shared_->unread.empty()) { return unread(); }
     std::optional<ConsumerId> consumer;
+    bool needs_record = false;
     if (stream) {
         auto known = copy_scheduler.consumer(*stream);
         if (!known) { return known.error(); }
         consumer = *known;
-        if (shared_->decider->needs_record(storages)) {
+        needs_record = shared_->decider->needs_record(storages);
+        if (needs_record) {
             if (auto allowed = copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
         }
     }
@@ -199,7 +201,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     }
     count(storages, 1);
     if (consumer) {
-        if (auto waited = wait_for_arrival(id, lease, *consumer); !waited) {
+        if (auto waited = wait_for_arrival(id, lease, *consumer, needs_record); !waited) {
             count(storages, -1);
             shared_->decider->forget(lease.token);
             leases_.close(id);
@@ -239,7 +241,8 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     for (const ConsumerId known : lease->consumers) {
         if (known == *consumer) { return {}; }
     }
-    if (shared_->decider->needs_record(lease->storages)) {
+    const bool needs_record = shared_->decider->needs_record(lease->storages);
+    if (needs_record) {
         if (auto allowed = shared_->copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
     }
     const bool was_ticket = lease->consumers.empty();
@@ -247,7 +250,7 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     profiler_->interrupt();
     WorkObserver<D>* const observer = shared_->pass_observer();
     if (observer != nullptr) { observer->read_comes(stream); }
-    auto waited = wait_for_arrival(id, *lease, *consumer);
+    auto waited = wait_for_arrival(id, *lease, *consumer, needs_record);
     if (shared_->events && waited && was_ticket) { tell_began(id, *lease); }
     return waited;
 }
@@ -317,13 +320,13 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
 }
 
 template <Device D>
-inline Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer) {
+inline Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer, bool is_allowed) {
     EventPoint arrival = 0;
     for (const StorageId storage : lease.storages) {
         arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
     }
     auto waited = shared_->is_watched ? wait_watched(id, lease, consumer, arrival)
-                                      : shared_->copy_scheduler.stream_wait_arrival(consumer, arrival);
+                                      : shared_->copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
     if (!waited) { return waited; }
     const Stream stream = shared_->copy_scheduler.stream_of(consumer);
     WorkObserver<D>* const observer = shared_->pass_observer();

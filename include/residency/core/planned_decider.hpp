@@ -91,6 +91,9 @@ public:
     /// Measures the link and the device's memory if they are not known. Blocks.
     [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs&,
                               std::uint64_t cap_bytes) override;
+    /// That of the image of a plan, over the assumed link where none is known.
+    [[nodiscard]] Result<std::vector<StorageId>> storage_order(const Catalog& catalog,
+                                                               std::uint64_t cap_bytes) override;
     /// Puts a plan for what was prepared last in force, which is made unless it was made before for this budget. Chunks that stay on
     /// their slots keep their bytes.
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
@@ -282,6 +285,22 @@ Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const p
     auto plan = find_or_make(cap_bytes);
     if (!plan) { return plan.error(); }
     return adopt(std::move(*plan), cap_bytes);
+}
+
+template <pool::PlannedPool Pool>
+Result<std::vector<StorageId>> PlannedDecider<Pool>::storage_order(const Catalog& catalog, std::uint64_t cap_bytes) {
+    if (!plan_factory_.knows_link()) { plan_factory_.set_link({}); }
+    if (!plan_factory_.knows_memory_rate()) { plan_factory_.set_memory_rate(plan::default_memory_bytes_per_second); }
+    const auto plan = plan_factory_.make(catalog, cap_bytes, {});
+    if (!plan) { return plan.error(); }
+    std::vector<StorageId> order;
+    order.reserve(catalog.storages().size());
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) { order.push_back(StorageId{i}); }
+    residency::detail::sort(order, [&](StorageId a, StorageId b) {
+        const std::uint64_t of_a = plan->storage_offset(index(a)), of_b = plan->storage_offset(index(b));
+        return of_a != of_b ? of_a < of_b : index(a) < index(b);
+    });
+    return order;
 }
 
 template <pool::PlannedPool Pool>

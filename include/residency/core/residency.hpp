@@ -10,6 +10,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "residency/budget/budget.hpp"
 #include "residency/core/captured_pass.hpp"
@@ -79,10 +80,23 @@ public:
         return core::Session<Device>::resolve(device, std::move(catalog), std::move(settings),
                                               std::make_unique<Decider>(std::move(options.policies)));
     }
+    /// The storages in the order in which try_create would lay them out on the device, for host::LoadOptions::order: what is copied together
+    /// then lies together on the host too, and is one piece of a copy. Of planned compositions; others have no such order, and give none.
+    /// Makes a plan, over the link of plan::Link{} where none is given. Allocates nothing on the device. Errors: as of try_create.
+    [[nodiscard]] static Result<std::vector<StorageId>> try_storage_order(Device& device, Catalog catalog,
+                                                                          Options options = {}) {
+        auto settings = core::settings_of(options);
+        return core::Session<Device>::storage_order(device, std::move(catalog), std::move(settings),
+                                                    std::make_unique<Decider>(std::move(options.policies)));
+    }
 #if RESIDENCY_EXCEPTIONS
     /// As try_resolve_budget(), but throws Exception.
     [[nodiscard]] static ResolvedBudget resolve_budget(Device& device, Catalog catalog, Options options = {}) {
         return unwrap(try_resolve_budget(device, std::move(catalog), std::move(options)));
+    }
+    /// As try_storage_order(), but throws Exception.
+    [[nodiscard]] static std::vector<StorageId> storage_order(Device& device, Catalog catalog, Options options = {}) {
+        return unwrap(try_storage_order(device, std::move(catalog), std::move(options)));
     }
     /// As try_create(), but throws Exception.
     Residency(Device& device, Catalog catalog, Options options = {})

@@ -75,6 +75,9 @@ public:
     /// What open() would make of the budget. Asks the device for its sizes only.
     [[nodiscard]] static Result<ResolvedBudget> resolve(D& device, Catalog catalog, Settings settings,
                                                         std::unique_ptr<Decider<D>> decider);
+    /// The storages in the order in which open() would lay them out; none: it has no such order. Asks the device for its sizes only.
+    [[nodiscard]] static Result<std::vector<StorageId>> storage_order(D& device, Catalog catalog, Settings settings,
+                                                                      std::unique_ptr<Decider<D>> decider);
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     ~Session() { close(); }
@@ -349,6 +352,14 @@ Result<ResolvedBudget> Session<D>::resolve(D& device, Catalog catalog, Settings 
     Session session{device, std::move(catalog), std::move(settings), std::move(decider)};
     if (auto prepared = session.prepare(); !prepared) { return prepared.error(); }
     return session.budget_.take_budget();
+}
+
+template <Device D>
+Result<std::vector<StorageId>> Session<D>::storage_order(D& device, Catalog catalog, Settings settings,
+                                                         std::unique_ptr<Decider<D>> decider) {
+    Session session{device, std::move(catalog), std::move(settings), std::move(decider)};
+    if (auto prepared = session.prepare(); !prepared) { return prepared.error(); }
+    return session.shared_.decider->storage_order(session.catalog(), session.budget_.decider_cap_bytes());
 }
 
 template <Device D>

@@ -232,8 +232,9 @@ public:
         std::optional<Budget>
             budget{};  ///< takes precedence over the program's, which takes precedence over an automatic one
         typename Weights::Options weights{};  ///< its budgets and its schedule are set by the model
-        host::LoadOptions load{};             ///< of the weights into host memory
-        PackageOptions package{};             ///< of every package
+        host::LoadOptions
+            load{};  ///< of the weights into host memory; without an order, in that of their addresses on the device
+        PackageOptions package{};  ///< of every package
         /// Called at the points of every run, in order; may enqueue work on its stream. It does not throw, and calls nothing of the model
         /// that runs. Where there is one, each step is a lease, whatever ranges() says. Empty: nobody listens.
         std::function<void(const StepEvent&)> observer{};
@@ -537,9 +538,6 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     }
     const auto bound = format::try_bind_program_folder(*program, folder);
     if (!bound) { return bound.error(); }
-    auto loaded = host::try_load(device, *bound, std::move(options.load));
-    if (!loaded) { return loaded.error(); }
-
     auto state = std::make_unique<State>();
     state->program = std::move(*program);
     state->folder = folder;
@@ -569,6 +567,13 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     }
     state->current = &state->methods.front();
     settings.schedule = state->current->schedule;
+    if (options.load.order.empty() && options.load.schedule.empty()) {
+        auto order = Weights::try_storage_order(device, *bound, settings);
+        if (!order) { return order.error(); }
+        options.load.order = std::move(*order);
+    }
+    auto loaded = host::try_load(device, *bound, std::move(options.load));
+    if (!loaded) { return loaded.error(); }
     auto weights = Weights::try_create(device, std::move(loaded->catalog), std::move(settings));
     if (!weights) { return weights.error(); }
     state->weights.emplace(std::move(*weights));
