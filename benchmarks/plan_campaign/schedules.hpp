@@ -119,6 +119,34 @@ inline Shape flux() {
     return shape;
 }
 
+/// A residual network as a compiler lowers it (examples/50_compiled, ConvNet): of each convolution a step that lays out its weights, whose
+/// time holds the product that reads the copy, and one that reads its normalisation, 8 bytes a channel. The early layers hold few bytes and
+/// take most of the time. Microseconds, measured on an H100.
+inline Shape residual_network() {
+    constexpr double times[] = {89.4, 5.5,  36.9, 5.4,  18.0, 6.2,  17.6, 5.5,  17.7, 6.4,  17.7, 4.9,  31.8, 6.2,
+                                17.9, 5.2,  18.0, 6.3,  15.7, 4.3,  23.9, 4.9,  19.9, 4.7,  24.8, 4.6,  26.0, 4.5,
+                                26.1, 5.1,  25.7, 4.4,  25.7, 5.2,  26.4, 5.9,  22.7, 4.4,  24.1, 10.3, 24.1, 10.4,
+                                27.7, 10.2, 24.7, 10.4, 24.9, 10.4, 24.0, 10.4, 26.1, 10.3, 23.9, 8.1,  5.6};
+    Shape shape{"conv", {}};
+    std::size_t k = 0;
+    double before = 3;
+    for (const double width : {128.0, 256.0, 512.0}) {
+        for (int layer = 0; layer < 9; ++layer, before = width) {
+            add_step(shape.problem, {before * width * 9 * 2}, times[k++]);
+            if (layer == 0) {
+                add_step(shape.problem, {width * 2}, times[k++]);
+            } else {
+                add_step(shape.problem, {width * 2, width * 2, width * 2, width * 2}, times[k++]);
+            }
+        }
+    }
+    add_step(shape.problem, {before * 1000 * 2, 1000 * 2}, times[k]);
+    return shape;
+}
+
+/// Of compute to copies, for the residual network.
+inline constexpr double residual_network_ratios[] = {0.5, 0.63, 0.9};
+
 /// 60–360 steps of one to three storages, sizes and times log-normal.
 inline Shape random_shape(std::uint64_t seed) {
     std::mt19937_64 engine{seed};

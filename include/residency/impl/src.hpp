@@ -91,6 +91,7 @@
 #include "residency/plan/impl/ring_target.ipp"
 #include "residency/plan/impl/simulate.ipp"
 #include "residency/plan/impl/single_use_bound.ipp"
+#include "residency/plan/impl/slot_search.ipp"
 #include "residency/plan/impl/step_ranges.ipp"
 #include "residency/plan/impl/timeline.ipp"
 #include "residency/plan/impl/token_ring.ipp"

@@ -16,7 +16,8 @@ enum class ImageOrder : std::uint8_t {
     given,  ///< as Problem::image_offsets says
     grouped,  ///< unread storages first, then small and pinned ones, then those that several steps read, then the rest, each group in
     ///< the order of first use; groups that must not share a chunk start a chunk of their own
-    packed,   ///< the same without gaps, except behind the unread ones
+    packed,    ///< the same without gaps, except behind the unread ones
+    sequence,  ///< unread storages first, then pinned ones, the others in the order of first use, without gaps
     aligned,  ///< unread storages first, the others in the order of first use; what a step reads first starts a chunk where that saves
               ///< the step a chunk
 };
@@ -33,6 +34,7 @@ struct Cell {
 /// The image of a problem, cut into chunks. Cells are in the order of the image, do not overlap, and leave out chunks that nothing has to
 /// hold: those of padding alone, and of *unread* storages, which no step reads and which are not pinned.
 struct Image {
+    ImageOrder order = ImageOrder::given;
     std::vector<std::uint64_t> offsets;  ///< bytes, one for each storage
     std::uint64_t bytes = 0;             ///< end of the last storage
     std::uint64_t chunk_bytes = 0;
@@ -54,7 +56,8 @@ struct Image {
 /// Offsets and cells. O(accesses + storages log storages + chunks).
 [[nodiscard]] RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order);
 
-/// The images that a planner may choose from: the given one, or one for each order that makes a difference.
+/// The images that a planner may choose from: the given one, or one for each order that makes a difference. `sequence` is among them where
+/// chunks are few.
 [[nodiscard]] RESIDENCY_INLINE std::vector<Image> candidate_images(const Problem& problem);
 
 /// How many chunks must be held at once, and the step that needs them.

@@ -8,6 +8,7 @@
 #include "residency/config.hpp"
 #include "residency/plan/fluid.hpp"
 #include "residency/plan/options.hpp"
+#include "residency/plan/random.hpp"
 #include "residency/plan/release_ring.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_evaluator.hpp"
@@ -56,7 +57,6 @@ private:
     void assign_otherwise(Solution& now);
     void travel(std::uint64_t most_work);
     [[nodiscard]] bool change(ReleaseCandidate& candidate);
-    [[nodiscard]] std::uint64_t random(std::uint64_t below) noexcept;
     [[nodiscard]] std::uint64_t share_of(std::uint64_t work) const noexcept;
     [[nodiscard]] bool keeps(Solution& now);
     [[nodiscard]] bool ends(const Solution& now) const;
@@ -68,7 +68,7 @@ private:
     Solution best_;
     double best_ring_ = 0;    // the ring of the best start, of those by the fluid relaxation
     std::uint64_t stop_ = 0;  // no new candidate beyond that work
-    std::uint64_t random_ = 0;
+    Random random_;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::plan

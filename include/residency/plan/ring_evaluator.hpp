@@ -28,8 +28,8 @@ RESIDENCY_INLINE void choose_chunks(const RingProblem& problem, const std::vecto
 
 /// Seconds per pass of calls through a ring; RingEvaluator::evaluate says what of `give_up`. Captured: `cut` is how many calls go to
 /// the graph of the pass before.
-[[nodiscard]] RESIDENCY_INLINE double ring_seconds(const RingProblem& problem, const Timeline& line,
-                                                   TimelineSolver& solver, double give_up, std::size_t& cut);
+[[nodiscard]] RESIDENCY_INLINE double ring_seconds(bool captured, const Timeline& line, TimelineSolver& solver,
+                                                   double give_up, std::size_t& cut);
 
 /// Consecutive chunks of the stream that are copied to the first slots of one block of the ring.
 struct RingPiece {

@@ -34,6 +34,9 @@ inline constexpr std::uint32_t short_schedule_steps = 32;
 inline constexpr double aligned_image_floors = 2.5;
 inline constexpr double packed_image_saves = 0.02;
 
+// ---- the step from which a pass is planned
+inline constexpr double turn_gain = 1e-9;
+
 // ---- cells that stay
 inline constexpr std::uint32_t held_cell_steps = 2;
 inline constexpr double held_shares[] = {0.75, 0.5, 0};
@@ -154,6 +157,13 @@ inline constexpr ByEffort<std::size_t> release_reach{2, 8};
 inline constexpr ByEffort<std::uint8_t> release_wide_steps{1, 4};
 inline constexpr unsigned release_joins = 5;
 inline constexpr double release_gain = 1e-6;
+
+// ---- slots of few chunks
+inline constexpr std::uint32_t slots_most_chunks = 128;
+inline constexpr std::uint32_t slots_step_chunks = 3;
+inline constexpr double slots_above = 5e-3;
+inline constexpr ByEffort<std::uint64_t> slots_work{100000, 1000000};
+inline constexpr double slots_allowance = 0.03;
 
 // ---- rounding
 inline constexpr double rounding_growth = 2e-3;

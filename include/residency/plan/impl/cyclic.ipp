@@ -24,6 +24,7 @@
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/ring_problem.hpp"
 #include "residency/plan/simulate.hpp"
+#include "residency/plan/slot_search.hpp"
 #include "residency/plan/token_ring.hpp"
 #include "residency/plan/tuning.hpp"
 
@@ -332,6 +333,35 @@ inline void keep_part_of_widest(PlanData& best, const Problem& problem, const Im
     if (fastest.predicted_seconds < limit && is_better(fastest, best)) { best = std::move(fastest); }
 }
 
+// Of few chunks, what streams through one ring is a coarse choice: looks for slots of each chunk alone, from those of `best` and of an
+// interval ring. Replaces `best` where that is faster.
+inline void choose_slots(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
+                         const Options& options, double bound_seconds) {
+    SlotSearch search{problem, image, budget, {options.effort, options.captured, bound_seconds}};
+    search.start(best.chunk_slot);
+    std::vector<bool> kept(image.cells.size());
+    std::uint64_t kept_chunks = 0;
+    for (std::size_t c = 0; c < kept.size(); ++c) {
+        kept[c] = image.cells[c].keep;
+        kept_chunks += kept[c] ? image.cells[c].chunks() : 0;
+    }
+    RingAssignment ring;
+    if (interval_ring(image, kept, static_cast<std::uint32_t>(budget - kept_chunks), ring)) {
+        std::vector<std::uint32_t> slots(image.chunks(), none);
+        for (const RingAssignment::Move& move : ring.moves) {
+            for (std::uint32_t c = move.chunk_begin; c < move.chunk_end; ++c) {
+                slots[c] = ring.slots[move.slots_begin + (c - move.chunk_begin)];
+            }
+        }
+        search.start(slots);
+    }
+    search.search();
+    if (search.seconds() >= best.predicted_seconds) { return; }
+    PlanData data = assemble(problem, image, search.assignment(), options.captured);
+    finalize_times(data, problem);
+    if (is_better(data, best)) { best = std::move(data); }
+}
+
 RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
                                       std::uint64_t floor, const Options& options, double bound_seconds,
                                       double known_seconds) {
@@ -352,6 +382,21 @@ RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image
     if (options.effort == Effort::full && image.filled_chunks() > budget &&
         best.predicted_seconds > bound_seconds * (1 + tuning::part_kept_above)) {
         keep_part_of_widest(best, problem, image, budget, options, bound_seconds);
+    }
+    const std::uint64_t chunks = image.filled_chunks();
+    if (chunks <= tuning::slots_most_chunks && chunks <= tuning::slots_step_chunks * problem.steps() &&
+        chunks > budget && best.predicted_seconds > bound_seconds * (1 + tuning::slots_above)) {
+        if (tells_of(options,
+                     image)) {  // a plan that is close to what memory holds gives way for more than a little only
+            Options alone = options;
+            alone.present.clear();
+            PlanData fastest = cyclic_plan(problem, image, budget, floor, alone, bound_seconds, known_seconds);
+            if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
+                best = std::move(fastest);
+            }
+        } else {
+            choose_slots(best, problem, image, budget, options, bound_seconds);
+        }
     }
     return best;
 }

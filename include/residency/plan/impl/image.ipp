@@ -88,6 +88,7 @@ inline void append_cell(std::vector<Cell>& cells, Cell cell) {
 
 RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
     Image image;
+    image.order = order;
     image.chunk_bytes = problem.chunk_bytes;
     detail::find_uses(problem, image);
     const std::uint32_t count = problem.storages();
@@ -105,9 +106,9 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
             group[s] = detail::Group::unread;
         } else if (order == ImageOrder::aligned) {
             continue;
-        } else if (pinned[s] || is_small) {
+        } else if (pinned[s] || (is_small && order != ImageOrder::sequence)) {
             group[s] = detail::Group::small_or_pinned;
-        } else if (image.last_use[s] != image.first_use[s]) {
+        } else if (image.last_use[s] != image.first_use[s] && order != ImageOrder::sequence) {
             group[s] = detail::Group::read_by_several;
         }
     }
@@ -147,6 +148,10 @@ RESIDENCY_INLINE std::vector<Image> candidate_images(const Problem& problem) {
     std::vector<Image> images{lay_out(problem, ImageOrder::grouped), lay_out(problem, ImageOrder::aligned)};
     Image packed = lay_out(problem, ImageOrder::packed);
     if (packed.bytes != images[0].bytes) { images.push_back(std::move(packed)); }
+    if (images[0].filled_chunks() <= tuning::slots_most_chunks) {
+        Image sequence = lay_out(problem, ImageOrder::sequence);
+        if (sequence.offsets != images.back().offsets) { images.push_back(std::move(sequence)); }
+    }
     return images;
 }
 

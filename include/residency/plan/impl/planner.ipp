@@ -69,7 +69,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     std::vector<FloorChunks> floors;
     floors.reserve(images.size());
     for (const Image& image : images) { floors.push_back(floor_chunks(image, problem.steps())); }
-    const FloorChunks floor =
+    FloorChunks floor =
         *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
     const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
@@ -89,15 +89,16 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     for (std::size_t k = 0; k < images.size(); ++k) {
         if (budget < floors[k].chunks) { continue; }
         // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
-        // matter.
-        if (found && k == 1 &&
+        // matter; the one in the order of use where chunks are few, so that a chunk of small storages is much to hold.
+        const ImageOrder order = images[k].order;
+        if (found && (order == ImageOrder::aligned || order == ImageOrder::sequence) &&
             (best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain) ||
-             (!is_short &&
+             (order == ImageOrder::aligned && !is_short &&
               static_cast<double>(budget) > tuning::aligned_image_floors * static_cast<double>(floors[k].chunks)))) {
             continue;
         }
-        if (found && k == 2 &&
-            static_cast<double>(deficit(0) - deficit(2)) <=
+        if (found && order == ImageOrder::packed &&
+            static_cast<double>(deficit(0) - deficit(k)) <=
                 tuning::packed_image_saves * static_cast<double>(deficit(0))) {
             continue;
         }

@@ -35,7 +35,7 @@ RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate,
     double busy = idle;
     for (const Timeline::Call& call : line_.calls) { busy += call.seconds; }
     std::size_t cut = 0;
-    return busy > give_up ? busy : ring_seconds(problem_, line_, solver_, give_up, cut);
+    return busy > give_up ? busy : ring_seconds(problem_.is_captured(), line_, solver_, give_up, cut);
 }
 
 // Seconds that the link idles beside steps that leave few slots: each of those gets one chunk while the step runs, by a call of its own at

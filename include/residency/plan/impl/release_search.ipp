@@ -203,7 +203,7 @@ RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
 RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work) {
     const std::uint64_t begin = work();
     const double allowance = tuning::release_allowance / problem_.chunks_per_second();
-    random_ = 0;
+    random_ = {};
     Solution now = best_;
     stop_ = begin + most_work;
     while (!ends(best_)) {
@@ -223,10 +223,10 @@ RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work) {
 // One random change: of each twenty, eleven stream some chunks at another step, four stream more or less, three join or part calls
 // and two bring slots back in another way. False where that changes nothing.
 RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate) {
-    const std::uint64_t kind = random(20);
-    const std::vector<std::uint32_t>& steps = random(4) == 0 ? able_ : wide_;
-    const std::uint32_t a = steps[random(steps.size())], b = steps[random(steps.size())];
-    const auto chunks = static_cast<std::uint32_t>(1 + random(2) * random(2) * (1 + random(3)));
+    const std::uint64_t kind = random_(20);
+    const std::vector<std::uint32_t>& steps = random_(4) == 0 ? able_ : wide_;
+    const std::uint32_t a = steps[random_(steps.size())], b = steps[random_(steps.size())];
+    const auto chunks = static_cast<std::uint32_t>(1 + random_(2) * random_(2) * (1 + random_(3)));
     std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
     const auto room = [&](std::uint32_t step) {
         return static_cast<std::uint32_t>(problem_.capacity()[step]) - streamed[step];
@@ -248,24 +248,16 @@ RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate) {
         return more != 0;
     }
     if (kind < 18 && !problem_.is_captured()) {
-        const std::uint32_t step = able_[random(able_.size())];
-        const std::uint64_t number = random(tuning::release_joins);
+        const std::uint32_t step = able_[random_(able_.size())];
+        const std::uint64_t number = random_(tuning::release_joins);
         if (streamed[step] <= number) { return false; }  // so many calls it has not
         candidate.joins[step] = static_cast<std::uint8_t>(candidate.joins[step] ^ 1U << number);
         return true;
     }
     const auto before = std::pair{candidate.wider, candidate.backward};
-    candidate.wider = static_cast<std::uint8_t>(random(tuning::release_wide_steps(config_.effort)));
-    candidate.backward = random(2) != 0;
+    candidate.wider = static_cast<std::uint8_t>(random_(tuning::release_wide_steps(config_.effort)));
+    candidate.backward = random_(2) != 0;
     return before != std::pair{candidate.wider, candidate.backward};
-}
-
-// Of splitmix64: the same on every machine.
-RESIDENCY_INLINE std::uint64_t ReleaseSearch::random(std::uint64_t below) noexcept {
-    std::uint64_t z = random_ += 0x9e3779b97f4a7c15ULL;
-    z = (z ^ z >> 30U) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ z >> 27U) * 0x94d049bb133111ebULL;
-    return (z ^ z >> 31U) % below;
 }
 
 // Whether the candidate, changed, is faster than it was.

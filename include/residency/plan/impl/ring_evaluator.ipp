@@ -25,13 +25,13 @@ RESIDENCY_INLINE double RingEvaluator::evaluate(const RingCandidate& candidate, 
     double busy = 0;
     for (const Timeline::Call& call : timing_.line.calls) { busy += call.seconds; }
     if (busy > give_up) { return busy; }
-    return timing_.seconds = ring_seconds(problem_, timing_.line, solver_, give_up, timing_.cut);
+    return timing_.seconds = ring_seconds(problem_.is_captured(), timing_.line, solver_, give_up, timing_.cut);
 }
 
-RESIDENCY_INLINE double ring_seconds(const RingProblem& problem, const Timeline& line, TimelineSolver& solver,
-                                     double give_up, std::size_t& cut) {
+RESIDENCY_INLINE double ring_seconds(bool captured, const Timeline& line, TimelineSolver& solver, double give_up,
+                                     std::size_t& cut) {
     cut = 0;
-    if (!problem.is_captured()) { return solver.period(line, tuning::period_tolerance, give_up); }
+    if (!captured) { return solver.period(line, tuning::period_tolerance, give_up); }
     std::size_t most = 0;
     while (most < line.calls.size() && (line.calls[most].wait_step == none || line.calls[most].wait_previous)) {
         ++most;

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "residency/config.hpp"
+#include "residency/model/sort.hpp"
+#include "residency/plan/copy.hpp"
+#include "residency/plan/image.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/ring_assignment.hpp"
+#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/slot_search.hpp"
+#include "residency/plan/timeline.hpp"
+#include "residency/plan/tuning.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+RESIDENCY_INLINE SlotSearch::SlotSearch(const Problem& problem, const Image& image, std::uint64_t budget_chunks,
+                                        const Config& config)
+    : config_{config}, latency_{config.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds} {
+    line_.compute = problem.compute_seconds;
+    line_.compute.resize(problem.steps(), 0.0);
+    std::vector<std::uint64_t> bytes(image.chunks(), 0);
+    for (const ImageRange& range : filled_ranges(problem, image)) {
+        for (const std::uint32_t c : chunks_of(range.begin, range.end, image.chunk_bytes)) {
+            const std::uint64_t begin = c * image.chunk_bytes;
+            bytes[c] += (std::min)(range.end, begin + image.chunk_bytes) - (std::max)(range.begin, begin);
+        }
+    }
+    std::uint64_t kept = 0;
+    items_.reserve(image.chunks());
+    for (const Cell& cell : image.cells) {
+        kept += cell.keep ? cell.chunks() : 0;
+        for (std::uint32_t c = cell.chunk_begin; c < cell.chunk_end && !cell.keep; ++c) {
+            items_.push_back({cell.first, cell.last, c, static_cast<double>(bytes[c]) / problem.link.bytes_per_second});
+        }
+    }
+    slots_ = static_cast<std::uint32_t>((std::min<std::uint64_t>)(budget_chunks - kept, items_.size()));
+    residency::detail::sort(items_, [](const Item& a, const Item& b) {
+        if (a.first != b.first) { return a.first < b.first; }
+        return a.last != b.last ? a.last < b.last : a.chunk < b.chunk;
+    });
+}
+
+RESIDENCY_INLINE void SlotSearch::start(const std::vector<std::uint32_t>& chunk_slot) {
+    std::vector<std::uint32_t> number(chunk_slot.size() + 1, none);  // of a slot of the other plan
+    std::uint32_t count = 0;
+    Slots slots;
+    slots.joins.assign(items_.size(), 0);
+    slots.of.reserve(items_.size());
+    for (const Item& item : items_) {
+        const std::uint32_t slot = chunk_slot[item.chunk];
+        if (slot >= number.size()) { return; }
+        if (number[slot] == none) { number[slot] = count++; }
+        slots.of.push_back(number[slot]);
+    }
+    if (count > slots_) { return; }
+    const double seconds = evaluate(slots, best_seconds_);
+    if (seconds >= best_seconds_) { return; }
+    best_ = std::move(slots);
+    best_seconds_ = seconds;
+}
+
+RESIDENCY_INLINE void SlotSearch::search() {
+    if (best_seconds_ == RingEvaluator::impossible) { return; }
+    const std::uint64_t begin = built_ + solver_.nodes(), most = tuning::slots_work(config_.effort);
+    Slots now = best_, before;
+    for (std::uint64_t work = 0;
+         work < most && best_seconds_ > config_.bound_seconds * (1 + tuning::refine_ends_within);
+         work = built_ + solver_.nodes() - begin) {
+        const double left = 1 - static_cast<double>(work) / static_cast<double>(most);
+        const double limit = best_seconds_ * (1 + tuning::slots_allowance * left * left);
+        before = now;
+        change(now);
+        const double seconds = evaluate(now, limit);
+        if (seconds > limit) {
+            std::swap(now, before);
+        } else if (seconds < best_seconds_) {
+            best_ = now;
+            best_seconds_ = seconds;
+        }
+    }
+}
+
+// One random change: of each twenty, eight give a chunk another slot, six swap two chunks, four swap what two slots hold from some
+// step on, and two join or part calls.
+RESIDENCY_INLINE void SlotSearch::change(Slots& slots) {
+    const std::uint64_t kind = random_(20);
+    const auto a = static_cast<std::size_t>(random_(items_.size()));
+    if (kind < 8) {
+        slots.of[a] = static_cast<std::uint32_t>(random_(slots_));
+    } else if (kind < 14) {
+        std::swap(slots.of[a], slots.of[static_cast<std::size_t>(random_(items_.size()))]);
+    } else if (kind < 18) {
+        const std::uint32_t one = slots.of[a], other = static_cast<std::uint32_t>(random_(slots_));
+        for (std::size_t k = 0; k < items_.size(); ++k) {
+            if (items_[k].first < items_[a].first) { continue; }
+            if (slots.of[k] == one) {
+                slots.of[k] = other;
+            } else if (slots.of[k] == other) {
+                slots.of[k] = one;
+            }
+        }
+    } else {
+        slots.joins[a] ^= 1U;
+    }
+}
+
+// Seconds per pass; impossible where chunks of one slot are read at the same time or a call would wait for a step that needs it. Above
+// `give_up`: a lower bound.
+RESIDENCY_INLINE double SlotSearch::evaluate(const Slots& slots, double give_up) {
+    built_ += items_.size();
+    if (!take_slots(slots) || !make_calls(slots)) { return RingEvaluator::impossible; }
+    double busy = 0;
+    for (const Timeline::Call& call : line_.calls) { busy += call.seconds; }
+    std::size_t cut = 0;
+    return busy > give_up ? busy : ring_seconds(config_.captured, line_, solver_, give_up, cut);
+}
+
+// Which items stream, in the order of the copy stream. False where two of one slot are read at the same time.
+RESIDENCY_INLINE bool SlotSearch::take_slots(const Slots& slots) {
+    first_in_.assign(slots_, none);
+    last_in_.assign(slots_, none);
+    before_.assign(items_.size(), none);
+    for (std::uint32_t k = 0; k < items_.size(); ++k) {
+        const std::uint32_t slot = slots.of[k];
+        if (last_in_[slot] == none) {
+            first_in_[slot] = k;
+        } else if (items_[last_in_[slot]].last >= items_[k].first) {
+            return false;
+        }
+        before_[k] = last_in_[slot];
+        last_in_[slot] = k;
+    }
+    stream_.clear();
+    for (std::uint32_t k = 0; k < items_.size(); ++k) {
+        const std::uint32_t slot = slots.of[k];
+        if (first_in_[slot] == last_in_[slot]) { continue; }
+        const bool previous = before_[k] == none;
+        const std::uint32_t wait = items_[previous ? last_in_[slot] : before_[k]].last;
+        const std::uint64_t key =
+            std::uint64_t{items_[k].first} << 33U | std::uint64_t{previous ? 0U : 1U} << 32U | wait;
+        stream_.push_back({key, k, wait, previous});
+        for (std::size_t at = stream_.size() - 1; at > 0 && stream_[at - 1].key > stream_[at].key; --at) {
+            std::swap(stream_[at - 1], stream_[at]);
+        }
+    }
+    return true;
+}
+
+// Items of a step that follow the same release share a call, and those that are joined. False where a call would wait for a step that
+// needs it.
+RESIDENCY_INLINE bool SlotSearch::make_calls(const Slots& slots) {
+    line_.calls.clear();
+    call_of_.clear();
+    const Streamed* before = nullptr;
+    for (const Streamed& one : stream_) {
+        const Item& item = items_[one.item];
+        const bool same = before != nullptr && before->key == one.key;
+        const bool continues = same && items_[before->item].chunk + 1 == item.chunk;
+        if (same || (before != nullptr && slots.joins[one.item] != 0 && !config_.captured)) {
+            Timeline::Call& call = line_.calls.back();
+            if (!same && (call.wait_previous != one.previous ? call.wait_previous : call.wait_step < one.wait)) {
+                if (!one.previous && one.wait >= call.needed_by) { return false; }
+                call.wait_step = one.wait;
+                call.wait_previous = one.previous;
+            }
+            call.seconds += item.seconds + (config_.captured && !continues ? latency_ : 0);
+        } else {
+            line_.calls.push_back({latency_ + item.seconds, item.first, one.wait, one.previous});
+        }
+        call_of_.push_back(static_cast<std::uint32_t>(line_.calls.size() - 1));
+        before = &one;
+    }
+    return true;
+}
+
+RESIDENCY_INLINE RingAssignment SlotSearch::assignment() {
+    static_cast<void>(evaluate(best_, RingEvaluator::impossible));
+    RingAssignment out;
+    std::vector<std::uint32_t> number(slots_, none);  // of the slots that several share
+    out.moves.reserve(stream_.size());
+    out.slots.reserve(stream_.size());
+    for (std::size_t k = 0; k < stream_.size(); ++k) {
+        const Item& item = items_[stream_[k].item];
+        const Timeline::Call& call = line_.calls[call_of_[k]];
+        std::uint32_t& slot = number[best_.of[stream_[k].item]];
+        if (slot == none) { slot = out.slots_used++; }
+        out.moves.push_back({item.chunk, item.chunk + 1, item.first, Wait{call.wait_step, call.wait_previous ? -1 : 0},
+                             call_of_[k], k});
+        out.slots.push_back(slot);
+    }
+    return out;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::plan
