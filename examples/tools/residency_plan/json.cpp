@@ -318,11 +318,28 @@ Json json_of(const plan::Problem& problem, const plan::Plan& plan) {
         const auto after = std::lower_bound(steps.begin(), steps.end(), again);
         return after == steps.begin() ? needed_by : std::max(needed_by, *std::prev(after));
     };
+    // Cyclic: the last step before `needed_by` that reads a storage, of the next pass; none: none does.
+    const auto reader_in_next = [&](std::uint32_t storage, std::uint32_t needed_by) {
+        const auto& steps = readers[storage];
+        const auto after = std::lower_bound(steps.begin(), steps.end(), needed_by);
+        return !plan.is_cyclic() || after == steps.begin() ? plan::none : *std::prev(after);
+    };
     const auto again = brought_again(plan);
+    std::vector<std::uint32_t> brought_for(plan.chunks(), plan::none);  // by chunk: the step
+    for (const plan::Copy& copy : plan.copies()) {
+        for (const std::uint32_t chunk : plan.chunks_of_copy(copy)) { brought_for[chunk] = copy.needed_by; }
+    }
     const Ranges ranges{plan};
     for (const plan::Copy& copy : plan.residents()) {
-        ranges.each_storage(copy, "at",
-                            [&](std::uint32_t, Json entry) { out["resident"].push_back(std::move(entry)); });
+        const std::uint32_t brought = brought_for[*plan.chunks_of_copy(copy).begin()];
+        ranges.each_storage(copy, "at", [&](std::uint32_t storage, Json entry) {
+            if (plan.is_cyclic() && brought != plan::none) {  // the first pass begins with it
+                const std::uint32_t until = reader_in_next(storage, brought);
+                if (until == plan::none) { return; }  // it shares a chunk with what is read
+                entry["live_until"] = until;
+            }
+            out["resident"].push_back(std::move(entry));
+        });
     }
     std::size_t number = 0;  // of the copy
     for (std::size_t k = 0; k < plan.calls().size(); ++k) {
@@ -333,9 +350,10 @@ Json json_of(const plan::Problem& problem, const plan::Plan& plan) {
                 entry["call"] = k;
                 entry["waits_for"] =
                     call.wait.exists() ? Json{{"pass", call.wait.pass}, {"step", call.wait.step}} : Json(nullptr);
-                const std::uint32_t needed_by = first_reader(storage, plan.is_cyclic() ? 0 : copy.needed_by);
+                const std::uint32_t needed_by = first_reader(storage, copy.needed_by);
+                const std::uint32_t in_next = reader_in_next(storage, copy.needed_by);
                 entry["needed_by"] = needed_by;
-                entry["live_until"] = last_reader(storage, needed_by, until);
+                entry["live_until"] = in_next == plan::none ? last_reader(storage, needed_by, until) : in_next;
                 out["copies"].push_back(std::move(entry));
             });
         }
@@ -401,11 +419,13 @@ The plan, as JSON:
   compute_seconds      of the kernels of a pass
   bytes_per_pass       that are copied
   held_bytes           device bytes that are held; none of them for storages that no step reads
-  resident             array of {"storage", "begin", "end", "at"}: bytes of a storage that never leave
+  resident             array of {"storage", "begin", "end", "at"}: bytes of a storage that never leave; with
+                       "live_until" too: that the first pass begins with, until that step has ended
   copies               array, in the order of the link: {"storage", "begin", "end", "to", "call", "waits_for",
                        "needed_by", "live_until"}: bytes of a storage, copied with others of the same call once the
                        step of waits_for = {"pass", "step"} has ended (null: at once), before the step needed_by;
-                       they stay until the step live_until has ended
+                       they stay until the step live_until has ended, of the next pass where that is less than
+                       needed_by
   With packed storages too:
   exact_bound_seconds  no choice of states with any plan of copies takes less a pass, latency left out
   unpack_seconds       of unpacking, a pass; steps take so much longer than their kernels

@@ -42,6 +42,16 @@ def reads_of(problem):
             for i in range(len(steps))]
 
 
+def joined(ranges):
+    """Ranges (begin, end, what), ascending: those that continue each other as one."""
+    out = []
+    for begin, end, what in ranges:
+        if out and out[-1][1] == begin and out[-1][2] == what:
+            begin = out.pop()[0]
+        out.append((begin, end, what))
+    return out
+
+
 class Printed:
     """A problem and its printed plan."""
 
@@ -101,13 +111,19 @@ def check_shape(it):
     for entry in plan["resident"] + plan["copies"]:
         is_copy = "call" in entry
         keys = {"storage", "begin", "end", "to", "call", "waits_for", "needed_by", "live_until"} if is_copy else {"storage", "begin", "end", "at"}
-        demand(set(entry) == keys, "other keys:", entry)
+        demand(set(entry) in (keys, keys | {"live_until"}), "other keys:", entry)
+        demand(it.cyclic or is_copy or set(entry) == keys, "of the pass before, which there is none of:", entry)
         demand(0 <= entry["begin"] < entry["end"] <= it.bytes[entry["storage"]], "not a range of the storage:", entry)
         ranges = entry["to" if is_copy else "at"]
         demand(all(0 <= a < b <= plan["held_bytes"] for a, b in ranges), "not ranges of what is held:", entry)
         demand(sum(b - a for a, b in ranges) == entry["end"] - entry["begin"], "ranges of another length:", entry)
     for s, size in enumerate(it.bytes):
-        entries = sorted((e["begin"], e["end"]) for e in plan["resident"] + plan["copies"] if e["storage"] == s)
+        entries = sorted((e["begin"], e["end"]) for e in plan["resident"] + plan["copies"] if e["storage"] == s
+                         and ("call" in e or "live_until" not in e))
+        for_next = lambda key: sorted((e["begin"], e["end"], e["live_until"]) for e in plan[key] if e["storage"] == s
+                                      and "live_until" in e and (key == "resident" or e["live_until"] < e["needed_by"]))
+        demand(joined(for_next("resident")) == joined(for_next("copies")), "the first pass begins with other bytes of storage", s,
+               "than the others")
         if not it.readers[s]:
             demand(not entries, "storage", s, "is brought and nobody reads it")
         elif it.cyclic:
@@ -125,6 +141,10 @@ def check_shape(it):
             demand(wait["pass"] < 0 or wait["step"] < min(c["needed_by"] for c in call), "waits for its own reader:", call)
         for c in call:
             readers = it.readers[c["storage"]]
+            if it.cyclic and c["live_until"] < c["needed_by"]:
+                demand(c["live_until"] == max(i for i in readers if i < c["needed_by"]), "does not stay until its last reader:", c)
+                demand(c["needed_by"] in readers or c["live_until"] == readers[-1], "not needed by step", c["needed_by"], c)
+                continue
             demand(c["needed_by"] in readers or (not it.cyclic and c["needed_by"] > readers[-1]), "not needed by step", c["needed_by"], c)
             demand(not it.cyclic or c["needed_by"] == readers[0], "not needed by its first reader:", c)
             again = min((d["needed_by"] for other in it.calls[it.calls.index(call) + 1:] for d in other if d["storage"] == c["storage"]
@@ -301,7 +321,7 @@ def exact_bound(it):
 
 def random_problem(dice, small):
     n = dice.randint(1, 5 if small else 24)
-    kind = dice.choice(["one each", "several each", "neighbours", "anything", "repeats"])
+    kind = dice.choice(["one each", "several each", "neighbours", "anything", "repeats", "both ends"])
     count = n if kind == "one each" else dice.randint(1, 5 if small else 30)
     chunk = dice.choice([1, 64, 4096, 8192, 1 << 21]) if not small else dice.choice([256, 4096])
     most = {1: 400, 64: 20000}.get(chunk, 100000 if chunk < 1 << 21 else 10**7)
@@ -310,7 +330,7 @@ def random_problem(dice, small):
     for i in range(n):
         near = [min(count - 1, i * count // n + k) for k in range(dice.randint(0, 3))]
         reads = {"one each": [i], "several each": list(range(i, count, n)), "neighbours": near,
-                 "anything": dice.sample(range(count), min(count, dice.randint(0, 3))),
+                 "anything": dice.sample(range(count), min(count, dice.randint(0, 3))), "both ends": near + [0] * (i in (0, n - 1)),
                  "repeats": dice.sample(range(count), min(count, dice.randint(1, 2)))}[kind]
         steps.append({"compute_seconds": 0.0, "storages": reads})
     storages = [{"name": "layer.%d \u00e4\"" % s, "bytes": size()} for s in range(count)]
@@ -674,6 +694,18 @@ def check_refusals(program, folder):
     named["steps"][1]["storages"], named["steps"][2]["storages"] = [1, 0], [2, 0]
     demand(program.plan(held) == program.plan(named), "a live range is not what its steps name")
     demand(program.plan(held)["floor_bytes"] > program.plan(base())["floor_bytes"], "a live range costs nothing")
+
+    # A storage of half of the memory that the first and the last step read leaves between them, and comes once a pass.
+    ends = {"link": {"bytes_per_second": 55.5e9, "latency_seconds": 2.4e-6}, "budget_bytes": 0, "chunk_bytes": 4096, "cyclic": True,
+            "storages": [{"name": "table", "bytes": 49152}] + [{"name": "layer", "bytes": 24576} for _ in range(8)],
+            "steps": [{"storages": [i % 9], "compute_seconds": 1e-6} for i in range(10)]}
+    plan = program.plan(ends)
+    demand(plan["floor_bytes"] == 49152, "the floor is not the largest step:", plan["floor_bytes"])
+    table = [c for c in plan["copies"] if c["storage"] == 0]
+    demand(table and sum(c["end"] - c["begin"] for c in table) <= 49152, "the table comes more than once, or never:", table)
+    demand(all(c["needed_by"] == 9 and c["live_until"] == 0 for c in table), "not from the last step to the first:", table)
+    check_shape(Printed(ends, plan, 0))
+    check_bytes(Printed(ends, plan, 0), random.Random(1), 4)
 
     # --budget
     problem = base()

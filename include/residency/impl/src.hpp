@@ -95,6 +95,7 @@
 #include "residency/plan/impl/step_ranges.ipp"
 #include "residency/plan/impl/timeline.ipp"
 #include "residency/plan/impl/token_ring.ipp"
+#include "residency/plan/impl/turn.ipp"
 #include "residency/pool/impl/kept_slots.ipp"
 #include "residency/pool/impl/segment_bytes.ipp"
 #include "residency/pool/impl/slot_table.ipp"

@@ -27,7 +27,8 @@ struct PlanData {
     std::vector<std::uint64_t> storage_offsets;  ///< bytes from the begin of the image, one for each storage
     std::vector<std::uint64_t> storage_bytes;    ///< one for each storage
 
-    /// Cyclic: what never leaves. One-shot: what is there before the pass. Sorted by needed_by; none: no step reads it.
+    /// Cyclic: what never leaves, and what the last steps of a pass and the first ones of the next read, which copies bring for the last
+    /// steps: the first pass begins with it. One-shot: what is there before the pass. Sorted by needed_by; none: no step reads it.
     std::vector<Copy> residents;
     std::vector<Copy> copies;  ///< of one pass, in copy-stream order
     std::vector<Call> calls;   ///< of one pass, in copy-stream order; together they cover `copies` in order
@@ -58,7 +59,8 @@ struct PlanData {
 ///                      slot_of_chunk(c) != none onto that slot, at image base + c · chunk_bytes. Many chunks share a ring slot.
 ///                      A copy is one contiguous copy: image bytes [image_begin, image_end) → base + image_begin. A storage lies
 ///                      at base + storage_offset(s) for ever. A chunk that two storages share is mapped once, and is copied once
-///                      per pass, for the first step that reads either of them.
+///                      per pass, for the first step that reads either of them. A chunk may be copied for a step near the end of a
+///                      pass and be read by the first steps of the next pass too: it is among the residents, for pass 0.
 ///     pass p           for k in 0 … calls − 1, on the copy stream, in this order:
 ///                          w = call(k).wait
 ///                          if w.exists() and p + w.pass >= 0: wait for the end of step w.step of pass p + w.pass

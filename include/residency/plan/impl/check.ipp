@@ -150,12 +150,12 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     }
     residency::detail::sort(by_offset);
     std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
-    std::vector<std::vector<std::uint32_t>> readers(d.cyclic ? 0 : problem.storages());  // ascending
+    std::vector<std::vector<std::uint32_t>> readers(problem.storages());  // ascending
     for (std::uint32_t i = 0; i < n; ++i) {
         for (const std::uint32_t s : problem.reads(i)) {
             if (first[s] == none) { first[s] = i; }
             last[s] = i;
-            if (!d.cyclic) { readers[s].push_back(i); }
+            readers[s].push_back(i);
         }
     }
 
@@ -174,6 +174,18 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
     std::vector<StorageRange> brought;
     std::vector<DeviceRange> uses;
     std::string trouble;
+    // Cyclic: what a call brings for a step is read by earlier steps too: those of the next pass. By chunk: the first pass begins with it.
+    std::vector<bool> is_for_next(plan.chunks(), false);
+    std::vector<StorageRange> for_next, begun_with;  // by calls; by residents
+    // The last reader of what a call brings for step `needed_by`; steps of the next pass count from n on.
+    const auto last_after = [&](std::uint32_t s, std::uint32_t needed_by) {
+        std::uint32_t result = last[s];
+        if (!d.cyclic || first[s] == none || first[s] >= needed_by) { return result; }
+        for (const std::uint32_t i : readers[s]) {
+            if (i < needed_by) { result = n + i; }
+        }
+        return result;
+    };
     const auto bring = [&](const Copy& copy, std::uint32_t call) {
         const auto device = [&](std::uint64_t begin, std::uint64_t end,
                                 DeviceRange use) {  // image bytes → device bytes
@@ -200,29 +212,67 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
             if (begin >= end) { continue; }
             if (begin > written) { device(written, begin, {0, 0, call, none, none, 0}); }  // bytes between storages
             written = end;
-            brought.push_back({s, call, begin - at->first, end - at->first});
-            device(begin, end, {0, 0, call, last[s], s, begin - at->first});
-            if (call != none && d.cyclic) {
-                if (first[s] == none) { continue; }  // it shares a chunk with what is read
-                if (first[s] < copy.needed_by || first[s] < d.calls[call].needed_by) {
-                    trouble = "storage " + number(s) + " comes after step " + number(first[s]) + " that reads it";
-                    return;
-                }
+            const StorageRange range{s, call, begin - at->first, end - at->first};
+            brought.push_back(range);
+            device(begin, end, {0, 0, call, call == none ? last[s] : last_after(s, copy.needed_by), s, range.begin});
+            if (!d.cyclic || first[s] == none || first[s] >= copy.needed_by) { continue; }
+            if (call == none) {
+                trouble = "storage " + number(s) + " comes after step " + number(first[s]) + " that reads it";
+                return;
             }
+            for_next.push_back(range);
+            for (const std::uint32_t c : chunks_of(begin, end, g)) { is_for_next[c] = true; }
         }
         if (written < copy.image_end) { device(written, copy.image_end, {0, 0, call, none, none, 0}); }
     };
-    for (const Copy& copy : d.residents) { bring(copy, none); }
     for (std::uint32_t k = 0; k < calls; ++k) {
         for (std::uint32_t c = d.calls[k].copies_begin; c < d.calls[k].copies_end && trouble.empty(); ++c) {
             bring(d.copies[c], k);
         }
     }
+    // What the first pass begins with leaves as what a call brought in the pass before would.
+    for (const Copy& copy : d.residents) {
+        if (!trouble.empty()) { break; }
+        std::uint64_t begin = copy.image_begin;
+        while (begin < copy.image_end) {
+            const bool is_begun_with = is_for_next[begin / g];
+            std::uint64_t end = begin;
+            while (end < copy.image_end && is_for_next[end / g] == is_begun_with) {
+                end = (std::min)(copy.image_end, (end / g + 1) * g);
+            }
+            const std::size_t brought_before = brought.size(), used_before = uses.size();
+            bring({begin, end, copy.needed_by}, none);
+            if (is_begun_with) {
+                begun_with.insert(begun_with.end(), brought.begin() + static_cast<std::ptrdiff_t>(brought_before),
+                                  brought.end());
+                brought.resize(brought_before);
+                uses.resize(used_before);
+            }
+            begin = end;
+        }
+    }
     if (!trouble.empty()) { return wrong(trouble); }
-
-    residency::detail::sort(brought, [](const StorageRange& a, const StorageRange& b) {
+    const auto by_place = [](const StorageRange& a, const StorageRange& b) {
         return a.storage != b.storage ? a.storage < b.storage : a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-    });
+    };
+    residency::detail::sort(for_next, by_place);
+    residency::detail::sort(begun_with, by_place);
+    std::size_t begun = 0;
+    for (const StorageRange& range : for_next) {
+        std::uint64_t at = range.begin;
+        while (begun < begun_with.size() && begun_with[begun].storage < range.storage) { ++begun; }
+        for (; begun < begun_with.size() && begun_with[begun].storage == range.storage && begun_with[begun].begin <= at;
+             ++begun) {
+            at = (std::max)(at, begun_with[begun].end);
+            if (at >= range.end) { break; }
+        }
+        if (at < range.end) {
+            return wrong("storage " + number(range.storage) + " comes after step " + number(first[range.storage]) +
+                         " that reads it");
+        }
+    }
+
+    residency::detail::sort(brought, by_place);
     std::vector<bool> pinned(problem.storages(), false);
     for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
     for (const StorageRange& range : brought) {
@@ -347,9 +397,10 @@ RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem) {
             before = &next;
         }
         const DeviceRange& head = uses[here.begin()->second];
-        if (d.cyclic && head.call != none && before->last != none &&
-            ended_before[head.call] < static_cast<std::int64_t>(before->last)) {
-            return overwrites(head);
+        if (d.cyclic && head.call != none && before->last != none) {
+            const bool is_for_this = before->last >= n;  // counted in the pass of the head
+            const auto reader = static_cast<std::int64_t>(is_for_this ? before->last - n : before->last);
+            if ((is_for_this ? ended : ended_before)[head.call] < reader) { return overwrites(head); }
         }
     }
     return {};

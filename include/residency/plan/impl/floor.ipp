@@ -10,6 +10,7 @@
 #include "residency/plan/floor.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/turn.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -17,8 +18,10 @@ RESIDENCY_INLINE Result<ChunkFloor> chunk_floor(const Problem& problem, std::uin
     if (Status status = validate(problem); !status) { return status.error(); }
     ChunkFloor floor{UINT64_MAX, UINT64_MAX};
     std::uint64_t at_once_bytes = 0;  // in whichever image a plan takes
-    for (const Image& image : candidate_images(problem)) {
-        const FloorChunks least = floor_chunks(image, problem.steps());
+    const std::uint32_t turn = detail::best_turn(problem);
+    for (const Image& image : candidate_images(turn == 0 ? problem : detail::turned(problem, turn))) {
+        FloorChunks least = floor_chunks(image, problem.steps());
+        least.step = detail::step_before_turn(least.step, turn, problem.steps());
         if (least.chunks * problem.chunk_bytes < floor.floor_bytes) {
             floor.floor_bytes = least.chunks * problem.chunk_bytes;
             floor.step = least.step;

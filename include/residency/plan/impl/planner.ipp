@@ -23,6 +23,7 @@
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/tuning.hpp"
+#include "residency/plan/turn.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -63,7 +64,8 @@ inline void keep_bounds(PlanData& data, const PlanData& bounds) {
     data.latency_floor_seconds = bounds.latency_floor_seconds;
 }
 
-inline Result<PlanData> best_plan(const Problem& problem, const Options& options) {
+// `turn`: the problem is turned by so many steps.
+inline Result<PlanData> best_plan(const Problem& problem, const Options& options, std::uint32_t turn) {
     const std::uint64_t g = problem.chunk_bytes;
     const std::vector<Image> images = candidate_images(problem);
     std::vector<FloorChunks> floors;
@@ -71,6 +73,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     for (const Image& image : images) { floors.push_back(floor_chunks(image, problem.steps())); }
     FloorChunks floor =
         *std::min_element(floors.begin(), floors.end(), [](auto a, auto b) { return a.chunks < b.chunks; });
+    floor.step = step_before_turn(floor.step, turn, problem.steps());
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
     const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
     if (budget < floor.chunks) { return below_floor(budget_bytes, floor, g); }
@@ -86,7 +89,15 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
     bool found = false;
-    for (std::size_t k = 0; k < images.size(); ++k) {
+    // The image that memory holds something of comes first: of plans that are as fast, it brings the least.
+    std::vector<std::size_t> in_turn;
+    in_turn.reserve(images.size());
+    for (const bool is_present : {true, false}) {
+        for (std::size_t k = 0; k < images.size(); ++k) {
+            if ((images[k].offsets == options.present_offsets) == is_present) { in_turn.push_back(k); }
+        }
+    }
+    for (const std::size_t k : in_turn) {
         if (budget < floors[k].chunks) { continue; }
         // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
         // matter; the one in the order of use where chunks are few, so that a chunk of small storages is much to hold.
@@ -114,11 +125,22 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     return best;
 }
 
+// The best plan of the pass, looked at from its best step on.
+inline Result<PlanData> best_plan_of_turns(const Problem& problem, const Options& options) {
+    const std::uint32_t turn = best_turn(problem);
+    if (turn == 0) { return best_plan(problem, options, 0); }
+    Result<PlanData> made = best_plan(turned(problem, turn), options, turn);
+    if (!made) { return made; }
+    PlanData plan = turned_back(std::move(made).value(), problem, turn);
+    finalize_times(plan, problem);
+    return plan;
+}
+
 }  // namespace detail
 
 RESIDENCY_INLINE Result<Plan> make_plan(const Problem& problem, const Options& options) {
     if (Status status = validate(problem); !status) { return status.error(); }
-    Result<PlanData> made = detail::best_plan(problem, options);
+    Result<PlanData> made = detail::best_plan_of_turns(problem, options);
     if (!made) { return made.error(); }
     PlanData data = std::move(made).value();
     data.catalog_hash = options.catalog_hash;
