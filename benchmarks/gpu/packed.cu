@@ -5,7 +5,9 @@
 // Argument: a file of bf16 values, of which the size and the rate are recorded too.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -21,15 +23,15 @@
 
 #include "benchmarks/gpu/record.hpp"
 #include "examples/60_packed/matvec.cuh"
-#include "residency/codec/bf16_tiers.cuh"
-#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/bf16_tiles.cuh"
 #include "residency/codec/bf16_tiles.hpp"
+#include "residency/codec/tiers.cuh"
+#include "residency/codec/tiers.hpp"
 
 namespace {
 
 namespace codec = residency::codec;
-namespace tiers = codec::bf16_tiers;
+namespace tiers = codec::tiers;
 namespace tiles = codec::bf16_tiles;
 using Bytes = std::vector<std::byte>;
 
@@ -54,17 +56,33 @@ void on_all_cores(std::size_t count, Work&& work) {
     }
 }
 
-/// bf16 values of a normal distribution, as trained weights have their exponents.
+/// The bits of a value of a normal distribution; those of fp8 are scaled, as the weights of a channel are.
+template <class F>
+typename F::Value bits_of(float value) {
+    if constexpr (F::form == residency::PackedForm::f8_e4m3_tiers) {
+        const float scaled = std::abs(value) * (448.0F / (0.02F * 4.5F));
+        const int exponent = std::clamp(scaled > 0 ? std::ilogb(scaled) : -6, -6, 8);
+        const auto bits = static_cast<int>(std::ldexp(scaled, 3 - exponent)) + 8 * (exponent + 6);
+        return static_cast<std::uint8_t>(std::min(bits, 126) | (value < 0 ? 128 : 0));
+    } else if constexpr (F::form == residency::PackedForm::bf16_tiers) {
+        return static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16);
+    } else {
+        return std::bit_cast<std::uint32_t>(value);
+    }
+}
+
+/// Values of a normal distribution, as trained weights have their exponents.
+template <class F = tiers::Bf16>
 Bytes weights(std::size_t values, std::uint32_t seed) {
-    Bytes raw(2 * values);
+    constexpr std::size_t each = sizeof(typename F::Value);
+    Bytes raw(each * values);
     constexpr std::size_t part = std::size_t{1} << 20;
     on_all_cores((values + part - 1) / part, [&](std::size_t which) {
         std::mt19937 random{seed + static_cast<std::uint32_t>(which)};
         std::normal_distribution<float> normal{0, 0.02F};
         for (std::size_t i = which * part; i < std::min(values, (which + 1) * part); ++i) {
-            const auto bits =
-                static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(normal(random)) + 0x8000U) >> 16);
-            std::memcpy(raw.data() + 2 * i, &bits, 2);
+            const auto bits = bits_of<F>(normal(random));
+            std::memcpy(raw.data() + each * i, &bits, each);
         }
     });
     return raw;
@@ -91,8 +109,10 @@ private:
 double gigabytes(std::size_t bytes, double seconds) { return static_cast<double>(bytes) / seconds / 1e9; }
 
 /// Chunks packed on the host and on the GPU, unpacked by more and more blocks.
-void measure_tiers(bench::Records& records, const std::string& name, const Bytes& raw, bool is_target,
-                   cudaStream_t stream) {
+template <class F = tiers::Bf16>
+void measure_tiers(bench::Records& records, const std::string& name, const Bytes& raw, const char* size_target,
+                   bool is_target, cudaStream_t stream) {
+    constexpr std::uint32_t chunk_values = chunk_bytes / sizeof(typename F::Value);
     bench::StreamTimer timer{stream};
     const std::size_t chunks = (raw.size() + chunk_bytes - 1) / chunk_bytes;
     const auto part = [&](std::size_t i) {
@@ -102,7 +122,7 @@ void measure_tiers(bench::Records& records, const std::string& name, const Bytes
     const double pack_seconds = bench::host_seconds([&] {
         on_all_cores(chunks, [&](std::size_t i) {
             packed[i].resize(2 * chunk_bytes);
-            packed[i].resize(codec::Bf16Tiers{}.pack({}, part(i), packed[i]));
+            packed[i].resize(codec::Tiers<F>{}.pack({}, part(i), packed[i]));
         });
     });
     std::size_t bytes = 0;
@@ -111,7 +131,7 @@ void measure_tiers(bench::Records& records, const std::string& name, const Bytes
                  codec::packed_alignment_bytes;
     }
     const double ratio = static_cast<double>(bytes) / static_cast<double>(raw.size());
-    records.add("packed.tiers." + name + ".size", ratio, "of raw", name == "a_tenth_random" ? "" : "<= 0.675");
+    records.add("packed.tiers." + name + ".size", ratio, "of raw", size_target);
     records.add(
         "packed.tiers." + name + ".host_pack." + std::to_string(std::thread::hardware_concurrency()) + "_threads",
         gigabytes(raw.size(), pack_seconds), "GB/s");
@@ -119,7 +139,7 @@ void measure_tiers(bench::Records& records, const std::string& name, const Bytes
     const double unpack_seconds = bench::host_seconds([&] {
         on_all_cores(chunks, [&](std::size_t i) {
             Bytes back(part(i).size());
-            const auto unpacked = codec::Bf16Tiers{}.unpack({}, packed[i], back);
+            const auto unpacked = codec::Tiers<F>{}.unpack({}, packed[i], back);
             is_same[i] = unpacked && std::memcmp(back.data(), part(i).data(), back.size()) == 0 ? 1 : 0;
         });
     });
@@ -135,7 +155,7 @@ void measure_tiers(bench::Records& records, const std::string& name, const Bytes
     for (std::size_t i = 0; i < chunks; ++i) {
         std::byte* const at = packed_device.as() + i * chunk_bytes;
         pack_tasks.push_back({raw_device.as() + i * chunk_bytes, at, static_cast<std::uint32_t>(part(i).size()),
-                              static_cast<std::uint32_t>(chunk_bytes)});
+                              static_cast<std::uint32_t>(chunk_bytes), F::form});
         tasks.push_back({at, out.as() + i * chunk_bytes});
         compare_tasks.push_back({at, raw_device.as() + i * chunk_bytes});
     }
@@ -143,7 +163,8 @@ void measure_tiers(bench::Records& records, const std::string& name, const Bytes
         compare_list{std::as_bytes(std::span{compare_tasks})};
     const auto count = static_cast<std::uint32_t>(chunks);
     const double gpu_pack = timer.median_seconds(5, [&] {
-        BENCH_CUDA(tiers::enqueue_pack(pack_list.as<tiers::PackTask>(), count, sizes.as<std::uint32_t>(), 132, stream));
+        BENCH_CUDA(
+            tiers::enqueue_pack<F>(pack_list.as<tiers::PackTask>(), count, sizes.as<std::uint32_t>(), 132, stream));
     });
     records.add("packed.tiers." + name + ".gpu_pack", gigabytes(raw.size(), gpu_pack), "GB/s", ">= 55");
     std::vector<std::uint32_t> gpu_sizes(chunks);
@@ -157,7 +178,7 @@ void measure_tiers(bench::Records& records, const std::string& name, const Bytes
     for (const unsigned blocks : {4U, 8U, 16U, 32U, 66U, 132U, 264U}) {
         BENCH_CUDA(cudaMemset(out.as(), 0, raw.size()));
         const double seconds = timer.median_seconds(5, [&] {
-            BENCH_CUDA(tiers::enqueue_unpack(list.as<tiers::UnpackTask>(), count, chunk_bytes / 2, blocks, stream));
+            BENCH_CUDA(tiers::enqueue_unpack<F>(list.as<tiers::UnpackTask>(), count, chunk_values, blocks, stream));
         });
         const char* target = !is_target ? "" : blocks == 16 ? ">= 250" : blocks == 132 ? ">= 1300" : "";
         records.add("packed.tiers." + name + ".unpack.blocks_" + std::to_string(blocks), gigabytes(raw.size(), seconds),
@@ -168,8 +189,8 @@ void measure_tiers(bench::Records& records, const std::string& name, const Bytes
     }
     BENCH_CUDA(cudaMemset(differing.as(), 0, 8));
     const double compare = timer.median_seconds(5, [&] {
-        BENCH_CUDA(tiers::enqueue_compare(compare_list.as<tiers::UnpackTask>(), count, chunk_bytes / 2, 132,
-                                          differing.as<unsigned long long>(), stream));
+        BENCH_CUDA(tiers::enqueue_compare<F>(compare_list.as<tiers::UnpackTask>(), count, chunk_values, 132,
+                                             differing.as<unsigned long long>(), stream));
     });
     unsigned long long wrong = 1;
     BENCH_CUDA(cudaMemcpy(&wrong, differing.as(), 8, cudaMemcpyDeviceToHost));
@@ -359,13 +380,15 @@ int main(int argc, char** argv) {
     cudaDeviceProp properties{};
     BENCH_CUDA(cudaGetDeviceProperties(&properties, 0));
     const auto stream = BENCH_RESULT(device.create_stream());
-    measure_tiers(records, "normal", weights(128 * MiB / 2, 1), true, stream);
+    measure_tiers(records, "normal", weights(128 * MiB / 2, 1), "<= 0.675", true, stream);
+    measure_tiers<tiers::F8E4m3>(records, "f8_e4m3", weights<tiers::F8E4m3>(128 * MiB, 1), "<= 0.86", false, stream);
+    measure_tiers<tiers::F32>(records, "f32", weights<tiers::F32>(128 * MiB / 4, 1), "<= 0.85", false, stream);
     {
         Bytes mixed = weights(64 * MiB / 2, 2);
         std::mt19937 random{3};
         for (std::size_t i = 0; i < mixed.size(); i += 10) { mixed[i] = static_cast<std::byte>(random()); }
         const Bytes odd(mixed.begin(), mixed.end() - 12345);
-        measure_tiers(records, "a_tenth_random", odd, false, stream);
+        measure_tiers(records, "a_tenth_random", odd, "", false, stream);
     }
     if (argc > 1) {
         std::ifstream file{argv[1], std::ios::binary};
@@ -373,7 +396,7 @@ int main(int argc, char** argv) {
         require(!content.empty(), "the file can be read");
         Bytes raw(content.size());
         std::memcpy(raw.data(), content.data(), content.size());
-        measure_tiers(records, "file", raw, false, stream);
+        measure_tiers(records, "file", raw, "<= 0.675", false, stream);
     }
     measure_products(records, stream, static_cast<std::uint32_t>(properties.multiProcessorCount));
 }

@@ -8,14 +8,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "benchmarks/lab/generators.hpp"
 #include "benchmarks/lab/input.hpp"
-#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/packed_part.hpp"
 #include "residency/format/open.hpp"
+#include "residency/model/packed_form.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace lab {
@@ -26,22 +27,21 @@ constexpr std::uint64_t most_bytes = std::uint64_t{1} << 60;
 
 constexpr std::uint64_t sample_bytes = std::uint64_t{256} << 10;  // of each storage
 
-/// Packed bytes over raw ones of what lies in the middle of a storage; 1 where it cannot be read. `is_taken`: of a type that is packed.
-double measured_share(const residency::format::ModelFile& model, std::size_t storage, bool is_taken) {
+/// Packed bytes over raw ones of what lies in the middle of a storage; 1 where it cannot be read. `form`: of its type.
+double measured_share(const residency::format::ModelFile& model, std::size_t storage, residency::PackedForm form) {
     const auto& entry = model.storages[storage];
     if (entry.parts != nullptr) {
         std::uint64_t packed = 0;
         for (const residency::PackedPart& part : *entry.parts) { packed += part.packed_bytes; }
         return entry.bytes == 0 ? 1 : static_cast<double>(packed) / static_cast<double>(entry.bytes);
     }
-    const std::uint64_t bytes = std::min(entry.bytes, sample_bytes) / 2 * 2;
-    if (!is_taken || bytes == 0 || entry.is_mutable) { return 1; }
+    const std::uint64_t bytes = std::min(entry.bytes, sample_bytes) / 4 * 4;
+    if (form == residency::PackedForm::raw || bytes == 0 || entry.is_mutable) { return 1; }
     std::vector<std::byte> raw(static_cast<std::size_t>(bytes)), packed, scratch;
     std::ifstream file{model.files[entry.file].path, std::ios::binary};
-    file.seekg(static_cast<std::streamoff>(entry.offset_bytes + (entry.bytes - bytes) / 4 * 2));
+    file.seekg(static_cast<std::streamoff>(entry.offset_bytes + (entry.bytes - bytes) / 8 * 4));
     if (!file.read(reinterpret_cast<char*>(raw.data()), static_cast<std::streamsize>(bytes))) { return 1; }
-    const residency::codec::Extents extents{.rows = 1, .columns = bytes / 2};
-    const auto part = residency::codec::try_pack_part(residency::PackedForm::bf16_tiers, extents, raw, packed, scratch);
+    const auto part = residency::codec::try_pack_part(form, {}, raw, packed, scratch);
     return part ? static_cast<double>(part->packed_bytes) / static_cast<double>(bytes) : 1;
 }
 
@@ -53,19 +53,21 @@ residency::Result<Workload> workload_of_file(const std::string& path, bool packs
     Workload work;
     work.name = residency::detail::escaped(std::filesystem::path{path}.filename().string());
     std::vector<std::string> names(model->storages.size());
-    std::vector<bool> is_seen(names.size(), false), is_taken(names.size(), false);
+    std::vector<std::optional<residency::PackedForm>> forms(names.size());
     for (const auto& weight : model->weights) {
         const std::size_t s = weight.storage;
         if (names[s].empty()) { names[s] = weight.name; }
-        is_taken[s] = (!is_seen[s] || is_taken[s]) && residency::codec::Bf16Tiers{}.takes(weight.type);
-        is_seen[s] = true;
+        const residency::PackedForm form = residency::codec::chunk_form(weight.type);
+        forms[s] = !forms[s] || forms[s] == form ? form : residency::PackedForm::raw;
     }
     for (std::size_t i = 0; i < model->storages.size(); ++i) {
         const std::string name = names[i].empty() ? "storage " + std::to_string(i) : names[i];
         const auto id =
             work.add(name, model->storages[i].bytes, static_cast<std::uint32_t>(i), model->storages[i].is_mutable);
         work.steps.push_back({{id}, static_cast<double>(model->storages[i].bytes)});
-        if (packs) { work.packed_shares.push_back(measured_share(*model, i, is_taken[i])); }
+        if (packs) {
+            work.packed_shares.push_back(measured_share(*model, i, forms[i].value_or(residency::PackedForm::raw)));
+        }
     }
     generate::end_pass(work);
     return work;

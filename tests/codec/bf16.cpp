@@ -13,53 +13,30 @@
 #include <string>
 #include <vector>
 
-#include "residency/codec/bf16_tiers.hpp"
-#include "residency/codec/bf16_tiers_layout.hpp"
 #include "residency/codec/bf16_tiles.hpp"
 #include "residency/codec/bf16_tiles_layout.hpp"
+#include "residency/codec/tiers.hpp"
+#include "residency/codec/tiers_layout.hpp"
 #include "residency/conformance/codec.hpp"
 #include "residency/model/dtype.hpp"
-#include "residency/model/stable_hash.hpp"
+#include "tests/codec/support.hpp"
 
 using namespace residency;
-using Bytes = std::vector<std::byte>;
+using namespace test;
 
 namespace {
-
-template <class C>
-Bytes pack(const codec::Extents& extents, const Bytes& raw, std::size_t room) {
-    Bytes packed(room);
-    packed.resize(C{}.pack(extents, raw, packed));
-    return packed;
-}
-
-template <class C>
-bool comes_back(const codec::Extents& extents, const Bytes& raw, const Bytes& packed) {
-    Bytes back(raw.size(), std::byte{0x5A});
-    const Status unpacked = C{}.unpack(extents, packed, back);
-    return unpacked && back == raw;
-}
 
 Bytes weights(std::size_t bytes, float scale = 0.02F, std::uint32_t seed = 7) {
     std::mt19937 random{seed};
     return conformance::detail::normal_weights(random, bytes, scale);
 }
 
-std::uint64_t hash(const Bytes& bytes) {
-    StableHash hash;
-    hash.bytes(bytes);
-    return hash.value();
-}
-
 void set(Bytes& raw, std::size_t index, std::uint16_t value) { std::memcpy(raw.data() + 2 * index, &value, 2); }
 
 }  // namespace
 
-TEST_CASE("they take bf16 and nothing else") {
-    for (const DType& dtype : dtype::all) {
-        CHECK(codec::Bf16Tiers{}.takes(dtype) == (dtype == dtype::bf16));
-        CHECK(codec::Bf16Tiles{}.takes(dtype) == (dtype == dtype::bf16));
-    }
+TEST_CASE("tiles take bf16 and nothing else") {
+    for (const DType& dtype : dtype::all) { CHECK(codec::Bf16Tiles{}.takes(dtype) == (dtype == dtype::bf16)); }
 }
 
 TEST_CASE("tiers: normal weights take two thirds") {
@@ -89,7 +66,7 @@ TEST_CASE("tiers: every value, in a chunk of its own kind and among weights") {
 }
 
 TEST_CASE("tiers: too many bytes stay raw") {
-    const Bytes raw(codec::bf16_tiers::most_raw_bytes + 2);
+    const Bytes raw(codec::tiers::most_raw_bytes + 2);
     CHECK(pack<codec::Bf16Tiers>({1, raw.size() / 2}, raw, raw.size()).empty());
 }
 
@@ -193,11 +170,11 @@ TEST_CASE("bytes that would lead a kernel outside are refused, each with its mes
     for (std::size_t i = 0; i < 10'000; i += 9) { set(raw, i, static_cast<std::uint16_t>(i % 256 << 7)); }
     const codec::Extents row{1, 10'000};
     const Bytes tiers = pack<codec::Bf16Tiers>(row, raw, raw.size());
-    codec::bf16_tiers::Header header;
+    codec::tiers::Header header;
     REQUIRE(!tiers.empty());
     std::memcpy(&header, tiers.data(), sizeof header);
     const auto tiers_say = [&](const auto& change) { return said(codec::Bf16Tiers{}, row, tiers, raw.size(), change); };
-    using codec::bf16_tiers::Header;
+    using codec::tiers::Header;
     CHECK(tiers_say([](Bytes&) {}).empty());
     CHECK(has(tiers_say(word(offsetof(Header, values), 9999)), "the number of values"));
     CHECK(has(tiers_say(word(offsetof(Header, t2_values), header.t1_values + 1)), "more values than the one before"));
@@ -246,7 +223,7 @@ TEST_CASE("the packed bytes are those of the version in the header") {
         while (random() % 2 == 0 && exponent > 90) { --exponent; }
         set(raw, i, static_cast<std::uint16_t>(exponent << 7 | (random() & 0x807f)));
     }
-    CHECK(codec::bf16_tiers::version == 1);
+    CHECK(codec::tiers::version == 1);
     CHECK(hash(pack<codec::Bf16Tiers>({96, 200}, raw, raw.size())) == 11291687817509538195U);
     CHECK(codec::bf16_tiles::version == 1);
     CHECK(hash(pack<codec::Bf16Tiles>({96, 200}, raw, raw.size() * 2)) == 9854237376239461135U);

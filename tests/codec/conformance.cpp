@@ -13,10 +13,10 @@
 #include <span>
 #include <vector>
 
-#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/bf16_tiles.hpp"
 #include "residency/codec/identity.hpp"
 #include "residency/codec/packed_header.hpp"
+#include "residency/codec/tiers.hpp"
 #include "tests/support/allocations.hpp"
 
 using namespace residency;
@@ -27,7 +27,8 @@ std::uint64_t allocations() { return test::allocations(); }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("codecs keep their contract", C, codec::Identity, codec::Bf16Tiers, codec::Bf16Tiles) {
+TEST_CASE_TEMPLATE("codecs keep their contract", C, codec::Identity, codec::Bf16Tiers, codec::Bf16Tiles,
+                   codec::F8E4m3Tiers, codec::F32Tiers) {
     conformance::check_codec<C>({.mutations = 10000, .allocations = allocations});
 }
 

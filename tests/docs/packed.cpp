@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/codec/bf16_tiers.hpp"
+#include "residency/codec/tiers.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/packed.hpp"

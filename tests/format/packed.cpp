@@ -169,6 +169,53 @@ TEST_CASE("packed: a catalog of it has the hash of the model, and is loaded into
     }
 }
 
+TEST_CASE("packed: each weight in the form of its type") {
+    const support::TemporaryFolder folder;
+    Bytes f32(4 * 700'000), fp8(2'500'001);  // two chunks each, the last with an odd number of bytes
+    std::mt19937 random{4};
+    std::normal_distribution<float> normal{0, 0.02F};
+    for (std::size_t i = 0; i < f32.size() / 4; ++i) {
+        const float value = normal(random);
+        std::memcpy(f32.data() + 4 * i, &value, sizeof value);
+    }
+    for (std::byte& byte : fp8) {
+        std::uint32_t exponent = 13;
+        while (random() % 2 == 0 && exponent > 0) { --exponent; }
+        byte = static_cast<std::byte>(exponent << 3 | (random() & 0x87U));
+    }
+    const std::vector<Tensor> tensors{{"a", dtype::f32, {700, 1000}, f32},
+                                      {"b", dtype::f8_e4m3fn, {2'500'001}, fp8},
+                                      {"c", dtype::bf16, {64, 512}, weights(65536, 2)},
+                                      {"d", dtype::f32, {16}, Bytes(64, std::byte{3})},
+                                      {"e", dtype::f8_e5m2, {50'000}, Bytes(50'000, std::byte{3})}};
+    const auto model = format::read_model(write_model(folder, tensors));
+    const std::string path = folder.path("model.packed");
+    const auto report = format::try_write_packed(model, path);
+    REQUIRE(report);
+    CHECK(report->forms.at(PackedForm::bf16_tiers).parts == 1);
+    CHECK(report->forms.at(PackedForm::raw).parts == 2);  // too small, and of another type
+    for (const PackedForm form : {PackedForm::f32_tiers, PackedForm::f8_e4m3_tiers}) {
+        const auto& sum = report->forms.at(form);
+        CHECK(sum.parts == 2);
+        CHECK(static_cast<double>(sum.packed_bytes) < 0.86 * static_cast<double>(sum.raw_bytes));
+    }
+    const auto packed = format::read_model(path);
+    for (const auto& weight : packed.weights) {
+        const PackedForm expected = weight.name == "d" ? PackedForm::raw : codec::chunk_form(weight.type);
+        for (const PackedPart& part : *packed.storages[weight.storage].parts) { CHECK(part.form == expected); }
+    }
+    SimulatedDevice device;
+    const auto loaded = host::try_load(device, packed.catalog());
+    REQUIRE(loaded);
+    for (const Tensor& tensor : tensors) {
+        CAPTURE(tensor.name);
+        const Weight& weight = loaded->catalog.weight(*loaded->catalog.find(tensor.name));
+        const auto* source = std::get_if<HostSource>(&loaded->catalog.storage(weight.storage).source);
+        REQUIRE(source != nullptr);
+        CHECK(std::equal(tensor.bytes.begin(), tensor.bytes.end(), source->host->data() + source->offset_bytes));
+    }
+}
+
 TEST_CASE("packed: forms that a weight cannot have") {
     const support::TemporaryFolder folder;
     const auto model = format::read_model(write_model(folder, small_model()));
@@ -178,8 +225,9 @@ TEST_CASE("packed: forms that a weight cannot have") {
     };
     CHECK(fails(as(PackedForm::bf16_tiers), ErrorKind::invalid_argument,
                 "weight \"norm\" cannot be packed as bf16_tiers"));
-    CHECK(fails(as(PackedForm::bf16_tiles), ErrorKind::invalid_argument, "takes bf16"));
-    CHECK(fails(as(static_cast<PackedForm>(77)), ErrorKind::invalid_argument, "form 77"));
+    CHECK(fails(as(PackedForm::bf16_tiles), ErrorKind::invalid_argument, "which the form does not take"));
+    CHECK(fails(as(static_cast<PackedForm>(77)), ErrorKind::invalid_argument,
+                "packed as form 77: this library does not know"));
     CHECK(as(PackedForm::raw));
     const auto packed = format::read_model(path);
     CHECK(fails(format::try_write_packed(packed, folder.path("again")), ErrorKind::invalid_argument, "packed already"));

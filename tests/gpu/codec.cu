@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "examples/60_packed/matvec.cuh"
-#include "residency/codec/bf16_tiers.cuh"
-#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/bf16_tiles.cuh"
 #include "residency/codec/bf16_tiles.hpp"
+#include "residency/codec/tiers.cuh"
+#include "residency/codec/tiers.hpp"
 #include "residency/conformance/codec.hpp"
 
 using namespace residency;
@@ -68,21 +68,22 @@ private:
     std::size_t bytes_;
 };
 
-/// codec::Bf16Tiers, whose work kernels do, with bytes that check() accepted on the host.
+/// codec::Tiers, whose work kernels do, with bytes that check() accepted on the host.
+template <class F>
 class TiersOnGpu {
 public:
-    static constexpr PackedForm form = codec::Bf16Tiers::form;
-    static constexpr codec::PackingUnit unit = codec::Bf16Tiers::unit;
+    static constexpr PackedForm form = F::form;
+    static constexpr codec::PackingUnit unit = codec::Tiers<F>::unit;
 
-    [[nodiscard]] bool takes(const DType& dtype) const noexcept { return codec::Bf16Tiers{}.takes(dtype); }
+    [[nodiscard]] bool takes(const DType& dtype) const noexcept { return codec::Tiers<F>{}.takes(dtype); }
     [[nodiscard]] std::size_t pack(const codec::Extents&, std::span<const std::byte> raw,
                                    std::span<std::byte> packed) const noexcept {
-        namespace tiers = codec::bf16_tiers;
+        namespace tiers = codec::tiers;
         const DeviceBytes from{raw}, to{packed.size()};
         const tiers::PackTask task{from.as(), to.as(), static_cast<std::uint32_t>(raw.size()),
-                                   static_cast<std::uint32_t>(packed.size())};
+                                   static_cast<std::uint32_t>(packed.size()), form};
         const DeviceBytes tasks{std::as_bytes(std::span{&task, 1})}, sizes{4};
-        must(tiers::enqueue_pack(tasks.as<tiers::PackTask>(), 1, sizes.as<std::uint32_t>(), 1, nullptr));
+        must(tiers::enqueue_pack<F>(tasks.as<tiers::PackTask>(), 1, sizes.as<std::uint32_t>(), 1, nullptr));
         std::uint32_t bytes = 0;
         must(cudaMemcpy(&bytes, sizes.as(), 4, cudaMemcpyDeviceToHost));
         CHECK(to.is_intact());
@@ -92,17 +93,17 @@ public:
     }
     [[nodiscard]] Status unpack(const codec::Extents& extents, std::span<const std::byte> packed,
                                 std::span<std::byte> raw) const {
-        namespace tiers = codec::bf16_tiers;
+        namespace tiers = codec::tiers;
         if (Status checked = check(extents, packed, raw.size()); !checked) { return checked; }
-        if (Status unpacked = codec::Bf16Tiers{}.unpack(extents, packed, raw); !unpacked) { return unpacked; }
+        if (Status unpacked = codec::Tiers<F>{}.unpack(extents, packed, raw); !unpacked) { return unpacked; }
         const DeviceBytes from{packed}, to{raw.size()}, differing{8};
         const tiers::UnpackTask task{from.as(), to.as()};
         const DeviceBytes tasks{std::as_bytes(std::span{&task, 1})};
         must(cudaMemset(differing.as(), 0, 8));
-        const auto values = static_cast<std::uint32_t>(raw.size() / 2);
-        must(tiers::enqueue_unpack(tasks.as<tiers::UnpackTask>(), 1, values, 3, nullptr));
-        must(tiers::enqueue_compare(tasks.as<tiers::UnpackTask>(), 1, values, 3, differing.as<unsigned long long>(),
-                                    nullptr));
+        const auto values = static_cast<std::uint32_t>(raw.size() / sizeof(typename F::Value));
+        must(tiers::enqueue_unpack<F>(tasks.as<tiers::UnpackTask>(), 1, values, 3, nullptr));
+        must(tiers::enqueue_compare<F>(tasks.as<tiers::UnpackTask>(), 1, values, 3, differing.as<unsigned long long>(),
+                                       nullptr));
         const Bytes made = to.read(raw.size());
         CHECK_MESSAGE(std::equal(made.begin(), made.end(), raw.begin(), raw.end()), "host and device unpack the same");
         CHECK(to.is_intact());
@@ -111,8 +112,8 @@ public:
         CHECK(count == 0);
         if (!raw.empty()) {  // the comparison can fail
             must(cudaMemset(to.as() + raw.size() / 2, std::to_integer<int>(made[raw.size() / 2]) ^ 1, 1));
-            must(tiers::enqueue_compare(tasks.as<tiers::UnpackTask>(), 1, values, 3, differing.as<unsigned long long>(),
-                                        nullptr));
+            must(tiers::enqueue_compare<F>(tasks.as<tiers::UnpackTask>(), 1, values, 3,
+                                           differing.as<unsigned long long>(), nullptr));
             must(cudaMemcpy(&count, differing.as(), 8, cudaMemcpyDeviceToHost));
             CHECK(count == 1);
         }
@@ -120,7 +121,7 @@ public:
     }
     [[nodiscard]] Status check(const codec::Extents& extents, std::span<const std::byte> packed,
                                std::uint64_t raw_bytes) const {
-        return codec::Bf16Tiers{}.check(extents, packed, raw_bytes);
+        return codec::Tiers<F>{}.check(extents, packed, raw_bytes);
     }
 };
 
@@ -221,13 +222,14 @@ Bytes rounded_product(const codec::bf16_tiles::DeviceMatrix& matrix, const Devic
 
 }  // namespace
 
-TEST_CASE("bf16 tiers on the GPU keep the codec's contract") {
-    CHECK(TiersOnGpu{}.takes(dtype::bf16));
-    conformance::check_codec<TiersOnGpu>({.runs = 40, .mutations = 200});
+TEST_CASE_TEMPLATE("tiers on the GPU keep the codec's contract", F, codec::tiers::Bf16, codec::tiers::F8E4m3,
+                   codec::tiers::F32) {
+    conformance::check_codec<TiersOnGpu<F>>({.runs = 40, .mutations = 200});
 }
 
-TEST_CASE("bf16 tiers: the GPU packs the host's bytes, many chunks in a launch") {
-    namespace tiers = codec::bf16_tiers;
+TEST_CASE_TEMPLATE("tiers: the GPU packs the host's bytes, many chunks in a launch", F, codec::tiers::Bf16,
+                   codec::tiers::F8E4m3, codec::tiers::F32) {
+    namespace tiers = codec::tiers;
     std::mt19937 random{5};
     std::vector<Bytes> raw;
     for (std::uint32_t i = 0; i < 12; ++i) {
@@ -240,24 +242,26 @@ TEST_CASE("bf16 tiers: the GPU packs the host's bytes, many chunks in a launch")
         from.push_back(new DeviceBytes{each});
         to.push_back(new DeviceBytes{each.size() * 2 + 65536});
         tasks.push_back({from.back()->as(), to.back()->as(), static_cast<std::uint32_t>(each.size()),
-                         static_cast<std::uint32_t>(each.size() * 2 + 65536)});
+                         static_cast<std::uint32_t>(each.size() * 2 + 65536), F::form});
     }
+    tasks.push_back({from[0]->as(), nullptr, 8, 0, PackedForm::bf16_tiles});  // of another form: left alone
     const DeviceBytes on_device{std::as_bytes(std::span{tasks})}, sizes{4 * tasks.size()};
-    must(tiers::enqueue_pack(on_device.as<tiers::PackTask>(), static_cast<std::uint32_t>(tasks.size()),
-                             sizes.as<std::uint32_t>(), 5, nullptr));
+    must(tiers::enqueue_pack<F>(on_device.as<tiers::PackTask>(), static_cast<std::uint32_t>(tasks.size()),
+                                sizes.as<std::uint32_t>(), 5, nullptr));
     const Bytes packed_bytes = sizes.read(4 * tasks.size());
     for (std::size_t i = 0; i < raw.size(); ++i) {
         Bytes expected(raw[i].size() * 2 + 65536);
-        expected.resize(codec::Bf16Tiers{}.pack({}, raw[i], expected));
+        expected.resize(codec::Tiers<F>{}.pack({}, raw[i], expected));
         REQUIRE(element<std::uint32_t>(packed_bytes, i) == expected.size());
         CHECK(to[i]->read(expected.size()) == expected);
         delete from[i];
         delete to[i];
     }
+    CHECK(element<std::uint32_t>(packed_bytes, raw.size()) == 0xEEEEEEEEU);
 }
 
-TEST_CASE("bf16 tiers: tasks that go with the launch unpack the same, however many launches they take") {
-    constexpr std::size_t count = 2 * codec::bf16_tiers::most_given_tasks + 20;
+TEST_CASE("tiers: tasks that go with the launch unpack the same, of all formats, however many launches they take") {
+    constexpr std::size_t count = 2 * codec::tiers::most_given_tasks + 20;
     std::vector<Bytes> raw;
     std::vector<std::unique_ptr<DeviceBytes>> from, to;
     std::vector<codec::UnpackTask> tasks;
@@ -266,21 +270,27 @@ TEST_CASE("bf16 tiers: tasks that go with the launch unpack the same, however ma
         const std::size_t values = 1 + i * 37 % 20000;
         raw.push_back(weights(values, static_cast<std::uint32_t>(i)));
         Bytes packed(raw[i].size() * 2 + 65536);
-        packed.resize(codec::Bf16Tiers{}.pack({}, raw[i], packed));
+        std::size_t format_number = 0;
+        codec::tiers::for_each_format([&](auto format) {  // in turns
+            if (format_number++ != i % 3) { return; }
+            packed.resize(codec::Tiers<decltype(format)>{}.pack({}, raw[i], packed));
+            most_values = std::max(
+                most_values, static_cast<std::uint32_t>(raw[i].size() / sizeof(typename decltype(format)::Value)));
+        });
         REQUIRE(!packed.empty());
         from.push_back(std::make_unique<DeviceBytes>(packed));
         to.push_back(std::make_unique<DeviceBytes>(raw[i].size()));
         tasks.push_back({from[i]->as(), to[i]->as()});
-        most_values = std::max(most_values, static_cast<std::uint32_t>(values));
     }
-    must(codec::bf16_tiers::enqueue_unpack(tasks, most_values, 7, nullptr));
+    codec::tiers::for_each_format(
+        [&](auto format) { must(codec::tiers::enqueue_unpack<decltype(format)>(tasks, most_values, 7, nullptr)); });
     tasks.assign(count, {});  // they are not read any more
     for (std::size_t i = 0; i < count; ++i) {
         CAPTURE(i);
         CHECK(to[i]->read(raw[i].size()) == raw[i]);
         CHECK(to[i]->is_intact());
     }
-    must(codec::bf16_tiers::enqueue_unpack(std::span<const codec::UnpackTask>{}, 1, 7, nullptr));
+    must(codec::tiers::enqueue_unpack<codec::tiers::Bf16>(std::span<const codec::UnpackTask>{}, 1, 7, nullptr));
 }
 
 TEST_CASE("bf16 tiles: unpacked on the GPU, bit for bit, for every shape") {

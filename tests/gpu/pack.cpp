@@ -47,11 +47,24 @@ std::vector<Bytes> tensors() {
     Bytes mixed = residency::conformance::detail::codec_input(random, 0, 3 * part + 10);
     for (std::size_t i = part; i < 2 * part; ++i) { mixed[i] = static_cast<std::byte>(random()); }
     all.push_back(std::move(mixed));
+    while (all.size() % 4 != 2) { all.push_back(residency::conformance::detail::codec_input(random, 0, part)); }
+    for (const std::size_t bytes : {5 * part + 4, 5 * part + 4}) {  // as fp8 and as f32
+        Bytes same(bytes);
+        for (std::byte& byte : same) { byte = static_cast<std::byte>(0x38 | (random() & 7U)); }
+        all.push_back(std::move(same));
+    }
     for (int i = 0; i < 600; ++i) {
         all.push_back(
             residency::conformance::detail::codec_input(random, i % 7 == 0 ? 1 : 0, 2 + 2 * (random() % 3000)));
     }
     return all;
+}
+
+/// bf16, and fp8 and f32 among it, in batches that have all of them.
+residency::DType type_of(std::size_t i, std::size_t bytes) {
+    return i % 4 == 3 && bytes % 4 == 0 ? residency::dtype::f32
+           : i % 4 == 2                 ? residency::dtype::f8_e4m3fn
+                                        : residency::dtype::bf16;
 }
 
 void check_same(const PackedModel& model, const PackedModel& expected, const std::vector<Bytes>& raw) {
@@ -91,13 +104,25 @@ TEST_CASE("packed on the GPU: the bytes of the host, of all kinds of tensors, fr
     std::uint64_t at = 0;
     for (std::size_t i = 0; i < raw.size(); ++i) {
         const std::string name = "t" + std::to_string(i);
-        in_memory.add(name, residency::dtype::bf16, {raw[i].size() / 2}, raw[i]);
-        in_file.add(name, residency::dtype::bf16, {raw[i].size() / 2}, path, at);
+        const residency::DType type = type_of(i, raw[i].size());
+        in_memory.add(name, type, {raw[i].size() * 8 / type.block_bits()}, raw[i]);
+        in_file.add(name, type, {raw[i].size() * 8 / type.block_bits()}, path, at);
         at += raw[i].size();
     }
     const Catalog memory = must(in_memory.try_build()), file = must(in_file.try_build());
     const PackedModel expected = must(residency::packed::try_pack(device, memory));
-    CHECK(expected.packed_bytes < expected.raw_bytes * 8 / 10);
+    CHECK(expected.packed_bytes < expected.raw_bytes * 9 / 10);
+    for (const residency::PackedForm form :
+         {residency::PackedForm::bf16_tiers, residency::PackedForm::f8_e4m3_tiers, residency::PackedForm::f32_tiers}) {
+        std::size_t parts = 0;
+        for (const auto& storage : expected.catalog.storages()) {
+            const auto* const source = std::get_if<residency::PackedHostSource>(&storage.source);
+            if (source == nullptr) { continue; }
+            parts += static_cast<std::size_t>(std::count_if(source->parts->begin(), source->parts->end(),
+                                                            [&](const auto& one) { return one.form == form; }));
+        }
+        CHECK(parts > 5);
+    }
     std::uint64_t used = 0;
     for (int turn = 0; turn < 3; ++turn) {
         const PackedModel model =

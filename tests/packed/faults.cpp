@@ -92,7 +92,7 @@ private:
             Model::Spec spec;
             spec.elements = 200 + random_() % 10'000;
             spec.is_noise = random_() % 7 == 0;
-            spec.is_bf16 = random_() % 7 != 0;
+            if (random_() % 4 == 0) { spec.type = other_type(random_, spec.elements); }
             if (random_() % 8 == 0) { spec.placement = residency::Placement::resident; }
             result.push_back(spec);
         }

@@ -302,7 +302,7 @@ TEST_CASE(
 TEST_CASE("what kernels wrote survives other budgets and other schedules") {
     Device device{device_config()};
     std::vector<Model::Spec> specs(8, {12'000});
-    specs.push_back({2000, false, true, residency::Placement::resident, 1, true});
+    specs.push_back({2000, false, residency::dtype::bf16, residency::Placement::resident, 1, true});
     const Model model{device, specs};
     const residency::SimulatedUnpacker unpacker;
     const Stream stream = must(device.create_stream());
@@ -392,7 +392,7 @@ TEST_CASE("packing: what cannot be packed stays raw, and a call that fails leave
     CHECK(std::holds_alternative<std::monostate>(packed.catalog.storages()[0].source));
     REQUIRE(packed.kept_raw.size() == 2);
     CHECK(packed.kept_raw[0].why == "its raw bytes are neither in host memory nor in a file");
-    CHECK(packed.kept_raw[1].why == "it has an odd number of bytes");
+    CHECK(packed.kept_raw[1].why == "it does not get smaller");
     const residency::SimulatedUnpacker unpacker;
     const auto made = Weights::try_create(device, packed.catalog,
                                           options(unpacker, 1 << 20, schedule_of(packed.catalog, {{0}, {1}, {2}})));
@@ -402,29 +402,36 @@ TEST_CASE("packing: what cannot be packed stays raw, and a call that fails leave
 
 TEST_CASE("packing: which weights stay raw, and why") {
     Device device{device_config()};
-    std::vector<Model::Spec> specs(7, {12'000});
+    std::vector<Model::Spec> specs(9, {12'000});
     specs[1].is_noise = true;
-    specs[2].is_bf16 = false;
+    specs[2].type = residency::dtype::u8;
     specs[3].is_written = true;
     specs[3].placement = residency::Placement::resident;
     specs[4].placement = residency::Placement::host;
+    specs[7].type = residency::dtype::f32;
+    specs[8].type = residency::dtype::f8_e4m3fn;
     const Model model{device, specs};
     residency::packed::PackOptions form;
     form.form = [](const residency::Weight& weight) {
-        return weight.name == "w5" ? residency::PackedForm::raw : residency::PackedForm::bf16_tiers;
+        return weight.name == "w5"   ? residency::PackedForm::raw
+               : weight.name == "w8" ? residency::PackedForm::f8_e4m3_tiers
+                                     : residency::PackedForm::bf16_tiers;
     };
     const auto packed = must(residency::packed::try_pack(device, model.raw, form));
     const std::vector<std::pair<std::uint32_t, std::string>> expected{{1, "it does not get smaller"},
                                                                       {2, "its type is \"u8\", which no form takes"},
                                                                       {3, "kernels write it"},
                                                                       {4, "kernels read it from host memory"},
-                                                                      {5, "raw is the form that was asked for"}};
+                                                                      {5, "raw is the form that was asked for"},
+                                                                      {7,
+                                                                       "its type is \"f32\", which the form bf16_tiers "
+                                                                       "does not take"}};
     REQUIRE(packed.kept_raw.size() == expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
         CHECK(residency::index(packed.kept_raw[i].storage) == expected[i].first);
         CHECK(packed.kept_raw[i].why == expected[i].second);
     }
-    CHECK(packed.raw_bytes == 2 * 24'000);
+    CHECK(packed.raw_bytes == 3 * 24'000);
 }
 
 TEST_CASE("packed bytes that kernels could not be given are refused, each with its message") {

@@ -67,7 +67,9 @@ std::vector<std::uint32_t> some_of(std::mt19937_64& random, std::uint32_t end, s
 std::vector<Spec> mixture() {
     std::vector<Spec> specs(24, {6'000});
     specs[5].is_noise = specs[17].is_noise = true;
-    specs[9].is_bf16 = false;
+    specs[9].type = residency::dtype::u8;
+    specs[10].type = residency::dtype::f32;
+    specs[11].type = residency::dtype::f8_e4m3fn;
     specs.push_back({3'000});
     specs.back().placement = Placement::resident;
     specs.push_back({700});
@@ -400,7 +402,7 @@ TEST_CASE("C17: more leases than there is room to unpack for are refused with th
 
 TEST_CASE("weights that kernels read packed are cached and leased as they are, residents too") {
     Device device{device_config()};
-    std::vector<Spec> specs(8, {16 * 64 * 8, false, true, Placement::streamed, 64});
+    std::vector<Spec> specs(8, {16 * 64 * 8, false, residency::dtype::bf16, Placement::streamed, 64});
     specs[3].placement = Placement::resident;
     const Model model{device, specs};
     residency::packed::PackOptions tiles;

@@ -192,7 +192,7 @@ TEST_CASE("random models: noise, other types, residents, shared weights") {
             Model::Spec spec;
             spec.elements = random() % 8 == 0 ? random() % 400 : 500 + random() % 30'000;
             spec.is_noise = random() % 6 == 0;
-            spec.is_bf16 = random() % 6 != 0;
+            if (random() % 3 == 0) { spec.type = other_type(random, spec.elements); }
             if (random() % 9 == 0) { spec.placement = residency::Placement::resident; }
             specs.push_back(spec);
         }

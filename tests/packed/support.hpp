@@ -80,12 +80,31 @@ inline void fill_normal(std::mt19937_64& random, std::span<std::byte> bytes) {
     }
 }
 
+/// The same of another type; of fp8, bytes with few exponents.
+inline void fill_normal(std::mt19937_64& random, std::span<std::byte> bytes, const residency::DType& type) {
+    if (type == residency::dtype::f32) {
+        std::normal_distribution<float> normal{0.0F, 0.02F};
+        for (std::size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+            const float value = normal(random);
+            std::memcpy(bytes.data() + i, &value, 4);
+        }
+    } else if (type == residency::dtype::f8_e4m3fn) {
+        for (std::byte& byte : bytes) {
+            std::uint64_t exponent = 13;
+            while (random() % 2 == 0 && exponent > 0) { --exponent; }
+            byte = static_cast<std::byte>(exponent << 3U | (random() & 0x87U));
+        }
+    } else {
+        fill_normal(random, bytes);
+    }
+}
+
 /// Weights of bf16, one a storage. Some are noise, which does not get smaller, and some are of another type.
 struct Model {
     struct Spec {
-        std::uint64_t elements = 0;
+        std::uint64_t elements = 0;  ///< of 16 bits, whatever the type
         bool is_noise = false;
-        bool is_bf16 = true;
+        residency::DType type = residency::dtype::bf16;
         residency::Placement placement = residency::Placement::streamed;
         std::uint64_t rows = 1;
         bool is_written = false;  ///< by kernels
@@ -105,7 +124,7 @@ struct Model {
             if (specs[i].is_noise) {
                 for (std::byte& byte : own) { byte = static_cast<std::byte>(random()); }
             } else {
-                fill_normal(random, own);
+                fill_normal(random, own, specs[i].type);
             }
             contents.push_back(own);
             residency::StorageOptions options;
@@ -113,9 +132,8 @@ struct Model {
             options.is_mutable = specs[i].is_written;
             options.source = residency::HostSource{host, at};
             const StorageId storage = builder.add_storage(size, options);
-            builder.add_weight("w" + std::to_string(i),
-                               specs[i].is_bf16 ? residency::dtype::bf16 : residency::dtype::u8,
-                               {specs[i].rows, (specs[i].is_bf16 ? specs[i].elements : size) / specs[i].rows}, storage);
+            builder.add_weight("w" + std::to_string(i), specs[i].type,
+                               {specs[i].rows, size * 8 / specs[i].type.block_bits() / specs[i].rows}, storage);
             at += (size + 255) / 256 * 256;
         }
         raw = must(builder.try_build());
@@ -128,6 +146,14 @@ struct Model {
     Catalog raw;
     residency::packed::PackedModel packed;
 };
+
+/// Any of the types that are packed, which have no form in common, or one that is not. `elements`: of 16 bits, as Spec has them.
+inline residency::DType other_type(std::mt19937_64& random, std::uint64_t elements) {
+    const std::uint64_t kind = random() % 4;
+    return kind == 0                        ? residency::dtype::u8
+           : kind == 1 && elements % 2 == 0 ? residency::dtype::f32
+                                            : residency::dtype::f8_e4m3fn;
+}
 
 using Steps = std::vector<std::vector<std::uint32_t>>;
 

@@ -21,6 +21,7 @@
 #include "examples/support/command_line.hpp"
 #include "examples/support/terminal.hpp"
 #include "residency/codec/packed_header.hpp"
+#include "residency/codec/packed_part.hpp"
 #include "residency/format/aoti.hpp"
 #include "residency/format/packed_writer.hpp"
 #include "residency/model/packed_form.hpp"
@@ -67,21 +68,24 @@ bool matches(std::string_view pattern, std::string_view name) {
 Rule parse_rule(const std::string& text) {
     const std::size_t equals = text.rfind('=');
     const std::string form = equals == std::string::npos ? "" : text.substr(equals + 1);
-    for (const PackedForm known : {PackedForm::raw, PackedForm::bf16_tiers, PackedForm::bf16_tiles}) {
+    for (const PackedForm known : {PackedForm::raw, PackedForm::bf16_tiers, PackedForm::bf16_tiles,
+                                   PackedForm::f8_e4m3_tiers, PackedForm::f32_tiers}) {
         if (residency::codec::form_name(static_cast<std::uint32_t>(known)) == form) {
             return {text.substr(0, equals), known};
         }
     }
-    throw CLI::ValidationError("--weight",
-                               "'" + text + "' is not PATTERN=FORM with raw, bf16_tiers or bf16_tiles as FORM");
+    throw CLI::ValidationError(
+        "--weight",
+        "'" + text + "' is not PATTERN=FORM with raw, bf16_tiers, bf16_tiles, f8_e4m3_tiers or f32_tiers as FORM");
 }
 
 /// The form where no rule says one.
 PackedForm usual_form(const residency::format::ModelFile& model, const Weight& weight, bool for_kernels) {
-    if (weight.type != residency::dtype::bf16) { return PackedForm::raw; }
     const bool is_matrix = weight.shape.size() >= 2 && weight.strides.empty() && weight.offset_bytes == 0 &&
                            weight.bytes == model.storages[weight.storage].bytes;
-    return for_kernels && is_matrix ? PackedForm::bf16_tiles : PackedForm::bf16_tiers;
+    return for_kernels && is_matrix && weight.type == residency::dtype::bf16
+               ? PackedForm::bf16_tiles
+               : residency::codec::chunk_form(weight.type);
 }
 
 int pack(const std::string& model_path, const std::string& out_path, bool for_kernels, const std::vector<Rule>& rules,
@@ -157,15 +161,16 @@ int main(int argc, char** argv) {
     unsigned threads = 0;
     app.add_option("MODEL", model, "The model: safetensors, GGUF, PyTorch, AOTInductor or a manifest")->required();
     app.add_option("OUT", out, "The packed file; what is there is replaced when the new file is whole")->required();
-    app.add_option(
-           "--for", purpose,
-           "link: the fewest bytes (bf16_tiers); kernels: matrices in tiles that kernels read as they are (bf16_tiles)")
+    app.add_option("--for", purpose,
+                   "link: the fewest bytes (bf16_tiers, f8_e4m3_tiers, f32_tiers, by type); kernels: bf16 matrices in "
+                   "tiles that "
+                   "kernels read as they are (bf16_tiles), the rest as for link")
         ->check(CLI::IsMember({"link", "kernels"}))
         ->capture_default_str();
     app.add_option("--weight", texts,
                    "PATTERN=FORM: another form for the weights of that name, in which * stands for any text; raw, "
-                   "bf16_tiers or "
-                   "bf16_tiles. The last that matches counts")
+                   "bf16_tiers, "
+                   "bf16_tiles, f8_e4m3_tiers or f32_tiers, where it takes the type. The last that matches counts")
         ->allow_extra_args(false);
     app.add_option("--threads", threads, "How many pack; 0: as many as the machine has")->capture_default_str();
     return examples::run_program(app, argc, argv, [&] {

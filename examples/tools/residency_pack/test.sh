@@ -50,6 +50,7 @@ refuses 'cannot be opened' "$folder/no such model" "$folder/none"
 refuses 'is not PATTERN=FORM' "$folder/model.safetensors" "$folder/none" --weight 'a=b'
 refuses "is named like 'x*'" "$folder/model.safetensors" "$folder/none" --weight 'x*=raw'
 refuses 'weight "norm" cannot be packed as bf16_tiers' "$folder/model.safetensors" "$folder/none" --weight '*=bf16_tiers'
+refuses 'which the form does not take' "$folder/model.safetensors" "$folder/none" --weight 'layer.*=f32_tiers'
 refuses 'packed already' "$folder/link.packed" "$folder/none"
 refuses 'is the model that is read' "$folder/model.safetensors" "$folder/model.safetensors"
 refuses 'no regular file' "$folder/model.safetensors" /dev/null

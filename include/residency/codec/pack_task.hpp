@@ -6,15 +6,18 @@
 #include <cstdint>
 
 #include "residency/config.hpp"
+#include "residency/model/packed_form.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 
 /// Raw bytes in device memory, and where their packed form goes. Both begin at a multiple of 16.
 struct PackTask {
-    const std::byte* raw = nullptr;  ///< device memory
-    std::byte* packed = nullptr;     ///< device memory
-    std::uint32_t raw_bytes = 0;     ///< up to codec::part_bytes
-    std::uint32_t room_bytes = 0;    ///< that the packed form may take; it stays raw where it needs more
+    const std::byte* raw = nullptr;     ///< device memory
+    std::byte* packed = nullptr;        ///< device memory
+    std::uint32_t raw_bytes = 0;        ///< up to codec::part_bytes
+    std::uint32_t room_bytes = 0;       ///< that the packed form may take; it stays raw where it needs more
+    PackedForm form = PackedForm::raw;  ///< to be packed in; kernels of other forms leave it alone
+    std::uint32_t zero = 0;             ///< 0
 };
 
 /// What packing came to.

@@ -10,6 +10,7 @@
 #include "residency/codec/codec.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/dtype.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/weight.hpp"
@@ -26,7 +27,7 @@ struct PartJob {
     std::uint32_t storage = 0;
     std::uint64_t offset = 0, bytes = 0;  ///< in the storage
     PackedForm form = PackedForm::raw;
-    Extents extents;
+    Extents extents;  ///< of chunks: one row of bytes
 };
 
 /// Appends the parts of a storage: of part_bytes, or one where the form packs whole weights. `shape`: then of the weight that fills the
@@ -40,6 +41,11 @@ RESIDENCY_INLINE void append_jobs(std::uint32_t storage, std::uint64_t bytes, Pa
 [[nodiscard]] constexpr std::uint64_t packed_room_bytes(std::uint64_t raw_bytes) noexcept {
     return raw_bytes - raw_bytes / 100 * 3;
 }
+
+/// Whether weights of a type are worth an attempt with a form. Error unsupported: a form that this library does not know.
+[[nodiscard]] RESIDENCY_INLINE Result<bool> takes(PackedForm form, const DType& dtype);
+/// The form of chunks that takes weights of a type; raw where there is none.
+[[nodiscard]] RESIDENCY_INLINE PackedForm chunk_form(const DType& dtype);
 
 /// Packs a part, and unpacks it again to see that it is lossless. Stays raw, in the part's form too, where it is larger than
 /// packed_room_bytes(). The part's offset is not set. `extents`: of the part. `packed` and `scratch` are reused from part to part.

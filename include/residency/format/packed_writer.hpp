@@ -25,8 +25,8 @@ struct PackProgress {
 
 /// How a model is packed.
 struct PackOptions {
-    /// The form of a weight. Empty: bf16_tiers where the codec takes the type, else raw. A form that does not take the weight's type
-    /// or is asked for a part of a storage is refused.
+    /// The form of a weight. Empty: codec::chunk_form() of its type. A form that does not take the weight's type, and bf16_tiles for a part
+    /// of a storage, are refused.
     std::function<PackedForm(const ModelFile::WeightEntry&)> form = nullptr;
     unsigned threads = 0;  ///< that read and pack; 0: as many as the machine has
     /// Called now and then, by the caller's thread. False cancels. Must not throw.

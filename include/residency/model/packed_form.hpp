@@ -11,9 +11,11 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// In which form the bytes of weights are packed. The numbers are those of files.
 enum class PackedForm : std::uint32_t {
-    raw = 0,         ///< the bytes themselves
-    bf16_tiers = 1,  ///< codec::Bf16Tiers: smallest; a kernel unpacks it
-    bf16_tiles = 2,  ///< codec::Bf16Tiles: kernels read it as it is
+    raw = 0,            ///< the bytes themselves
+    bf16_tiers = 1,     ///< codec::Bf16Tiers: smallest; a kernel unpacks it
+    bf16_tiles = 2,     ///< codec::Bf16Tiles: kernels read it as it is
+    f8_e4m3_tiers = 3,  ///< codec::F8E4m3Tiers: a kernel unpacks it
+    f32_tiers = 4,      ///< codec::F32Tiers: a kernel unpacks it
 };
 
 /// A weight on the device as kernels read it packed.

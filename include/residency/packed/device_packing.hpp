@@ -238,7 +238,7 @@ private:
             std::byte* const raw = slot.raw + (j - first) * cell_bytes_;
             slot.fetches.push_back({StorageId{storage_}, job.offset, job.bytes, raw});
             slot.tasks.push_back({raw, cell(j), static_cast<std::uint32_t>(job.bytes),
-                                  static_cast<std::uint32_t>(codec::packed_room_bytes(job.bytes))});
+                                  static_cast<std::uint32_t>(codec::packed_room_bytes(job.bytes)), job.form, 0});
         }
         const std::uint64_t bytes = std::span{slot.tasks}.size_bytes();
         std::byte* const pinned_tasks = slot.pinned + Control::tasks;

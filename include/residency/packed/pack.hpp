@@ -20,8 +20,8 @@
 #include <variant>
 #include <vector>
 
-#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/codec.hpp"
+#include "residency/codec/packed_header.hpp"
 #include "residency/codec/packed_header_layout.hpp"
 #include "residency/codec/packed_part.hpp"
 #include "residency/device/device.hpp"
@@ -50,8 +50,9 @@ struct PackProgress {
 
 /// How weights are packed.
 struct PackOptions {
-    /// The form of a weight. Empty: bf16_tiers for bf16, raw for others. A storage whose weights differ in it stays raw, and so does one
-    /// that is to be bf16_tiles and is not one whole weight, row by row.
+    /// The form of a weight. Empty: codec::chunk_form() of its type (bf16, f32, and fp8 of 4 bits of exponent have one; others stay raw). A
+    /// storage whose weights differ in it stays raw, and so does one of a type that the form does not take, or one that is to be bf16_tiles
+    /// and is not one whole weight, row by row.
     std::function<PackedForm(const Weight&)> form{};
     unsigned threads = 0;  ///< 0: as many as the machine has; at most 8 where a device packs, which then only read
     /// Called now and then, by one thread at a time, which may not be the caller's. False cancels. Must not throw.
@@ -61,7 +62,7 @@ struct PackOptions {
 /// A storage that was not packed.
 struct KeptRaw {
     StorageId storage = no_storage;  ///< of the catalog
-    std::string why;                 ///< such as "its type is \"f32\", which no form takes"
+    std::string why;                 ///< such as "its type is \"i8\", which no form takes"
 };
 
 /// A packed model in pinned host memory.
@@ -100,14 +101,17 @@ struct Packed {
     std::optional<PackedForm> form;
     for (const WeightId weight : weights) {
         const Weight& one = catalog.weight(weight);
-        if (!codec::Bf16Tiers{}.takes(one.dtype)) {
-            return raw("its type is " + residency::detail::quoted(one.dtype.name()) + ", which no form takes");
+        const PackedForm usual = codec::chunk_form(one.dtype), wanted = options.form ? options.form(one) : usual;
+        const auto type = [&] { return "its type is " + residency::detail::quoted(one.dtype.name()); };
+        if (usual == PackedForm::raw) { return raw(type() + ", which no form takes"); }
+        // A form that is not known is refused when it packs.
+        if (const auto taken = codec::takes(wanted, one.dtype); taken && !*taken) {
+            return raw(type() + ", which the form " + codec::form_name(static_cast<std::uint32_t>(wanted)) +
+                       " does not take");
         }
-        const PackedForm wanted = options.form ? options.form(one) : PackedForm::bf16_tiers;
         if (form && *form != wanted) { return raw("its weights have different forms"); }
         form = wanted;
     }
-    if (storage.bytes % 2 != 0) { return raw("it has an odd number of bytes"); }
     if (*form == PackedForm::raw) { return raw("raw is the form that was asked for"); }
     if (*form != PackedForm::bf16_tiles) { return *form; }
     const Weight& whole = catalog.weight(weights.front());

@@ -36,7 +36,7 @@ public:
     [[nodiscard]] virtual bool takes(PackedForm form) const noexcept = 0;
     /// Device memory that a batch of so many tasks needs for itself.
     [[nodiscard]] virtual std::uint64_t workspace_bytes(std::size_t tasks) const noexcept = 0;
-    /// Enqueues what packs each task into the bytes that the host's codec makes of it, unpacks them again and compares. A task that has no
+    /// Enqueues what packs each task, to be of a form that it takes, into the bytes that the host's codec makes of it, unpacks them again and compares. A task that has no
     /// room for them becomes a copy of its raw bytes, for which there always is room. Does not block. Errors: the device's own.
     [[nodiscard]] virtual Status enqueue(D& device, const PackBatch& batch, typename D::Stream stream) const = 0;
 };

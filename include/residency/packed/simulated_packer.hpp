@@ -10,9 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/checksum.hpp"
 #include "residency/codec/packed_part.hpp"
+#include "residency/codec/tiers.hpp"
+#include "residency/codec/tiers_layout.hpp"
 #include "residency/packed/packer.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
@@ -24,7 +25,7 @@ public:
     /// `bytes_per_second`: of raw bytes.
     explicit SimulatedPacker(double bytes_per_second = 1e11) noexcept : bytes_per_second_{bytes_per_second} {}
 
-    [[nodiscard]] bool takes(PackedForm form) const noexcept override { return form == PackedForm::bf16_tiers; }
+    [[nodiscard]] bool takes(PackedForm form) const noexcept override { return codec::tiers::is_tiers(form); }
     [[nodiscard]] std::uint64_t workspace_bytes(std::size_t) const noexcept override { return 0; }
     /// As Packer says.
     [[nodiscard]] Status enqueue(SimulatedDevice& device, const PackBatch& batch,
@@ -47,19 +48,22 @@ public:
         kernel.body = [tasks = std::vector(batch.tasks.begin(), batch.tasks.end()), results = batch.results,
                        differing = batch.differing,
                        scratch = std::vector<std::byte>(static_cast<std::size_t>(codec::part_bytes))]() mutable {
-            constexpr codec::Bf16Tiers tiers;
             *differing = 0;
             for (std::size_t i = 0; i < tasks.size(); ++i) {
                 const codec::PackTask& task = tasks[i];
                 const std::span raw{task.raw, task.raw_bytes};
                 const std::span back = std::span{scratch}.first(raw.size());
-                const std::size_t packed = tiers.pack({}, raw, {task.packed, task.room_bytes});
+                std::size_t packed = 0;
+                codec::tiers::for_each_format([&](auto format) {
+                    if (task.form != format.form) { return; }
+                    constexpr codec::Tiers<decltype(format)> tiers;
+                    packed = tiers.pack({}, raw, {task.packed, task.room_bytes});
+                    if (packed == 0) { return; }
+                    const bool is_unpacked = tiers.unpack({}, {task.packed, packed}, back).has_value();
+                    if (!is_unpacked || std::memcmp(back.data(), raw.data(), raw.size()) != 0) { ++*differing; }
+                });
                 const std::span made{task.packed, packed != 0 ? packed : raw.size()};
-                if (packed == 0) {
-                    std::memcpy(task.packed, raw.data(), raw.size());
-                } else if (!tiers.unpack({}, made, back) || std::memcmp(back.data(), raw.data(), raw.size()) != 0) {
-                    ++*differing;
-                }
+                if (packed == 0) { std::memcpy(task.packed, raw.data(), raw.size()); }
                 results[i] = {codec::checksum(made), static_cast<std::uint32_t>(packed), 0};
             }
         };

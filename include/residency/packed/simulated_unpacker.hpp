@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "residency/codec/packed_part.hpp"
+#include "residency/codec/tiers_layout.hpp"
 #include "residency/packed/unpacker.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
@@ -22,7 +23,7 @@ public:
     /// `bytes_per_second`: of raw bytes.
     explicit SimulatedUnpacker(double bytes_per_second = 1.3e12) noexcept : bytes_per_second_{bytes_per_second} {}
 
-    [[nodiscard]] bool takes(PackedForm form) const noexcept override { return form == PackedForm::bf16_tiers; }
+    [[nodiscard]] bool takes(PackedForm form) const noexcept override { return codec::tiers::is_tiers(form); }
     /// As Unpacker says.
     [[nodiscard]] Status enqueue(SimulatedDevice& device, std::span<const codec::UnpackTask> tasks,
                                  std::span<const PackedPart> parts, const codec::UnpackTask*,

@@ -20,6 +20,8 @@ RESIDENCY_INLINE std::string form_name(std::uint32_t form) {
         case PackedForm::raw: return "raw";
         case PackedForm::bf16_tiers: return "bf16_tiers";
         case PackedForm::bf16_tiles: return "bf16_tiles";
+        case PackedForm::f8_e4m3_tiers: return "f8_e4m3_tiers";
+        case PackedForm::f32_tiers: return "f32_tiers";
     }
     return "form " + std::to_string(form);
 }

@@ -9,14 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/bf16_tiles.hpp"
 #include "residency/codec/checksum.hpp"
 #include "residency/codec/identity.hpp"
 #include "residency/codec/packed_header.hpp"
 #include "residency/codec/packed_part.hpp"
+#include "residency/codec/tiers.hpp"
+#include "residency/codec/tiers_layout.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/dtype.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 
@@ -31,6 +33,8 @@ template <class Use>
         case PackedForm::raw: return use(Identity{});
         case PackedForm::bf16_tiers: return use(Bf16Tiers{});
         case PackedForm::bf16_tiles: return use(Bf16Tiles{});
+        case PackedForm::f8_e4m3_tiers: return use(F8E4m3Tiers{});
+        case PackedForm::f32_tiers: return use(F32Tiers{});
     }
     return Error{ErrorKind::unsupported, form_name(static_cast<std::uint32_t>(form)) +
                                              " is no packed form that this program knows; a later version may"};
@@ -46,11 +50,28 @@ RESIDENCY_INLINE void append_jobs(std::uint32_t storage, std::uint64_t bytes, Pa
     }
     for (std::uint64_t at = 0; at < bytes; at += part_bytes) {
         const std::uint64_t some = (std::min)(part_bytes, bytes - at);
-        jobs.push_back({storage, at, some, form, {1, some / 2}});
+        jobs.push_back({storage, at, some, form, {1, some}});
     }
 }
 
 }  // namespace detail
+
+RESIDENCY_INLINE Result<bool> takes(PackedForm form, const DType& dtype) {
+    bool takes = false;
+    const Status known = detail::with_codec(form, [&](const auto& codec) {
+        takes = codec.takes(dtype);
+        return Status{};
+    });
+    if (!known) { return known.error(); }
+    return takes;
+}
+RESIDENCY_INLINE PackedForm chunk_form(const DType& dtype) {
+    PackedForm form = PackedForm::raw;
+    tiers::for_each_format([&](auto format) {
+        if (Tiers<decltype(format)>{}.takes(dtype)) { form = format.form; }
+    });
+    return form;
+}
 
 RESIDENCY_INLINE Result<PackedPart> try_pack_part(PackedForm form, const Extents& extents,
                                                   std::span<const std::byte> raw, std::vector<std::byte>& packed,

@@ -143,7 +143,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_packed(const Input& input) {
                             fields[3][next],
                             fields[4][next],
                             fields[5][next]};
-            if (forms[next] > static_cast<std::uint32_t>(PackedForm::bf16_tiles)) {
+            if (forms[next] > static_cast<std::uint32_t>(PackedForm::f32_tiers)) {
                 return detail::unsupported(input.path(), front->index_at,
                                            "part " + std::to_string(next) + ", of storage " + std::to_string(i) +
                                                ": it is packed as " + codec::form_name(forms[next]) +

@@ -25,7 +25,6 @@
 #include <utility>
 #include <vector>
 
-#include "residency/codec/bf16_tiers.hpp"
 #include "residency/codec/bf16_tiles.hpp"
 #include "residency/codec/codec.hpp"
 #include "residency/codec/packed_header.hpp"
@@ -132,17 +131,16 @@ using PackJob = codec::detail::PartJob;
     std::vector<PackedForm> forms(model.storages.size(), PackedForm::raw);
     for (std::size_t i = 0; i < model.weights.size(); ++i) {
         const ModelFile::WeightEntry& weight = model.weights[i];
-        const bool is_taken = codec::Bf16Tiers{}.takes(weight.type);
-        const PackedForm form = options.form ? options.form(weight)
-                                : is_taken   ? PackedForm::bf16_tiers
-                                             : PackedForm::raw;
+        const PackedForm form = options.form ? options.form(weight) : codec::chunk_form(weight.type);
         const auto refused = [&](const std::string& why) {
             return Error{ErrorKind::invalid_argument, "weight " + shown(weight.name) + " cannot be packed as " +
                                                           codec::form_name(static_cast<std::uint32_t>(form)) + ": " +
                                                           why};
         };
-        if (form != PackedForm::raw && !is_taken) {
-            return refused("it is of type " + shown(weight.dtype) + ", the form takes bf16; leave it raw");
+        const auto is_taken = codec::takes(form, weight.type);
+        if (!is_taken) { return refused("this library does not know the form"); }
+        if (!*is_taken) {
+            return refused("it is of type " + shown(weight.dtype) + ", which the form does not take; leave it raw");
         }
         const ModelFile::StorageEntry& storage = model.storages[weight.storage];
         if (form == PackedForm::bf16_tiles &&

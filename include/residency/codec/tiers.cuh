@@ -7,17 +7,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
-#include "residency/codec/bf16_tiers_layout.hpp"
 #include "residency/codec/checksum.hpp"
 #include "residency/codec/pack_task.hpp"
 #include "residency/codec/packed_header_layout.hpp"
+#include "residency/codec/tiers_layout.hpp"
 #include "residency/codec/unpack_task.hpp"
 #include "residency/config.hpp"
+#include "residency/model/packed_form.hpp"
 
-// Device code of codec::Bf16Tiers: kernels that unpack and pack chunks. For files that nvcc compiles.
+// Device code of codec::Tiers: kernels that unpack and pack chunks. For files that nvcc compiles.
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace codec { namespace bf16_tiers {
+namespace residency { inline namespace RESIDENCY_ABI { namespace codec { namespace tiers {
 
 using codec::PackResult;
 using codec::PackTask;
@@ -50,11 +52,37 @@ __device__ __forceinline__ std::uint32_t sum_before(std::uint32_t value, std::ui
     return running - value;
 }
 
-/// Unpacks group after group, a warp each. Compares with the raw bytes instead of writing them where `compares` is set; a task without
-/// packed bytes has nothing to compare.
-template <bool compares>
+/// Reads what S has of a lane, but for its front words.
+template <class F>
+__device__ __forceinline__ void load_behind_front(const std::byte* s, std::uint32_t lanes, std::uint32_t lane,
+                                                  std::uint32_t (&rest)[F::rest_words]) {
+    if constexpr (F::rest_words > F::front_words) {
+        const uint2* const from = reinterpret_cast<const uint2*>(s + std::size_t{lanes} * F::front_words * 4);
+#pragma unroll
+        for (std::uint32_t i = 0; i < lane_values; i += 4) {
+            const uint2 two = __ldg(from + place_of<F>(lane, i) / 4);
+            rest[F::front_words + i / 2] = two.x;
+            rest[F::front_words + i / 2 + 1] = two.y;
+        }
+    }
+}
+/// The words of a lane that follow one another in S.
+template <class F>
+using Front = std::conditional_t<F::front_words == 2, uint2, uint4>;
+__device__ __forceinline__ void take_apart(uint2 front, std::uint32_t* words) {
+    words[0] = front.x, words[1] = front.y;
+}
+__device__ __forceinline__ void take_apart(uint4 front, std::uint32_t* words) {
+    words[0] = front.x, words[1] = front.y, words[2] = front.z, words[3] = front.w;
+}
+
+/// Unpacks group after group, a warp each; tasks of other forms are left alone. Compares with the raw bytes instead of writing them where
+/// `compares` is set; a task without packed bytes has nothing to compare.
+template <class F, bool compares>
 __device__ __forceinline__ void unpack_groups(const UnpackTask* __restrict__ tasks, std::uint32_t count,
                                               std::uint32_t groups_each, unsigned long long* differing) {
+    using Value = typename F::Value;
+    constexpr std::uint32_t value_bytes = sizeof(Value);
     const std::uint32_t lane = threadIdx.x & 31;
     const std::uint32_t warps = (gridDim.x * blockDim.x) >> 5;
     std::uint32_t wrong = 0;
@@ -66,22 +94,27 @@ __device__ __forceinline__ void unpack_groups(const UnpackTask* __restrict__ tas
         const std::uint32_t group = turn % groups_each;
         const Header* const header = reinterpret_cast<const Header*>(task.packed);
         const std::uint32_t values = header->values;
+        if (header->packed.form != static_cast<std::uint32_t>(F::form)) { continue; }
         const std::uint32_t groups = (values + group_values - 1) / group_values;
-        if (group == 0 && lane == 0 && (header->packed.raw_bytes & 1) != 0) {
-            const auto tail = static_cast<std::byte>(header->tail);
-            if constexpr (compares) {
-                wrong += task.raw[2 * std::size_t{values}] != tail ? 1 : 0;
-            } else {
-                task.raw[2 * std::size_t{values}] = tail;
+        if constexpr (value_bytes > 1) {
+            const std::uint32_t behind = header->packed.raw_bytes & (value_bytes - 1);
+            if (group == 0 && lane < behind) {
+                const auto tail = static_cast<std::byte>(header->tail >> 8 * lane);
+                if constexpr (compares) {
+                    wrong += task.raw[value_bytes * std::size_t{values} + lane] != tail ? 1 : 0;
+                } else {
+                    task.raw[value_bytes * std::size_t{values} + lane] = tail;
+                }
             }
         }
         if (group >= groups) { continue; }
         const std::uint32_t ranks[4] = {header->ranks[0], header->ranks[1], header->ranks[2], header->ranks[3]};
         const std::size_t first_lane = group * std::size_t{group_lanes} + lane;
-        const uint4* const s = reinterpret_cast<const uint4*>(task.packed + packed_header_bytes) + first_lane;
-        const std::uint32_t* const t0 = reinterpret_cast<const std::uint32_t*>(task.packed + packed_header_bytes +
-                                                                               std::size_t{groups} * group_values) +
-                                        first_lane;
+        const Front<F>* const s = reinterpret_cast<const Front<F>*>(task.packed + packed_header_bytes) + first_lane;
+        const std::uint32_t* const t0 =
+            reinterpret_cast<const std::uint32_t*>(task.packed + packed_header_bytes +
+                                                   std::size_t{groups} * (group_lanes * F::rest_words * 4)) +
+            first_lane;
         const std::uint32_t* const index =
             reinterpret_cast<const std::uint32_t*>(task.packed + header->index_at) + 3 * group;
         const std::uint32_t* const t1 = reinterpret_cast<const std::uint32_t*>(task.packed + header->t1_at);
@@ -89,15 +122,16 @@ __device__ __forceinline__ void unpack_groups(const UnpackTask* __restrict__ tas
         const std::uint16_t* const t3 = reinterpret_cast<const std::uint16_t*>(task.packed + header->t3_at);
         std::uint32_t begin1 = index[0], begin2 = index[1], begin3 = index[2];
         std::uint32_t word0 = __ldg(t0);
-        uint4 bytes = __ldg(s);
+        Front<F> bytes = __ldg(s);
 #pragma unroll 1
         for (std::uint32_t round = 0; round < 8; ++round) {
             std::uint32_t next_word0 = 0, sum = 0;
-            uint4 next_bytes = {};
+            Front<F> next_bytes = {};
             if (round < 7) {
                 next_word0 = __ldg(t0 + 32 * (round + 1));
                 next_bytes = __ldg(s + 32 * (round + 1));
             }
+            const std::uint32_t here = static_cast<std::uint32_t>(first_lane) + 32 * round;  // the lane in the chunk
             const std::uint32_t n1 = entries_in_t1(word0);
             const std::uint32_t word1 = window(t1, 2 * (begin1 + sum_before(n1, lane, sum)));
             begin1 += sum;
@@ -121,34 +155,35 @@ __device__ __forceinline__ void unpack_groups(const UnpackTask* __restrict__ tas
                     }
                 }
             }
-            const std::uint32_t mantissas[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
-            std::uint32_t pairs[8];
+            std::uint32_t rest[F::rest_words], words[F::lane_words];
+            take_apart(bytes, rest);
+            load_behind_front<F>(task.packed + packed_header_bytes, groups * group_lanes, here, rest);
+            F::join(rest, exponents, words);
+            if (place_of<F>(here, lane_values - 1) < values) {
 #pragma unroll
-            for (int word = 0; word < 4; ++word) {
-                pairs[2 * word] = rotate_back(__byte_perm(mantissas[word], exponents[word], 0x5140));
-                pairs[2 * word + 1] = rotate_back(__byte_perm(mantissas[word], exponents[word], 0x7362));
-            }
-            const std::uint32_t first = group * group_values + (round * 32 + lane) * lane_values;
-            if (first + lane_values <= values) {
-                uint4* const out = reinterpret_cast<uint4*>(task.raw + 2 * std::size_t{first});
-                if constexpr (compares) {
-                    const uint4 a = out[0], b = out[1];
-                    wrong += (a.x != pairs[0]) + (a.y != pairs[1]) + (a.z != pairs[2]) + (a.w != pairs[3]) +
-                             (b.x != pairs[4]) + (b.y != pairs[5]) + (b.z != pairs[6]) + (b.w != pairs[7]);
-                } else {
-                    out[0] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-                    out[1] = make_uint4(pairs[4], pairs[5], pairs[6], pairs[7]);
+                for (std::uint32_t word = 0; word < F::lane_words; word += 4) {
+                    uint4* const out = reinterpret_cast<uint4*>(
+                        task.raw + value_bytes * std::size_t{place_of<F>(here, word * (4 / value_bytes))});
+                    if constexpr (compares) {
+                        const uint4 a = *out;
+                        wrong += (a.x != words[word]) + (a.y != words[word + 1]) + (a.z != words[word + 2]) +
+                                 (a.w != words[word + 3]);
+                    } else {
+                        *out = make_uint4(words[word], words[word + 1], words[word + 2], words[word + 3]);
+                    }
                 }
             } else {
-                std::uint16_t* const out = reinterpret_cast<std::uint16_t*>(task.raw) + first;
+                Value* const out = reinterpret_cast<Value*>(task.raw);
+                constexpr std::uint32_t in_word = 4 / value_bytes;
 #pragma unroll
                 for (std::uint32_t i = 0; i < lane_values; ++i) {
-                    const auto value = static_cast<std::uint16_t>(pairs[i / 2] >> 16 * (i % 2));
-                    if (first + i >= values) { continue; }
+                    const auto value = static_cast<Value>(words[i / in_word] >> 8 * value_bytes * (i % in_word));
+                    const std::uint32_t place = place_of<F>(here, i);
+                    if (place >= values) { continue; }
                     if constexpr (compares) {
-                        wrong += out[i] != value ? 1 : 0;
+                        wrong += out[place] != value ? 1 : 0;
                     } else {
-                        out[i] = value;
+                        out[place] = value;
                     }
                 }
             }
@@ -160,21 +195,26 @@ __device__ __forceinline__ void unpack_groups(const UnpackTask* __restrict__ tas
         if (wrong != 0) { atomicAdd(differing, wrong); }
     }
 }
-template <bool compares>
+template <class F, bool compares>
 __global__ void __launch_bounds__(block_threads)
     unpack_kernel(const UnpackTask* __restrict__ tasks, std::uint32_t count, std::uint32_t groups_each,
                   unsigned long long* differing) {
-    unpack_groups<compares>(tasks, count, groups_each, differing);
+    unpack_groups<F, compares>(tasks, count, groups_each, differing);
+}
+
+/// Turns that a chunk of up to so many values gets.
+[[nodiscard]] constexpr std::uint32_t groups_of(std::uint32_t most_values) noexcept {
+    return most_values < group_values ? 1 : (most_values + group_values - 1) / group_values;
 }
 
 /// Tasks that go with a launch.
 struct GivenTasks {
     UnpackTask tasks[most_given_tasks];
 };
-template <class Tasks = GivenTasks>
+template <class F>
 __global__ void __launch_bounds__(block_threads)
-    unpack_given_kernel(const __grid_constant__ Tasks given, std::uint32_t count, std::uint32_t groups_each) {
-    unpack_groups<false>(given.tasks, count, groups_each, nullptr);
+    unpack_given_kernel(const __grid_constant__ GivenTasks given, std::uint32_t count, std::uint32_t groups_each) {
+    unpack_groups<F, false>(given.tasks, count, groups_each, nullptr);
 }
 
 /// ORs bits into a plane of zeros that other threads write too.
@@ -190,75 +230,85 @@ __device__ __forceinline__ void put_bits(std::uint32_t* plane, std::uint32_t bit
     if (high != 0) { atomicOr(word + 2, high); }
 }
 
-/// The 16 values of a lane as 8 pairs; zeros behind the end.
-__device__ __forceinline__ void load_lane(const std::byte* raw, std::uint32_t first, std::uint32_t values,
-                                          std::uint32_t (&pairs)[8]) {
-    if (first + lane_values <= values) {
-        const uint4* const in = reinterpret_cast<const uint4*>(raw + 2 * std::size_t{first});
-        const uint4 a = __ldg(in), b = __ldg(in + 1);
-        pairs[0] = a.x, pairs[1] = a.y, pairs[2] = a.z, pairs[3] = a.w;
-        pairs[4] = b.x, pairs[5] = b.y, pairs[6] = b.z, pairs[7] = b.w;
+/// The 16 values of a lane; zeros behind the end.
+template <class F>
+__device__ __forceinline__ void fetch_lane(const std::byte* raw, std::uint32_t lane, std::uint32_t values,
+                                           std::uint32_t (&words)[F::lane_words]) {
+    using Value = typename F::Value;
+    constexpr std::uint32_t in_word = 4 / sizeof(Value);
+    if (place_of<F>(lane, lane_values - 1) < values) {
+#pragma unroll
+        for (std::uint32_t word = 0; word < F::lane_words; word += 4) {
+            take_apart(__ldg(reinterpret_cast<const uint4*>(raw + sizeof(Value) *
+                                                                      std::size_t{place_of<F>(lane, word * in_word)})),
+                       words + word);
+        }
         return;
     }
-    const std::uint16_t* const in = reinterpret_cast<const std::uint16_t*>(raw);
+    const Value* const in = reinterpret_cast<const Value*>(raw);
 #pragma unroll
-    for (std::uint32_t pair = 0; pair < 8; ++pair) {
-        const std::uint32_t at = first + 2 * pair;
-        pairs[pair] = (at < values ? in[at] : 0U) | (at + 1 < values ? std::uint32_t{in[at + 1]} : 0U) << 16;
+    for (std::uint32_t word = 0; word < F::lane_words; ++word) {
+        words[word] = 0;
+#pragma unroll
+        for (std::uint32_t i = 0; i < in_word; ++i) {
+            const std::uint32_t place = place_of<F>(lane, word * in_word + i);
+            if (place < values) { words[word] |= std::uint32_t{in[place]} << 8 * sizeof(Value) * i; }
+        }
     }
 }
 
-/// Packs chunk after chunk, a block each: ranks its exponents, counts what goes to each tier, and writes the planes. `packed_bytes`:
-/// by task, the bytes of the packed form, or 0 where there is no room for it.
-template <int = 0>
+/// Packs chunk after chunk, a block each: ranks its exponents, counts what goes to each tier, and writes the planes. Tasks of other forms
+/// are left alone. `packed_bytes`: by task, the bytes of the packed form, or 0 where there is no room for it.
+template <class F>
 __global__ void __launch_bounds__(block_threads)
     pack_kernel(const PackTask* __restrict__ tasks, std::uint32_t count, std::uint32_t* __restrict__ packed_bytes) {
+    using Value = typename F::Value;
     constexpr std::uint32_t warps = block_threads / 32;
-    constexpr std::uint32_t most_groups = most_kernel_raw_bytes / 2 / group_values;
-    __shared__ std::uint32_t counts[warps][256];  // by warp and exponent
-    __shared__ std::uint32_t total[256];
-    __shared__ std::uint8_t rank[256], exponent_of[256];
+    constexpr std::uint32_t most_groups = most_kernel_raw_bytes / sizeof(Value) / group_values;
+    constexpr std::uint32_t exponents = F::exponents;
+    __shared__ std::uint32_t counts[warps][exponents];  // by warp and exponent
+    __shared__ std::uint32_t total[exponents];
+    __shared__ std::uint8_t rank[exponents], by_rank[exponents];
     __shared__ std::uint32_t begins[most_groups + 1][3];
     __shared__ std::uint32_t tiers[3];
     const std::uint32_t thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
     for (std::uint32_t turn = blockIdx.x; turn < count; turn += gridDim.x) {
         const PackTask task = tasks[turn];
-        const std::uint32_t values = task.raw_bytes / 2;
+        if (task.form != F::form) { continue; }
+        const std::uint32_t values = task.raw_bytes / sizeof(Value);
         const std::uint32_t groups = (values + group_values - 1) / group_values;
-        for (std::uint32_t i = thread; i < warps * 256; i += block_threads) { (&counts[0][0])[i] = 0; }
+        for (std::uint32_t i = thread; i < warps * exponents; i += block_threads) { (&counts[0][0])[i] = 0; }
         if (thread < 3) { tiers[thread] = 0; }
         __syncthreads();
-        for (std::uint32_t at = thread; at * lane_values < values; at += block_threads) {
-            std::uint32_t pairs[8];
-            load_lane(task.raw, at * lane_values, values, pairs);
+        for (std::uint32_t at = thread; at < lanes_of<F>(values); at += block_threads) {
+            std::uint32_t words[F::lane_words];
+            fetch_lane<F>(task.raw, at, values, words);
 #pragma unroll
             for (std::uint32_t i = 0; i < lane_values; ++i) {
-                if (at * lane_values + i < values) {
-                    atomicAdd(&counts[warp][pairs[i / 2] >> (16 * (i % 2) + 7) & 255], 1U);
-                }
+                if (place_of<F>(at, i) < values) { atomicAdd(&counts[warp][exponent_of<F>(words, i)], 1U); }
             }
         }
         __syncthreads();
-        if (thread < 256) {
+        if (thread < exponents) {
             std::uint32_t sum = 0;
             for (std::uint32_t w = 0; w < warps; ++w) { sum += counts[w][thread]; }
             total[thread] = sum;
         }
         __syncthreads();
-        if (thread < 256) {
+        if (thread < exponents) {
             const std::uint32_t own = total[thread];
             std::uint32_t above = 0;
-            for (std::uint32_t other = 0; other < 256; ++other) {
+            for (std::uint32_t other = 0; other < exponents; ++other) {
                 above += total[other] > own || (total[other] == own && other < thread) ? 1 : 0;
             }
             rank[thread] = static_cast<std::uint8_t>(above);
-            exponent_of[above] = static_cast<std::uint8_t>(thread);
+            by_rank[above] = static_cast<std::uint8_t>(thread);
             if (above >= 3) { atomicAdd(&tiers[0], own); }
             if (above >= 6) { atomicAdd(&tiers[1], own); }
             if (above >= 13) { atomicAdd(&tiers[2], own); }
         }
         __syncthreads();
-        const Layout layout = layout_of(values, tiers[0], tiers[1], tiers[2]);
+        const Layout layout = layout_of<F>(values, tiers[0], tiers[1], tiers[2]);
         const bool fits = layout.bytes <= task.room_bytes;
         if (thread == 0) { packed_bytes[turn] = fits ? layout.bytes : 0; }
         if (!fits) {
@@ -268,12 +318,12 @@ __global__ void __launch_bounds__(block_threads)
         for (std::uint32_t group = warp; group < groups; group += warps) {
             std::uint32_t n[3] = {};
             for (std::uint32_t round = 0; round < 8; ++round) {
-                const std::uint32_t first = group * group_values + (round * 32 + lane) * lane_values;
-                std::uint32_t pairs[8];
-                load_lane(task.raw, first, values, pairs);
+                const std::uint32_t at = group * group_lanes + round * 32 + lane;
+                std::uint32_t words[F::lane_words];
+                fetch_lane<F>(task.raw, at, values, words);
 #pragma unroll
                 for (std::uint32_t i = 0; i < lane_values; ++i) {
-                    const std::uint32_t r = first + i < values ? rank[pairs[i / 2] >> (16 * (i % 2) + 7) & 255] : 0;
+                    const std::uint32_t r = place_of<F>(at, i) < values ? rank[exponent_of<F>(words, i)] : 0;
                     n[0] += r >= 3 ? 1 : 0;
                     n[1] += r >= 6 ? 1 : 0;
                     n[2] += r >= 13 ? 1 : 0;
@@ -299,7 +349,7 @@ __global__ void __launch_bounds__(block_threads)
         }
         if (thread == 32) {
             Header header;
-            header.packed = {static_cast<std::uint32_t>(PackedForm::bf16_tiers), version, task.raw_bytes, layout.bytes};
+            header.packed = {static_cast<std::uint32_t>(F::form), version, task.raw_bytes, layout.bytes};
             header.values = values;
             header.index_at = layout.index_at;
             header.t1_at = layout.t1_at;
@@ -311,16 +361,18 @@ __global__ void __launch_bounds__(block_threads)
             constexpr std::uint32_t first_rank[5] = {0, 3, 6, 10, 13};
             for (std::uint32_t word = 0; word < 4; ++word) {
                 for (std::uint32_t r = first_rank[word]; r < first_rank[word + 1]; ++r) {
-                    header.ranks[word] |= std::uint32_t{exponent_of[r]} << 8 * (r - first_rank[word]);
+                    header.ranks[word] |= std::uint32_t{by_rank[r]} << 8 * (r - first_rank[word]);
                 }
             }
-            if ((task.raw_bytes & 1) != 0) { header.tail = static_cast<std::uint32_t>(task.raw[task.raw_bytes - 1]); }
+            for (std::uint32_t i = 0; i < task.raw_bytes % sizeof(Value); ++i) {
+                header.tail |= static_cast<std::uint32_t>(task.raw[values * sizeof(Value) + i]) << 8 * i;
+            }
             *reinterpret_cast<Header*>(task.packed) = header;
         }
         __syncthreads();
         std::uint32_t* const index = reinterpret_cast<std::uint32_t*>(task.packed + layout.index_at);
         for (std::uint32_t i = thread; i < 3 * (groups + 1); i += block_threads) { index[i] = begins[i / 3][i % 3]; }
-        uint4* const s = reinterpret_cast<uint4*>(task.packed + packed_header_bytes);
+        Front<F>* const s = reinterpret_cast<Front<F>*>(task.packed + packed_header_bytes);
         std::uint32_t* const t0 = reinterpret_cast<std::uint32_t*>(task.packed + layout.t0_at);
         std::uint32_t* const t1 = reinterpret_cast<std::uint32_t*>(task.packed + layout.t1_at);
         std::uint32_t* const t2 = reinterpret_cast<std::uint32_t*>(task.packed + layout.t2_at);
@@ -328,22 +380,32 @@ __global__ void __launch_bounds__(block_threads)
         for (std::uint32_t group = warp; group < groups; group += warps) {
             std::uint32_t begin[3] = {begins[group][0], begins[group][1], begins[group][2]};
             for (std::uint32_t round = 0; round < 8; ++round) {
-                const std::uint32_t at = group * group_lanes + round * 32 + lane, first = at * lane_values;
-                std::uint32_t pairs[8], mantissas[4], word0 = 0, n[3] = {}, sum = 0;
+                const std::uint32_t at = group * group_lanes + round * 32 + lane;
+                std::uint32_t words[F::lane_words], rest[F::rest_words], word0 = 0, n[3] = {}, sum = 0;
                 std::uint64_t entries1 = 0, entries2 = 0;
-                load_lane(task.raw, first, values, pairs);
+                fetch_lane<F>(task.raw, at, values, words);
+                F::split(words, rest);
+                if constexpr (F::front_words == 2) {
+                    s[at] = make_uint2(rest[0], rest[1]);
+                } else {
+                    s[at] = make_uint4(rest[0], rest[1], rest[2], rest[3]);
+                }
+                if constexpr (F::rest_words > F::front_words) {
+                    uint2* const behind = reinterpret_cast<uint2*>(s + groups * group_lanes);
+#pragma unroll
+                    for (std::uint32_t i = 0; i < lane_values; i += 4) {
+                        behind[place_of<F>(at, i) / 4] =
+                            make_uint2(rest[F::front_words + i / 2], rest[F::front_words + i / 2 + 1]);
+                    }
+                }
 #pragma unroll
                 for (std::uint32_t i = 0; i < lane_values; ++i) {
-                    const std::uint32_t value = pairs[i / 2] >> 16 * (i % 2) & 0xffff;
-                    const std::uint32_t byte = (value << 1 | value >> 15) & 255;
-                    mantissas[i / 4] = i % 4 == 0 ? byte : mantissas[i / 4] | byte << 8 * (i % 4);
-                    const std::uint32_t r = first + i < values ? rank[value >> 7 & 255] : 0;
+                    const std::uint32_t r = place_of<F>(at, i) < values ? rank[exponent_of<F>(words, i)] : 0;
                     word0 |= min(r, 3U) << (4 * (i % 8) + 2 * (i / 8));
                     if (r >= 3) { entries1 |= std::uint64_t{min(r - 3, 3U)} << 2 * n[0]++; }
                     if (r >= 6) { entries2 |= std::uint64_t{min(r - 6, 7U)} << 3 * n[1]++; }
                     n[2] += r >= 13 ? 1 : 0;
                 }
-                s[at] = make_uint4(mantissas[0], mantissas[1], mantissas[2], mantissas[3]);
                 t0[at] = word0;
                 put_bits(t1, 2 * (begin[0] + sum_before(n[0], lane, sum)), entries1);
                 begin[0] += sum;
@@ -354,8 +416,8 @@ __global__ void __launch_bounds__(block_threads)
                 if (n[2] != 0) {
 #pragma unroll
                     for (std::uint32_t i = 0; i < lane_values; ++i) {
-                        const std::uint32_t exponent = pairs[i / 2] >> (16 * (i % 2) + 7) & 255;
-                        if (first + i < values && rank[exponent] >= 13) {
+                        const std::uint32_t exponent = exponent_of<F>(words, i);
+                        if (place_of<F>(at, i) < values && rank[exponent] >= 13) {
                             t3[at3++] = static_cast<std::uint16_t>(exponent | i << 8);
                         }
                     }
@@ -414,76 +476,92 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace detail
 
-/// Enqueues a kernel that unpacks `count` chunks of up to `most_values` values each. `tasks` lies in device memory, or in pinned host
-/// memory. Few blocks leave the other multiprocessors to other kernels; one block fills a multiprocessor.
-[[nodiscard]] inline cudaError_t enqueue_unpack(const UnpackTask* tasks, std::uint32_t count, std::uint32_t most_values,
-                                                unsigned blocks, cudaStream_t stream) {
+/// Enqueues a kernel that unpacks those of `count` chunks that have the form of F, of up to `most_values` values each. `tasks` lies in device
+/// memory, or in pinned host memory. Few blocks leave the other multiprocessors to other kernels; one block fills a multiprocessor.
+template <class F>
+[[nodiscard]] cudaError_t enqueue_unpack(const UnpackTask* tasks, std::uint32_t count, std::uint32_t most_values,
+                                         unsigned blocks, cudaStream_t stream) {
     if (count == 0) { return cudaSuccess; }
-    const std::uint32_t groups = most_values < group_values ? 1 : (most_values + group_values - 1) / group_values;
-    detail::unpack_kernel<false><<<blocks, block_threads, 0, stream>>>(tasks, count, groups, nullptr);
+    detail::unpack_kernel<F, false>
+        <<<blocks, block_threads, 0, stream>>>(tasks, count, detail::groups_of(most_values), nullptr);
     return cudaGetLastError();
 }
 /// The same for tasks on the host, which go with the launch: one for each most_given_tasks chunks.
-[[nodiscard]] inline cudaError_t enqueue_unpack(std::span<const UnpackTask> tasks, std::uint32_t most_values,
-                                                unsigned blocks, cudaStream_t stream) {
-    const std::uint32_t groups = most_values < group_values ? 1 : (most_values + group_values - 1) / group_values;
+template <class F>
+[[nodiscard]] cudaError_t enqueue_unpack(std::span<const UnpackTask> tasks, std::uint32_t most_values, unsigned blocks,
+                                         cudaStream_t stream) {
     cudaError_t code = cudaSuccess;
     detail::GivenTasks given;
     while (!tasks.empty() && code == cudaSuccess) {
         const auto rest = static_cast<std::uint32_t>(tasks.size());
         const std::uint32_t count = rest < most_given_tasks ? rest : most_given_tasks;
         for (std::uint32_t i = 0; i < count; ++i) { given.tasks[i] = tasks[i]; }
-        detail::unpack_given_kernel<><<<blocks, block_threads, 0, stream>>>(given, count, groups);
+        detail::unpack_given_kernel<F>
+            <<<blocks, block_threads, 0, stream>>>(given, count, detail::groups_of(most_values));
         code = cudaGetLastError();
         tasks = tasks.subspan(count);
     }
     return code;
 }
-/// Enqueues a kernel that compares packed chunks with their raw bytes, and adds the number of places that differ to `differing`.
-[[nodiscard]] inline cudaError_t enqueue_compare(const UnpackTask* tasks, std::uint32_t count,
-                                                 std::uint32_t most_values, unsigned blocks,
-                                                 unsigned long long* differing, cudaStream_t stream) {
+/// Enqueues a kernel that compares packed chunks of the form of F with their raw bytes, and adds the number of places that differ to
+/// `differing`.
+template <class F>
+[[nodiscard]] cudaError_t enqueue_compare(const UnpackTask* tasks, std::uint32_t count, std::uint32_t most_values,
+                                          unsigned blocks, unsigned long long* differing, cudaStream_t stream) {
     if (count == 0) { return cudaSuccess; }
-    const std::uint32_t groups = most_values < group_values ? 1 : (most_values + group_values - 1) / group_values;
-    detail::unpack_kernel<true><<<blocks, block_threads, 0, stream>>>(tasks, count, groups, differing);
+    detail::unpack_kernel<F, true>
+        <<<blocks, block_threads, 0, stream>>>(tasks, count, detail::groups_of(most_values), differing);
     return cudaGetLastError();
 }
-/// Enqueues a kernel that packs `count` chunks of up to most_kernel_raw_bytes each. The bytes are those of Bf16Tiers::pack.
-/// `packed_bytes`: by task, what pack() returns.
-[[nodiscard]] inline cudaError_t enqueue_pack(const PackTask* tasks, std::uint32_t count, std::uint32_t* packed_bytes,
-                                              unsigned blocks, cudaStream_t stream) {
+/// Enqueues a kernel that packs those of `count` chunks that are to have the form of F, of up to most_kernel_raw_bytes each. The bytes are
+/// those of Tiers<F>::pack. `packed_bytes`: by task of that form, what pack() returns.
+template <class F>
+[[nodiscard]] cudaError_t enqueue_pack(const PackTask* tasks, std::uint32_t count, std::uint32_t* packed_bytes,
+                                       unsigned blocks, cudaStream_t stream) {
     if (count == 0) { return cudaSuccess; }
-    detail::pack_kernel<><<<blocks, block_threads, 0, stream>>>(tasks, count, packed_bytes);
+    detail::pack_kernel<F><<<blocks, block_threads, 0, stream>>>(tasks, count, packed_bytes);
     return cudaGetLastError();
 }
 
-/// Tasks to be packed and compared. All of it is device memory.
+/// Tasks to be packed and compared. All of it but `tasks` is device memory.
 struct CheckedPack {
-    const PackTask* tasks = nullptr;  ///< each with room for its raw bytes at `packed`, whatever room_bytes says
-    std::uint32_t count = 0;          ///< of the tasks
-    PackResult* results = nullptr;    ///< by task
+    std::span<const PackTask> tasks{};  ///< on the host, during the call; their forms are those of formats
+    const PackTask* on_device =
+        nullptr;  ///< the same, each with room for its raw bytes at `packed`, whatever room_bytes says
+    PackResult* results = nullptr;            ///< by task
     unsigned long long* differing = nullptr;  ///< becomes the number of places that are not unpacked to what was packed
-    std::byte* workspace = nullptr;           ///< of pack_workspace_bytes(count), at a multiple of 16
+    std::byte* workspace = nullptr;           ///< of pack_workspace_bytes(tasks.size()), at a multiple of 16
 };
 /// Bytes of CheckedPack::workspace.
 [[nodiscard]] constexpr std::uint64_t pack_workspace_bytes(std::uint32_t count) noexcept {
     return std::uint64_t{count} * (sizeof(UnpackTask) + sizeof(std::uint32_t));
 }
-/// Enqueues three kernels that pack chunks of up to most_kernel_raw_bytes each, sum up what they made, unpack it again and compare. A chunk
-/// that has no room becomes a copy of its raw bytes. At most `blocks` blocks a kernel.
+/// Enqueues kernels that pack chunks of up to most_kernel_raw_bytes each, sum up what they made, unpack it again and compare: two for each
+/// form that occurs, and one. A chunk that has no room becomes a copy of its raw bytes. At most `blocks` blocks a kernel.
 [[nodiscard]] inline cudaError_t enqueue_checked_pack(const CheckedPack& pack, unsigned blocks, cudaStream_t stream) {
-    if (pack.count == 0) { return cudaSuccess; }
+    if (pack.tasks.empty()) { return cudaSuccess; }
+    const auto count = static_cast<std::uint32_t>(pack.tasks.size());
     auto* const compare = reinterpret_cast<UnpackTask*>(pack.workspace);
-    auto* const sizes = reinterpret_cast<std::uint32_t*>(compare + pack.count);
-    const unsigned each = pack.count < blocks ? pack.count : blocks;
+    auto* const sizes = reinterpret_cast<std::uint32_t*>(compare + count);
+    const unsigned each = count < blocks ? count : blocks;
     cudaError_t code = cudaMemsetAsync(pack.differing, 0, sizeof *pack.differing, stream);
+    const auto for_each_form = [&](auto&& enqueue) {
+        for_each_format([&](auto format) {
+            bool occurs = false;
+            for (const PackTask& task : pack.tasks) { occurs = occurs || task.form == format.form; }
+            if (occurs && code == cudaSuccess) { code = enqueue(format); }
+        });
+    };
+    for_each_form(
+        [&](auto format) { return enqueue_pack<decltype(format)>(pack.on_device, count, sizes, each, stream); });
     if (code != cudaSuccess) { return code; }
-    code = enqueue_pack(pack.tasks, pack.count, sizes, each, stream);
-    if (code != cudaSuccess) { return code; }
-    detail::finish_kernel<><<<each, block_threads, 0, stream>>>(pack.tasks, pack.count, sizes, pack.results, compare);
+    detail::finish_kernel<><<<each, block_threads, 0, stream>>>(pack.on_device, count, sizes, pack.results, compare);
     code = cudaGetLastError();
-    if (code != cudaSuccess) { return code; }
-    return enqueue_compare(compare, pack.count, most_kernel_raw_bytes / 2, blocks, pack.differing, stream);
+    for_each_form([&](auto format) {
+        constexpr std::uint32_t most_values = most_kernel_raw_bytes / sizeof(typename decltype(format)::Value);
+        return enqueue_compare<decltype(format)>(compare, count, most_values, blocks, pack.differing, stream);
+    });
+    return code;
 }
 
-}}}}  // namespace residency::RESIDENCY_ABI::codec::bf16_tiers
+}}}}  // namespace residency::RESIDENCY_ABI::codec::tiers
