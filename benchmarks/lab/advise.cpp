@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "benchmarks/lab/bound.hpp"
+#include "benchmarks/lab/packing.hpp"
 #include "benchmarks/lab/parallel.hpp"
 #include "benchmarks/lab/report.hpp"
 #include "benchmarks/lab/table.hpp"
@@ -57,7 +58,7 @@ Group group_of(std::span<const Row> rows) {
             group.resident_seconds = row.counts->pass_seconds;
             continue;
         }
-        if (row.composition->knows_future) { continue; }
+        if (row.composition->knows_future || row.composition->packs) { continue; }
         const auto same = std::find_if(group.best.begin(), group.best.end(),
                                        [&](const Row* each) { return each->asked_budget == row.asked_budget; });
         if (same == group.best.end()) {
@@ -121,11 +122,6 @@ std::string sentence(const Group& group, const Row& asked, const residency::plan
            milliseconds(group.bound_seconds(*best)) + " ms";
 }
 
-/// Trained weights of bf16, packed, over their raw bytes.
-constexpr double usual_packed_share = 0.67;
-/// Unpacking reaches about so much of the rate of the memory, and no more than was measured on an H100.
-constexpr double unpack_rate_of_memory = 0.3;
-
 /// The problem of unpacking: every storage is packed as its workload says, or as bf16 weights usually are.
 residency::packed::UnpackProblem packed_problem(const Workload& work, const Card& card,
                                                 const residency::plan::Problem& raw) {
@@ -134,12 +130,11 @@ residency::packed::UnpackProblem packed_problem(const Workload& work, const Card
     problem.granule_bytes = raw.chunk_bytes;
     problem.step_offsets = raw.step_offsets;
     problem.step_storages = raw.step_storages;
-    problem.unpacked_bytes_per_second = std::min(residency::packed::UnpackRate{}.bytes_per_second,
-                                                 unpack_rate_of_memory * card.memory_bytes_per_second);
+    const Packing packing;
+    problem.unpacked_bytes_per_second = packing.unpack_rate(card);
     problem.launch_seconds = residency::packed::UnpackRate{}.launch_seconds;
     for (std::uint32_t s = 0; s < raw.storages(); ++s) {
-        const double share = work.packed_shares.empty() ? usual_packed_share : work.packed_shares[s];
-        const auto packed = static_cast<std::uint64_t>(share * static_cast<double>(raw.storage_bytes[s]));
+        const std::uint64_t packed = packing.packed_bytes(work, s);
         const bool is_packed = packed < raw.storage_bytes[s] && !work.resident[s];
         problem.unpacked_bytes.push_back(is_packed ? raw.storage_bytes[s] : 0);
         problem.must_stay.push_back(work.resident[s]);

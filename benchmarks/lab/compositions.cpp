@@ -30,6 +30,7 @@ static const lab::AddComposition<evict::Lru, prefetch::None> on_demand{"lru+none
 static const lab::AddComposition<evict::Scheduled, prefetch::Scheduled> on_schedule{"scheduled+scheduled",
                                                                                     lab::In::default_comparison, true};
 static const lab::AddRun by_plan{{.name = "planned", .needs_order = true, .is_default = true, .run = lab::run_planned}};
+static const lab::AddRun packed_by_plan{{.name = "packed", .needs_order = true, .run = lab::run_packed, .packs = true}};
 static const lab::AddRun without_hints{hinted("unhinted", 0)};
 static const lab::AddRun hinted_50{hinted("hinted-50%", 0.5)};
 static const lab::AddRun hinted_80{hinted("hinted-80%", 0.8)};

@@ -22,5 +22,6 @@ residency::Result<RunCounts> run_online_on_gpu(const RunJob& job, const MakeEvic
                                                std::function<AnyPrefetcher()> prefetcher);
 residency::Result<RunCounts> run_hinted_on_gpu(const RunJob& job, const MakeEvictor& evictor);
 residency::Result<RunCounts> run_planned_on_gpu(const RunJob& job);
+residency::Result<RunCounts> run_packed_on_gpu(const RunJob& job);
 
 }  // namespace lab

@@ -111,14 +111,11 @@ private:
 /// A machine has `device()`; `host(bytes)`, pinned memory or some of it; `launch(stream, name, duration)`, a kernel; and, in a last
 /// pass that is drawn, `observe(catalog)`, `begin_step(name, statistics)` and `end_observing()`, the trace.
 template <class Weights, class Machine, class Configure>
-residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Configure configure) {
+residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, const residency::Catalog& catalog,
+                                     Configure configure) {
     const Workload& work = job.work;
     auto& device = machine.device();
-    auto host = machine.host(work.host_bytes());
-    if (!host) { return host.error(); }
-    auto catalog = catalog_of(work, *host);
-    if (!catalog) { return catalog.error(); }
-    auto schedule = schedule_of(work, *catalog, job.card);
+    auto schedule = schedule_of(work, catalog, job.card);
     if (!schedule) { return schedule.error(); }
     const auto future = future_of(work);
     if (!future) { return future.error(); }
@@ -133,7 +130,7 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
         typename Weights::Stream stream;
         ~Closing() { static_cast<void>(of.destroy_stream(stream).has_value()); }
     } const closing{device, *stream};
-    auto weights = Weights::try_create(device, *catalog, std::move(options));
+    auto weights = Weights::try_create(device, catalog, std::move(options));
     if (!weights) { return weights.error(); }
 
     std::vector<std::vector<residency::WeightId>> asked;
@@ -188,7 +185,7 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
             before = weights->statistics().total;
         }
         is_observed = pass + 1 == passes && job.timeline != nullptr;
-        if (is_observed) { machine.observe(*catalog); }
+        if (is_observed) { machine.observe(catalog); }
         const std::size_t first = work.is_known || pass == 0 ? 0 : work.pass_ends[pass - 1];
         const std::size_t last = work.is_known ? work.steps.size() : work.pass_ends[pass];
         if (auto ran = run_pass(first, last); !ran) { return ran.error(); }
@@ -215,7 +212,17 @@ residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Config
     counts.is_streaming = statistics.streaming;
     counts.held_bytes = statistics.held_bytes;
     counts.host_waits = total.host_waits;
+    if constexpr (requires { weights->exact_bound(); }) { counts.packed_bound_seconds = weights->exact_bound(); }
     return counts;
+}
+/// The same of raw weights.
+template <class Weights, class Machine, class Configure>
+residency::Result<RunCounts> measure(const RunJob& job, Machine& machine, Configure configure) {
+    auto host = machine.host(job.work.host_bytes());
+    if (!host) { return host.error(); }
+    auto catalog = catalog_of(job.work, *host);
+    if (!catalog) { return catalog.error(); }
+    return measure<Weights>(job, machine, *catalog, std::move(configure));
 }
 
 }  // namespace lab

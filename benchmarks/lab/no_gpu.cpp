@@ -21,6 +21,7 @@ residency::Result<RunCounts> run_online_on_gpu(const RunJob&, const MakeEvictor&
 }
 residency::Result<RunCounts> run_hinted_on_gpu(const RunJob&, const MakeEvictor&) { return no_gpu(); }
 residency::Result<RunCounts> run_planned_on_gpu(const RunJob&) { return no_gpu(); }
+residency::Result<RunCounts> run_packed_on_gpu(const RunJob&) { return no_gpu(); }
 
 }  // namespace lab
 

@@ -52,6 +52,7 @@ struct Composition {
     bool needs_guesses = false;  ///< makes no sense where it is
     bool is_default = false;     ///< part of the default comparison
     std::function<residency::Result<RunCounts>(const RunJob&)> run;
+    bool packs = false;  ///< weights are packed: it has a bound of its own
 };
 
 /// The evictors of this program by name, in the order in which they were added.

@@ -44,7 +44,8 @@ constexpr const char* fields[] = {"workload",
                                   "total_bytes",
                                   "knows_whole_run",
                                   "asked_budget",
-                                  "refused"};
+                                  "refused",
+                                  "over_planned"};
 
 double stall(const RunCounts& counts) { return std::max(0.0, counts.pass_seconds - counts.compute_seconds); }
 double hits(const RunCounts& counts) {
@@ -63,9 +64,10 @@ nlohmann::ordered_json json_of(const Row& row) {
                                   {"card", row.card->name},
                                   {"policy", name_of(row)},
                                   {"budget_bytes", row.budget_bytes},
-                                  {"bound_seconds", row.bound_seconds},
                                   {"total_bytes", row.work->total_bytes()},
                                   {"knows_whole_run", knows_whole_run(row)}};
+    if (row.counts || !row.packs()) { values["bound_seconds"] = row.bound_seconds; }
+    if (row.over_planned) { values["over_planned"] = *row.over_planned; }
     if (!row.asked_budget.empty()) { values["asked_budget"] = row.asked_budget; }
     if (row.counts) {
         const RunCounts& counts = *row.counts;
@@ -97,7 +99,7 @@ std::vector<std::string> cells_of(const Row& row) {
                                                                                        : "")};
     if (!row.counts) {
         cells.push_back("did not run");
-        cells.resize(9);
+        cells.resize(11);
         return cells;
     }
     const RunCounts& counts = *row.counts;
@@ -108,6 +110,8 @@ std::vector<std::string> cells_of(const Row& row) {
     cells.push_back(fixed(100 * hits(counts), 1));
     cells.push_back(fixed(100 * ahead(counts), 1));
     cells.push_back(human_bytes(static_cast<std::uint64_t>(counts.fetched_bytes)));
+    cells.push_back(human_bytes(counts.held_bytes));
+    cells.push_back(row.over_planned ? fixed(*row.over_planned, 3) : "");
     return cells;
 }
 
@@ -155,7 +159,7 @@ void print_tables(const std::vector<Row>& rows) {
                   << " in " << work.bytes.size() << " storages, " << work.steps.size() / work.pass_ends.size()
                   << " steps a pass\n";
         Table table{{"policy", "budget", "a pass, ms", "bound, ms", "over the bound, %", "stalls, ms", "bytes there, %",
-                     "bytes ahead, %", "bytes copied"}};
+                     "bytes ahead, %", "bytes copied", "bytes held", "x planned"}};
         for (const Row& row : group) { table.add(cells_of(row)); }
         std::cout << table.aligned();
         for (const Row& row : group) {
@@ -170,8 +174,13 @@ void print_tables(const std::vector<Row>& rows) {
                  "  stalls          by which a pass is longer than its kernels\n"
                  "  bytes there     of those that the steps read: on the device from before\n"
                  "  bytes ahead     brought before they were asked for; the rest was missed\n"
+                 "  bytes held      of device memory\n"
+                 "  x planned       the time over that of raw weights by a plan with the same budget\n"
                  "Of a plan, which moves parts of storages, both are by the bytes that it moves.\n"
                  "* knows the whole run\n";
+    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.packs(); })) {
+        std::cout << "packed: the bound is of packed weights, which may stay raw; bytes copied are packed ones\n";
+    }
     if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.is_at_floor(); })) {
         std::cout
             << "(floor): a budget of 0 is the smallest that works, which depends on the composition's memory pool\n";
@@ -200,6 +209,7 @@ void draw(const std::vector<Row>& rows, const std::string& folder) {
                     continue;
                 }
                 if (group[i].counts) { points.emplace_back(share, 1e3 * group[i].counts->pass_seconds); }
+                if (composition->packs) { continue; }  // its bound is another
                 if (std::none_of(bound.begin(), bound.end(), [&](const auto& each) { return each.first == share; })) {
                     bound.emplace_back(share, 1e3 * group[i].bound_seconds);
                 }

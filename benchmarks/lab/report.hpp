@@ -21,10 +21,12 @@ struct Row {
     std::string asked_budget;                  ///< in words
     std::uint64_t asked_bytes = 0;             ///< 0: the floor
     std::uint64_t budget_bytes = 0;            ///< what it ran with; the bytes asked for where it did not run
-    double bound_seconds = 0;                  ///< inside budget_bytes
+    double bound_seconds = 0;                  ///< inside budget_bytes, of what is packed if it is
+    std::optional<double> over_planned;        ///< its time over that of raw weights by a plan, where that ran too
     std::optional<RunCounts> counts;
     std::string refusal;  ///< why there are no counts
 
+    [[nodiscard]] bool packs() const { return composition != nullptr && composition->packs; }
     /// Zero was asked, and the floor of the composition was taken.
     [[nodiscard]] bool is_at_floor() const { return counts && asked_bytes == 0; }
     /// More was asked than everything takes.

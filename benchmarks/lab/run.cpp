@@ -95,6 +95,10 @@ void run(RunOptions options) {
         fail(
             {residency::ErrorKind::invalid_argument, "--timeline is of the simulated device: leave out --device cuda"});
     }
+    if (is_on_gpu && (options.packing.share || options.packing.unpack_bytes_per_second)) {
+        fail({residency::ErrorKind::invalid_argument,
+              "--packed-share and --unpack-gbps are of the simulated device: leave out --device cuda"});
+    }
     check_outputs(options);
     if (is_on_gpu) {
         if (options.link.empty()) { options.link = "measured"; }
@@ -116,7 +120,10 @@ void run(RunOptions options) {
         if (!read) { fail(read.error()); }
         works.push_back(std::move(*read));
     };
-    if (!options.model.empty()) { add(workload_of_file(options.model, options.advise)); }
+    const bool packs = std::any_of(compositions().begin(), compositions().end(), [&](const Composition& each) {
+        return each.packs && std::count(options.policies.begin(), options.policies.end(), each.name) > 0;
+    });
+    if (!options.model.empty()) { add(workload_of_file(options.model, options.advise || packs)); }
     if (!options.trace.empty()) { add(workload_of_trace(options.trace, options.format)); }
     const bool is_given = !works.empty();
     for (const Generator& each : generators()) {
@@ -142,11 +149,12 @@ void run(RunOptions options) {
                 for (const AskedBudget& budget : *budgets) {
                     // A share that rounds to nothing is not the zero that asks for the floor.
                     const std::uint64_t asked = budget.is_zero ? 0 : std::max<std::uint64_t>(budget.bytes, 1);
-                    rows.push_back({&work, &card, &each, budget.text, asked, asked, 0, {}, {}});
+                    rows.push_back({&work, &card, &each, budget.text, asked, asked, 0, {}, {}, {}});
                 }
             }
             const std::uint64_t all = work.total_bytes();
-            rows.push_back({&work, &card, nullptr, {}, all + all / 16 + (std::uint64_t{256} << 20), all, 0, {}, {}});
+            rows.push_back(
+                {&work, &card, nullptr, {}, all + all / 16 + (std::uint64_t{256} << 20), all, 0, {}, {}, {}});
         }
     }
     residency::PerfettoTrace timeline;
@@ -157,7 +165,8 @@ void run(RunOptions options) {
                                 .budget_bytes = row.asked_bytes,
                                 .passes = options.passes,
                                 .timeline = drawn,
-                                .gpu = is_on_gpu ? gpu.get() : nullptr});
+                                .gpu = is_on_gpu ? gpu.get() : nullptr,
+                                .packing = options.packing});
     };
     {
         Progress progress{"run", rows.size()};
@@ -189,6 +198,16 @@ void run(RunOptions options) {
             row.bound_seconds = bound_of(*row.work, *row.card, row.budget_bytes);
         });
         for (std::size_t i = 0; i < rows.size(); ++i) { rows[i].bound_seconds = rows[first_of[i]].bound_seconds; }
+        for (Row& row : rows) {
+            if (!row.counts || row.composition == nullptr) { continue; }
+            row.bound_seconds = row.counts->packed_bound_seconds.value_or(row.bound_seconds);
+            const auto planned = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
+                return other.work == row.work && other.card == row.card && other.composition != nullptr &&
+                       other.composition->name == "planned" && other.asked_budget == row.asked_budget;
+            });
+            if (planned == rows.end() || !planned->counts) { continue; }
+            row.over_planned = row.counts->pass_seconds / planned->counts->pass_seconds;
+        }
     }
     if (options.json) {
         print_json(rows);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "benchmarks/lab/common_options.hpp"
+#include "benchmarks/lab/packing.hpp"
 
 namespace lab {
 
@@ -20,6 +21,7 @@ struct RunOptions : CommonOptions {
     std::optional<double> wanted_seconds;
     std::uint32_t passes = 4;
     bool advise = false;
+    Packing packing;
 };
 
 /// Compositions × budgets × workloads × cards on the simulated device or a GPU. Throws Failed.

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,23 @@ void add_run_command(CLI::App& app) {
         ->needs(format);
     add_list(*command, "--policy", options->policies, "several with commas; a selection by default",
              CLI::IsMember(policies));
+    const auto add_packing = [&](const char* name, std::optional<double>& value, double scale, double most,
+                                 const char* what) {
+        const auto read = [&value, name, scale, most](const std::string& text) {
+            const auto number = decimal(text);
+            if (!number || *number <= 0 || *number > most) {
+                throw CLI::ValidationError{name, "found \"" + text.substr(0, 20) +
+                                                     "\", expected a number above 0, at most " +
+                                                     std::to_string(static_cast<int>(most))};
+            }
+            value = *number * scale;
+        };
+        command->add_option_function<std::string>(name, read, what)->type_name("TEXT:above 0");
+    };
+    add_packing("--packed-share", options->packing.share, 1, 1,
+                "packed bytes over raw ones, for packed; as in the file's weights, or 0.67");
+    add_packing("--unpack-gbps", options->packing.unpack_bytes_per_second, 1e9, 1e6,
+                "raw bytes that are unpacked, in GB/s, for packed; 0.3 of the card's memory, 1300 at most");
     add_list(*command, "--card", options->cards, "a GPU and its link; several with commas", CLI::IsMember(card_names));
     std::vector<std::string> links{"measured"};
     for (const residency::LinkModel& each : residency::links::all) { links.emplace_back(each.name); }

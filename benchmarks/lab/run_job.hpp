@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "benchmarks/lab/any_policy.hpp"
+#include "benchmarks/lab/packing.hpp"
 #include "benchmarks/lab/workload.hpp"
 #include "residency/error.hpp"
 #include "residency/interop/perfetto.hpp"
@@ -31,6 +34,7 @@ struct RunJob {
     double recall = 1;         ///< of a router's guess a layer ahead, for those that take hints; 0: no hints
     residency::PerfettoTrace* timeline = nullptr;  ///< gets the last pass
     Gpu* gpu = nullptr;                            ///< where it runs; null: on the simulated device
+    Packing packing{};                             ///< of those that pack, on the simulated device
 };
 
 /// What was measured, of one pass in the steady state.
@@ -45,7 +49,16 @@ struct RunCounts {
     bool is_streaming = true;        ///< false: the budget holds everything
     std::uint64_t held_bytes = 0;    ///< device memory, at the end
     std::uint64_t host_waits = 0;    ///< of the host for the device, in all measured passes
+    /// Seconds of a pass that no choice of packed weights with any plan of copies beats; none: they are raw.
+    std::optional<double> packed_bound_seconds{};
 };
+
+/// Of a plan, the core counts accesses of whole storages, of which it brings parts: what was there is what was not moved.
+inline void count_moved(RunCounts& counts) {
+    const double moved = std::min(counts.fetched_bytes, counts.requested_bytes);
+    counts.missed_bytes = std::min(counts.missed_bytes, moved);
+    counts.ahead_bytes = moved - counts.missed_bytes;
+}
 
 using MakeEvictor = std::function<AnyEvictor(const Setting&)>;
 
@@ -57,5 +70,7 @@ residency::Result<RunCounts> run_online(const RunJob& job, const MakeEvictor& ev
 residency::Result<RunCounts> run_hinted(const RunJob& job, const MakeEvictor& evictor);
 /// Moves planned beforehand, in one address range.
 residency::Result<RunCounts> run_planned(const RunJob& job);
+/// The same of packed weights: on a GPU generated ones, packed by the library's codec.
+residency::Result<RunCounts> run_packed(const RunJob& job);
 
 }  // namespace lab

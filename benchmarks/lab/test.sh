@@ -102,7 +102,7 @@ if nvidia-smi -L > /dev/null 2>&1; then
         }
     }' > "$route"
     # shellcheck disable=SC2034
-    known=(--workload unet-like --policy "planned,scheduled+scheduled,lru" --passes 3 --budget "25%,50%" --csv)
+    known=(--workload unet-like --policy "planned,packed,scheduled+scheduled,lru" --passes 3 --budget "25%,50%" --csv)
     # shellcheck disable=SC2034
     routed=(--trace "$route" --format route --policy "lru+none,expecteduse,unhinted,hinted-80%" --budget "50%" --csv)
     for name in known routed; do
@@ -122,9 +122,9 @@ if nvidia-smi -L > /dev/null 2>&1; then
         rows_of "$folder/$name.both" '
             function differ(a, b, by) { return a > b * (1 + by) || b > a * (1 + by) }
             { ahead_too = $3 ~ /scheduled|belady/ }
-            $3 !~ /planned|hinted/ && (differ(fetched, $32, ahead_too ? 0.2 : 0.1) || hits > $30 + (ahead_too ? 0.1 : 0.05) ||
-                                       hits < $30 - (ahead_too ? 0.1 : 0.05)) {
-                bad("moves " fetched " bytes, hits " hits ", and on the simulated device " $32 " and " $30) }' ||
+            $3 !~ /planned|packed|hinted/ && (differ(fetched, $33, ahead_too ? 0.2 : 0.1) || hits > $31 + (ahead_too ? 0.1 : 0.05) ||
+                                              hits < $31 - (ahead_too ? 0.1 : 0.05)) {
+                bad("moves " fetched " bytes, hits " hits ", and on the simulated device " $33 " and " $31) }' ||
             fail "$name: other decisions than on the simulated device"
     done
     for name in known routed; do column -s, -t "$folder/$name.cuda" 2> /dev/null || cat "$folder/$name.cuda"; done
@@ -176,6 +176,22 @@ for line, row in zip(lines, rows):
 END
 fi
 
+# Packed weights: their own bound, fewer bytes, less time than raw ones; and what is said of them.
+"$program" run --workload llama3-8b-decode --policy planned,packed --passes 2 --budget 75%,95%,1 --csv > "$folder/packed.csv" 2> "$folder/errors" ||
+    fail "packed: $(cat "$folder/errors")"
+for budget in 75% 95%; do
+    columns packed $budget pass_seconds bound_seconds fetched_bytes held_bytes budget_bytes over_planned regret < "$folder/packed.csv" > "$folder/packed.row"
+    columns planned $budget pass_seconds bound_seconds fetched_bytes over_planned < "$folder/packed.csv" | paste -d ' ' "$folder/packed.row" - |
+        awk '{ exit !(NF == 11 && $2 <= $1 && $1 <= 1.1 * $2 && $2 < $9 && $3 < 0.8 * $10 && $4 <= $5 && $6 < 1.000001 * $1 / $8 && $6 > 0.999999 * $1 / $8 && $6 < 0.9 && $11 == 1 && $7 >= 0) }' ||
+        fail "packed at $budget: $(cat "$folder/packed.csv")"
+done
+[[ $(columns packed 1 refused < "$folder/packed.csv") == *'below its floor'* ]] || fail "packed with a byte: $(cat "$folder/packed.csv")"
+packed() { "$program" run --workload draft-and-target --policy packed --passes 1 --budget 75% "$@" 2> "$folder/errors" || fail "packed $*: $(cat "$folder/errors")"; }
+seconds() { packed --csv "$@" | columns packed 75% pass_seconds; }
+awk -v usual="$(seconds)" -v small="$(seconds --packed-share 0.5)" -v slow="$(seconds --unpack-gbps 50)" \
+    'BEGIN { exit !(small < usual && usual < slow && small > 0) }' || fail "shares and rates make no difference"
+[[ $(packed) == *'packed: the bound is of packed weights'* ]] || fail "what packed means is not said: $(packed)"
+
 # What cannot be written is said before anything runs; a timeline is of the first row that ran.
 said() {  # pattern arguments: one line, exit 2, nothing printed
     local pattern=$1
@@ -191,6 +207,8 @@ small=(run --workload draft-and-target --policy planned --passes 1 --budget 25%)
 said "$trace: cannot be made" "${small[@]}" --pictures "$trace"
 said '/nonexistent/x: cannot be opened' "${small[@]}" --timeline /nonexistent/x
 said 'simulated device' "${small[@]}" --timeline "$folder/t.json" --device cuda
+said 'simulated device' "${small[@]}" --packed-share 0.6 --device cuda
+for number in 0 -1 x 1.5 ''; do said '--packed-share' "${small[@]}" "--packed-share=$number"; done
 rm -rf "$folder/pictures"
 both --budget 1,50% --timeline "$folder/t.json" --device simulated --pictures "$folder/pictures/more" > /dev/null
 [[ $(grep -c '"ph":"X"' "$folder/t.json") -gt 100 ]] || fail "no timeline"

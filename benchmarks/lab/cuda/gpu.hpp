@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +41,16 @@ public:
             static_cast<std::byte*>(*at), bytes, residency::HostMemory::pinned,
             [this](std::byte* held) { static_cast<void>(device_.deallocate_host(held).has_value()); });
         return host_;
+    }
+    /// Pinned, with these bytes.
+    [[nodiscard]] residency::Result<std::shared_ptr<const residency::HostBytes>> new_host(
+        std::span<const std::byte> bytes) {
+        auto at = device_.allocate_host(std::max<std::uint64_t>(bytes.size(), 1));
+        if (!at) { return at.error(); }
+        if (!bytes.empty()) { std::memcpy(*at, bytes.data(), bytes.size()); }
+        return residency::HostBytes::adopt(
+            static_cast<std::byte*>(*at), bytes.size(), residency::HostMemory::pinned,
+            [this](std::byte* held) { static_cast<void>(device_.deallocate_host(held).has_value()); });
     }
     [[nodiscard]] residency::Status launch(residency::CudaDevice::Stream stream, std::string_view,
                                            std::chrono::nanoseconds duration) {
