@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "residency/plan/planner.hpp"
@@ -41,12 +42,14 @@ TEST_CASE("storages per chunk, chunks per storage, and pieces of ranges and call
                 if (lies) { expected.push_back(s); }
                 CHECK(contents.chunks(StorageId{s}).contains(chunk) == lies);
             }
+            std::ranges::sort(expected, {}, [&](std::uint32_t s) { return std::pair{made->storage_offset(s), s}; });
             CHECK(std::ranges::equal(contents.storages(chunk), expected));
         }
         // In a range, each storage is one piece, at its address.
         const auto check = [&](std::span<const residency::transport::Fetch> pieces,
                                const std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>& expected) {
             CHECK(pieces.size() == expected.size());
+            CHECK(std::ranges::is_sorted(pieces, {}, [](const auto& piece) { return piece.to; }));
             for (const auto& piece : pieces) {
                 const std::uint32_t s = residency::index(piece.storage);
                 REQUIRE(expected.contains(s));

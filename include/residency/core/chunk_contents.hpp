@@ -20,7 +20,7 @@ public:
     ChunkContents() = default;
     ChunkContents(const plan::Plan& plan, std::byte* base);
 
-    /// The storages that lie on a chunk, ascending.
+    /// The storages that lie on a chunk, in the order of the image.
     [[nodiscard]] std::span<const std::uint32_t> storages(std::uint32_t chunk) const noexcept {
         return std::span{storages_}.subspan(first_[chunk], first_[chunk + std::size_t{1}] - first_[chunk]);
     }
@@ -30,7 +30,7 @@ public:
     [[nodiscard]] std::span<const transport::Fetch> call(std::uint32_t k) const noexcept {
         return std::span{call_pieces_}.subspan(first_piece_[k], first_piece_[k + std::size_t{1}] - first_piece_[k]);
     }
-    /// Appends the parts of storages that lie in bytes [begin, end) of the image: one piece per storage, ascending.
+    /// Appends the parts of storages that lie in bytes [begin, end) of the image: one piece per storage, in the order of the image.
     void append_pieces(const plan::Plan& plan, std::uint64_t begin, std::uint64_t end,
                        std::vector<transport::Fetch>& pieces) const;
 

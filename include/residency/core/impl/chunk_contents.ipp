@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -18,14 +18,15 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 RESIDENCY_INLINE ChunkContents::ChunkContents(const plan::Plan& plan, std::byte* base) : base_{base} {
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> on_chunk;
+    // By chunk, in the order of the image, so that pieces that are neighbours there follow each other and may be joined.
+    std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>> on_chunk;
     for (std::uint32_t s = 0; s < plan.storages(); ++s) {
         chunks_.push_back(plan.chunks_of_storage(s));
-        for (const std::uint32_t chunk : chunks_.back()) { on_chunk.emplace_back(chunk, s); }
+        for (const std::uint32_t chunk : chunks_.back()) { on_chunk.emplace_back(chunk, plan.storage_offset(s), s); }
     }
     residency::detail::sort(on_chunk);
     first_.assign(plan.chunks() + std::size_t{1}, 0);
-    for (const auto& [chunk, storage] : on_chunk) {
+    for (const auto& [chunk, offset, storage] : on_chunk) {
         ++first_[chunk + std::size_t{1}];
         storages_.push_back(storage);
     }
