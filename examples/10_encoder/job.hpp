@@ -18,6 +18,7 @@ struct Job {
     std::vector<std::vector<std::int32_t>> ids;  ///< of the sentences
     residency::Budget budget;
     bool presets = true;
+    bool packed = false;   ///< also with packed weights
     std::string timeline;  ///< the file to write
     std::string report;    ///< the same; empty: none
 };
@@ -30,11 +31,18 @@ struct Outcome {
     std::vector<std::vector<float>> passes;  ///< the embeddings, sentence after sentence
 };
 
+/// The same budget with raw weights and with packed ones, in turns.
+struct PackedResults {
+    std::uint64_t raw_bytes = 0, packed_bytes = 0;  ///< of what is packed
+    std::vector<Outcome> raw, packed;
+};
+
 struct Results {
     std::string device;
     double load_seconds = 0;
     Outcome resident, streamed;
     std::vector<std::pair<std::string, Outcome>> presets;
+    PackedResults packed;              ///< empty where it was not asked for
     std::vector<std::string> reports;  ///< of the simulated device's checker
     std::string timeline;              ///< what is in the file
 };

@@ -34,7 +34,7 @@ constexpr std::string_view advice =
 struct Settings : examples::CommonSettings {
     std::string model, budget = "25%";
     std::vector<std::string> sentences;
-    bool offline = false, presets = true;
+    bool offline = false, presets = true, packed = false;
 };
 
 Results run(const Job& job, const Checkpoint& model, [[maybe_unused]] bool on_gpu) {
@@ -77,6 +77,7 @@ int encode(const Settings& settings) {
     Job job;
     job.budget = residency::Budget::parse(settings.budget);
     job.presets = settings.presets;
+    job.packed = settings.packed;
     job.timeline = settings.timeline;
     job.report = settings.report;
     std::string why_not;
@@ -145,6 +146,7 @@ int encode(const Settings& settings) {
     std::printf("timeline  %s (%s; open it at ui.perfetto.dev)\n", settings.timeline.c_str(), results.timeline.c_str());
     if (!settings.report.empty()) { std::printf("report    %s (for a browser)\n", settings.report.c_str()); }
     if (settings.presets) { print_presets(results, checks); }
+    if (settings.packed) { print_packed(results, checks); }
     return checks.failed() == 0 ? 0 : 1;
 }
 
@@ -167,6 +169,7 @@ int main(int argc, char** argv) {
     app.add_option("--tokens", tokens, "only print the token ids of this text");
     app.add_flag("--offline", settings.offline, "fetch nothing: without a model, generate one");
     app.add_flag("--no-presets", no_presets, "leave out the table of presets");
+    app.add_flag("--packed", settings.packed, "also with packed weights, in turns with raw ones");
     return examples::run_program(app, argc, argv, [&] {
         settings.presets = !no_presets;
         if (settings.timeline.empty()) { settings.timeline = settings.cache + "/encoder-timeline.json"; }

@@ -120,4 +120,34 @@ void print_presets(const Results& results, Checks& checks) {
                  "the embeddings of every preset equal those of the resident run bit for bit");
 }
 
+void print_packed(const Results& results, Checks& checks) {
+    const PackedResults& all = results.packed;
+    std::printf("\npacked    %s instead of %s (%.3f)\n\n", text_of_bytes(all.packed_bytes).c_str(),
+                text_of_bytes(all.raw_bytes).c_str(), double(all.packed_bytes) / double(all.raw_bytes));
+    Table table;
+    table.row({"in turns", "budget", "held", "copied a pass", "unpacked", "a pass takes"});
+    const auto add = [&](const char* name, const Outcome& outcome) {
+        const auto& statistics = outcome.statistics;
+        table.row({name, text_of_bytes(outcome.budget.bytes) + (outcome.is_raised ? "*" : " "),
+                   text_of_bytes(statistics.held_bytes), text_of_bytes(statistics.last_pass.fetched_bytes),
+                   text_of_bytes(statistics.last_pass.unpacked_bytes),
+                   statistics.pass_time ? text_of(*statistics.pass_time) : "–"});
+    };
+    for (std::size_t turn = 0; turn < all.raw.size(); ++turn) {
+        add("Planned", all.raw[turn]);
+        add("Packed", all.packed[turn]);
+    }
+    table.print();
+    bool equal = true, fits = true;
+    for (const auto* each : {&all.raw, &all.packed}) {
+        for (const Outcome& outcome : *each) {
+            equal = equal && equal_bits(outcome.passes, results.resident.passes.front());
+            fits = fits && outcome.statistics.held_bytes <= outcome.budget.bytes;
+        }
+    }
+    checks.check(equal, "with packed weights the embeddings of " + std::to_string(all.packed.front().passes.size()) +
+                            " passes a turn equal those of the resident run bit for bit");
+    checks.check(fits, "each turn kept its budget");
+}
+
 }  // namespace encoder

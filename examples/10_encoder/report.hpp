@@ -24,5 +24,6 @@ void print_similarities(const std::vector<std::string>& sentences, const std::ve
 void check_reference(const std::vector<float>& embeddings, const Source& source, bool is_own, examples::Checks& checks);
 
 void print_presets(const Results& results, examples::Checks& checks);
+void print_packed(const Results& results, examples::Checks& checks);
 
 }  // namespace encoder

@@ -61,6 +61,7 @@ Outcome run(Backend& backend, const Checkpoint& model, const Workspace<Backend>&
     options.budget = budget;
     options.schedule = make_schedule(model, work.batch.tokens, work.batch.sentences);
     if constexpr (requires { options.learn; }) { options.learn = true; }
+    if constexpr (requires { options.policies.unpacker; }) { options.policies.unpacker = &backend.unpacker(); }
     options.time_stalls = record;  // for what the page of the run advises
     auto created = Weights::try_create(backend.device(), model.catalog, options);
     if (!created && may_raise && created.error().kind() == residency::ErrorKind::budget) {
@@ -98,6 +99,10 @@ std::vector<std::pair<std::string, Outcome>> run_presets(Backend& backend, const
     return outcomes;
 }
 
+/// With raw weights and with packed ones, in turns. Packs the model first. In packed.hpp.
+template <class Backend>
+PackedResults run_packed(Backend& backend, const Job& job, const Checkpoint& model, const Workspace<Backend>& work);
+
 /// Loads the model, runs it resident, streamed and through every preset.
 template <class Backend>
 Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
@@ -121,6 +126,7 @@ Results run_all(Backend& backend, const Job& job, const Checkpoint& on_disk) {
         results.presets = run_presets(backend, job, model, work);
         results.presets.emplace(results.presets.begin(), "Planned", results.streamed);
     }
+    if (job.packed) { results.packed = run_packed(backend, job, model, work); }
     results.reports = backend.reports();
     return results;
 }

@@ -38,7 +38,7 @@ void declare(const Pool& o, Kernel& kernel) {
 }
 
 Results run_simulated(const Job& job, const Checkpoint& model) {
-    examples::SimulatedBackend backend;
+    Simulated backend;
     return run_all(backend, job, model);
 }
 

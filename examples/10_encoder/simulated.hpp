@@ -9,12 +9,19 @@
 #include "examples/support/simulated_backend.hpp"
 #include "host_kernels.hpp"
 #include "operations.hpp"
+#include "residency/packed/simulated_unpacker.hpp"
 #include "residency/planned.hpp"
 #include "run.hpp"
 
 namespace encoder {
 
-using Simulated = examples::SimulatedBackend;
+class Simulated : public examples::SimulatedBackend {
+public:
+    [[nodiscard]] const residency::Unpacker<Device>& unpacker() const noexcept { return unpacker_; }
+
+private:
+    residency::SimulatedUnpacker unpacker_;
+};
 
 // What each operation reads and writes, for the simulated device's checker.
 using Kernel = residency::SimulatedDevice::Kernel;

@@ -23,6 +23,8 @@ for part in '<title>encoder: sentence embeddings</title>' 'waiting for copies' '
 done
 expect 0 '✓ the embeddings of 3 streamed passes equal' 'everything is resident' -- --model "$model" --budget 200% "${brief[@]}"
 expect 0 'means the smallest that works' '✓ they equal those of the reference' -- --model "$model" --budget 0 --no-presets
+expect 0 '^packed .*\(0\.8[0-4]' '✓ with packed weights the embeddings of 2 passes a turn equal' '✓ each turn kept its budget' \
+    '✓ the simulated device saw no access out of order' -- --model "$model" --budget 50% --packed "${brief[@]}"
 expect 0 'no reference for sentences of your own' -- --model "$model" --no-presets --text 'one sentence' 'and another'
 
 # Token ids, against those of an independent tokenizer.
@@ -182,6 +184,8 @@ device=cuda
 if "$program" --device cuda --model "$model" --no-presets --timeline "$folder/timeline.json" >"$folder/stdout" 2>"$folder/stderr"; then
     expect 0 '✓ the embeddings of 3 streamed passes equal' '✓ they equal those of the reference' '✓ the budget was kept' \
         '✓ the embeddings of every preset equal' -- --model "$model"
+    expect 0 '✓ with packed weights the embeddings of 20 passes a turn equal' '✓ each turn kept its budget' \
+        -- --model "$model" --budget 50% --packed --no-presets
 else
     cat "$folder/stdout"
     printf 'skipped on a GPU: %s\n' "$(cat "$folder/stderr")"

@@ -16,6 +16,7 @@ namespace encoder {
 /// Runs operations as kernels of a GPU.
 class Gpu : public examples::CudaBackend {
 public:
+    [[nodiscard]] static const residency::Unpacker<Device>& unpacker() { return encoder::unpacker(); }
     template <class Operation>
     void launch(const char* name, const Operation& operation) {
         timed(name, [&] { examples::check_launch(encoder::launch(operation, stream()), name); });

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "residency/packed/cuda_unpacker.cuh"
+
 namespace encoder {
 namespace {
 
@@ -141,6 +143,11 @@ cudaError_t launch(const AddNormalise& o, cudaStream_t stream) {
 cudaError_t launch(const Pool& o, cudaStream_t stream) {
     pool<<<o.sentences, threads, o.hidden * sizeof(float), stream>>>(o);
     return cudaGetLastError();
+}
+
+const residency::Unpacker<residency::CudaDevice>& unpacker() {
+    static const residency::CudaUnpacker one;
+    return one;
 }
 
 }  // namespace encoder

@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include "../operations.hpp"
+#include "residency/device/cuda.hpp"
+#include "residency/packed/unpacker.hpp"
 
 namespace encoder {
 
@@ -14,5 +16,8 @@ namespace encoder {
 [[nodiscard]] cudaError_t launch(const Attention& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const AddNormalise& o, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch(const Pool& o, cudaStream_t stream);
+
+/// What unpacks weights on a GPU.
+[[nodiscard]] const residency::Unpacker<residency::CudaDevice>& unpacker();
 
 }  // namespace encoder
