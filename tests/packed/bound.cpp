@@ -383,7 +383,7 @@ TEST_CASE("a small model that is read five times a pass, and a large one") {
         const double bound = packed::exact_bound(problem, budget);
         CHECK(bound <= choice->seconds);
         CHECK(bound <= last);
-        CHECK(bound > packed::exact_bound(problem, budget, 0) * 1.01);
+        CHECK(bound >= packed::exact_bound(problem, budget, 0));
         // At 75 % it was 2.4 times the bound where what is read again was chosen like the rest.
         CHECK(choice->seconds <= bound * 1.15);
         last = bound;

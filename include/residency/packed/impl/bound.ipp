@@ -388,7 +388,65 @@ inline double PackedBound::solve() {
     return (kernels + proven) * whole_ / p;
 }
 
-/// Two bounds of any number of steps: everything packed and nothing to unpack; and the time of the kernels and of unpacking what has no room.
+/// The least time in which unpacking and the link together make room, any order of steps and windows left out: bytes that no copy brings in a
+/// pass are there all the time, packed or raw, the link brings no more than a pass takes, and the memory to unpack to holds what is packed of
+/// the largest. What saves most bytes for its time is packed.
+inline double room_bound(const UnpackProblem& problem, std::uint64_t budget_bytes) {
+    const plan::Problem& travels = problem.travels;
+    std::vector<std::uint8_t> counts(travels.storages(), 0), is_read(travels.storages(), 0);
+    for (const std::uint32_t s : travels.step_storages) { counts[s] = 1; }
+    for (const std::uint32_t s : travels.pinned) { counts[s] = 1; }
+    for (const std::uint32_t s : problem.step_storages) { is_read[s] = 1; }
+    struct Packable {
+        double saved = 0, seconds = 0, raw = 0;  // of all its bytes
+    };
+    std::vector<Packable> all;
+    double missing = -static_cast<double>(budget_bytes);  // with everything raw that can be
+    for (std::uint32_t s = 0; s < travels.storages(); ++s) {
+        const auto raw = static_cast<double>(problem.unpacked_bytes[s]);
+        const auto packed = static_cast<double>(travels.storage_bytes[s]);
+        if (raw > 0 && problem.must_stay[s]) {
+            missing += raw;
+        } else if (raw > 0 && is_read[s] != 0) {
+            missing += raw;
+            if (raw > packed) { all.push_back({raw - packed, raw / problem.unpacked_bytes_per_second, raw}); }
+        } else if (counts[s] != 0) {
+            missing += packed;
+        }
+    }
+    const double rate = travels.link.bytes_per_second, kernels = plan::total_compute(travels);
+    residency::detail::sort(all, [](const Packable& one, const Packable& other) {
+        const double a = one.saved * other.seconds, b = other.saved * one.seconds;
+        return a != b ? a > b : one.saved > other.saved;
+    });
+    double most = 0;
+    for (const Packable& each : all) { most = (std::max)(most, each.raw); }
+    const auto seconds_with = [&](double memory) {
+        double seconds = kernels, left = missing + memory - rate * kernels;
+        for (const Packable& each : all) {
+            if (left <= 0) { return seconds; }
+            const double room = each.saved + rate * each.seconds;
+            const double part = (std::min)({1.0, left / room, memory / each.raw});
+            seconds += part * each.seconds;
+            left -= part * room;
+        }
+        return seconds + (std::max)(0.0, left) / rate;
+    };
+    // Convex in the memory, as the least value of a linear program is in what it is given.
+    double low = 0, high = most;
+    for (int turn = 0; turn < 120; ++turn) {
+        const double left = low + (high - low) / 3, right = high - (high - low) / 3;
+        if (seconds_with(left) <= seconds_with(right)) {
+            high = right;
+        } else {
+            low = left;
+        }
+    }
+    return seconds_with(low + (high - low) / 2) * (1 - 1e-9);
+}
+
+/// Bounds of any number of steps: everything packed and nothing to unpack; the time of the kernels and of unpacking what has no room; and
+/// room_bound().
 inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_bytes) {
     plan::Problem travels = problem.travels;
     std::vector<std::uint8_t> is_read(problem.unpacked_bytes.size(), 0);
@@ -406,7 +464,8 @@ inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_byt
     if (room < 0) { return (std::numeric_limits<double>::infinity)(); }
     const double busy =
         plan::total_compute(travels) + (std::max)(0.0, unpack - room) / problem.unpacked_bytes_per_second;
-    return (std::max)(busy, plan::exact_bound(travels, static_cast<std::uint64_t>(room), 0));
+    return (std::max)(
+        {busy, room_bound(problem, budget_bytes), plan::exact_bound(travels, static_cast<std::uint64_t>(room), 0)});
 }
 
 }  // namespace detail
