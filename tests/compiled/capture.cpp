@@ -435,7 +435,6 @@ TEST_CASE("the way that took less time is chosen, once both are known") {
                 ++captures;
                 choice.captured();
             }
-            // What is read behind the first runs of a way is of runs before.
             const auto time = [](std::int64_t value) {
                 return value > 0 ? GraphChoice::Time{nanoseconds{value}} : GraphChoice::Time{};
             };
@@ -457,6 +456,15 @@ TEST_CASE("the way that took less time is chosen, once both are known") {
     CHECK(slower.is_settled());
     CHECK(run(unknown, 0, 0) == 1);  // no time is ever known
     CHECK(unknown.way() == Way::graph);
+
+    // Where times come late, as from a host that is far ahead, both are waited for.
+    GraphChoice late;
+    for (std::uint32_t i = 0; i < 3 * GraphChoice::timed_runs + GraphChoice::untimed_runs; ++i) {
+        CHECK(late.way() == Way::eager);
+        late.ran_eagerly(false, {});
+    }
+    late.ran_eagerly(false, nanoseconds{100});
+    CHECK(late.way() == Way::capture);
 
     // A graph that was lost is captured again, behind runs that follow each other, and is not measured again.
     faster.lost_graph();
@@ -489,4 +497,54 @@ TEST_CASE("the way that took less time is chosen, once both are known") {
     refused.refused();
     CHECK(refused.is_settled());
     CHECK(refused.way() == Way::eager);
+}
+
+TEST_CASE("each run has its own time, and what was read once is not read again") {
+    SimulatedDevice device;
+    {
+        const SimulatedDevice::Stream stream = unwrap(device.create_stream());
+        aoti::RunTimer<SimulatedDevice> timer{device};
+        const auto run = [&](bool is_graph, std::chrono::microseconds time) {
+            timer.start(stream);
+            SimulatedDevice::Kernel kernel;
+            kernel.duration = time;
+            unwrap(device.launch(stream, std::move(kernel)));
+            timer.stop(stream, is_graph);
+        };
+        using std::chrono::microseconds;
+        CHECK_FALSE(timer.read(false));
+        run(false, microseconds{300});
+        CHECK_FALSE(timer.read(false));  // not complete yet
+        run(false, microseconds{200});
+        unwrap(device.synchronize(stream));
+        const auto eager = timer.read(false);
+        REQUIRE(eager);
+        CHECK(*eager >= microseconds{200});
+        CHECK(*eager < microseconds{300});
+        CHECK_FALSE(timer.read(false));
+        run(false, microseconds{100});
+        run(true, microseconds{500});
+        unwrap(device.synchronize(stream));
+        const auto graph = timer.read(true);  // not that of the eager run
+        REQUIRE(graph);
+        CHECK(*graph >= microseconds{500});
+        CHECK_FALSE(timer.read(false));
+        // The host is ahead: as many as there is room for are timed, and the others run all the same.
+        for (int i = 0; i < 40; ++i) { run(false, microseconds{i == 30 ? 1 : 50}); }
+        unwrap(device.synchronize(stream));
+        const auto first = timer.read(false);
+        REQUIRE(first);
+        CHECK(*first >= microseconds{50});
+        run(true, microseconds{10});
+        unwrap(device.synchronize(stream));
+        CHECK(timer.read(true).has_value());
+        // A call that fails costs the time alone.
+        device.fail(simulation::CallKind::record, 1);
+        run(true, microseconds{10});
+        unwrap(device.synchronize(stream));
+        CHECK_FALSE(timer.read(true));
+        unwrap(device.destroy_stream(stream));
+    }
+    CHECK(device.report_count() == 0);
+    CHECK(device.leaks().empty());
 }

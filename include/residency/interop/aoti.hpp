@@ -349,8 +349,9 @@ public:
         std::vector<TensorView> inputs_;
         const CallerState<Device>* state_ = nullptr;  // null: the model's own
         GraphChoice choice_;
-        std::vector<Tensor> outputs_;       // of an eager run
-        std::optional<CapturedRun> graph_;  // that may be launched
+        std::unique_ptr<RunTimer<Device>> timer_;  // until it is settled
+        std::vector<Tensor> outputs_;              // of an eager run
+        std::optional<CapturedRun> graph_;         // that may be launched
         bool is_graph_ = false;
         std::optional<Error> refusal_;
         std::uint64_t budget_bytes_ = 0;  // that the choice is for
@@ -911,13 +912,22 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
     } else {
         choice.refused();
     }
-    const auto statistics_after = [&] { return choice.is_settled() ? Statistics{} : weights.statistics(); };
+    const bool is_timed = !choice.is_settled();
+    if (!is_timed) {
+        run.timer_.reset();
+    } else if (run.timer_ == nullptr) {
+        run.timer_ = std::make_unique<RunTimer<Device>>(weights.device());
+    }
+    if (is_timed) { run.timer_->start(stream); }
     if constexpr (CapturingDevice<Device>) {
         if (run.graph_) {
             if (Status launched = run.graph_->try_launch(stream); !launched) { return launched.error(); }
             run.is_graph_ = true;
             run.outputs_.clear();
-            choice.launched(statistics_after().pass_time);
+            if (is_timed) {
+                run.timer_->stop(stream, true);
+                choice.launched(run.timer_->read(true));
+            }
             return run.outputs();
         }
     }
@@ -925,8 +935,10 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
     if (!outputs) { return outputs.error(); }
     run.outputs_ = std::move(*outputs);
     if (std::exchange(run.switches_, state_->switches) != state_->switches) { choice.interrupted(); }
-    const Statistics statistics = statistics_after();
-    choice.ran_eagerly(statistics.learning.state == LearningState::measuring, statistics.pass_time);
+    if (is_timed) {
+        run.timer_->stop(stream, false);
+        choice.ran_eagerly(weights.statistics().learning.state == LearningState::measuring, run.timer_->read(false));
+    }
     return run.outputs();
 }
 

@@ -3,16 +3,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 
 #include "residency/config.hpp"
+#include "residency/device/device.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
 
 /// Chooses how runs of one method follow each other: eagerly until nothing more is learned of its steps, then as a graph, then in the way that
-/// took less time. Of each way the smallest time counts, and the first runs are not timed: what is read behind them is of runs before.
+/// took less time. Of each way the smallest time counts, and the first runs are not timed.
 class GraphChoice {
 public:
     /// How the next run is made.
@@ -23,9 +25,9 @@ public:
     };
     using Time = std::optional<std::chrono::nanoseconds>;
 
-    /// Runs of either way before one is timed: as many as Statistics::pass_time may be behind.
+    /// Runs of either way before one is timed.
     static constexpr std::uint32_t untimed_runs = 4;
-    /// Runs of either way that are timed.
+    /// Runs of either way that are timed, at least.
     static constexpr std::uint32_t timed_runs = 4;
     /// After so many runs that learn, or have no time yet, it goes on without.
     static constexpr std::uint32_t most_runs = 64;
@@ -37,7 +39,8 @@ public:
         return is_measured_ && way_ == (is_graph_faster_ ? Way::graph : Way::eager);
     }
 
-    /// A run was made eagerly, and the last one that is complete took `time`. `learns`: times of its steps are still learned.
+    /// A run was made eagerly. `time`: of an eager run that is complete, if there is a new one. `learns`: times of its steps are still
+    /// learned.
     void ran_eagerly(bool learns, Time time) noexcept {
         if (way_ != Way::eager || is_settled()) { return; }
         if (learns && all_runs_ < most_runs) {
@@ -50,14 +53,14 @@ public:
             return;
         }
         note(eager_, time);
-        if (runs_ >= untimed_runs + timed_runs) { way_ = Way::capture; }
+        if (runs_ >= untimed_runs + timed_runs && (eager_ || runs_ >= most_runs)) { way_ = Way::capture; }
     }
     /// The run was captured; it is launched next.
     void captured() noexcept {
         way_ = Way::graph;
         runs_ = 0;
     }
-    /// The graph was launched, and the last run that is complete took `time`.
+    /// The graph was launched. `time`: of a launch that is complete, if there is a new one.
     void launched(Time time) noexcept {
         if (is_measured_) { return; }
         if (++runs_ > untimed_runs) { note(graph_, time); }
@@ -92,6 +95,67 @@ private:
     std::uint32_t runs_ = 0;        // of this way, one after another, once nothing is learned
     std::uint32_t all_runs_ = 0;    // that learned
     Time eager_, graph_;            // the smallest; empty: not known
+};
+
+/// Times runs on the device, each from what was enqueued before it to its end. Does not block.
+template <class D>
+class RunTimer {
+public:
+    explicit RunTimer(D& device) : device_{device} {}
+    RunTimer(const RunTimer&) = delete;
+    RunTimer& operator=(const RunTimer&) = delete;
+    ~RunTimer() {
+        for (Time& time : times_) {
+            for (auto& event : {time.from, time.to}) {
+                if (event) { static_cast<void>(device_.destroy_event(*event).has_value()); }
+            }
+        }
+    }
+
+    /// A run begins on the stream. It is not timed where as many are under way as can be, or a call fails.
+    void start(typename D::Stream stream) {
+        Time& time = times_[started_ % times_.size()];
+        is_timed_ = false;
+        if (started_ - read_ == times_.size() || !make(time.from) || !make(time.to)) { return; }
+        is_timed_ = device_.record(*time.from, stream).has_value();
+    }
+    /// It was enqueued.
+    void stop(typename D::Stream stream, bool is_graph) {
+        Time& time = times_[started_ % times_.size()];
+        if (!is_timed_ || !device_.record(*time.to, stream)) { return; }
+        time.is_graph = is_graph;
+        ++started_;
+    }
+    /// The smallest time of the runs of that way that are complete and were not read before. Forgets those of the other way.
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> read(bool is_graph) {
+        std::optional<std::chrono::nanoseconds> smallest;
+        for (; read_ < started_; ++read_) {
+            const Time& time = times_[read_ % times_.size()];
+            const auto done = device_.is_complete(*time.to);
+            if (!done || !*done) { break; }
+            const auto elapsed = device_.elapsed(*time.from, *time.to);
+            if (!elapsed || time.is_graph != is_graph) { continue; }
+            smallest = smallest ? (std::min)(*smallest, *elapsed) : *elapsed;
+        }
+        return smallest;
+    }
+
+private:
+    struct Time {
+        std::optional<typename D::Event> from{}, to{};
+        bool is_graph = false;
+    };
+    [[nodiscard]] bool make(std::optional<typename D::Event>& event) {
+        if (!event) {
+            if (auto made = device_.create_event(Timing::on)) { event = *made; }
+        }
+        return event.has_value();
+    }
+
+    D& device_;
+    std::array<Time, 8> times_;
+    std::uint64_t started_ = 0, read_ = 0;  // runs that were timed
+    bool is_timed_ = false;                 // the one that was started last
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::aoti
