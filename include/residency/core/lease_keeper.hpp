@@ -109,25 +109,26 @@ private:
         const bool lacks_room = shared_->decider->bound().has_value() && leases_.open_leases() > 1;
         return lacks_room ? StallCause::room : StallCause::unpredicted;
     }
-    /// Lets a stream wait. If there is something to wait for, it is timed and told.
+    /// Lets a stream wait. If there is something to wait for, it is timed and told. `is_allowed`: the stream is not captured.
     [[nodiscard]] RESIDENCY_DETAIL_COLD Status wait_watched(LeaseId id, const LeaseRecord& lease, ConsumerId consumer,
-                                                            EventPoint arrival) {
+                                                            EventPoint arrival, bool is_allowed) {
         CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
         if (!copy_scheduler.must_wait(consumer, arrival)) {
-            return copy_scheduler.stream_wait_arrival(consumer, arrival);
+            return copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
         }
         StorageId last = no_storage;
         for (const StorageId storage : lease.storages) {
             if (shared_->states[index(storage)].arrival == arrival) { last = storage; }
         }
         const bool is_timed = shared_->stalls && shared_->is_eager();
-        if (is_timed) {
+        if (is_timed && !is_allowed) {
             if (auto allowed = copy_scheduler.refuse_capture(consumer); !allowed) { return allowed; }
+            is_allowed = true;
         }
         const Stream stream = copy_scheduler.stream_of(consumer);
         if (shared_->events) { tell(EventKind::wait_began, id, lease, last); }
         if (is_timed) { shared_->stalls->wait_begins(stream); }
-        auto waited = copy_scheduler.stream_wait_arrival(consumer, arrival);
+        auto waited = copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
         if (is_timed) {
             const AccessPoint& access = lease.access;
             const StepRange none{UINT32_MAX, UINT32_MAX};
@@ -325,7 +326,7 @@ inline Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, C
     for (const StorageId storage : lease.storages) {
         arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
     }
-    auto waited = shared_->is_watched ? wait_watched(id, lease, consumer, arrival)
+    auto waited = shared_->is_watched ? wait_watched(id, lease, consumer, arrival, is_allowed)
                                       : shared_->copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
     if (!waited) { return waited; }
     const Stream stream = shared_->copy_scheduler.stream_of(consumer);
