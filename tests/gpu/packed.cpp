@@ -43,9 +43,11 @@ public:
         residency::CatalogBuilder builder;
         for (int i = 0; i < 12; ++i) {
             const std::uint64_t offset = 9 * MiB * static_cast<std::uint64_t>(i);
-            const std::span bytes{host_ + offset, (i == 11 ? 24 : 8) * MiB + 2 * static_cast<std::uint64_t>(i)};
             const residency::DType type = type_of(i);
-            for (std::size_t at = 0; at < bytes.size(); at += type.block_bits() / 8) {
+            const std::uint64_t value_bytes = type.block_bits() / 8;
+            const std::uint64_t more = 2 * static_cast<std::uint64_t>(i) / value_bytes * value_bytes;
+            const std::span bytes{host_ + offset, (i == 11 ? 24 : 8) * MiB + more};
+            for (std::size_t at = 0; at < bytes.size(); at += value_bytes) {
                 const float value = normal(random);
                 auto bits = static_cast<std::uint32_t>(i == 5 ? random() : 0);
                 if (i != 5) { std::memcpy(&bits, &value, 4); }
@@ -61,7 +63,7 @@ public:
             sums.push_back(gpu::checksum(bytes));
             sizes.push_back(bytes.size());
             raw_bytes += bytes.size();
-            builder.add("w" + std::to_string(i), type, {bytes.size() * 8 / type.block_bits()},
+            builder.add("w" + std::to_string(i), type, {bytes.size() / value_bytes},
                         residency::HostSource{held, offset});
         }
         const Catalog raw = must(builder.try_build());

@@ -199,7 +199,7 @@ struct Bf16 {
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
-        for (int word = 0; word < 4; ++word) {
+        for (std::size_t word = 0; word < 4; ++word) {
             rest[word] = detail::unzip(detail::rotate(values[2 * word]), detail::rotate(values[2 * word + 1]));
         }
     }
@@ -209,7 +209,7 @@ struct Bf16 {
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
-        for (int word = 0; word < 4; ++word) {
+        for (std::size_t word = 0; word < 4; ++word) {
             values[2 * word] = detail::rotate_back(detail::zip(rest[word], exponents[word]));
             values[2 * word + 1] = detail::rotate_back(detail::zip_upper(rest[word], exponents[word]));
         }
@@ -265,7 +265,7 @@ struct F32 {
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
-        for (int pair = 0; pair < 8; ++pair) {
+        for (std::size_t pair = 0; pair < 8; ++pair) {
             rest[4 + pair] = (values[2 * pair] & 0xffffU) | values[2 * pair + 1] << 16;
             upper[pair] = values[2 * pair] >> 16 | (values[2 * pair + 1] & 0xffff0000U);
         }
@@ -278,7 +278,7 @@ struct F32 {
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
-        for (int pair = 0; pair < 8; ++pair) {
+        for (std::size_t pair = 0; pair < 8; ++pair) {
             values[2 * pair] = (rest[4 + pair] & 0xffffU) | upper[pair] << 16;
             values[2 * pair + 1] = rest[4 + pair] >> 16 | (upper[pair] & 0xffff0000U);
         }

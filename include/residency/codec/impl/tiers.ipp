@@ -123,15 +123,16 @@ template <class T>
 template <class F>
 void load_lane(const std::byte* raw, std::uint32_t lane, std::uint32_t values,
                std::uint32_t (&words)[F::lane_words]) noexcept {
-    constexpr std::uint32_t run = run_values<F>, bytes = sizeof(typename F::Value);
+    constexpr std::uint32_t run = run_values<F>;
+    constexpr std::size_t bytes = sizeof(typename F::Value);
     for (std::uint32_t i = 0; i < lane_values; i += run) {
         const std::uint32_t place = place_of<F>(lane, i);
         std::uint32_t* const to = words + i * bytes / 4;
         if (place + run <= values) {
-            std::memcpy(to, raw + std::size_t{place} * bytes, run * bytes);
+            std::memcpy(to, raw + place * bytes, run * bytes);
         } else {
             std::memset(to, 0, run * bytes);
-            if (place < values) { std::memcpy(to, raw + std::size_t{place} * bytes, (values - place) * bytes); }
+            if (place < values) { std::memcpy(to, raw + place * bytes, (values - place) * bytes); }
         }
     }
 }
