@@ -105,9 +105,9 @@ public:
     RunTimer(const RunTimer&) = delete;
     RunTimer& operator=(const RunTimer&) = delete;
     ~RunTimer() {
-        for (Time& time : times_) {
-            for (auto& event : {time.from, time.to}) {
-                if (event) { static_cast<void>(device_.destroy_event(*event).has_value()); }
+        for (const Time& time : times_) {
+            for (const auto* event : {&time.from, &time.to}) {
+                if (*event) { static_cast<void>(device_.destroy_event(**event).has_value()); }
             }
         }
     }
