@@ -178,18 +178,20 @@ public:
         return token;
     }
     /// A step as the decider takes it: reached, else brought on demand; leased, read, let go. True: the plan had it there.
-    bool step(std::uint32_t i) {
-        const StorageId id{i};
+    bool step(std::uint32_t i) { return step(i, i); }
+    /// The same of a step that reads another storage than that of its number.
+    bool step(std::uint32_t i, std::uint32_t storage) {
+        const StorageId id{storage};
         const AccessPoint access{0, i, true, true, 1, true};
-        states[i].demand_missed = false;
+        states[storage].demand_missed = false;
         const auto reached = must(player.reach({&id, 1}, access));
         if (!reached.is_there || player.mode() == PlanMode::verifying) {
             must(demand.bring({&id, 1}, reached.is_there));
         }
         const LeaseToken token = open_lease({&id, 1}, access, reached.in_order, covers_residents(id));
-        use(i);
+        use(storage);
         player.end_lease(token);
-        return reached.is_there && !states[i].demand_missed;
+        return reached.is_there && !states[storage].demand_missed;
     }
     /// A pass of the plan. The number of steps that the plan had there.
     std::uint32_t pass() {

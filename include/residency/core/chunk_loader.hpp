@@ -87,7 +87,13 @@ Result<bool> ChunkLoader<Pool>::load_around_leases(std::span<const plan::Copy> c
         return is_in_use(chunk) || (occupant != plan::none && is_in_use(occupant));
     });
     if (is_blocked) { return false; }
-    if (auto restored = store_->restore(copies); !restored) { return restored.error(); }
+    Status restored;
+    for_each_chunk(store_->plan(), copies, [&](std::uint32_t chunk) {
+        if (restored && is_wanted(chunk) && !store_->is_at_home(chunk)) {
+            restored = store_->remap_chunk(chunk, store_->plan().slot_of_chunk(chunk));
+        }
+    });
+    if (!restored) { return restored.error(); }
     if (auto loaded = load_absent(copies, overwrites, is_wanted); !loaded) { return loaded.error(); }
     return true;
 }

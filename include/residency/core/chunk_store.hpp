@@ -116,9 +116,7 @@ public:
     }
     /// Puts a chunk on another slot; its bytes are lost. Blocks until all recorded uses are complete.
     [[nodiscard]] Status remap_chunk(std::uint32_t chunk, std::uint32_t slot);
-    /// Puts the chunks of some copies back home; their bytes are lost where they were elsewhere. Blocks if there are any.
-    [[nodiscard]] Status restore(std::span<const plan::Copy> copies);
-    /// The same for all remapped chunks.
+    /// Puts all remapped chunks back home; their bytes are lost. Blocks if there are any.
     [[nodiscard]] Status restore_remapped();
     /// Sends misplaced chunks home whose leases have ended and whose uses are known to be complete, then gives extra slots back. Does
     /// not wait for work on the device.
@@ -261,15 +259,6 @@ Status ChunkStore<Pool>::remap_chunk(std::uint32_t chunk, std::uint32_t slot) {
     if (leaves_home) { remapped_.push_back(chunk); }
     if (is_at_home(chunk)) { std::erase(remapped_, chunk); }
     return {};
-}
-
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::restore(std::span<const plan::Copy> copies) {
-    Status restored;
-    for_each_chunk(plan_, copies, [&](std::uint32_t chunk) {
-        if (restored && !is_at_home(chunk)) { restored = remap_chunk(chunk, plan_.slot_of_chunk(chunk)); }
-    });
-    return restored;
 }
 
 template <pool::PlannedPool Pool>

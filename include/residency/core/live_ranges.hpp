@@ -16,7 +16,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// How long the plan in force leaves the bytes of a step where they are: up to which step of the pass no call overwrites them. A lease
 /// that is open so long is in the way of no copy. Where a plan brings a storage once per pass, that is no earlier than the last step
-/// that reads it. Read off the waits of the calls, so that it is safe for every plan. A default one knows no plan: every range is its step.
+/// that reads it before it comes again: what the pass before has brought for its last steps may leave after the first ones. Read off the
+/// waits of the calls, so that it is safe for every plan. A default one knows no plan: every range is its step.
 class LiveRanges {
 public:
     LiveRanges() = default;

@@ -18,7 +18,8 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The residents of the plan in force in the order in which steps need them, and how many of them were brought. A resident that has to
-/// leave is brought again, with those after it that are absent.
+/// leave is brought again, with those after it that are absent and stay: what the first pass only begins with comes once, then with the
+/// calls of the plan.
 template <pool::PlannedPool Pool>
 class ResidentQueue {
 public:
@@ -28,7 +29,7 @@ public:
     /// A plan came into force. `problem`: what it solves.
     void start(const plan::Problem& problem);
     /// A one-shot plan starts again.
-    void start_again() noexcept { next_ = 0; }
+    void start_again() noexcept { next_ = begun_ = 0; }
     /// A resident chunk leaves: it is brought again when its slot is free.
     void note_eviction(std::uint32_t chunk) noexcept { next_ = (std::min)(next_, copy_of_[chunk]); }
 
@@ -52,6 +53,7 @@ private:
     ChunkStore<Pool>* store_;
     ChunkLoader<Pool>* loader_;
     std::size_t next_ = 0;                  // the resident copy of the plan to be brought next
+    std::size_t begun_ = 0;                 // those before it were brought once: of them only what stays comes again
     std::vector<std::size_t> before_call_;  // by call of the first pass: how many resident copies go before it
     std::vector<std::size_t> copy_of_;      // by chunk: the resident copy that has it; their number if none has
 };
@@ -59,7 +61,7 @@ private:
 template <pool::PlannedPool Pool>
 void ResidentQueue<Pool>::start(const plan::Problem& problem) {
     const plan::Plan& plan = store_->plan();
-    next_ = 0;
+    next_ = begun_ = 0;
     before_call_ = plan::order_first_pass(plan, problem.link, problem.compute_seconds, store_->table().all_there());
     copy_of_.assign(plan.chunks(), plan.residents().size());
     for (std::size_t i = 0; i < plan.residents().size(); ++i) {
@@ -81,11 +83,14 @@ Status ResidentQueue<Pool>::bring_first(std::size_t count) {
     while (next_ < count) {
         const std::size_t begin = next_;
         std::size_t end = begin;
-        while (end < count && residents[end].needed_by == residents[begin].needed_by) { ++end; }
-        const auto brought = loader_->load_around_leases(residents.subspan(begin, end - begin));
+        do { ++end; } while (end < count && end != begun_ && residents[end].needed_by == residents[begin].needed_by);
+        const auto brought = loader_->load_around_leases(
+            residents.subspan(begin, end - begin),
+            [&](std::uint32_t chunk) { return begin >= begun_ || store_->table().stays(chunk); });
         if (!brought) { return brought.error(); }
         if (!*brought) { return {}; }
         next_ = end;
+        begun_ = (std::max)(begun_, end);
     }
     return {};
 }

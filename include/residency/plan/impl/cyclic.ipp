@@ -384,7 +384,7 @@ RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image
         keep_part_of_widest(best, problem, image, budget, options, bound_seconds);
     }
     const std::uint64_t chunks = image.filled_chunks();
-    if (chunks <= tuning::slots_most_chunks && chunks <= tuning::slots_step_chunks * problem.steps() &&
+    if (chunks <= tuning::slots_most_chunks && chunks <= std::uint64_t{tuning::slots_step_chunks} * problem.steps() &&
         chunks > budget && best.predicted_seconds > bound_seconds * (1 + tuning::slots_above)) {
         if (tells_of(options,
                      image)) {  // a plan that is close to what memory holds gives way for more than a little only
