@@ -111,6 +111,7 @@ template <Device D>
     }
     if (blocks.empty()) { return model; }
     std::vector<std::shared_ptr<host::Region>> regions;
+    regions.reserve(blocks.size());
     for (const std::uint64_t bytes : blocks) {
         auto region = host::Region::try_map(bytes, true);
         if (!region) { return region.error(); }
@@ -153,6 +154,7 @@ template <Device D>
         }
     };
     std::vector<std::shared_ptr<const HostBytes>> memory;
+    memory.reserve(blocks.size());
     const unsigned threads =
         options.threads > 0 ? options.threads : (std::min)(8U, (std::max)(1U, std::thread::hardware_concurrency()));
     {

@@ -35,6 +35,7 @@ public:
 
     /// `most_bytes`: that each range can have. `share`: of it that the first one will probably have, up to 1. Error out_of_memory: no thread.
     [[nodiscard]] Status start(const std::vector<std::uint64_t>& most_bytes, double share, unsigned threads) {
+        ranges_.reserve(most_bytes.size());
         for (const std::uint64_t bytes : most_bytes) { ranges_.push_back({bytes, {}, 0, 0}); }
         share_ = share;
         return threads_.try_start_some(threads, [this] { work(); });

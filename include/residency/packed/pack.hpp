@@ -55,6 +55,7 @@ struct PackOptions {
     /// and is not one whole weight, row by row.
     std::function<PackedForm(const Weight&)> form{};
     unsigned threads = 0;  ///< 0: as many as the machine has; at most 8 where a device packs, which then only read
+                           ///< (others, at most 8 too, touch the memory for what it packs)
     /// Called now and then, by one thread at a time, which may not be the caller's. False cancels. Must not throw.
     std::function<bool(const PackProgress&)> progress{};
 };

@@ -75,12 +75,12 @@ public:
         for (std::uint32_t i = 0; i < rest.steps(); ++i) {
             const auto brought = rest.reads(i);
             for (const std::uint32_t s : travels.reads(i)) {
-                const bool stays = choice_.layout.stays[s];
-                if (stays ? rest.storage_bytes[s] == 0 : rest.storage_bytes[s] == travels.storage_bytes[s]) {
-                    if (stays || std::find(brought.begin(), brought.end(), s) != brought.end()) { continue; }
+                if (choice_.layout.stays[s]) {
+                    if (rest.storage_bytes[s] != 0) { return wrong(name(s) + " stays, and travels"); }
+                } else if (rest.storage_bytes[s] != travels.storage_bytes[s] ||
+                           std::find(brought.begin(), brought.end(), s) == brought.end()) {
+                    return wrong("the packed bytes of " + name(s) + " are not brought for " + step(i));
                 }
-                return wrong(stays ? name(s) + " stays, and travels"
-                                   : "the packed bytes of " + name(s) + " are not brought for " + step(i));
             }
         }
         return {};

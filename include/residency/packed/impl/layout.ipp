@@ -242,36 +242,24 @@ inline std::uint32_t lanes_of(const UnpackProblem& problem) {
     return (std::max)(1U, (std::min)(problem.leases_at_once, problem.steps()));
 }
 
-/// Finds places for storages, one after the other, beside those that are taken.
-class Places {
-public:
-    Places(const UnpackProblem& problem, UnpackLayout& layout) : problem_{problem}, layout_{layout} {}
-    /// From shared_at on, beside the `taken` ones, which may come repeatedly. Returns where they end.
-    std::uint64_t fit(std::span<const std::uint32_t> fresh, std::vector<std::uint32_t>& taken) {
-        const std::vector<std::uint64_t>& offset = layout_.offset;
-        residency::detail::sort(taken, [&](std::uint32_t a, std::uint32_t b) {
-            return offset[a] != offset[b] ? offset[a] < offset[b] : a < b;
-        });
-        std::uint64_t at = layout_.shared_at;
-        auto next = taken.begin();
-        for (const std::uint32_t s : fresh) {
-            for (; next != taken.end() && offset[*next] < at + bytes(s); ++next) {
-                at = (std::max)(at, offset[*next] + bytes(*next));
-            }
-            layout_.offset[s] = at;
-            at += bytes(s);
+/// Places storages one after the other, from shared_at on, beside the `taken` ones, which may come repeatedly. Returns where they end.
+inline std::uint64_t place_beside(const UnpackProblem& problem, UnpackLayout& layout,
+                                  std::span<const std::uint32_t> fresh, std::vector<std::uint32_t>& taken) {
+    const auto size = [&](std::uint32_t s) { return UnpackLayout::place_bytes(problem.unpacked_bytes[s]); };
+    std::vector<std::uint64_t>& offset = layout.offset;
+    residency::detail::sort(taken, [&](std::uint32_t a, std::uint32_t b) {
+        return offset[a] != offset[b] ? offset[a] < offset[b] : a < b;
+    });
+    std::uint64_t at = layout.shared_at;
+    auto next = taken.begin();
+    for (const std::uint32_t s : fresh) {
+        for (; next != taken.end() && offset[*next] < at + size(s); ++next) {
+            at = (std::max)(at, offset[*next] + size(*next));
         }
-        return at;
+        offset[s] = std::exchange(at, at + size(s));
     }
-
-private:
-    [[nodiscard]] std::uint64_t bytes(std::uint32_t s) const {
-        return UnpackLayout::place_bytes(problem_.unpacked_bytes[s]);
-    }
-
-    const UnpackProblem& problem_;
-    UnpackLayout& layout_;
-};
+    return at;
+}
 
 /// Places what several steps read, and does not stay, beside all that is there together with it, over the rest. What first comes in one step
 /// is placed together. Returns where the places end.
@@ -279,17 +267,12 @@ inline std::uint64_t place_repeated(const UnpackProblem& problem, std::span<cons
                                     UnpackLayout& layout) {
     const auto is_repeated = [&](std::uint32_t s) { return reads[s] > 1 && !layout.stays[s]; };
     std::vector<std::vector<std::uint32_t>> readers(reads.size());  // by storage
-    bool is_any = false;
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
         for (const std::uint32_t s : problem.reads(i)) {
-            if (!is_repeated(s)) { continue; }
-            readers[s].push_back(i);
-            is_any = true;
+            if (is_repeated(s)) { readers[s].push_back(i); }
         }
     }
     std::uint64_t end = layout.shared_at;
-    if (!is_any) { return end; }
-    Places places{problem, layout};
     const std::uint32_t lanes = lanes_of(problem);
     std::vector<std::uint32_t> seen_by(problem.steps(), UINT32_MAX);  // by step: the last that looked at it
     std::vector<std::uint32_t> fresh, taken;
@@ -312,7 +295,7 @@ inline std::uint64_t place_repeated(const UnpackProblem& problem, std::span<cons
                 }
             }
         }
-        end = (std::max)(end, places.fit(fresh, taken));
+        end = (std::max)(end, place_beside(problem, layout, fresh, taken));
     }
     return end;
 }
@@ -324,9 +307,8 @@ inline std::uint64_t place_once(const UnpackProblem& problem, std::span<const st
                                 UnpackLayout& layout, std::uint64_t end) {
     const auto is_once = [&](std::uint32_t s) { return reads[s] == 1 && !layout.stays[s]; };
     const std::uint32_t lanes = lanes_of(problem);
-    Places places{problem, layout};
-    std::vector<std::uint32_t> fresh, taken;
     if (lanes == 1) {
+        std::vector<std::uint32_t> fresh, taken;
         for (std::uint32_t i = 0; i < problem.steps(); ++i) {
             fresh.clear();
             taken.clear();
@@ -334,7 +316,7 @@ inline std::uint64_t place_once(const UnpackProblem& problem, std::span<const st
                 if (reads[s] == 0 || layout.stays[s]) { continue; }
                 (is_once(s) ? fresh : taken).push_back(s);
             }
-            end = (std::max)(end, places.fit(fresh, taken));
+            end = (std::max)(end, place_beside(problem, layout, fresh, taken));
         }
         return end;
     }
