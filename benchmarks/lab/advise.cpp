@@ -135,7 +135,7 @@ residency::packed::UnpackProblem packed_problem(const Workload& work, const Card
     problem.launch_seconds = residency::packed::UnpackRate{}.launch_seconds;
     for (std::uint32_t s = 0; s < raw.storages(); ++s) {
         const std::uint64_t packed = packing.packed_bytes(work, s);
-        const bool is_packed = packed < raw.storage_bytes[s] && !work.resident[s];
+        const bool is_packed = packed < raw.storage_bytes[s];
         problem.unpacked_bytes.push_back(is_packed ? raw.storage_bytes[s] : 0);
         problem.must_stay.push_back(work.resident[s]);
         if (is_packed) { problem.travels.storage_bytes[s] = packed; }

@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/lab/packing.hpp"
 #include "benchmarks/lab/run_job.hpp"
 #include "benchmarks/lab/workload.hpp"
 #include "residency/core/residency.hpp"
-#include "residency/model/catalog_builder.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/model/use_order.hpp"
@@ -29,18 +29,15 @@ namespace lab {
 /// several lie at the same place: their contents do not matter here.
 inline residency::Result<residency::Catalog> catalog_of(const Workload& work,
                                                         const std::shared_ptr<const residency::HostBytes>& host) {
-    residency::CatalogBuilder builder;
+    std::vector<StoredBytes> stored;
+    stored.reserve(work.bytes.size());
     std::uint64_t at = 0;
-    for (std::size_t i = 0; i < work.bytes.size(); ++i) {
-        if (at + work.bytes[i] > host->span().size()) { at = 0; }
-        residency::StorageOptions options;
-        options.placement = work.resident[i] ? residency::Placement::resident : residency::Placement::streamed;
-        options.source = residency::HostSource{host, at};
-        builder.add_weight(work.names[i], residency::dtype::u8, {work.bytes[i]},
-                           builder.add_storage(work.bytes[i], options));
-        at += aligned(work.bytes[i]);
+    for (const std::uint64_t bytes : work.bytes) {
+        if (at + bytes > host->span().size()) { at = 0; }
+        stored.push_back({at, bytes});
+        at += aligned(bytes);
     }
-    return builder.try_build();
+    return catalog_of(work, host, stored);
 }
 
 inline std::vector<residency::WeightId> weights_of(const Workload::Step& step) {

@@ -56,8 +56,7 @@ inline residency::Result<PackedBytes> packed_bytes_of(const Workload& work) {
         if (known != parts.end()) { return &known->second; }
         Packed made;
         const std::span own = std::span{raw}.first(static_cast<std::size_t>(bytes));
-        auto part = residency::codec::try_pack_part(residency::PackedForm::bf16_tiers,
-                                                    {.rows = 1, .columns = bytes / 2}, own, made.bytes, scratch);
+        auto part = residency::codec::try_pack_part(residency::PackedForm::bf16_tiers, {}, own, made.bytes, scratch);
         if (!part) { return part.error(); }
         made.part = *part;
         return &parts.emplace(bytes, std::move(made)).first->second;

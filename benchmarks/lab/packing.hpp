@@ -17,6 +17,7 @@
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/packed/layout.hpp"
+#include "residency/pool/rounding.hpp"
 
 namespace lab {
 
@@ -52,8 +53,7 @@ struct StoredBytes {
 
 /// Where the next packed storage may begin.
 [[nodiscard]] constexpr std::uint64_t aligned_packed(std::uint64_t bytes) {
-    return (bytes + residency::codec::packed_alignment_bytes - 1) / residency::codec::packed_alignment_bytes *
-           residency::codec::packed_alignment_bytes;
+    return residency::pool::round_up(bytes, residency::codec::packed_alignment_bytes);
 }
 
 /// The catalog of a workload over pinned host memory in which storages lie like this, one weight a storage.

@@ -15,6 +15,7 @@
 #include "residency/interop/perfetto.hpp"
 #include "residency/interop/simulated_timeline.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/packed/pinned_memory.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace lab {
@@ -26,11 +27,9 @@ public:
 
     [[nodiscard]] residency::SimulatedDevice& device() { return device_; }
     [[nodiscard]] residency::Result<std::shared_ptr<const residency::HostBytes>> host(std::uint64_t bytes) {
-        auto at = device_.allocate_host(std::max<std::uint64_t>(bytes, 1));
-        if (!at) { return at.error(); }
-        return residency::HostBytes::adopt(
-            static_cast<std::byte*>(*at), bytes, residency::HostMemory::pinned,
-            [this](std::byte* held) { static_cast<void>(device_.deallocate_host(held).has_value()); });
+        auto memory = residency::packed::try_allocate_pinned(device_, std::max<std::uint64_t>(bytes, 1));
+        if (!memory) { return memory.error(); }
+        return std::move(memory->bytes);
     }
     [[nodiscard]] residency::Status launch(residency::SimulatedDevice::Stream stream, std::string_view name,
                                            std::chrono::nanoseconds duration) {

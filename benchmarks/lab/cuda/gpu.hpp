@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +19,7 @@
 #include "residency/interop/perfetto.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
+#include "residency/packed/pinned_memory.hpp"
 
 namespace lab {
 
@@ -35,22 +35,18 @@ public:
         bytes = std::clamp<std::uint64_t>(bytes, 1, std::uint64_t{8} << 30);
         if (host_ != nullptr && host_->span().size() >= bytes) { return host_; }
         host_ = nullptr;
-        auto at = device_.allocate_host(bytes);
-        if (!at) { return at.error(); }
-        host_ = residency::HostBytes::adopt(
-            static_cast<std::byte*>(*at), bytes, residency::HostMemory::pinned,
-            [this](std::byte* held) { static_cast<void>(device_.deallocate_host(held).has_value()); });
+        auto memory = residency::packed::try_allocate_pinned(device_, bytes);
+        if (!memory) { return memory.error(); }
+        host_ = std::move(memory->bytes);
         return host_;
     }
     /// Pinned, with these bytes.
     [[nodiscard]] residency::Result<std::shared_ptr<const residency::HostBytes>> new_host(
         std::span<const std::byte> bytes) {
-        auto at = device_.allocate_host(std::max<std::uint64_t>(bytes.size(), 1));
-        if (!at) { return at.error(); }
-        if (!bytes.empty()) { std::memcpy(*at, bytes.data(), bytes.size()); }
-        return residency::HostBytes::adopt(
-            static_cast<std::byte*>(*at), bytes.size(), residency::HostMemory::pinned,
-            [this](std::byte* held) { static_cast<void>(device_.deallocate_host(held).has_value()); });
+        auto memory = residency::packed::try_allocate_pinned(device_, std::max<std::uint64_t>(bytes.size(), 1));
+        if (!memory) { return memory.error(); }
+        std::copy(bytes.begin(), bytes.end(), memory->writable.begin());
+        return std::move(memory->bytes);
     }
     [[nodiscard]] residency::Status launch(residency::CudaDevice::Stream stream, std::string_view,
                                            std::chrono::nanoseconds duration) {
