@@ -45,6 +45,12 @@ struct Image {
     [[nodiscard]] std::uint32_t chunks() const noexcept {
         return static_cast<std::uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes);
     }
+    /// Chunks of the cells that are kept.
+    [[nodiscard]] std::uint64_t kept_chunks() const noexcept {
+        std::uint64_t sum = 0;
+        for (const Cell& cell : cells) { sum += cell.keep ? cell.chunks() : 0; }
+        return sum;
+    }
     /// Chunks of all cells.
     [[nodiscard]] std::uint64_t filled_chunks() const noexcept {
         std::uint64_t sum = 0;

@@ -45,6 +45,9 @@ struct ImageRange {
 [[nodiscard]] RESIDENCY_INLINE PlanData assemble(const Problem& problem, const Image& image,
                                                  const RingAssignment& assignment, bool captured);
 
+/// Counts, for each step, the calls that must have arrived before it starts: PlanData::step_calls, from the calls and the steps.
+RESIDENCY_INLINE void count_step_calls(PlanData& plan);
+
 }}}  // namespace residency::RESIDENCY_ABI::plan
 
 #if RESIDENCY_HEADER_ONLY

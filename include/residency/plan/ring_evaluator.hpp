@@ -27,9 +27,9 @@ RESIDENCY_INLINE void choose_chunks(const RingProblem& problem, const std::vecto
                                     std::vector<StreamedRun>& stream);
 
 /// Seconds per pass of calls through a ring; RingEvaluator::evaluate says what of `give_up`. Captured: `cut` is how many calls go to
-/// the graph of the pass before.
+/// the graph of the pass before. `idle`: seconds for which the link brings nothing, whatever the calls.
 [[nodiscard]] RESIDENCY_INLINE double ring_seconds(bool captured, const Timeline& line, TimelineSolver& solver,
-                                                   double give_up, std::size_t& cut);
+                                                   double give_up, std::size_t& cut, double idle = 0);
 
 /// Consecutive chunks of the stream that are copied to the first slots of one block of the ring.
 struct RingPiece {

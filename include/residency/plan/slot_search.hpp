@@ -29,7 +29,7 @@ public:
         double bound_seconds = 0;  ///< no plan is faster: the search ends near it
     };
 
-    /// Keeps a reference to the problem. `budget_chunks` counts kept chunks too.
+    /// `budget_chunks` counts kept chunks too.
     SlotSearch(const Problem& problem, const Image& image, std::uint64_t budget_chunks, const Config& config);
 
     /// Considers the slots that another plan gives the chunks of the image. Kept chunks count for nothing.

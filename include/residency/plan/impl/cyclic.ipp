@@ -340,20 +340,10 @@ inline void choose_slots(PlanData& best, const Problem& problem, const Image& im
     SlotSearch search{problem, image, budget, {options.effort, options.captured, bound_seconds}};
     search.start(best.chunk_slot);
     std::vector<bool> kept(image.cells.size());
-    std::uint64_t kept_chunks = 0;
-    for (std::size_t c = 0; c < kept.size(); ++c) {
-        kept[c] = image.cells[c].keep;
-        kept_chunks += kept[c] ? image.cells[c].chunks() : 0;
-    }
+    for (std::size_t c = 0; c < kept.size(); ++c) { kept[c] = image.cells[c].keep; }
     RingAssignment ring;
-    if (interval_ring(image, kept, static_cast<std::uint32_t>(budget - kept_chunks), ring)) {
-        std::vector<std::uint32_t> slots(image.chunks(), none);
-        for (const RingAssignment::Move& move : ring.moves) {
-            for (std::uint32_t c = move.chunk_begin; c < move.chunk_end; ++c) {
-                slots[c] = ring.slots[move.slots_begin + (c - move.chunk_begin)];
-            }
-        }
-        search.start(slots);
+    if (interval_ring(image, kept, static_cast<std::uint32_t>(budget - image.kept_chunks()), ring)) {
+        search.start(assemble(problem, image, ring, options.captured).chunk_slot);
     }
     search.search();
     if (search.seconds() >= best.predicted_seconds) { return; }
@@ -386,8 +376,8 @@ RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image
     const std::uint64_t chunks = image.filled_chunks();
     if (chunks <= tuning::slots_most_chunks && chunks <= std::uint64_t{tuning::slots_step_chunks} * problem.steps() &&
         chunks > budget && best.predicted_seconds > bound_seconds * (1 + tuning::slots_above)) {
-        if (tells_of(options,
-                     image)) {  // a plan that is close to what memory holds gives way for more than a little only
+        if (tells_of(options, image)) {
+            // A plan that is close to what memory holds gives way for more than a little only.
             Options alone = options;
             alone.present.clear();
             PlanData fastest = cyclic_plan(problem, image, budget, floor, alone, bound_seconds, known_seconds);

@@ -19,7 +19,9 @@ RESIDENCY_INLINE Result<ChunkFloor> chunk_floor(const Problem& problem, std::uin
     ChunkFloor floor{UINT64_MAX, UINT64_MAX};
     std::uint64_t at_once_bytes = 0;  // in whichever image a plan takes
     const std::uint32_t turn = detail::best_turn(problem);
-    for (const Image& image : candidate_images(turn == 0 ? problem : detail::turned(problem, turn))) {
+    Problem other;
+    if (turn != 0) { other = detail::turned(problem, turn); }
+    for (const Image& image : candidate_images(turn == 0 ? problem : other)) {
         FloorChunks least = floor_chunks(image, problem.steps());
         least.step = detail::step_before_turn(least.step, turn, problem.steps());
         if (least.chunks * problem.chunk_bytes < floor.floor_bytes) {

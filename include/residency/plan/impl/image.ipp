@@ -150,7 +150,9 @@ RESIDENCY_INLINE std::vector<Image> candidate_images(const Problem& problem) {
     if (packed.bytes != images[0].bytes) { images.push_back(std::move(packed)); }
     if (images[0].filled_chunks() <= tuning::slots_most_chunks) {
         Image sequence = lay_out(problem, ImageOrder::sequence);
-        if (sequence.offsets != images.back().offsets) { images.push_back(std::move(sequence)); }
+        const bool is_new = std::none_of(images.begin(), images.end(),
+                                         [&](const Image& image) { return image.offsets == sequence.offsets; });
+        if (is_new) { images.push_back(std::move(sequence)); }
     }
     return images;
 }
@@ -178,8 +180,7 @@ RESIDENCY_INLINE FloorChunks floor_chunks(const Image& image, std::uint32_t step
 }
 
 RESIDENCY_INLINE std::uint64_t chunks_at_once(const Problem& problem, const Image& image, std::uint32_t count) {
-    std::uint64_t sum = 0;
-    for (const Cell& cell : image.cells) { sum += cell.keep ? cell.chunks() : 0; }
+    std::uint64_t sum = image.kept_chunks();
     std::vector<bool> pinned(problem.storages(), false);
     for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
     std::vector<std::uint32_t> chunks;

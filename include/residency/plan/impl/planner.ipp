@@ -90,14 +90,14 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     PlanData best;
     bool found = false;
     // The image that memory holds something of comes first: of plans that are as fast, it brings the least.
-    std::vector<std::size_t> in_turn;
-    in_turn.reserve(images.size());
+    std::vector<std::size_t> in_order;
+    in_order.reserve(images.size());
     for (const bool is_present : {true, false}) {
         for (std::size_t k = 0; k < images.size(); ++k) {
-            if ((images[k].offsets == options.present_offsets) == is_present) { in_turn.push_back(k); }
+            if ((images[k].offsets == options.present_offsets) == is_present) { in_order.push_back(k); }
         }
     }
-    for (const std::size_t k : in_turn) {
+    for (const std::size_t k : in_order) {
         if (budget < floors[k].chunks) { continue; }
         // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
         // matter; the one in the order of use where chunks are few, so that a chunk of small storages is much to hold.

@@ -32,10 +32,8 @@ RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate,
         return least;
     }
     if (!build(candidate, streamed)) { return RingEvaluator::impossible; }
-    double busy = idle;
-    for (const Timeline::Call& call : line_.calls) { busy += call.seconds; }
     std::size_t cut = 0;
-    return busy > give_up ? busy : ring_seconds(problem_.is_captured(), line_, solver_, give_up, cut);
+    return ring_seconds(problem_.is_captured(), line_, solver_, give_up, cut, idle);
 }
 
 // Seconds that the link idles beside steps that leave few slots: each of those gets one chunk while the step runs, by a call of its own at

@@ -37,6 +37,12 @@ RESIDENCY_INLINE std::vector<ImageRange> filled_ranges(const Problem& problem, c
     return filled;
 }
 
+RESIDENCY_INLINE void count_step_calls(PlanData& plan) {
+    plan.step_calls.assign(plan.steps, 0);
+    for (const Call& call : plan.calls) { ++plan.step_calls[call.needed_by]; }
+    for (std::uint32_t i = 1; i < plan.steps; ++i) { plan.step_calls[i] += plan.step_calls[i - 1]; }
+}
+
 namespace detail {
 
 /// Turns one assignment into one plan. Every chunk that a copy brings has its slot before the copy is written.
@@ -69,9 +75,7 @@ public:
             write_listed_residents();
         }
         data_.held_bytes = slots * image_.chunk_bytes;
-        data_.step_calls.assign(data_.steps, 0);
-        for (const Call& call : data_.calls) { ++data_.step_calls[call.needed_by]; }
-        for (std::uint32_t i = 1; i < data_.steps; ++i) { data_.step_calls[i] += data_.step_calls[i - 1]; }
+        count_step_calls(data_);
         for (const Copy& copy : data_.copies) { data_.bytes_per_pass += copy.bytes(); }
         return std::move(data_);
     }

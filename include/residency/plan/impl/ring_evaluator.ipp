@@ -22,15 +22,15 @@ RESIDENCY_INLINE double RingEvaluator::evaluate(const RingCandidate& candidate, 
     choose_chunks(problem_, candidate.streamed_per_step, stream_);
     cut_stream(candidate);
     if (!make_calls(candidate)) { return impossible; }
-    double busy = 0;
-    for (const Timeline::Call& call : timing_.line.calls) { busy += call.seconds; }
-    if (busy > give_up) { return busy; }
     return timing_.seconds = ring_seconds(problem_.is_captured(), timing_.line, solver_, give_up, timing_.cut);
 }
 
 RESIDENCY_INLINE double ring_seconds(bool captured, const Timeline& line, TimelineSolver& solver, double give_up,
-                                     std::size_t& cut) {
+                                     std::size_t& cut, double idle) {
     cut = 0;
+    double least = idle;
+    for (const Timeline::Call& call : line.calls) { least += call.seconds; }
+    if (least > give_up) { return least; }
     if (!captured) { return solver.period(line, tuning::period_tolerance, give_up); }
     std::size_t most = 0;
     while (most < line.calls.size() && (line.calls[most].wait_step == none || line.calls[most].wait_previous)) {

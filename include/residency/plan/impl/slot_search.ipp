@@ -33,15 +33,13 @@ RESIDENCY_INLINE SlotSearch::SlotSearch(const Problem& problem, const Image& ima
             bytes[c] += (std::min)(range.end, begin + image.chunk_bytes) - (std::max)(range.begin, begin);
         }
     }
-    std::uint64_t kept = 0;
     items_.reserve(image.chunks());
     for (const Cell& cell : image.cells) {
-        kept += cell.keep ? cell.chunks() : 0;
         for (std::uint32_t c = cell.chunk_begin; c < cell.chunk_end && !cell.keep; ++c) {
             items_.push_back({cell.first, cell.last, c, static_cast<double>(bytes[c]) / problem.link.bytes_per_second});
         }
     }
-    slots_ = static_cast<std::uint32_t>((std::min<std::uint64_t>)(budget_chunks - kept, items_.size()));
+    slots_ = static_cast<std::uint32_t>((std::min<std::uint64_t>)(budget_chunks - image.kept_chunks(), items_.size()));
     residency::detail::sort(items_, [](const Item& a, const Item& b) {
         if (a.first != b.first) { return a.first < b.first; }
         return a.last != b.last ? a.last < b.last : a.chunk < b.chunk;
@@ -117,10 +115,8 @@ RESIDENCY_INLINE void SlotSearch::change(Slots& slots) {
 RESIDENCY_INLINE double SlotSearch::evaluate(const Slots& slots, double give_up) {
     built_ += items_.size();
     if (!take_slots(slots) || !make_calls(slots)) { return RingEvaluator::impossible; }
-    double busy = 0;
-    for (const Timeline::Call& call : line_.calls) { busy += call.seconds; }
     std::size_t cut = 0;
-    return busy > give_up ? busy : ring_seconds(config_.captured, line_, solver_, give_up, cut);
+    return ring_seconds(config_.captured, line_, solver_, give_up, cut);
 }
 
 // Which items stream, in the order of the copy stream. False where two of one slot are read at the same time.
@@ -182,7 +178,7 @@ RESIDENCY_INLINE bool SlotSearch::make_calls(const Slots& slots) {
 }
 
 RESIDENCY_INLINE RingAssignment SlotSearch::assignment() {
-    static_cast<void>(evaluate(best_, RingEvaluator::impossible));
+    static_cast<void>(take_slots(best_) && make_calls(best_));
     RingAssignment out;
     std::vector<std::uint32_t> number(slots_, none);  // of the slots that several share
     out.moves.reserve(stream_.size());

@@ -14,6 +14,7 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/tuning.hpp"
 #include "residency/plan/turn.hpp"
 
@@ -163,9 +164,7 @@ RESIDENCY_INLINE PlanData turned_back(PlanData plan, const Problem& problem, std
     plan.residents = std::move(residents);
     plan.copies = std::move(copies);
     plan.calls = std::move(calls);
-    plan.step_calls.assign(n, 0);
-    for (const Call& call : plan.calls) { ++plan.step_calls[call.needed_by]; }
-    for (std::uint32_t i = 1; i < n; ++i) { plan.step_calls[i] += plan.step_calls[i - 1]; }
+    count_step_calls(plan);
     plan.cut = 0;
     return plan;
 }
