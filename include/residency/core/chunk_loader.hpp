@@ -44,6 +44,10 @@ public:
     /// The same of those chunks for which the predicate holds.
     template <std::predicate<std::uint32_t> IsWanted>
     [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies, const IsWanted& is_wanted);
+    /// Copies those chunks of `copies` that are absent, in one call. The caller has made the copy stream wait for what is overwritten.
+    [[nodiscard]] Status load_absent(std::span<const plan::Copy> copies) {
+        return load_absent(copies, false, [](std::uint32_t) { return true; });
+    }
     /// Copies these chunks, ascending. The caller has made the copy stream wait for what is overwritten.
     [[nodiscard]] Status load(std::span<const std::uint32_t> chunks);
 

@@ -448,11 +448,7 @@ Status PlanPlayer<Pool>::reach_cut() {
     if (auto restored = store_->restore_remapped(); !restored) { return restored; }
     if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
     // What a pass begins with is not there where the pass before has ended early.
-    Status begun;
-    for_each_chunk(plan, plan.residents(), [&](std::uint32_t chunk) {
-        if (begun && !store_->table().is_there(chunk)) { begun = loader_->load({&chunk, 1}); }
-    });
-    if (!begun) { return begun; }
+    if (auto begun = loader_->load_absent(plan.residents()); !begun) { return begun; }
     for (std::uint32_t k = 0; k < plan.cut(); ++k) {
         const bool is_any_absent = any_chunk(plan, plan.copies(plan.calls()[k]),
                                              [&](std::uint32_t chunk) { return !store_->table().is_there(chunk); });
