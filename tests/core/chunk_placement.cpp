@@ -27,9 +27,7 @@ void for_each_plan(const Visit& visit) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
         Dice dice{seed};
-        plan::Problem problem = residency::testing::random_problem(dice);
-        problem.budget_bytes = dice(0, 3) == 0 ? 0 : residency::testing::total_bytes(problem) * dice(20, 110) / 100;
-        const auto made = plan::make_plan(problem);
+        const auto made = plan::make_plan(residency::testing::random_problem_with_budget(dice));
         if (made) { visit(*made, dice); }
     }
 }

@@ -83,8 +83,7 @@ TEST_CASE(
     for (std::uint64_t seed = 0; seed < 120; ++seed) {
         CAPTURE(seed);
         Dice dice{seed};
-        plan::Problem problem = residency::testing::random_problem(dice);
-        problem.budget_bytes = dice(0, 3) == 0 ? 0 : residency::testing::total_bytes(problem) * dice(20, 110) / 100;
+        const plan::Problem problem = residency::testing::random_problem_with_budget(dice);
         const auto made = plan::make_plan(problem);
         if (!made || made->calls().size() > 200) { continue; }
         const UseOrder order = order_of(problem);
@@ -133,8 +132,7 @@ TEST_CASE("live ranges: played as early as its calls may come, a plan has there 
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
         Dice dice{seed};
-        plan::Problem problem = residency::testing::random_problem(dice);
-        problem.budget_bytes = dice(0, 3) == 0 ? 0 : residency::testing::total_bytes(problem) * dice(20, 110) / 100;
+        const plan::Problem problem = residency::testing::random_problem_with_budget(dice);
         const auto made = plan::make_plan(problem);
         if (!made || !made->is_cyclic() || made->calls().empty() || made->calls().size() > 200) { continue; }
         const std::vector<std::uint32_t> comes = comes_for(*made);

@@ -36,12 +36,11 @@ plan::Problem convolutions(double ratio, double share) {
 /// The slots of an interval ring, by chunk of the image; empty where there is none.
 std::vector<std::uint32_t> interval_slots(const plan::Image& image, std::uint64_t budget) {
     std::vector<bool> kept;
-    for (const plan::Cell& cell : image.cells) {
-        kept.push_back(cell.keep);
-        budget -= cell.keep ? cell.chunks() : 0;
-    }
+    for (const plan::Cell& cell : image.cells) { kept.push_back(cell.keep); }
     plan::RingAssignment ring;
-    if (!plan::interval_ring(image, kept, static_cast<std::uint32_t>(budget), ring)) { return {}; }
+    if (!plan::interval_ring(image, kept, static_cast<std::uint32_t>(budget - image.kept_chunks()), ring)) {
+        return {};
+    }
     std::vector<std::uint32_t> slots(image.chunks(), plan::none);
     for (const auto& move : ring.moves) { slots[move.chunk_begin] = ring.slots[move.slots_begin]; }
     return slots;

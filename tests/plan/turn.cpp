@@ -18,6 +18,7 @@
 #include "tests/support/sanitized.hpp"
 
 namespace plan = residency::plan;
+using residency::testing::copied_of;
 using residency::testing::Dice;
 using residency::testing::random_problem;
 using residency::testing::Replay;
@@ -41,16 +42,6 @@ plan::Problem read_first_and_last(std::uint64_t table, double compute_seconds = 
         problem.compute_seconds.push_back(compute_seconds);
     }
     return problem;
-}
-
-std::uint64_t copied_of(const plan::Plan& plan, std::uint32_t storage) {
-    std::uint64_t bytes = 0;
-    for (const plan::Copy& copy : plan.copies()) {
-        const std::uint64_t begin = std::max(copy.image_begin, plan.storage_offset(storage));
-        const std::uint64_t end = std::min(copy.image_end, plan.storage_offset(storage) + plan.storage_bytes(storage));
-        bytes += end > begin ? end - begin : 0;
-    }
-    return bytes;
 }
 
 /// Whether a call for step `step` brings chunks that the steps before it read too: those of the next pass.

@@ -22,12 +22,6 @@ using residency::Status;
 
 namespace {
 
-/// A body that runs every step on one stream.
-auto plain(Device& device, const Model& model, const Weights& weights, Stream stream) {
-    return [&device, &model, &weights, stream](auto& pass) {
-        for (const auto& step : weights.schedule()) { run_step(device, model, pass, step, stream); }
-    };
-}
 std::uint64_t total_calls(const Device& device) {
     std::uint64_t total = 0;
     for (const auto calls : device.statistics().calls) { total += calls; }

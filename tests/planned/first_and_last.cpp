@@ -4,7 +4,6 @@
 // Every kernel, eager or replayed, compares every byte under the checker.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,6 +12,7 @@
 
 using namespace planned;
 using residency::Budget;
+using residency::testing::copied_of;
 
 namespace {
 
@@ -28,21 +28,6 @@ Schedule tied_schedule(const Model& model) {
     Steps steps;
     for (std::uint32_t i = 0; i < 11; ++i) { steps.push_back({i % 10}); }
     return schedule_of(model, steps);
-}
-/// What a pass copies of storage 0.
-std::uint64_t copied_of_table(const residency::plan::Plan& plan) {
-    std::uint64_t bytes = 0;
-    for (const auto& copy : plan.copies()) {
-        const auto begin = std::max(copy.image_begin, plan.storage_offset(0));
-        const auto end = std::min(copy.image_end, plan.storage_offset(0) + plan.storage_bytes(0));
-        bytes += end > begin ? end - begin : 0;
-    }
-    return bytes;
-}
-auto whole_pass(Device& device, const Model& model, const Weights& weights, Stream stream) {
-    return [&device, &model, &weights, stream](auto& pass) {
-        for (const auto& step : weights.schedule()) { run_step(device, model, pass, step, stream); }
-    };
 }
 
 }  // namespace
@@ -65,8 +50,8 @@ TEST_CASE("read by the last step and the first: right in every pass, copied once
         expect_inside_budget(device, weights, used);
         CHECK(weights.statistics().total.demand_misses == 0);
         expect_back_on_plan(weights, model, stream);
-        CHECK(copied_of_table(weights.plan()) <= table * chunk);
-        if (chunks == 0) { CHECK(copied_of_table(weights.plan()) > 0); }
+        CHECK(copied_of(weights.plan(), 0) <= table * chunk);
+        if (chunks == 0) { CHECK(copied_of(weights.plan(), 0) > 0); }
     }
     CHECK(*model.wrong == 0);
     must(device.destroy_stream(stream));
@@ -86,7 +71,7 @@ TEST_CASE(
             run_pass(weights, model, stream);
             static_cast<void>(pass_of(weights, model, stream, 4));
             {
-                auto graph = must(weights.try_capture(stream, whole_pass(device, model, weights, stream)));
+                auto graph = must(weights.try_capture(stream, plain(device, model, weights, stream)));
                 for (int i = 0; i < 3; ++i) {
                     must(weights.try_drain());
                     const std::uint64_t before = *model.verified;

@@ -63,13 +63,7 @@ inline std::uint64_t used_bytes(Device& device) {
 /// What a pass of a plan brings: its bytes without the gaps between storages.
 inline std::uint64_t bytes_of(const residency::plan::Plan& plan) {
     std::uint64_t bytes = 0;
-    for (const auto& copy : plan.copies()) {
-        for (std::uint32_t s = 0; s < plan.storages(); ++s) {
-            const auto begin = std::max(copy.image_begin, plan.storage_offset(s));
-            const auto end = std::min(copy.image_end, plan.storage_offset(s) + plan.storage_bytes(s));
-            bytes += end > begin ? end - begin : 0;
-        }
-    }
+    for (std::uint32_t s = 0; s < plan.storages(); ++s) { bytes += residency::testing::copied_of(plan, s); }
     return bytes;
 }
 
@@ -93,6 +87,13 @@ template <class Pass>
 void run_step(Device& device, const Model& model, Pass& pass, const Schedule::Step& step, Stream stream) {
     auto lease = must(pass.try_acquire(step));
     for (const auto id : step.weights) { verify(device, model, lease, id, stream); }
+}
+
+/// A body that runs every step on one stream.
+inline auto plain(Device& device, const Model& model, const Weights& weights, Stream stream) {
+    return [&device, &model, &weights, stream](auto& pass) {
+        for (const auto& step : weights.schedule()) { run_step(device, model, pass, step, stream); }
+    };
 }
 
 /// A whole pass, with the counters of it alone.

@@ -85,6 +85,24 @@ inline std::uint64_t total_bytes(const plan::Problem& problem) {
     return sum;
 }
 
+/// A small problem with a budget from the floor to everything.
+inline plan::Problem random_problem_with_budget(Dice& dice) {
+    plan::Problem problem = random_problem(dice);
+    problem.budget_bytes = dice(0, 3) == 0 ? 0 : total_bytes(problem) * dice(20, 110) / 100;
+    return problem;
+}
+
+/// What a pass copies of a storage.
+inline std::uint64_t copied_of(const plan::Plan& plan, std::uint32_t storage) {
+    std::uint64_t bytes = 0;
+    for (const plan::Copy& copy : plan.copies()) {
+        const std::uint64_t begin = std::max(copy.image_begin, plan.storage_offset(storage));
+        const std::uint64_t end = std::min(copy.image_end, plan.storage_offset(storage) + plan.storage_bytes(storage));
+        bytes += end > begin ? end - begin : 0;
+    }
+    return bytes;
+}
+
 /// Memory as a pass of a cyclic plan begins: residents, and what the first calls bring to each slot.
 inline std::vector<plan::Presence> presence_of(const plan::Plan& plan) {
     std::vector<plan::Presence> presence(plan.chunks(), plan::Presence::absent);
