@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(block_threads)
     using Value = typename F::Value;
     constexpr std::uint32_t warps = block_threads / 32;
     constexpr std::uint32_t most_groups = most_kernel_raw_bytes / sizeof(Value) / group_values;
-    constexpr std::uint32_t exponents = F::exponents;
+    constexpr std::uint32_t exponents = F::exponent_count;
     __shared__ std::uint32_t counts[warps][exponents];  // by warp and exponent
     __shared__ std::uint32_t total[exponents];
     __shared__ std::uint8_t rank[exponents], by_rank[exponents];

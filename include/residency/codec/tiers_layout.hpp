@@ -188,7 +188,7 @@ RESIDENCY_HOST_DEVICE void exponents_of_lane(std::uint32_t t0, std::uint32_t t1,
 struct Bf16 {
     using Value = std::uint16_t;                                ///< the bits of a value
     static constexpr PackedForm form = PackedForm::bf16_tiers;  ///< that it is packed in
-    static constexpr std::uint32_t exponents = 256;             ///< that values may have
+    static constexpr std::uint32_t exponent_count = 256;        ///< that values may have
     static constexpr std::uint32_t exponent_bit = 7;            ///< the lowest of the exponent
     static constexpr std::uint32_t lane_words = 8;              ///< of values
     static constexpr std::uint32_t front_words = 4;             ///< of a lane's rest, which follow one another
@@ -223,7 +223,7 @@ struct F8E4m3 {
     /// @{
     using Value = std::uint8_t;
     static constexpr PackedForm form = PackedForm::f8_e4m3_tiers;
-    static constexpr std::uint32_t exponents = 16;
+    static constexpr std::uint32_t exponent_count = 16;
     static constexpr std::uint32_t exponent_bit = 3;
     static constexpr std::uint32_t lane_words = 4;
     static constexpr std::uint32_t front_words = 2;
@@ -254,7 +254,7 @@ struct F32 {
     /// @{
     using Value = std::uint32_t;
     static constexpr PackedForm form = PackedForm::f32_tiers;
-    static constexpr std::uint32_t exponents = 256;
+    static constexpr std::uint32_t exponent_count = 256;
     static constexpr std::uint32_t exponent_bit = 23;
     static constexpr std::uint32_t lane_words = 16;
     static constexpr std::uint32_t front_words = 4;
@@ -328,7 +328,7 @@ template <class F>
 RESIDENCY_HOST_DEVICE constexpr std::uint32_t exponent_of(const std::uint32_t (&lane)[F::lane_words],
                                                           std::uint32_t i) noexcept {
     constexpr std::uint32_t in_word = 4 / sizeof(typename F::Value), bits = 32 / in_word;
-    return lane[i / in_word] >> (bits * (i % in_word) + F::exponent_bit) & (F::exponents - 1);
+    return lane[i / in_word] >> (bits * (i % in_word) + F::exponent_bit) & (F::exponent_count - 1);
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::codec::tiers

@@ -192,15 +192,15 @@ std::size_t Tiers<F>::pack(const Extents&, std::span<const std::byte> raw, std::
     using Value = typename F::Value;
     if (raw.size() > most_raw_bytes) { return 0; }
     const auto values = static_cast<std::uint32_t>(raw.size() / sizeof(Value));
-    std::array<std::uint32_t, F::exponents> count{};
+    std::array<std::uint32_t, F::exponent_count> count{};
     {
-        std::array<std::array<std::uint32_t, F::exponents>, 4>
+        std::array<std::array<std::uint32_t, F::exponent_count>, 4>
             counts{};  // in turns, since equal exponents follow each other
         for (std::uint32_t i = 0; i < values; ++i) {
             const std::uint32_t value = tiers::detail::load<Value>(raw.data() + sizeof(Value) * i);
-            ++counts[i % 4][value >> F::exponent_bit & (F::exponents - 1)];
+            ++counts[i % 4][value >> F::exponent_bit & (F::exponent_count - 1)];
         }
-        for (std::size_t e = 0; e < F::exponents; ++e) {
+        for (std::size_t e = 0; e < F::exponent_count; ++e) {
             count[e] = counts[0][e] + counts[1][e] + counts[2][e] + counts[3][e];
         }
     }
@@ -295,7 +295,7 @@ Status Tiers<F>::check(const Extents&, std::span<const std::byte> packed, std::u
         return refused(offsetof(Header, values), "the number of values is not that of the raw bytes");
     }
     for (const std::uint32_t ranks : header.ranks) {
-        if ((ranks & ~((F::exponents - 1) * 0x01010101U)) != 0) {
+        if ((ranks & ~((F::exponent_count - 1) * 0x01010101U)) != 0) {
             return refused(offsetof(Header, ranks), "an exponent that no value has");
         }
     }
@@ -342,7 +342,9 @@ Status Tiers<F>::check(const Extents&, std::span<const std::byte> packed, std::u
             const std::uint32_t at3 = layout.t3_at + 2 * (begin[2] + i);
             const std::uint32_t entry = tiers::detail::load<std::uint16_t>(in + at3);
             if (entry >> 8 >= lane_values) { return refused(at3, "a place outside its lane"); }
-            if ((entry & 255U & ~(F::exponents - 1)) != 0) { return refused(at3, "an exponent that no value has"); }
+            if ((entry & 255U & ~(F::exponent_count - 1)) != 0) {
+                return refused(at3, "an exponent that no value has");
+            }
         }
         begin[0] += n1;
         begin[1] += n2;
