@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -66,11 +67,17 @@ using Model = aoti::CompiledModel<Planned<PointerDevice>>;
 
 PointerDevice* device_of_kernels = nullptr;
 
+std::chrono::microseconds eager_time{0}, graph_time{0};  // of a kernel
+
 void launch(void* stream, const void* reads, std::uint64_t bytes, void (*body)(void*), void* context) {
-    SimulatedDevice::Kernel kernel{
-        .name = "kernel", .reads = {}, .writes = {}, .body = [body, context] { body(context); }};
+    const auto on = *static_cast<const SimulatedDevice::Stream*>(stream);
+    SimulatedDevice::Kernel kernel{.name = "kernel",
+                                   .duration = unwrap(device_of_kernels->is_capturing(on)) ? graph_time : eager_time,
+                                   .reads = {},
+                                   .writes = {},
+                                   .body = [body, context] { body(context); }};
     if (bytes > 0) { kernel.reads.push_back({static_cast<const std::byte*>(reads), bytes}); }
-    unwrap(device_of_kernels->launch(*static_cast<const SimulatedDevice::Stream*>(stream), std::move(kernel)));
+    unwrap(device_of_kernels->launch(on, std::move(kernel)));
 }
 
 /// A symbol of the stand-in for PyTorch.
@@ -88,7 +95,10 @@ struct Captures {
         device_of_kernels = &device;
         stand_in_value<stand_in::Launch>("stand_in_launch") = launch;
     }
-    ~Captures() { device_of_kernels = nullptr; }
+    ~Captures() {
+        device_of_kernels = nullptr;
+        eager_time = graph_time = {};
+    }
     Captures(const Captures&) = delete;
     Captures& operator=(const Captures&) = delete;
 
@@ -386,6 +396,47 @@ TEST_CASE_FIXTURE(Captures,
     CHECK(device.report_count() == 0);
 }
 
+TEST_CASE_FIXTURE(Captures, "runs that follow each other are planned with what their steps take in a graph") {
+    using std::chrono::microseconds;
+    eager_time = microseconds{400};  // the host takes as long for a kernel
+    graph_time = microseconds{20};
+    const Exported exported;
+    Model model = open(exported, "0");
+    Model::RepeatedRun run{"run", inputs()};
+    const auto times = [&] {
+        std::vector<microseconds> result;
+        for (const auto& step : model.weights().schedule()) {
+            result.push_back(std::chrono::duration_cast<microseconds>(step.compute.value_or(microseconds{0})));
+        }
+        return result;
+    };
+    std::vector<microseconds> eager;
+    for (std::uint32_t i = 0; i < 2 * aoti::GraphChoice::most_runs && !run.is_settled(); ++i) {
+        if (!run.is_graph()) { eager = times(); }
+        check(unwrap(model.try_run(run, stream)));
+    }
+    REQUIRE(run.is_settled());
+    CHECK(run.is_graph());
+    const std::vector<microseconds> graph = times();
+    CHECK(std::accumulate(eager.begin(), eager.end(), microseconds{0}) >= graph.size() * eager_time);
+    for (const microseconds time : graph) {  // each step by itself
+        CHECK(time >= graph_time);
+        CHECK(time < 5 * graph_time);
+    }
+    CHECK(live_pools == 1);
+
+    // By hand.
+    auto timed = unwrap(model.try_capture_timed("run", inputs(), stream));
+    while (timed.is_learning()) {
+        unwrap(timed.try_launch(stream));
+        check(timed.outputs());
+    }
+    CHECK_FALSE(timed.is_stale());
+    check(unwrap(model.try_run("run", inputs(), stream)));
+    CHECK(timed.is_stale());
+    CHECK(device.report_count() == 0);
+}
+
 TEST_CASE_FIXTURE(Captures, "a program of one's own repeats a run") {
     const Exported exported;
     Model model = open(exported, "67%");
@@ -431,14 +482,16 @@ TEST_CASE("the way that took less time is chosen, once both are known") {
     const auto run = [](GraphChoice& choice, std::int64_t eager, std::int64_t graph) {
         std::uint32_t captures = 0;
         for (std::uint32_t i = 0; i < 4 * GraphChoice::most_runs && !choice.is_settled(); ++i) {
-            if (choice.way() == Way::capture) {
+            if (choice.way() == Way::capture_timed || choice.way() == Way::capture) {
                 ++captures;
                 choice.captured();
             }
             const auto time = [](std::int64_t value) {
                 return value > 0 ? GraphChoice::Time{nanoseconds{value}} : GraphChoice::Time{};
             };
-            if (choice.way() == Way::graph) {
+            if (choice.way() == Way::timed_graph) {
+                choice.learned();
+            } else if (choice.way() == Way::graph) {
                 choice.launched(time(graph));
             } else {
                 choice.ran_eagerly(false, time(eager));
@@ -448,13 +501,13 @@ TEST_CASE("the way that took less time is chosen, once both are known") {
         return captures;
     };
     GraphChoice faster, slower, unknown;
-    CHECK(run(faster, 200, 100) == 1);
+    CHECK(run(faster, 200, 100) == 2);
     CHECK(faster.way() == Way::graph);
-    CHECK(run(slower, 100, 200) == 1);
+    CHECK(run(slower, 100, 200) == 2);
     CHECK(slower.way() == Way::eager);
     slower.interrupted();
     CHECK(slower.is_settled());
-    CHECK(run(unknown, 0, 0) == 1);  // no time is ever known
+    CHECK(run(unknown, 0, 0) == 2);  // no time is ever known
     CHECK(unknown.way() == Way::graph);
 
     // Where times come late, as from a host that is far ahead, both are waited for.
@@ -464,7 +517,11 @@ TEST_CASE("the way that took less time is chosen, once both are known") {
         late.ran_eagerly(false, {});
     }
     late.ran_eagerly(false, nanoseconds{100});
-    CHECK(late.way() == Way::capture);
+    CHECK(late.way() == Way::capture_timed);
+    late.captured();
+    CHECK(late.way() == Way::timed_graph);
+    late.interrupted();  // by another method: everything again
+    CHECK(late.way() == Way::eager);
 
     // A graph that was lost is captured again, behind runs that follow each other, and is not measured again.
     faster.lost_graph();
@@ -489,6 +546,8 @@ TEST_CASE("the way that took less time is chosen, once both are known") {
         CHECK(learning.way() == Way::eager);
         learning.ran_eagerly(true, nanoseconds{300});
     }
+    CHECK(learning.way() == Way::capture_timed);
+    learning.learned();  // nothing streams: no step has to be timed
     CHECK(learning.way() == Way::capture);
     CHECK(run(learning, 300, 200) == 1);
     CHECK(learning.way() == Way::graph);

@@ -26,22 +26,24 @@ TEST_CASE("docs/graphs.md: a pass as one graph") {
 
     for (int i = 0; i < 8; ++i) { one_pass(); }  // eager: the library times the steps, and plans with these times
 
-    auto graph = weights.capture(stream, [&](auto& pass) {
+    const auto body = [&](auto& pass) {
         for (const auto& step : weights.schedule()) {  // every step, in the order of the schedule
             const auto lease = pass.acquire(step);
             model.launch(step.weights.front(), lease.data(step.weights.front()));
         }
-    });
+    };
+    auto graph = weights.capture(stream, body);
     for (int token = 0; token < tokens; ++token) { graph.launch(stream); }
+
+    auto timed = weights.capture_timed(stream, body);
+    while (timed.is_learning()) { timed.launch(stream); }
+    graph = weights.capture(stream, body);  // planned with what the steps take in a graph
+    CHECK(timed.is_stale());
+    graph.launch(stream);
 
     weights.set_budget(Budget::parse("75%"));
     if (graph.is_stale()) {  // its addresses are those of the old plan: launch() is refused
-        graph = weights.capture(stream, [&](auto& pass) {
-            for (const auto& step : weights.schedule()) {
-                const auto lease = pass.acquire(step);
-                model.launch(step.weights.front(), lease.data(step.weights.front()));
-            }
-        });
+        graph = weights.capture(stream, body);
     }
     graph.launch(stream);
     CHECK(model.is_right());

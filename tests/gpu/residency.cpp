@@ -500,7 +500,19 @@ TEST_CASE("residency: a captured pass brings the right weights, beside eager one
         const auto part = [&](std::uint64_t tenths) { return Budget::bytes(floor + span * tenths / 10); };
         for (const std::uint64_t tenths : {0U, 4U, 7U, 2U}) {
             if (tenths > 0) { must(weights.try_set_budget(part(tenths))); }
+            auto timed = must(weights.try_capture_timed(stream, body));
+            CHECK(timed.is_learning() == weights.statistics().streaming);
+            std::uint32_t launches = 0;
+            for (; timed.is_learning() && launches < 10; ++launches) {
+                must(timed.try_launch(launches == 1 ? side : stream));
+                if (launches != 2) { check(); }  // otherwise the next launch waits
+            }
+            CHECK(launches < 10);
+            check();
+            if (launches > 0) { CHECK(weights.statistics().learning.timed_steps > 0); }
             auto graph = must(weights.try_capture(stream, body));
+            CHECK(timed.is_stale() == (launches > 0));
+            CHECK_FALSE(weights.failure().has_value());
             for (int i = 0; i < 3; ++i) {
                 must(graph.try_launch(i == 1 ? side : stream));
                 check();

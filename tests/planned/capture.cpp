@@ -22,11 +22,6 @@ using residency::Status;
 
 namespace {
 
-std::uint64_t total_calls(const Device& device) {
-    std::uint64_t total = 0;
-    for (const auto calls : device.statistics().calls) { total += calls; }
-    return total;
-}
 std::uint64_t pass_bytes(const Model& model, const Weights& weights) {
     std::uint64_t bytes = 0;
     for (const auto& step : weights.schedule()) {

@@ -60,6 +60,12 @@ inline std::uint64_t used_bytes(Device& device) {
     return memory.total_bytes - memory.free_bytes;
 }
 
+inline std::uint64_t total_calls(const Device& device) {
+    std::uint64_t total = 0;
+    for (const auto calls : device.statistics().calls) { total += calls; }
+    return total;
+}
+
 /// What a pass of a plan brings: its bytes without the gaps between storages.
 inline std::uint64_t bytes_of(const residency::plan::Plan& plan) {
     std::uint64_t bytes = 0;

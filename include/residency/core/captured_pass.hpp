@@ -16,7 +16,7 @@
 namespace residency { inline namespace RESIDENCY_ABI {
 
 /// One pass as a CUDA graph, copies included. It is launched only while the addresses that it holds are valid: after a change of the
-/// budget or of the mapping it is stale, and refused. Made by Residency::capture; ends before its Residency does.
+/// budget or of the mapping it is stale, and refused. Made by Residency::capture or capture_timed; ends before its Residency does.
 template <CapturingDevice D>
 class [[nodiscard]] CapturedPass {
 public:
@@ -38,8 +38,9 @@ public:
     /// @}
     ~CapturedPass() { destroy(); }
 
-    /// Enqueues one pass on a stream, after everything that this Residency did before. Does not block. Errors: stale, wrong_state (a pass
-    /// is open, or none was captured), unsupported (the stream is being captured), or the device's own.
+    /// Enqueues one pass on a stream, after everything that this Residency did before. Does not block; one of capture_timed blocks until its
+    /// last launch is complete. Errors: stale, wrong_state (a pass is open, or none was captured), unsupported (the stream is being captured),
+    /// or the device's own.
     [[nodiscard]] Status try_launch(Stream stream) {
         if (session_ == nullptr) {
             return Error{ErrorKind::wrong_state, "no pass was captured: there is nothing to launch"};
@@ -51,9 +52,9 @@ public:
     void launch(Stream stream) { unwrap(try_launch(stream)); }
 #endif
     /// A change of the budget, the schedule or the plan made the graph invalid: capture again.
-    [[nodiscard]] bool is_stale() const noexcept {
-        return session_ == nullptr || captured_.generation != session_->mapping_generation();
-    }
+    [[nodiscard]] bool is_stale() const noexcept { return session_ == nullptr || session_->is_stale(captured_); }
+    /// Of one of capture_timed: whether more launches say more of the times of its steps.
+    [[nodiscard]] bool is_learning() const noexcept { return session_ != nullptr && session_->is_learning(captured_); }
 
 private:
     template <class, class, class, class>

@@ -25,6 +25,7 @@ struct CapturedGraph {
     Counters counters;                    ///< of one launch
     WorkObserver<D>* observer = nullptr;  ///< that was told of the capture
     std::uint64_t observed = 0;           ///< its name for the graph
+    std::uint64_t clock = 0;              ///< StepProfiler::graphs() of one whose launches are timed; 0: they are not
 };
 
 /// Records passes as graphs and launches them. A capture leaves counters, cursor and arrivals as it found them, since nothing of it has
@@ -99,7 +100,7 @@ Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, B
         if (graph && *graph) { static_cast<void>(shared_->device->destroy_graph(**graph).has_value()); }
         return status.error();
     }
-    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted, observer, observed};
+    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted, observer, observed, 0};
 }
 
 template <Device D>

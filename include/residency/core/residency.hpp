@@ -129,16 +129,20 @@ public:
     [[nodiscard]] Result<CapturedPass<D>> try_capture(Stream stream, Body&& body)
         requires Composition::is_planned
     {
-        detail::Attempt attempt;
-        auto captured = session_->capture(stream, [&] {
-            Pass pass{session_.get()};
-            Status status = attempt.run(body, pass);
-            Status ended = pass.try_end();
-            return status ? std::move(ended) : std::move(status);
-        });
-        attempt.rethrow();
-        if (!captured) { return session_->told(captured.error()); }
-        return CapturedPass<D>{*session_, *captured};
+        return captured<D>(stream, Timing::off, body);
+    }
+    /// As try_capture(), with a clock in the graph: its launches also measure what the steps take on the device, which is less than in eager
+    /// passes where the host launches their kernels more slowly than they run. Launch it while is_learning(); the next try_capture() or
+    /// try_begin() ends the timing, and plans with the new times where they differ (Options::learn_threshold). It is stale then.
+    ///
+    ///     auto timed = unwrap(weights.try_capture_timed(stream, body));
+    ///     while (timed.is_learning()) { unwrap(timed.try_launch(stream)); }
+    ///     auto graph = unwrap(weights.try_capture(stream, body));
+    template <class Body, GraphTimingDevice D = Device>
+    [[nodiscard]] Result<CapturedPass<D>> try_capture_timed(Stream stream, Body&& body)
+        requires Composition::is_planned
+    {
+        return captured<D>(stream, Timing::on, body);
     }
     /// Blocks until recorded uses and copies are complete, then changes the budget, between passes; leases may be open. Leased weights keep
     /// their addresses, and count. Of the others, as many are evicted as necessary; a weight on memory that is given back is copied within
@@ -227,6 +231,13 @@ public:
         requires Composition::is_planned
     {
         return unwrap(try_capture(stream, std::forward<Body>(body)));
+    }
+    /// As try_capture_timed(), but throws Exception.
+    template <class Body, GraphTimingDevice D = Device>
+    [[nodiscard]] CapturedPass<D> capture_timed(Stream stream, Body&& body)
+        requires Composition::is_planned
+    {
+        return unwrap(try_capture_timed(stream, std::forward<Body>(body)));
     }
     BudgetChange set_budget(const Budget& budget) { return unwrap(try_set_budget(budget)); }
     /// As the form with try_, but throws Exception.
@@ -338,6 +349,19 @@ private:
     Residency(std::unique_ptr<core::Session<Device>> session, Decider& decider) noexcept
         : session_{std::move(session)}, decider_{&decider} {}
 
+    template <CapturingDevice D, class Body>
+    [[nodiscard]] Result<CapturedPass<D>> captured(Stream stream, Timing timing, Body& body) {
+        detail::Attempt attempt;
+        auto graph = session_->capture(stream, timing, [&] {
+            Pass pass{session_.get()};
+            Status status = attempt.run(body, pass);
+            Status ended = pass.try_end();
+            return status ? std::move(ended) : std::move(status);
+        });
+        attempt.rethrow();
+        if (!graph) { return session_->told(graph.error()); }
+        return CapturedPass<D>{*session_, *graph};
+    }
     template <class Write>
     [[nodiscard]] Status refreshed(std::optional<std::span<const WeightId>> weights, Write& write) {
         detail::Attempt attempt;

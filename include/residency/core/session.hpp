@@ -148,12 +148,22 @@ public:
     }
 
     /// A graph of one pass: `body()` acquires what the schedule says, launches its kernels, ends the pass, and returns a Status. Blocks.
+    /// `timing`: whether its launches time the steps.
     template <class Body>
-    [[nodiscard]] Result<CapturedGraph<D>> capture(Stream stream, Body&& body)
+    [[nodiscard]] Result<CapturedGraph<D>> capture(Stream stream, Timing timing, Body&& body)
         requires CapturingDevice<D>;
-    /// Enqueues one captured pass. Does not block.
+    /// Enqueues one captured pass. Does not block, unless it times the steps: then until its last launch is complete.
     [[nodiscard]] Status launch(const CapturedGraph<D>& captured, Stream stream)
         requires CapturingDevice<D>;
+    /// It is not launched any more.
+    [[nodiscard]] bool is_stale(const CapturedGraph<D>& captured) const noexcept {
+        const bool times = captured.clock == 0 || (profiler_.is_in_graph() && captured.clock == profiler_.graphs());
+        return captured.generation != mapping_generation() || !times;
+    }
+    /// Whether more launches of it say more of the times of the steps.
+    [[nodiscard]] bool is_learning(const CapturedGraph<D>& captured) const noexcept {
+        return captured.clock != 0 && !is_stale(captured) && profiler_.wants_launch();
+    }
     /// Counts the changes of the mapping. Precondition: the composition supports graphs.
     [[nodiscard]] std::uint64_t mapping_generation() const noexcept {
         return std::as_const(*shared_.decider).graphs()->mapping_generation();
@@ -556,7 +566,7 @@ std::span<const StorageId> Session<D>::distinct_storages(std::span<const WeightI
 
 template <Device D>
 template <class Body>
-Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Body&& body)
+Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Timing timing, Body&& body)
     requires CapturingDevice<D>
 {
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
@@ -574,13 +584,22 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Body&& body)
         auto consumer = shared_.copy_scheduler.consumer(on);
         if (!consumer) { return consumer.error(); }
         start_pass(*consumer, PassMode::captured);
+        profiler_.pass_began(on);
         return {};
     };
+    std::optional<typename StepProfiler<D>::Progress> learned_before;
+    if (timing == Timing::on) { learned_before = profiler_.begin_graph(); }
     auto graph = graphs_.capture(stream, begin, body);
     if (shared_.events) { shared_.events->mute(false); }
     if (graph) {
-        profiler_.give_up(LearningReason::captured);
+        if (profiler_.is_in_graph()) {
+            graph->clock = profiler_.graphs();
+        } else {
+            profiler_.give_up(LearningReason::captured);
+        }
         shared_.order.stop();
+    } else if (learned_before) {
+        static_cast<void>(profiler_.exchange(std::move(learned_before)));
     }
     return graph;
 }
@@ -590,8 +609,11 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     requires CapturingDevice<D>
 {
     check_caller();
-    if (captured.generation != mapping_generation()) {
-        return Error{ErrorKind::stale, "the graph was captured for another budget or mapping: capture the pass again"};
+    if (is_stale(captured)) {
+        return Error{ErrorKind::stale,
+                     captured.generation != mapping_generation()
+                         ? "the graph was captured for another budget or mapping: capture the pass again"
+                         : "the graph was captured to time its steps, which has ended: capture the pass without"};
     }
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
@@ -604,7 +626,11 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
                      "graph"};
     }
     if (auto mended = shared_.mend(); !mended) { return mended; }
-    return graphs_.launch(captured, stream, timer_);
+    if (captured.clock == 0) { return graphs_.launch(captured, stream, timer_); }
+    profiler_.await_graph();
+    auto launched = graphs_.launch(captured, stream, timer_);
+    if (launched) { profiler_.graph_launched(); }
+    return launched;
 }
 
 template <Device D>
@@ -956,6 +982,11 @@ void Session<D>::start_pass(ConsumerId consumer, PassMode mode) {
 
 template <Device D>
 Status Session<D>::learn(bool at_once) {
+    if (profiler_.is_in_graph()) {
+        if (auto timed = profiler_.end_graph(shared_.decider->planned_step_seconds())) {
+            if (auto adopted = adopt_learned(std::move(*timed)); !adopted) { return adopted.error(); }
+        }
+    }
     profiler_.collect();
     if (!shared_.decider->is_streaming()) { return {}; }
     // An order is adopted when no lease is open: leases belong to steps.

@@ -25,7 +25,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// kept. Leases that overlap are not measured: one's time would hold the kernels and the waits of the other.
 ///
 /// One pass at a time is measured, and read once it is complete: passes that begin meanwhile are not measured. Of a schedule of more than
-/// `most_steps` steps, a pass measures a part.
+/// `most_steps` steps, a pass measures a part. Passes that run by themselves are measured, or after open_in_graph() the launches of one graph.
 template <Device D>
 class StepClock {
 public:
@@ -59,9 +59,25 @@ public:
 
     /// Goes on with what was measured of this schedule, if it was. On failure it stays closed.
     [[nodiscard]] Status open(D& device, std::uint32_t steps);
-    /// Gives the events back, and keeps what was measured. Nothing is measured until the next open().
+    /// The next pass is recorded as a graph, and each launch of it is measured. Nothing was measured of this schedule.
+    [[nodiscard]] Status open_in_graph(D& device, std::uint32_t steps) {
+        auto opened = open(device, steps);
+        is_in_graph_ = opened.has_value();
+        return opened;
+    }
+    /// Gives the events back, and keeps what was measured. Nothing is measured until the next open(). Blocks until the last launch of the graph
+    /// that records them is complete.
     void close(D& device) noexcept;
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+    [[nodiscard]] bool is_in_graph() const noexcept { return is_in_graph_; }
+    /// The graph was launched. Precondition: its last launch was awaited.
+    void graph_launched() noexcept { state_ = State::ended; }
+    /// Blocks until the last launch of the graph is complete, and reads it.
+    [[nodiscard]] Status await_graph(D& device) {
+        if (state_ != State::ended) { return {}; }
+        if (auto complete = device.synchronize(end_); !complete) { return complete; }
+        return collect(device);
+    }
     /// Another schedule: closes, and goes on with what was measured of that one. Gives what was measured of this one.
     [[nodiscard]] Measured exchange(D& device, Measured next) noexcept {
         close(device);
@@ -146,12 +162,19 @@ private:
     /// Chooses the part of the schedule that the next pass measures. False: no step is wanted.
     [[nodiscard]] bool choose_part() noexcept;
     [[nodiscard]] Status begin_gap(D& device, typename D::Event event, typename D::Stream stream);
+    [[nodiscard]] Status record(D& device, typename D::Event event, typename D::Stream stream) {
+        if constexpr (GraphTimingDevice<D>) {
+            if (is_in_graph_) { return device.record_in_graph(event, stream); }
+        }
+        return device.record(event, stream);
+    }
     /// The time of a lease in the pass that was measured; none: it was not timed.
     [[nodiscard]] Result<std::optional<std::chrono::nanoseconds>> read(D& device, const Mark& mark);
 
     Measured measured_;
     bool is_open_ = false;
-    std::vector<Mark> marks_;  // of the steps [first_, first_ + marks_.size())
+    bool is_in_graph_ = false;  // a graph records the events
+    std::vector<Mark> marks_;   // of the steps [first_, first_ + marks_.size())
     std::uint32_t first_ = 0;
     typename D::Event begin_{}, end_{};  // of the pass
     std::vector<typename D::Event> events_;
@@ -195,6 +218,7 @@ Status StepClock<D>::open(D& device, std::uint32_t steps) {
 
 template <Device D>
 void StepClock<D>::close(D& device) noexcept {
+    if (is_in_graph_ && state_ == State::ended) { static_cast<void>(device.synchronize(end_).has_value()); }
     // An event that cannot be destroyed now is tried again by the next call.
     std::erase_if(events_, [&](typename D::Event event) { return device.destroy_event(event).has_value(); });
     marks_.clear();
@@ -202,7 +226,7 @@ void StepClock<D>::close(D& device) noexcept {
     last_.reset();
     state_ = State::idle;
     first_ = open_ = 0;
-    is_open_ = false;
+    is_open_ = is_in_graph_ = false;
 }
 
 template <Device D>
@@ -237,8 +261,8 @@ Status StepClock<D>::pass_began(D& device, typename D::Stream stream) {
 
 template <Device D>
 Status StepClock<D>::pass_ended(D& device, typename D::Stream stream) {
-    auto done = device.record(end_, stream);
-    state_ = done ? State::ended : State::idle;
+    auto done = record(device, end_, stream);
+    state_ = done && !is_in_graph_ ? State::ended : State::idle;
     if (open_ > 0) { gap_.reset(); }
     return done;
 }
@@ -258,7 +282,7 @@ Status StepClock<D>::reach(D& device, const StepRange& steps, typename D::Stream
     if (mark.overlaps) { gap_.reset(); }
     if (mark.is_continued || mark.overlaps) { return {}; }
     mark.gap = open_ == 0 ? gap_ : std::nullopt;
-    auto done = device.record(mark.before, stream);
+    auto done = record(device, mark.before, stream);
     if (!done) { mark.gap.reset(); }
     return done;
 }
@@ -272,7 +296,7 @@ Status StepClock<D>::start(D& device, const StepRange& steps, typename D::Stream
         drop(steps);
     }
     if (mark.overlaps) { return {}; }
-    auto done = mark.is_continued ? Status{} : device.record(mark.from, stream);
+    auto done = mark.is_continued ? Status{} : record(device, mark.from, stream);
     mark.is_started = static_cast<bool>(done);
     mark.pass = pass_;
     open_ += mark.is_started ? 1U : 0U;
@@ -289,7 +313,7 @@ Status StepClock<D>::stop(D& device, const StepRange& steps, typename D::Stream 
         mark.overlaps = true;
         return {};
     }
-    auto done = device.record(mark.to, stream);
+    auto done = record(device, mark.to, stream);
     mark.is_set = static_cast<bool>(done);
     return done;
 }
@@ -370,7 +394,7 @@ bool StepClock<D>::measure_again() {
 template <Device D>
 Status StepClock<D>::begin_gap(D& device, typename D::Event event, typename D::Stream stream) {
     gap_.reset();
-    auto done = device.record(event, stream);
+    auto done = record(device, event, stream);
     if (done) { gap_ = event; }
     return done;
 }

@@ -24,6 +24,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// Has the steps of eager passes timed while something streams, until all are known, and says whether the plan assumes other times. Only
 /// leases on one stream that cover all of a step, or of every step of a range, and overlap no other, are timed; a failed record costs a
 /// measurement, never a pass. The time of a range is shared over its steps. The plan that follows may have other ranges: they are timed again, twice at most.
+/// Or the launches of one graph are timed, from begin_graph() to end_graph().
 template <Device D>
 class StepProfiler {
 public:
@@ -60,13 +61,32 @@ public:
         progress_.reason = reason;
         close();
     }
-    /// Graphs that were captured are stale: another plan harms none. Measuring goes on if it ended for their sake.
-    void graphs_are_stale() noexcept {
+    /// Graphs that were captured are stale: another plan harms none. Measuring goes on if it ended for their sake. Blocks where the last
+    /// launch of one is timed.
+    void graphs_are_stale() {
+        leave_graph();
         if (progress_.reason == LearningReason::captured) { begin(); }
     }
 
     [[nodiscard]] LearningState state() const noexcept { return progress_.state; }
     [[nodiscard]] LearningReason reason() const noexcept { return progress_.reason; }
+    /// The next pass is recorded as a graph whose launches are timed. Gives what is known without it, for exchange() where that fails.
+    [[nodiscard]] Progress begin_graph();
+    /// Whether the launches of a graph are timed.
+    [[nodiscard]] bool is_in_graph() const noexcept { return clock_.is_in_graph(); }
+    /// Counts the graphs that were timed.
+    [[nodiscard]] std::uint64_t graphs() const noexcept { return graphs_; }
+    /// Blocks until the last launch of the graph is complete, and reads it: before the next one, which records the same events.
+    void await_graph() { shared_->keep_failure(note(clock_.await_graph(*shared_->device))); }
+    void graph_launched() noexcept { clock_.graph_launched(); }
+    /// Whether more launches of the graph say more.
+    [[nodiscard]] bool wants_launch() const noexcept {
+        return clock_.is_in_graph() && progress_.passes < StepClock<D>::times_wanted;
+    }
+    /// Blocks until the last launch of the graph is complete. No launch of it is timed any more, and no eager pass. The schedule with the times of
+    /// the graph, where these differ from the planned ones by more than the threshold. It is to be put in force.
+    [[nodiscard]] std::optional<Schedule> end_graph(std::span<const double> planned_seconds);
+
     /// Steps that were timed while the schedule was in force.
     [[nodiscard]] std::uint32_t timed_steps() const noexcept { return progress_.timed_steps; }
     /// Steps that have no time, because their leases overlap others.
@@ -111,7 +131,7 @@ public:
     /// A lease of whole steps ends on the stream. Whether lease_ended() has to follow once the use is recorded.
     [[nodiscard]] bool lease_ends(const AccessPoint& access, Stream stream) {
         if (!clock_.is_open()) { return false; }
-        if (!shared_->is_eager()) {
+        if (!can_record()) {
             clock_.drop(access.range());
             return false;
         }
@@ -128,17 +148,30 @@ private:
     /// So often the ranges of another plan are timed again.
     static constexpr std::uint32_t most_rounds = 2;
 
-    [[nodiscard]] bool is_timing() const noexcept { return clock_.is_running() && shared_->is_eager(); }
+    [[nodiscard]] bool can_record() const noexcept { return clock_.is_in_graph() || shared_->is_eager(); }
+    [[nodiscard]] bool is_timing() const noexcept { return clock_.is_running() && can_record(); }
+    /// Ends the timing of a graph, and keeps what it measured.
+    void leave_graph() {
+        if (!clock_.is_in_graph()) { return; }
+        await_graph();
+        give_up(LearningReason::captured);
+    }
+    /// What the clock has read is in progress_.
+    Status note(Status read);
+    /// As propose(), without a question whether they are enough.
+    [[nodiscard]] std::optional<Schedule> changed_times(std::span<const double> planned_seconds);
 
     SessionState<D>* shared_;
     double threshold_;  // of the sum of the differences over the sum of the times
     StepClock<D> clock_;
     Progress progress_;  // of the schedule in force; what was measured is with the clock
     std::uint64_t passes_ahead_ = 0;
+    std::uint64_t graphs_ = 0;
 };
 
 template <Device D>
 auto StepProfiler<D>::exchange(std::optional<Progress> next) -> Progress {
+    leave_graph();
     collect();
     if (!next) {
         next.emplace();
@@ -157,20 +190,42 @@ auto StepProfiler<D>::exchange(std::optional<Progress> next) -> Progress {
 template <Device D>
 void StepProfiler<D>::collect() {
     if (!clock_.is_open()) { return; }
-    shared_->keep_failure(clock_.collect(*shared_->device));
+    shared_->keep_failure(note(clock_.collect(*shared_->device)));
+}
+
+template <Device D>
+Status StepProfiler<D>::note(Status read) {
     const auto& measured = clock_.measured();
-    if (std::exchange(progress_.passes, measured.passes) == measured.passes) { return; }
+    if (std::exchange(progress_.passes, measured.passes) == measured.passes) { return read; }
     const std::vector<bool> is_timed = measured.times.timed();
     progress_.timed_steps = static_cast<std::uint32_t>(std::count(is_timed.begin(), is_timed.end(), true));
     progress_.overlapping_steps = static_cast<std::uint32_t>(std::count_if(
         measured.steps.begin(), measured.steps.end(), [](const auto& step) { return step.is_overlapping(); }));
+    return read;
+}
+
+template <Device D>
+auto StepProfiler<D>::begin_graph() -> Progress {
+    Progress before = exchange(std::nullopt);
+    const bool is_wanted = progress_.state == LearningState::measuring && shared_->decider->is_streaming();
+    const std::uint32_t steps = shared_->schedule().size();
+    if (is_wanted && steps > 0) {
+        shared_->keep_failure(clock_.open_in_graph(*shared_->device, steps));
+        graphs_ += clock_.is_in_graph() ? 1U : 0U;
+    }
+    return before;
+}
+
+template <Device D>
+std::optional<Schedule> StepProfiler<D>::end_graph(std::span<const double> planned_seconds) {
+    leave_graph();
+    progress_.concluded = clock_.measured().measurements;
+    return progress_.timed_steps > 0 ? changed_times(planned_seconds) : std::nullopt;
 }
 
 template <Device D>
 void StepProfiler<D>::pass_began(Stream stream) {
-    if (progress_.state != LearningState::measuring || !shared_->is_eager() || !shared_->decider->is_streaming()) {
-        return;
-    }
+    if (progress_.state != LearningState::measuring || !can_record() || !shared_->decider->is_streaming()) { return; }
     if (!clock_.is_open()) {
         const std::uint32_t steps = shared_->schedule().size();
         if (steps == 0) { return; }
@@ -198,6 +253,13 @@ std::optional<Schedule> StepProfiler<D>::propose(std::span<const double> planned
     const bool is_enough =
         is_settled || clock_.measured().idle_passes >= idle_passes_wanted || (at_once && is_every_step_timed);
     if (!is_enough) { return std::nullopt; }
+    auto schedule = changed_times(planned_seconds);
+    if (!schedule) { conclude(false); }
+    return schedule;
+}
+
+template <Device D>
+std::optional<Schedule> StepProfiler<D>::changed_times(std::span<const double> planned_seconds) {
     double difference = 0, sum = 0;
     auto known = clock_.measured().times.by_step(planned_seconds);
     for (std::size_t i = 0; i < known.size(); ++i) {
@@ -209,10 +271,7 @@ std::optional<Schedule> StepProfiler<D>::propose(std::span<const double> planned
         difference += std::abs(seconds - (i < planned_seconds.size() ? planned_seconds[i] : 0.0));
         sum += seconds;
     }
-    if (difference <= threshold_ * sum) {
-        conclude(false);
-        return std::nullopt;
-    }
+    if (difference <= threshold_ * sum) { return std::nullopt; }
     auto schedule = shared_->schedule().try_with_compute(known);
     if (schedule) { return std::move(*schedule); }
     shared_->keep_failure(schedule.error());

@@ -308,6 +308,8 @@ public:
         [[nodiscard]] Status try_launch(Stream stream) { return graph_.try_launch(stream); }
         /// It has to be captured again.
         [[nodiscard]] bool is_stale() const noexcept { return graph_.is_stale(); }
+        /// Of one of try_capture_timed: whether more launches say more of the times of its steps.
+        [[nodiscard]] bool is_learning() const noexcept { return graph_.is_learning(); }
         /// What every launch writes.
         [[nodiscard]] std::span<const Tensor> outputs() const noexcept { return outputs_; }
 
@@ -320,7 +322,8 @@ public:
     };
 
     /// Runs of a method that follow each other, on inputs that stay where they are. Each is eager, or the launch of a graph: whichever took
-    /// less time. Where the host takes longer to launch kernels than the GPU to run them, that is the graph. Ends before its model.
+    /// less time. Where the host takes longer to launch kernels than the GPU to run them, that is the graph, planned with what the steps take in
+    /// one. Ends before its model.
     class RepeatedRun {
     public:
         /// Nothing runs yet. The inputs stay where they are, and are read by every run.
@@ -359,7 +362,7 @@ public:
     };
 
     /// The next one of runs that follow each other. Its outputs are valid until the one after it. Enqueues on the stream, and blocks only for
-    /// what switches to another method and where a graph is captured or given up: after the first runs, and again after a change of the
+    /// what switches to another method and where a graph is captured, timed or given up: after the first runs, and again after a change of the
     /// budget or the method. Errors: those of try_run and CapturedRun::try_launch. What cannot be captured runs eagerly.
     [[nodiscard]] Result<std::span<const Tensor>> try_run(RepeatedRun& run, Stream stream);
 
@@ -371,7 +374,7 @@ public:
                                                   Stream stream)
         requires CapturingDevice<Device>
     {
-        return try_capture(method, inputs, stream, nullptr);
+        return try_capture(method, inputs, stream, nullptr, Timing::off);
     }
     /// The same on a caller's state instead of the model's own: it ends after the graph. Precondition: this model made it, or another one of
     /// the same weights.
@@ -379,7 +382,14 @@ public:
                                                   Stream stream, const CallerState<Device>& state)
         requires CapturingDevice<Device>
     {
-        return try_capture(method, inputs, stream, &state);
+        return try_capture(method, inputs, stream, &state, Timing::off);
+    }
+    /// As try_capture(), with a clock in the graph: Residency::try_capture_timed.
+    [[nodiscard]] Result<CapturedRun> try_capture_timed(std::string_view method, std::span<const TensorView> inputs,
+                                                        Stream stream)
+        requires GraphTimingDevice<Device>
+    {
+        return try_capture(method, inputs, stream, nullptr, Timing::on);
     }
 
     /// What the last run left out; nothing where it did all that its program says.
@@ -438,10 +448,10 @@ private:
             of_caller = nullptr;
             is_running = false;
         }
-        /// In a pass: into which leases it falls.
-        void set_ranges() {
+        /// In a pass: into which leases it falls. Where steps are timed, each is one.
+        void set_ranges(Timing timing = Timing::off) {
             if constexpr (has_fixed_addresses) {
-                if (!observer) { ranges = weights->ranges(); }
+                if (!observer && timing == Timing::off) { ranges = weights->ranges(); }
             }
         }
         [[nodiscard]] std::int32_t step(std::int64_t number);
@@ -510,7 +520,7 @@ private:
     /// Puts the schedule of a method in force.
     [[nodiscard]] Status switch_to(Method& method);
     [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
-                                                  Stream stream, const CallerState<Device>* of_caller)
+                                                  Stream stream, const CallerState<Device>* of_caller, Timing timing)
         requires CapturingDevice<Device>;
     [[nodiscard]] Result<TensorView> try_mutable(std::string_view name, const CallerState<Device>* of_caller) const;
     [[nodiscard]] const Catalog& catalog() const noexcept { return state_->weights->catalog(); }
@@ -890,14 +900,20 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
     }
     if (std::exchange(run.switches_, state_->switches) != state_->switches) { choice.interrupted(); }
     if (run.graph_ && run.graph_->is_stale()) { choice.lost_graph(); }
-    if (run.graph_ && choice.way() != GraphChoice::Way::graph) {
+    using Way = GraphChoice::Way;
+    if (choice.way() == Way::timed_graph && !run.graph_->is_learning()) { choice.learned(); }
+    if (choice.way() == Way::capture_timed && weights.statistics().learning.state == LearningState::off) {
+        choice.learned();
+    }
+    if (run.graph_ && choice.way() != Way::graph && choice.way() != Way::timed_graph) {
         if (Status drained = weights.try_drain(); !drained) { return drained.error(); }
         run.is_graph_ = false;
         run.graph_.reset();
     }
     if constexpr (CapturingDevice<Device>) {
-        if (choice.way() == GraphChoice::Way::capture) {
-            auto graph = try_capture(run.method_, run.inputs_, stream, run.state_);
+        if (choice.way() == Way::capture_timed || choice.way() == Way::capture) {
+            const Timing timing = choice.way() == Way::capture_timed ? Timing::on : Timing::off;
+            auto graph = try_capture(run.method_, run.inputs_, stream, run.state_, timing);
             if (graph) {
                 run.graph_.emplace(std::move(*graph));
                 run.switches_ = state_->switches;
@@ -924,7 +940,7 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
             if (Status launched = run.graph_->try_launch(stream); !launched) { return launched.error(); }
             run.is_graph_ = true;
             run.outputs_.clear();
-            if (is_timed) {
+            if (is_timed && choice.way() == Way::graph) {
                 run.timer_->stop(stream, true);
                 choice.launched(run.timer_->read(true));
             }
@@ -953,7 +969,7 @@ Status CompiledModel<Weights>::try_attach(std::string_view name, const LentPacka
 
 template <class Weights>
 auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const TensorView> inputs, Stream stream,
-                                         const CallerState<Device>* of_caller) -> Result<CapturedRun>
+                                         const CallerState<Device>* of_caller, Timing timing) -> Result<CapturedRun>
     requires CapturingDevice<Device>
 {
     State& state = *state_;
@@ -976,9 +992,9 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
 
     CapturedRun run;
     state.begin(method, of_caller);
-    auto graph = state.weights->try_capture(stream, [&](typename Weights::Pass& pass) -> Status {
+    const auto body = [&](typename Weights::Pass& pass) -> Status {
         if (Status bound = bind(method); !bound) { return bound; }
-        state.set_ranges();
+        state.set_ranges(timing);
         auto pool = method.package->try_begin_capture(native(stream));
         if (!pool) { return pool.error(); }
         run.pool_ = std::move(*pool);
@@ -993,7 +1009,13 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
         if (!ran) { return ran.error(); }
         run.outputs_ = std::move(*ran);
         return ended;
-    });
+    };
+    auto graph = [&] {
+        if constexpr (GraphTimingDevice<Device>) {
+            if (timing == Timing::on) { return state.weights->try_capture_timed(stream, body); }
+        }
+        return state.weights->try_capture(stream, body);
+    }();
     state.end();
     if (!graph) { return in_words(graph.error()); }
     run.graph_ = std::move(*graph);

@@ -13,15 +13,18 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
 
-/// Chooses how runs of one method follow each other: eagerly until nothing more is learned of its steps, then as a graph, then in the way that
-/// took less time. Of each way the smallest time counts, and the first runs are not timed.
+/// Chooses how runs of one method follow each other: eagerly until nothing more is learned of its steps, then as a graph that learns what they
+/// take without the host, then as one that was planned so, then in the way that took less time. Of each way the smallest time counts, and the
+/// first runs are not timed.
 class GraphChoice {
 public:
     /// How the next run is made.
     enum class Way : std::uint8_t {
-        eager,    ///< by itself
-        capture,  ///< as a graph, which has to be captured first
-        graph,    ///< as the graph that was captured
+        eager,          ///< by itself
+        capture_timed,  ///< as a graph that times its steps, which has to be captured first
+        timed_graph,    ///< as that graph
+        capture,        ///< as a graph, which has to be captured first
+        graph,          ///< as that graph
     };
     using Time = std::optional<std::chrono::nanoseconds>;
 
@@ -53,13 +56,15 @@ public:
             return;
         }
         note(eager_, time);
-        if (runs_ >= untimed_runs + timed_runs && (eager_ || runs_ >= most_runs)) { way_ = Way::capture; }
+        if (runs_ >= untimed_runs + timed_runs && (eager_ || runs_ >= most_runs)) { way_ = Way::capture_timed; }
     }
     /// The run was captured; it is launched next.
     void captured() noexcept {
-        way_ = Way::graph;
+        way_ = way_ == Way::capture_timed ? Way::timed_graph : Way::graph;
         runs_ = 0;
     }
+    /// Graphs that time their steps say nothing more, or nothing at all.
+    void learned() noexcept { way_ = Way::capture; }
     /// The graph was launched. `time`: of a launch that is complete, if there is a new one.
     void launched(Time time) noexcept {
         if (is_measured_) { return; }
