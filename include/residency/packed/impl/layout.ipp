@@ -16,6 +16,7 @@
 #include "residency/error.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/packed/layout.hpp"
+#include "residency/plan/bounds.hpp"
 #include "residency/plan/floor.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/options.hpp"
@@ -347,6 +348,239 @@ inline Error no_layout(std::uint64_t budget_bytes) {
 
 inline constexpr std::uint32_t wide_steps[] = {0, 1, 2, 4, 8};
 
+/// How many steps of a kind stay, the kinds in the order of StayKinds.
+using StayCounts = std::vector<std::uint32_t>;
+
+/// What may stay, by steps that are alike: of a kind, one step may stay in place of another. What a step unpacks first in a pass stays as a
+/// whole, since a launch has a latency however little it unpacks. Where the time of unpacking is what a pass takes, the steps whose bytes
+/// cost the most time stay first: the small ones.
+class StayKinds {
+public:
+    explicit StayKinds(const UnpackProblem& problem);
+    /// Sizes that differ; more than a few are not counted.
+    [[nodiscard]] std::uint32_t sizes() const noexcept { return static_cast<std::uint32_t>(sizes_.size()); }
+    /// All steps of the `wide` largest sizes, and no others.
+    [[nodiscard]] StayCounts counts_of(std::uint32_t wide) const {
+        StayCounts counts(kinds_.size(), 0);
+        for (std::size_t k = 0; k < kinds_.size(); ++k) {
+            if (wide > 0 && kinds_[k].raw_bytes >= sizes_[wide - 1]) { counts[k] = members(k); }
+        }
+        return counts;
+    }
+    /// The storages that stay: of each kind the same share everywhere in the pass.
+    [[nodiscard]] std::vector<bool> stays(const StayCounts& counts) const;
+
+    /// A pass as it is where some counts stay, and what another count makes of it.
+    struct Pass {
+        double kernel_seconds = 0;  // with unpacking
+        double link_bytes =
+            0;  // that have no room, and the `more_bytes` that a ring costs; negative: there is room left
+        double more_bytes = 0;
+        double bytes_per_second = 1;  // of the link
+        [[nodiscard]] double seconds() const noexcept {
+            const double link = link_bytes > 0 ? (link_bytes + more_bytes) / bytes_per_second : 0.0;
+            return (std::max)(link, kernel_seconds) + 1e-3 * (std::min)(link, kernel_seconds);
+        }
+    };
+    /// The pass where `count` more steps of a kind stay, or fewer.
+    [[nodiscard]] Pass with(Pass pass, std::size_t kind, int count) const noexcept {
+        pass.kernel_seconds -= count * kinds_[kind].seconds;
+        pass.link_bytes += count * kinds_[kind].saved_bytes;
+        return pass;
+    }
+    /// Lets more steps stay than `counts`, which the pass is of, so that it takes about as little time as it can. Returns the pass.
+    Pass fill(StayCounts& counts, Pass pass) const;
+
+private:
+    struct Kind {
+        double seconds = 0;      // of a pass, to unpack what one step unpacks first
+        double saved_bytes = 0;  // raw bytes less those that travel
+        std::uint64_t raw_bytes = 0;
+        std::vector<std::uint32_t> units;  // in the order of their steps
+    };
+    static constexpr std::size_t few_kinds = 64, most_sizes = 8;
+
+    [[nodiscard]] std::uint32_t members(std::size_t kind) const noexcept {
+        return static_cast<std::uint32_t>(kinds_[kind].units.size());
+    }
+    /// Steps of one kind stay in place of those of another, as long as that takes less time.
+    Pass exchange(StayCounts& counts, const StayCounts& least, Pass pass) const;
+
+    std::vector<bool> must_stay_;
+    std::vector<std::uint32_t> storages_;  // by unit
+    std::vector<std::uint32_t> begin_;  // unit u: storages_[begin_[u]] up to, not including, storages_[begin_[u + 1]]
+    std::vector<Kind> kinds_;           // the most seconds for a byte first
+    std::vector<std::uint64_t> sizes_;  // the largest first
+};
+
+inline StayKinds::StayKinds(const UnpackProblem& problem) : must_stay_{problem.must_stay}, begin_{0} {
+    must_stay_.resize(problem.unpacked_bytes.size(), false);
+    for (std::size_t s = 0; s < must_stay_.size(); ++s) {
+        must_stay_[s] = must_stay_[s] && problem.unpacked_bytes[s] > 0;
+    }
+    std::vector<std::uint32_t> times(problem.unpacked_bytes.size(), 0);  // a pass unpacks it
+    for_each_unpacking(problem, lay_out(problem, must_stay_),
+                       [&](std::uint32_t, std::span<const std::uint32_t> unpacked) {
+                           for (const std::uint32_t s : unpacked) {
+                               if (times[s]++ == 0) { storages_.push_back(s); }
+                           }
+                           const auto end = static_cast<std::uint32_t>(storages_.size());
+                           if (end > begin_.back()) { begin_.push_back(end); }
+                       });
+    struct Unit {
+        std::uint64_t raw_bytes = 0, travel_bytes = 0;
+        double seconds = 0;
+        std::uint32_t number = 0;
+    };
+    std::vector<Unit> units(begin_.size() - 1);
+    for (std::uint32_t u = 0; u < units.size(); ++u) {
+        Unit& unit = units[u];
+        unit.number = u;
+        std::uint64_t unpacked = 0;
+        std::uint32_t launches = 0;
+        for (std::uint32_t k = begin_[u]; k < begin_[u + 1]; ++k) {
+            const std::uint32_t s = storages_[k];
+            unit.raw_bytes += problem.unpacked_bytes[s];
+            unit.travel_bytes += problem.travels.storage_bytes[s];
+            unpacked += problem.unpacked_bytes[s] * times[s];
+            launches = (std::max)(launches, times[s]);
+        }
+        unit.seconds =
+            launches * problem.launch_seconds + static_cast<double>(unpacked) / problem.unpacked_bytes_per_second;
+    }
+    residency::detail::sort(units, [](const Unit& a, const Unit& b) {
+        if (a.raw_bytes != b.raw_bytes) { return a.raw_bytes > b.raw_bytes; }
+        if (a.travel_bytes != b.travel_bytes) { return a.travel_bytes < b.travel_bytes; }
+        return a.seconds != b.seconds ? a.seconds > b.seconds : a.number < b.number;
+    });
+    for (std::size_t k = 0; k < units.size(); ++k) {
+        const Unit& unit = units[k];
+        const bool is_alike = k > 0 && units[k - 1].raw_bytes == unit.raw_bytes &&
+                              units[k - 1].travel_bytes == unit.travel_bytes && units[k - 1].seconds == unit.seconds;
+        if (!is_alike) {
+            const auto raw = static_cast<double>(unit.raw_bytes), travel = static_cast<double>(unit.travel_bytes);
+            kinds_.push_back({unit.seconds, (std::max)(1.0, raw - travel), unit.raw_bytes, {}});
+        }
+        kinds_.back().units.push_back(unit.number);
+        if (sizes_.size() < most_sizes && (sizes_.empty() || sizes_.back() != unit.raw_bytes)) {
+            sizes_.push_back(unit.raw_bytes);
+        }
+    }
+    residency::detail::sort(kinds_, [](const Kind& a, const Kind& b) {
+        const double one = a.seconds / a.saved_bytes, other = b.seconds / b.saved_bytes;
+        return one != other ? one > other : a.units.front() < b.units.front();
+    });
+}
+
+inline std::vector<bool> StayKinds::stays(const StayCounts& counts) const {
+    std::vector<bool> result = must_stay_;
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+        const std::uint64_t count = counts[k], all = members(k);
+        for (std::uint64_t i = 0; i < all; ++i) {
+            if ((i + 1) * count / all == i * count / all) { continue; }
+            const std::uint32_t unit = kinds_[k].units[static_cast<std::size_t>(i)];
+            for (std::uint32_t at = begin_[unit]; at < begin_[unit + 1]; ++at) { result[storages_[at]] = true; }
+        }
+    }
+    return result;
+}
+
+inline StayKinds::Pass StayKinds::fill(StayCounts& counts, Pass pass) const {
+    const StayCounts least = counts;
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+        for (; counts[k] < members(k); ++counts[k]) {
+            const Pass more = with(pass, k, 1);
+            if (more.seconds() >= pass.seconds()) { break; }
+            pass = more;
+        }
+    }
+    return kinds_.size() > few_kinds ? pass : exchange(counts, least, pass);
+}
+
+inline StayKinds::Pass StayKinds::exchange(StayCounts& counts, const StayCounts& least, Pass pass) const {
+    constexpr int most = 4, most_rounds = 50;
+    for (int round = 0; round < most_rounds; ++round) {
+        Pass best = pass;
+        StayCounts better;
+        for (std::size_t in = 0; in < kinds_.size(); ++in) {
+            const int room = static_cast<int>((std::min<std::uint32_t>)(most, members(in) - counts[in]));
+            for (std::size_t out = 0; out < kinds_.size(); ++out) {
+                if (in == out) { continue; }
+                const int there = static_cast<int>((std::min<std::uint32_t>)(most, counts[out] - least[out]));
+                for (int more = 1; more <= room; ++more) {
+                    for (int fewer = 1; fewer <= there; ++fewer) {
+                        const Pass changed = with(with(pass, in, more), out, -fewer);
+                        if (changed.seconds() >= best.seconds() * (1 - 1e-9)) { continue; }
+                        best = changed;
+                        better = counts;
+                        better[in] += static_cast<std::uint32_t>(more);
+                        better[out] -= static_cast<std::uint32_t>(fewer);
+                    }
+                }
+            }
+        }
+        if (better.empty()) { break; }
+        pass = best;
+        counts = std::move(better);
+    }
+    return pass;
+}
+
+/// Looks among what stays by kinds for what takes less time than `chosen`. What a plan's ring costs is known once there is a plan: each plan
+/// tells the next one whether that was too little or too much.
+inline Status choose_by_kinds(const UnpackProblem& problem, std::uint64_t budget_bytes, const plan::Options& quick,
+                              UnpackChoice& chosen) {
+    const int most_plans = problem.steps() > 2000 ? 2 : 6;
+    const StayKinds kinds{problem};
+    StayKinds::Pass pass;
+    pass.bytes_per_second = problem.travels.link.bytes_per_second;
+    double known = 1e30;  // bytes that the last ring cost
+    for (std::uint32_t wide = 0; wide <= kinds.sizes(); ++wide) {
+        const StayCounts least = kinds.counts_of(wide);
+        auto from = sketch(problem, kinds.stays(least), budget_bytes);
+        if (!from) { return from.error(); }
+        if (!*from) { continue; }
+        const plan::Problem& rest = (*from)->rest;
+        const auto floor = plan::chunk_floor(rest);
+        if (!floor) { return floor.error(); }
+        pass.kernel_seconds = plan::total_compute(rest);
+        pass.link_bytes = static_cast<double>(floor->everything_bytes) - static_cast<double>(rest.budget_bytes);
+        pass.more_bytes = (std::min)(known, static_cast<double>(floor->floor_bytes) / 2);
+        std::vector<StayCounts> tried;
+        double too_few = 0, enough = 1e30;  // bytes that the ring costs
+        for (int plans = 0; plans < most_plans; ++plans) {
+            StayCounts counts = least;
+            const StayKinds::Pass filled = kinds.fill(counts, pass);
+            const bool is_tried = std::find(tried.begin(), tried.end(), counts) != tried.end();
+            if (is_tried || filled.seconds() >= chosen.seconds) { break; }
+            auto one = sketch(problem, kinds.stays(counts), budget_bytes);
+            if (!one) { return one.error(); }
+            if (!*one) { break; }
+            const double kernels = plan::total_compute((*one)->rest);
+            const auto made = plan::make_plan((*one)->rest, quick);
+            if (!made) { break; }
+            const double seconds = made->predicted_seconds();
+            if (seconds < chosen.seconds) {
+                chosen = std::move(**one);
+                chosen.seconds = seconds;
+            }
+            tried.push_back(std::move(counts));
+            const double bytes = seconds > kernels * (1 + 1e-6) ? seconds * pass.bytes_per_second
+                                                                : static_cast<double>(made->bytes_per_pass());
+            const double more = bytes - filled.link_bytes;
+            if (more > pass.more_bytes) {
+                too_few = pass.more_bytes;
+                pass.more_bytes = more < enough ? more : (too_few + enough) / 2;
+            } else {
+                enough = pass.more_bytes;
+                pass.more_bytes = (too_few + enough) / 2;
+            }
+            known = (std::min)(pass.more_bytes, enough);
+        }
+    }
+    return {};
+}
+
 /// choose_unpacked(), without its list of unpackings.
 inline Result<UnpackChoice> choose(const UnpackProblem& problem, std::uint64_t budget_bytes,
                                    const plan::Options& options) {
@@ -397,6 +631,7 @@ inline Result<UnpackChoice> choose(const UnpackProblem& problem, std::uint64_t b
             if ((*one)->seconds < chosen.choice.seconds) { chosen = {chosen.wide, share, std::move(**one)}; }
         }
     }
+    if (auto done = choose_by_kinds(problem, budget_bytes, quick, chosen.choice); !done) { return done.error(); }
     if (problem.step_storages.size() > few_storages) { return std::move(chosen.choice); }
     // Where a share of the bytes is coarse: as much as fits, beside what was chosen and beside what has to stay.
     for (const bool is_beside : {true, false}) {
