@@ -222,6 +222,60 @@ TEST_CASE("a body that fails leaves the learning of eager passes as it was") {
     learning.expect_right();
 }
 
+namespace {
+
+/// In a graph, an event comes some time after what is before it, as on a GPU.
+class SlowEvents : public CheckedDevice {
+public:
+    static constexpr milliseconds delay{2};
+
+    [[nodiscard]] Status record_in_graph(Event event, Stream stream) {
+        if (auto spun = spin(*this, stream, delay); !spun) { return spun; }
+        return Device::record_in_graph(event, stream);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("C29: what the events of a clock take in a graph does not count") {
+    SlowEvents device;
+    const Model model = uniform_model(device, 6, 2 * chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        using Planned = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                             residency::pool::Virtual<SlowEvents>>;
+        Planned::Options options;
+        options.budget = Budget::bytes(6 * chunk);
+        options.schedule = in_order(model);
+        options.policies.pool.chunk_bytes = chunk;
+        auto weights = must(Planned::try_create(device, model.catalog, std::move(options)));
+        const auto body = [&](auto& pass) {
+            for (const auto& step : weights.schedule()) {
+                auto lease = must(pass.try_acquire(step));
+                for (const auto id : step.weights) { verify(device, model, lease, id, stream); }
+                // Kernels, too, come some time after an event.
+                if (step.position != 4) { must(spin(device, stream, milliseconds{10} + SlowEvents::delay)); }
+                if (step.position != 2) { continue; }
+                lease.end();
+                must(spin(device, stream, milliseconds{20} + SlowEvents::delay));
+            }
+        };
+        auto timed = must(weights.try_capture_timed(stream, body));
+        while (timed.is_learning()) { must(timed.try_launch(stream)); }
+        run_pass(weights, model, stream);
+        CHECK_FALSE(weights.failure().has_value());
+        for (std::uint32_t step = 0; step < 6; ++step) {
+            CAPTURE(step);
+            const auto compute = weights.schedule()[step].compute.value();
+            const milliseconds time{step == 4 ? 0 : step == 3 ? 30 : 10};
+            CHECK(compute >= time);
+            CHECK(compute < time + milliseconds{1});
+        }
+    }
+    CHECK(*model.wrong == 0);
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("whichever call fails while a graph is timed: passes go on, and what is planned is not wrong") {
     std::uint64_t failures = 0, graphs = 0;
     bool done = false;

@@ -25,7 +25,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// kept. Leases that overlap are not measured: one's time would hold the kernels and the waits of the other.
 ///
 /// One pass at a time is measured, and read once it is complete: passes that begin meanwhile are not measured. Of a schedule of more than
-/// `most_steps` steps, a pass measures a part. Passes that run by themselves are measured, or after open_in_graph() the launches of one graph.
+/// `most_steps` steps, a pass measures a part. Passes that run by themselves are measured, or after open_in_graph() the launches of one graph,
+/// less what the events take there: 1.3 us each on an H100, two of them in each time.
 template <Device D>
 class StepClock {
 public:
@@ -137,6 +138,7 @@ private:
         bool is_continued = false;  // by another lease in the same pass, right after the one before
         bool overlaps = false;      // another lease, in the pass that is measured
         bool is_set = false;
+        bool has_after = false;
 
         void note(const StepRange& range) noexcept {
             steps = range;
@@ -168,8 +170,12 @@ private:
         }
         return device.record(event, stream);
     }
-    /// The time of a lease in the pass that was measured; none: it was not timed.
-    [[nodiscard]] Result<std::optional<std::chrono::nanoseconds>> read(D& device, const Mark& mark);
+    /// The time of a lease in the pass that was measured, each part less `events`; none: it was not timed.
+    [[nodiscard]] Result<std::optional<std::chrono::nanoseconds>> read(D& device, const Mark& mark,
+                                                                       std::chrono::nanoseconds events);
+    /// What the two events at the ends of a time take in the graph: twice the shortest time from the one at the end of a lease to the next,
+    /// with nothing between them. 0 for passes that run by themselves.
+    [[nodiscard]] Result<std::chrono::nanoseconds> time_of_events(D& device);
 
     Measured measured_;
     bool is_open_ = false;
@@ -254,7 +260,9 @@ Status StepClock<D>::pass_began(D& device, typename D::Stream stream) {
     if (state_ != State::idle || !choose_part()) { return {}; }
     ++pass_;
     state_ = State::running;
-    for (Mark& mark : marks_) { mark.is_set = mark.was_leased = mark.is_continued = mark.overlaps = false; }
+    for (Mark& mark : marks_) {
+        mark.is_set = mark.has_after = mark.was_leased = mark.is_continued = mark.overlaps = false;
+    }
     last_.reset();
     return begin_gap(device, begin_, stream);
 }
@@ -324,11 +332,27 @@ Status StepClock<D>::stopped(D& device, const StepRange& steps, typename D::Stre
     last_ = steps;
     gap_.reset();
     if (!mark(steps).is_set && !is_wanted({steps.last, steps.last + 1})) { return {}; }
-    return begin_gap(device, mark(steps).after, stream);
+    Mark& mark = this->mark(steps);
+    auto done = begin_gap(device, mark.after, stream);
+    mark.has_after = mark.is_set && done;
+    return done;
 }
 
 template <Device D>
-Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, const Mark& mark) {
+Result<std::chrono::nanoseconds> StepClock<D>::time_of_events(D& device) {
+    std::optional<std::chrono::nanoseconds> shortest;
+    for (const Mark& mark : marks_) {
+        if (!is_in_graph_ || !mark.has_after) { continue; }
+        const auto time = device.elapsed(mark.to, mark.after);
+        if (!time) { return time.error(); }
+        shortest = shortest ? (std::min)(*shortest, *time) : *time;
+    }
+    return shortest ? 2 * (std::max)(*shortest, std::chrono::nanoseconds{}) : std::chrono::nanoseconds{};
+}
+
+template <Device D>
+Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, const Mark& mark,
+                                                                   std::chrono::nanoseconds events) {
     using Time = std::optional<std::chrono::nanoseconds>;
     if (!mark.is_set) { return Time{}; }
     const auto done = device.is_complete(mark.to);
@@ -336,10 +360,11 @@ Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, co
     if (!*done) { return Time{}; }
     auto time = device.elapsed(mark.from, mark.to);
     if (!time) { return time.error(); }
+    *time = (std::max)(*time - events, std::chrono::nanoseconds{});
     const auto add_gap = [&](typename D::Event from, typename D::Event to) -> Status {
         const auto gap = device.elapsed(from, to);
         if (!gap) { return gap.error(); }
-        *time += (std::max)(*gap, std::chrono::nanoseconds{});
+        *time += (std::max)(*gap - events, std::chrono::nanoseconds{});
         return {};
     };
     if (mark.gap) {
@@ -359,10 +384,12 @@ Status StepClock<D>::collect(D& device) {
     state_ = State::idle;
     if (!ended) { return ended.error(); }
     ++measured_.passes;
+    const auto events = time_of_events(device);
+    if (!events) { return events.error(); }
     bool is_idle = true;
     for (const Mark& mark : marks_) {
         if (!mark.was_leased || !is_wanted(mark.steps)) { continue; }
-        const auto time = read(device, mark);
+        const auto time = read(device, mark, *events);
         if (!time) { return time.error(); }
         for (std::uint32_t step = mark.steps.first; step < mark.steps.last; ++step) {
             StepCount& count = measured_.steps[step];
