@@ -415,10 +415,10 @@ TEST_CASE("where everything has nearly room, small matrices stay, and few large 
         problem.step_offsets.push_back(static_cast<std::uint32_t>(problem.step_storages.size()));
         step.clear();
     };
-    constexpr std::uint64_t small = 8'388'608, middle = 33'554'432, large = 117'440'512;
+    constexpr std::uint64_t norm = 8192, small = 8'388'608, middle = 33'554'432, large = 117'440'512;
     for (int layer = 0; layer < 12; ++layer) {
         for (const std::uint64_t raw : {middle, small, small, middle, large, large, large}) {
-            if (travels.steps() % 7 == 0 || travels.steps() % 7 == 4) { add(8192); }
+            if (travels.steps() % 7 == 0 || travels.steps() % 7 == 4) { add(norm); }
             add(raw);
             end_step();
         }
@@ -426,11 +426,17 @@ TEST_CASE("where everything has nearly room, small matrices stay, and few large 
     add(262'144'000);
     end_step();
     problem.must_stay.resize(problem.unpacked_bytes.size());
+    UnpackProblem without_norms = problem;
+    for (std::uint32_t s = 0; s < travels.storages(); ++s) {
+        if (problem.unpacked_bytes[s] == norm) {
+            without_norms.unpacked_bytes[s] = without_norms.travels.storage_bytes[s] = 0;
+        }
+    }
     struct Case {
         std::uint64_t percent;
-        double most;  // times the bound; where as large a share of all matrices stayed, it was 1.06, 1.12 and 1.14
+        double most;  // times the bound; where as large a share of all matrices stayed, it was 1.05, 1.12 and 1.14
     };
-    for (const Case& each : {Case{75, 1.04}, Case{85, 1.06}, Case{90, 1.10}}) {
+    for (const Case& each : {Case{75, 1.03}, Case{85, 1.06}, Case{90, 1.10}}) {
         CAPTURE(each.percent);
         const std::uint64_t budget = raw_bytes(problem) / 100 * each.percent;
         const auto choice = packed::choose_unpacked(problem, budget, {});
@@ -439,6 +445,8 @@ TEST_CASE("where everything has nearly room, small matrices stay, and few large 
         REQUIRE(made);
         CHECK(packed::check(problem, *choice, *made));
         const double bound = packed::exact_bound(problem, budget);
+        // Without what is tiny there is less to do. Rounding once ended the program before it said so.
+        CHECK(packed::exact_bound(without_norms, budget) <= bound * (1 + 1e-6));
         CHECK(made->predicted_seconds() >= bound * (1 - 1e-9));
         CHECK(made->predicted_seconds() <= bound * each.most);
         std::uint32_t smalls = 0;
@@ -558,6 +566,13 @@ TEST_CASE("the rows of a program come one after the other") {
     program.add_row(Terms{{x, 1}, {y, -1}, {x, 1}}, 1);  // 2x - y <= 1
     REQUIRE(program.solve(100));
     CHECK(program.objective() == doctest::Approx(7.0 / 3 + 2 * 11.0 / 3));
+    CHECK(program.proven() == doctest::Approx(program.objective()).epsilon(1e-12));
+    program.rebuild();
+    CHECK(program.objective() == 0);
+    CHECK(program.rows() == 2);
+    REQUIRE(program.solve(100));
+    CHECK(program.objective() == doctest::Approx(7.0 / 3 + 2 * 11.0 / 3));
+    CHECK(program.value(x) == doctest::Approx(7.0 / 3));
     CHECK(program.proven() == doctest::Approx(program.objective()).epsilon(1e-12));
     program.add_row(Terms{{y, 1}}, 1);
     CHECK(!program.solve(100));

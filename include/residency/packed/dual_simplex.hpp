@@ -45,6 +45,8 @@ public:
     [[nodiscard]] bool is_impossible() const noexcept { return is_impossible_; }
     /// Forgets the rows that the solution meets with room to spare. solve() has returned true.
     void drop_loose_rows();
+    /// Begins again at x = 0 with the rows as they were given, without the rounding of the pivots so far. solve() has to follow.
+    void rebuild();
 
     [[nodiscard]] double value(std::uint32_t column) const { return value_[column]; }
     [[nodiscard]] std::size_t rows() const noexcept { return basis_.size(); }

@@ -48,7 +48,7 @@ private:
     static constexpr std::size_t rows_at_once = 40;
     static constexpr std::uint32_t drop_rounds = 20, most_drops = 40;
     static constexpr std::uint64_t most_pivots = 20'000;
-    static constexpr double rounding = 1e-7;
+    static constexpr double rounding = 1e-6;  // above it the program begins again
 
     /// A reading, and the bytes that come for it: what lies in memory since the reading before does not come again.
     struct Access {
@@ -372,12 +372,22 @@ inline double PackedBound::solve() {
     double dropped_at = 0, proven = 0;
     for (std::uint32_t round = 1; add_violated(); ++round) {
         const std::uint64_t pivots = program_.pivots();
-        const bool is_solved = program_.solve(most_pivots);
+        double now = 0;
+        const auto solve = [&] {
+            const bool is_solved = program_.solve(most_pivots);
+            if (!program_.is_impossible()) { proven = (std::max)(proven, program_.proven()); }
+            now = program_.objective();
+            return is_solved;
+        };
+        bool is_solved = solve();
+        const bool is_idle = program_.pivots() == pivots;  // rounding: no new pivot mends what is violated still
+        // Or the dictionary says more than its rows.
+        if (!program_.is_impossible() && !is_idle && (!is_solved || now > proven + rounding * (kernels + now))) {
+            program_.rebuild();
+            is_solved = solve();
+        }
         if (program_.is_impossible()) { return (std::numeric_limits<double>::infinity)(); }
-        proven = (std::max)(proven, program_.proven());
-        const double now = program_.objective();
-        // Rounding: no new pivot mends what is violated still, or the dictionary says more than its rows.
-        if (!is_solved || program_.pivots() == pivots || now > proven + rounding * (kernels + now)) { break; }
+        if (!is_solved || is_idle) { break; }
         // Where the objective has not grown, only so often: the same rows could come and go.
         const bool is_due = round % drop_rounds == 0 && round <= drop_rounds * most_drops;
         if (program_.rows() > 4 * rows_at_once && (is_due || now > dropped_at * (1 + 1e-9))) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -182,6 +183,22 @@ RESIDENCY_INLINE void DualSimplex::drop_loose_rows() {
     }
     basis_.resize(kept);
     matrix_.resize(kept * columns());
+}
+
+RESIDENCY_INLINE void DualSimplex::rebuild() {
+    const std::vector<Given> rows = std::exchange(given_, {});
+    basis_.clear();
+    matrix_.clear();
+    value_.assign(columns(), 0.0);
+    most_.resize(columns());
+    row_of_.assign(columns(), nowhere);
+    place_of_.resize(columns());
+    std::iota(place_of_.begin(), place_of_.end(), 0U);
+    beside_ = place_of_;
+    reduced_ = cost_;
+    for (const Given& row : rows) {
+        if (!row.terms.empty() || row.most < 0) { add_row(row.terms, row.most); }
+    }
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::packed
