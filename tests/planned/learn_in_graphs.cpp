@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "residency/core/captured_pass.hpp"
 #include "residency/core/learning_report.hpp"
@@ -32,7 +33,8 @@ Status spin(Device& device, Stream stream, std::chrono::nanoseconds time) {
 
 /// Steps that the caller declares, and that runs of `time` a step make longer or shorter.
 struct Learning {
-    explicit Learning(std::uint64_t chunks, bool learn = true) {
+    explicit Learning(std::uint64_t chunks, bool learn = true, std::uint32_t steps = 6)
+        : model{uniform_model(device, steps, 2 * chunk)} {
         auto learning = options(chunks * chunk, declared);
         learning.learn = learn;
         learning.strict = true;
@@ -69,7 +71,9 @@ struct Learning {
         CHECK(compute < time + milliseconds{1});
     }
     void expect_times(std::chrono::nanoseconds time) {
-        for (std::uint32_t step = 0; step < 6; ++step) { expect_time(step, time * (step == 2 ? 3 : 1)); }
+        for (std::uint32_t step = 0; step < weights->schedule().size(); ++step) {
+            expect_time(step, time * (step == 2 ? 3 : 1));
+        }
     }
     void expect_right() {
         must(device.synchronize());
@@ -79,9 +83,9 @@ struct Learning {
     }
 
     CheckedDevice device;
-    const Model model = uniform_model(device, 6, 2 * chunk);
-    const Schedule declared =
-        schedule_of(model, {{0}, {1}, {2}, {3}, {4}, {5}}, residency::Cycle::cyclic, milliseconds{40});
+    const Model model;
+    const Schedule declared = must(in_order(model).try_with_compute(
+        std::vector<std::optional<std::chrono::nanoseconds>>(model.catalog.weights().size(), milliseconds{40})));
     const Stream stream = must(device.create_stream());
     std::optional<Weights> weights;
 };
@@ -219,6 +223,48 @@ TEST_CASE("a body that fails leaves the learning of eager passes as it was") {
     CHECK(weights.statistics().learning.timed_steps == timed_steps);
     for (int i = 0; i < 6; ++i) { learning.run(milliseconds{20}); }
     learning.expect_times(milliseconds{20});
+    learning.expect_right();
+}
+
+TEST_CASE("a body that fails resumes no learning that ended for another graph: that one stays valid") {
+    Learning learning{6};
+    Weights& weights = *learning.weights;
+    learning.run(milliseconds{20});
+    auto graph = must(weights.try_capture(learning.stream, learning.body(milliseconds{20})));
+    const auto before = weights.statistics().learning;
+    CHECK(before.reason == LearningReason::captured);
+    REQUIRE_FALSE(weights.try_capture_timed(
+        learning.stream, [](auto&) -> Status { return residency::Error{ErrorKind::cancelled, "enough"}; }));
+    CHECK(weights.statistics().learning == before);
+    for (int i = 0; i < 4; ++i) { learning.run(milliseconds{4}); }
+    CHECK_FALSE(graph.is_stale());
+    must(graph.try_launch(learning.stream));
+    learning.expect_right();
+}
+
+TEST_CASE("a graph with a clock that nothing streams in forgets no times") {
+    Learning learning{6};
+    Weights& weights = *learning.weights;
+    for (int i = 0; i < 6; ++i) { learning.run(milliseconds{20}); }
+    must(weights.try_set_budget(Budget::bytes(100 * chunk)));
+    const auto learned = weights.statistics().learning;
+    CHECK(learned.state == LearningState::done);
+    CHECK(learned.timed_steps == 6);
+    auto graph = must(weights.try_capture_timed(learning.stream, learning.body(milliseconds{4})));
+    CHECK_FALSE(graph.is_learning());
+    CHECK(weights.statistics().learning == learned);
+    must(graph.try_launch(learning.stream));
+    learning.expect_right();
+}
+
+TEST_CASE("a launch times all steps, however many") {
+    constexpr std::uint32_t steps = residency::core::StepClock<Device>::most_steps + 100;
+    Learning learning{steps, true, steps};
+    auto timed = must(learning.weights->try_capture_timed(learning.stream, learning.body(milliseconds{4})));
+    while (timed.is_learning()) { must(timed.try_launch(learning.stream)); }
+    CHECK(learning.weights->statistics().learning.timed_steps == steps);
+    learning.run(milliseconds{4});
+    learning.expect_times(milliseconds{4});
     learning.expect_right();
 }
 

@@ -739,6 +739,7 @@ Status Session<D>::set_schedule(Schedule schedule) {
         shared_.order.declare(given_);
         left.times = profiler_.exchange(std::nullopt);
     }
+    profiler_.graphs_are_stale();
     if (known_.size() == most_known_schedules) { known_.erase(known_.begin()); }
     known_.push_back(std::move(left));
     return {};

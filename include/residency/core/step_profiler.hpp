@@ -50,7 +50,7 @@ public:
         progress_.reason = LearningReason::none;
     }
     void close() noexcept { clock_.close(*shared_->device); }
-    /// Another schedule: goes on where its timing was left; unset: begins. Gives what became of the one before, as far as it is complete.
+    /// Other measurements: goes on where these were left; unset: begins. Gives what became of the ones before, as far as they are complete.
     [[nodiscard]] Progress exchange(std::optional<Progress> next);
     /// The schedule has other steps: begins again.
     void restart() { static_cast<void>(exchange(std::nullopt)); }
@@ -70,8 +70,9 @@ public:
 
     [[nodiscard]] LearningState state() const noexcept { return progress_.state; }
     [[nodiscard]] LearningReason reason() const noexcept { return progress_.reason; }
-    /// The next pass is recorded as a graph whose launches are timed. Gives what is known without it, for exchange() where that fails.
-    [[nodiscard]] Progress begin_graph();
+    /// The next pass is recorded as a graph whose launches are timed. Gives what is known without it, for exchange() where that fails. Unset:
+    /// there is nothing to be timed, or no event for it, and all is as before.
+    [[nodiscard]] std::optional<Progress> begin_graph();
     /// Whether the launches of a graph are timed.
     [[nodiscard]] bool is_in_graph() const noexcept { return clock_.is_in_graph(); }
     /// Counts the graphs that were timed.
@@ -183,7 +184,6 @@ auto StepProfiler<D>::exchange(std::optional<Progress> next) -> Progress {
     next->measured = clock_.exchange(*shared_->device, std::move(next->measured));
     std::swap(progress_, *next);
     std::swap(progress_.measured, next->measured);
-    graphs_are_stale();
     return std::move(*next);
 }
 
@@ -205,14 +205,18 @@ Status StepProfiler<D>::note(Status read) {
 }
 
 template <Device D>
-auto StepProfiler<D>::begin_graph() -> Progress {
-    Progress before = exchange(std::nullopt);
-    const bool is_wanted = progress_.state == LearningState::measuring && shared_->decider->is_streaming();
+auto StepProfiler<D>::begin_graph() -> std::optional<Progress> {
     const std::uint32_t steps = shared_->schedule().size();
-    if (is_wanted && steps > 0) {
-        shared_->keep_failure(clock_.open_in_graph(*shared_->device, steps));
-        graphs_ += clock_.is_in_graph() ? 1U : 0U;
+    if (progress_.state == LearningState::off || !shared_->decider->is_streaming() || steps == 0) {
+        return std::nullopt;
     }
+    Progress before = exchange(std::nullopt);
+    if (auto opened = clock_.open_in_graph(*shared_->device, steps); !opened) {
+        shared_->keep_failure(opened);
+        static_cast<void>(exchange(std::move(before)));
+        return std::nullopt;
+    }
+    ++graphs_;
     return before;
 }
 
