@@ -437,6 +437,32 @@ TEST_CASE_FIXTURE(Captures, "runs that follow each other are planned with what t
     CHECK(device.report_count() == 0);
 }
 
+TEST_CASE_FIXTURE(Captures, "runs in turns that end each other's timing settle all the same") {
+    using std::chrono::microseconds;
+    eager_time = microseconds{400};
+    graph_time = microseconds{20};
+    const Exported exported;
+    Model model = open(exported, "0");
+    Model::RepeatedRun one{"run", inputs()}, other{"run", inputs()};
+    const auto are_settled = [&] { return one.is_settled() && other.is_settled(); };
+    for (std::uint32_t i = 0; i < 2 * aoti::GraphChoice::most_runs && !are_settled(); ++i) {
+        for (auto* run : {&one, &other}) { check(unwrap(model.try_run(*run, stream))); }
+    }
+    CHECK(are_settled());
+    for (const auto* run : {&one, &other}) { CHECK(run->is_graph()); }
+    for (const auto& step : model.weights().schedule()) { CHECK(step.compute < 5 * graph_time); }
+
+    // Eager runs of the same method between the launches.
+    unwrap(model.weights().try_set_budget(Budget::parse("67%")));
+    for (std::uint32_t i = 0; i < 2 * aoti::GraphChoice::most_runs && !one.is_settled(); ++i) {
+        check(unwrap(model.try_run(one, stream)));
+        check(unwrap(model.try_run("run", inputs(), stream)));
+    }
+    CHECK(one.is_settled());
+    CHECK(one.is_graph());
+    CHECK(device.report_count() == 0);
+}
+
 TEST_CASE_FIXTURE(Captures, "a program of one's own repeats a run") {
     const Exported exported;
     Model model = open(exported, "67%");
@@ -520,8 +546,10 @@ TEST_CASE("the way that took less time is chosen, once both are known") {
     CHECK(late.way() == Way::capture_timed);
     late.captured();
     CHECK(late.way() == Way::timed_graph);
-    late.interrupted();  // by another method: everything again
+    late.interrupted();  // by another method: everything again, except what one launch has said
     CHECK(late.way() == Way::eager);
+    CHECK(run(late, 200, 100) == 1);
+    CHECK(late.way() == Way::graph);
 
     // A graph that was lost is captured again, behind runs that follow each other, and is not measured again.
     faster.lost_graph();

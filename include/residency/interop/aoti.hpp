@@ -902,8 +902,9 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
     if (run.graph_ && run.graph_->is_stale()) { choice.lost_graph(); }
     using Way = GraphChoice::Way;
     if (choice.way() == Way::timed_graph && !run.graph_->is_learning()) { choice.learned(); }
-    if (choice.way() == Way::capture_timed && weights.statistics().learning.state == LearningState::off) {
-        choice.learned();
+    if (choice.way() == Way::capture_timed) {
+        const Statistics statistics = weights.statistics();
+        if (!statistics.streaming || statistics.learning.state == LearningState::off) { choice.learned(); }
     }
     if (run.graph_ && choice.way() != Way::graph && choice.way() != Way::timed_graph) {
         if (Status drained = weights.try_drain(); !drained) { return drained.error(); }

@@ -56,10 +56,13 @@ public:
             return;
         }
         note(eager_, time);
-        if (runs_ >= untimed_runs + timed_runs && (eager_ || runs_ >= most_runs)) { way_ = Way::capture_timed; }
+        if (runs_ < untimed_runs + timed_runs || (!eager_ && runs_ < most_runs)) { return; }
+        way_ = is_learned_ ? Way::capture : Way::capture_timed;
     }
     /// The run was captured; it is launched next.
     void captured() noexcept {
+        // Its first launch says enough, should it be lost to runs of somebody else: these may come again and again.
+        is_learned_ = is_learned_ || way_ == Way::capture_timed;
         way_ = way_ == Way::capture_timed ? Way::timed_graph : Way::graph;
         runs_ = 0;
     }
@@ -95,6 +98,7 @@ private:
     }
 
     Way way_ = Way::eager;
+    bool is_learned_ = false;       // a graph that times its steps was captured
     bool is_measured_ = false;      // both ways, or there is one only
     bool is_graph_faster_ = false;  // where they were measured
     std::uint32_t runs_ = 0;        // of this way, one after another, once nothing is learned
