@@ -67,7 +67,9 @@ RESIDENCY_INLINE void SlotSearch::start(const std::vector<std::uint32_t>& chunk_
 
 RESIDENCY_INLINE void SlotSearch::search() {
     if (best_seconds_ == RingEvaluator::impossible) { return; }
-    const std::uint64_t begin = built_ + solver_.nodes(), most = tuning::slots_work(config_.effort);
+    const std::uint64_t begin = built_ + solver_.nodes(), count = items_.size(),
+                        most = (std::min)(tuning::slots_work(config_.effort),
+                                          tuning::slots_work_cube * count * count * count);  // few items have few plans
     Slots now = best_, before;
     for (std::uint64_t work = 0;
          work < most && best_seconds_ > config_.bound_seconds * (1 + tuning::refine_ends_within);
