@@ -399,6 +399,37 @@ TEST_CASE("a graph and an open pass or lease exclude each other") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("a graph is not launched while memory is given back, not even where that failed") {
+    std::uint64_t failed = 0;
+    for (std::uint64_t nth = 1; nth <= 4; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 6, 2 * chunk);
+        const Stream stream = must(device.create_stream());
+        {
+            Weights weights = make(device, model, 6 * chunk, in_order(model));
+            auto graph = must(weights.try_capture(stream, plain(device, model, weights, stream)));
+            device.fail(Device::CallKind::synchronize_stream, nth);
+            const bool is_whole = weights.try_suspend().has_value();
+            device.clear_failures();
+            if (weights.is_suspended()) {
+                const auto passes = weights.statistics().total.passes;
+                const Status launched = graph.try_launch(stream);
+                REQUIRE_FALSE(launched);
+                CHECK(launched.error().kind() == (graph.is_stale() ? ErrorKind::stale : ErrorKind::wrong_state));
+                CHECK(weights.statistics().total.passes == passes);
+                failed += !is_whole && !graph.is_stale() ? 1U : 0U;
+                must(weights.try_resume());
+            }
+            run_pass(weights, model, stream);
+            must(device.synchronize());
+        }
+        CHECK(*model.wrong == 0);
+        must(device.destroy_stream(stream));
+    }
+    CHECK(failed > 0);
+}
+
 TEST_CASE(
     "C23: a foreign capture is refused where weights stream, at once and unharmed; with everything resident it works") {
     CheckedDevice device;

@@ -39,8 +39,8 @@ public:
     ~CapturedPass() { destroy(); }
 
     /// Enqueues one pass on a stream, after everything that this Residency did before. Does not block; one of capture_timed blocks until its
-    /// last launch is complete. Errors: stale, wrong_state (a pass is open, or none was captured), unsupported (the stream is being captured),
-    /// or the device's own.
+    /// last launch is complete. Errors: stale, wrong_state (a pass is open, none was captured, or it is suspended), unsupported (the stream is
+    /// being captured), or the device's own.
     [[nodiscard]] Status try_launch(Stream stream) {
         if (session_ == nullptr) {
             return Error{ErrorKind::wrong_state, "no pass was captured: there is nothing to launch"};

@@ -618,6 +618,8 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state, "a pass or a lease is open: end it before a graph is launched"};
     }
+    // Its memory is still there if it could not be given back. What its kernels write would be lost.
+    if (auto awake = check_not_suspended(); !awake) { return awake; }
     const auto is_captured = shared_.device->is_capturing(stream);
     if (!is_captured) { return is_captured.error(); }
     if (*is_captured) {
