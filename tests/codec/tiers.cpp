@@ -227,7 +227,7 @@ TEST_CASE("fp8: every value, of every length") {
     for (std::size_t bytes = 0; bytes <= 300; ++bytes) {
         check_comes_back<codec::F8E4m3Tiers>({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(bytes)});
     }
-    for (const std::size_t bytes : {4095, 4096, 4097, 8191, 8192, 8193, 70001}) {
+    for (const std::size_t bytes : {4095U, 4096U, 4097U, 8191U, 8192U, 8193U, 70001U}) {
         Bytes raw = all;
         while (raw.size() < bytes) { raw.insert(raw.end(), all.begin(), all.end()); }
         raw.resize(bytes);
@@ -240,7 +240,7 @@ TEST_CASE("fp8: every value, of every length") {
 
 TEST_CASE("f32: patterns of every kind, of every length") {
     for (std::size_t bytes = 0; bytes <= 300; ++bytes) { check_comes_back<codec::F32Tiers>(f32_patterns(bytes, 7)); }
-    for (const std::size_t values : {511, 512, 513, 1024, 4095, 4096, 4097, 8192, 20000}) {
+    for (const std::size_t values : {511U, 512U, 513U, 1024U, 4095U, 4096U, 4097U, 8192U, 20000U}) {
         for (std::size_t tail = 0; tail < 4; ++tail) {
             check_comes_back<codec::F32Tiers>(f32_patterns(4 * values + tail, static_cast<std::uint32_t>(values)));
         }

@@ -13,6 +13,7 @@
 #include "residency/core/captured_pass.hpp"
 #include "residency/core/learning_report.hpp"
 #include "residency/core/step_clock.hpp"
+#include "residency/interop/timeline_recorder.hpp"
 #include "tests/planned/support.hpp"
 
 using namespace planned;
@@ -180,16 +181,21 @@ TEST_CASE("a schedule that is left while a graph of it is timed keeps what was m
 }
 
 TEST_CASE("graphs with a clock: where nothing is learned, or never launched, or given up, or two of them") {
-    for (const bool streams : {false, true}) {  // no learning is wanted; nothing streams
-        CAPTURE(streams);
-        Learning learning{streams ? 6U : 100U, !streams};
-        auto graph = must(learning.weights->try_capture_timed(learning.stream, learning.body(milliseconds{4})));
-        CHECK_FALSE(graph.is_learning());
-        for (int i = 0; i < 3; ++i) { must(graph.try_launch(learning.stream)); }
-        learning.run(milliseconds{4});
-        CHECK_FALSE(graph.is_stale());
+    for (const int why : {0, 1, 2}) {  // nothing streams; no learning is wanted; somebody observes
+        CAPTURE(why);
+        Learning learning{why == 0 ? 100U : 6U, why != 1};
+        residency::TimelineRecorder<Device> recorder{learning.device, {}};
+        if (why == 2) { must(learning.weights->try_observe(&recorder)); }
+        {
+            auto graph = must(learning.weights->try_capture_timed(learning.stream, learning.body(milliseconds{4})));
+            CHECK_FALSE(graph.is_learning());
+            for (int i = 0; i < 3; ++i) { must(graph.try_launch(learning.stream)); }
+            learning.run(milliseconds{4});
+            CHECK_FALSE(graph.is_stale());
+        }
         learning.expect_time(0, milliseconds{40});
         learning.expect_right();
+        must(learning.weights->try_observe(nullptr));
     }
     Learning learning{6};
     Weights& weights = *learning.weights;

@@ -133,7 +133,8 @@ public:
     }
     /// As try_capture(), with a clock in the graph: its launches also measure what the steps take on the device, which is less than in eager
     /// passes where the host launches their kernels more slowly than they run. Launch it while is_learning(); the next try_capture() or
-    /// try_begin() ends the timing, and plans with the new times where they differ (Options::learn_threshold). It is stale then.
+    /// try_begin() ends the timing, and plans with the new times where they differ (Options::learn_threshold). It is stale then. Where nothing
+    /// streams, nothing is to be learned or somebody observes, it is a graph as any other.
     ///
     ///     auto timed = unwrap(weights.try_capture_timed(stream, body));
     ///     while (timed.is_learning()) { unwrap(timed.try_launch(stream)); }

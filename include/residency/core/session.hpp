@@ -920,7 +920,7 @@ void Session<D>::close() noexcept {
     shared_.decider->close();
     residents_.close(*shared_.device);
     suspension_.close();
-    profiler_.close();
+    profiler_.end();
     if (shared_.stalls) { shared_.stalls->close(); }
     timer_.close(*shared_.device);
     copy_scheduler.close();

@@ -66,8 +66,13 @@ public:
         return open(device, steps);
     }
     /// Gives the events back, and keeps what was measured. Nothing is measured until the next open(). Blocks until the last launch of the graph
-    /// that records them is complete.
+    /// that records them is complete; events of graphs are kept for the next one.
     void close(D& device) noexcept;
+    /// The same at the end, when there is no graph any more: gives all events back.
+    void end(D& device) noexcept {
+        close(device);
+        destroy(device, graph_events_);
+    }
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     [[nodiscard]] bool is_in_graph() const noexcept { return is_in_graph_; }
     /// The graph was launched. Precondition: its last launch was awaited.
@@ -172,6 +177,10 @@ private:
     /// The time of a lease in the pass that was measured, each part less `events`; none: it was not timed.
     [[nodiscard]] Result<std::optional<std::chrono::nanoseconds>> read(D& device, const Mark& mark,
                                                                        std::chrono::nanoseconds events);
+    /// What cannot be destroyed now is tried again by the next call.
+    static void destroy(D& device, std::vector<typename D::Event>& events) noexcept {
+        std::erase_if(events, [&](typename D::Event event) { return device.destroy_event(event).has_value(); });
+    }
     /// What the two events at the ends of a time take in the graph: twice the shortest time from the one at the end of a lease to the next,
     /// with nothing between them. 0 for passes that run by themselves.
     [[nodiscard]] Result<std::chrono::nanoseconds> time_of_events(D& device);
@@ -183,8 +192,9 @@ private:
     std::uint32_t first_ = 0;
     typename D::Event begin_{}, end_{};  // of the pass
     std::vector<typename D::Event> events_;
-    std::optional<typename D::Event> gap_;  // where what no lease has taken yet begins
-    std::optional<StepRange> last_;         // that ended
+    std::vector<typename D::Event> graph_events_;  // that graphs record, which may be there after their timing
+    std::optional<typename D::Event> gap_;         // where what no lease has taken yet begins
+    std::optional<StepRange> last_;                // that ended
     State state_ = State::idle;
     std::uint64_t pass_ = 0;    // measured passes so far
     std::uint32_t open_ = 0;    // leases that are timed
@@ -193,17 +203,21 @@ private:
 
 template <Device D>
 Status StepClock<D>::open(D& device, std::uint32_t steps) {
-    const auto create = [&](std::initializer_list<typename D::Event*> events) -> Status {
-        for (auto* event : events) {
-            auto created = device.create_event(Timing::on);
-            if (!created) { return created.error(); }
-            *event = *created;
-            events_.push_back(*created);
+    std::vector<typename D::Event>& events = is_in_graph_ ? graph_events_ : events_;
+    std::size_t used = is_in_graph_ ? 0 : events.size();
+    const auto create = [&](std::initializer_list<typename D::Event*> wanted) -> Status {
+        for (auto* event : wanted) {
+            if (used == events.size()) {
+                auto created = device.create_event(Timing::on);
+                if (!created) { return created.error(); }
+                events.push_back(*created);
+            }
+            *event = events[used++];
         }
         return {};
     };
     marks_.resize(is_in_graph_ ? steps : (std::min)(steps, most_steps));
-    events_.reserve(2 + 4 * marks_.size());
+    events.reserve(used + 2 + 4 * marks_.size());
     Status created = create({&begin_, &end_});
     for (std::size_t i = 0; i < marks_.size() && created; ++i) {
         Mark& mark = marks_[i];
@@ -224,8 +238,7 @@ Status StepClock<D>::open(D& device, std::uint32_t steps) {
 template <Device D>
 void StepClock<D>::close(D& device) noexcept {
     if (is_in_graph_ && state_ == State::ended) { static_cast<void>(device.synchronize(end_).has_value()); }
-    // An event that cannot be destroyed now is tried again by the next call.
-    std::erase_if(events_, [&](typename D::Event event) { return device.destroy_event(event).has_value(); });
+    destroy(device, events_);
     marks_.clear();
     gap_.reset();
     last_.reset();

@@ -50,6 +50,8 @@ public:
         progress_.reason = LearningReason::none;
     }
     void close() noexcept { clock_.close(*shared_->device); }
+    /// Gives all events back. There is no graph any more.
+    void end() noexcept { clock_.end(*shared_->device); }
     /// Other measurements: goes on where these were left; unset: begins. Gives what became of the ones before, as far as they are complete.
     [[nodiscard]] Progress exchange(std::optional<Progress> next);
     /// The schedule has other steps: begins again.
@@ -207,7 +209,9 @@ Status StepProfiler<D>::note(Status read) {
 template <Device D>
 auto StepProfiler<D>::begin_graph() -> std::optional<Progress> {
     const std::uint32_t steps = shared_->schedule().size();
-    if (progress_.state == LearningState::off || !shared_->decider->is_streaming() || steps == 0) {
+    // An observer's own events would count as time of the steps.
+    const bool is_observed = shared_->observer != nullptr;
+    if (progress_.state == LearningState::off || !shared_->decider->is_streaming() || is_observed || steps == 0) {
         return std::nullopt;
     }
     Progress before = exchange(std::nullopt);
