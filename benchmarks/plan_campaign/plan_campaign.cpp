@@ -3,7 +3,7 @@
 
 // plan-campaign [--list] [--shape TEXT]: plans many schedules at budgets of 25 to 95 % of the weights, and compares the time that each
 // plan predicts with its reference, the larger of the exact bound and the latency floor; planning times; floors of random schedules; a few
-// wide storages near the smallest budgets; a residual network of few chunks.
+// wide storages near the smallest budgets; a residual network of few chunks and a transformer, as a compiler lowers them.
 // Records go to benchmarks/results/cpu-plan-campaign.json (bench::HostRecords); --list prints each plan instead.
 
 #include <algorithm>
@@ -89,6 +89,7 @@ int main(int count, char** arguments) {
                     {"captured", {.effort = plan::Effort::full, .captured = true}}};
     Series wide[] = {all[0], all[1], all[2]};
     Series conv[] = {all[0], all[1], all[2]};
+    Series compiled[] = {all[0], all[1], all[2]};
     const auto plan_all = [&](const std::string& name, const plan::Problem& problem, std::span<Series> into) {
         double deficit = -static_cast<double>(problem.budget_bytes);
         for (const std::uint64_t bytes : problem.storage_bytes) { deficit += static_cast<double>(bytes); }
@@ -145,6 +146,16 @@ int main(int count, char** arguments) {
         }
     }
 
+    const campaign::Shape transformer = campaign::compiled_transformer();
+    for (const double share : {0.5, 0.6, 0.75, 0.85}) {
+        char name[64];
+        std::snprintf(name, sizeof name, "%-27s %4.2f", transformer.name.c_str(), share);
+        if (transformer.name.find(only) != std::string::npos &&
+            !plan_all(name, campaign::with_budget(transformer.problem, share), compiled)) {
+            return 1;
+        }
+    }
+
     if (list) { return 0; }
     bench::HostRecords records{"cpu-plan-campaign", count, arguments};
     record(records, all[0], true, "<= 50");
@@ -174,6 +185,7 @@ int main(int count, char** arguments) {
     };
     for (const Series& series : wide) { record_others(series, "wide", "<= 1.008", "<= 1.04"); }
     for (const Series& series : conv) { record_others(series, "conv", "", "<= 1.03"); }
+    for (const Series& series : compiled) { record_others(series, "compiled_transformer", "<= 1.02", ""); }
 
     // Decode of Llama-3-8B on a card that reads weights at 4 TB/s and takes no less than 2 us a step.
     campaign::Shape llama = campaign::llama("llama-3-8b", 32, 4096, 1024, 14336, 128256);

@@ -144,6 +144,47 @@ inline Shape residual_network() {
     return shape;
 }
 
+/// A decoder of five layers as a compiler lowers it (examples/50_compiled, Transformer), bf16: query, key and value are one storage that
+/// three steps read, and the embedding is read by the first steps of the first two layers and as the head. A cache that kernels write
+/// stays. Seconds, measured on an H100.
+inline Shape compiled_transformer() {
+    // n, m: norms; q: query, key or value; c: the cache; o, u, d: out, up, down; f: the last norm; h: the head
+    constexpr char kinds[] = "nqcqcqcomudnqccqqomudnqqqomudnqqqomudnqqqomudfhc";
+    constexpr double times[] = {12.5, 20.1, 9.6,  16.3, 5.5,  12.7, 5.9,  15.1, 11.4, 30.7, 32.9,  11.1,
+                                19.5, 12.7, 20.8, 20.6, 20.4, 11.1, 9.8,  30.9, 32.0, 10.6, 16.6,  20.4,
+                                12.1, 19.3, 10.7, 30.1, 32.1, 10.9, 16.4, 19.9, 12.2, 19.4, 11.7,  30.9,
+                                34.8, 10.6, 16.1, 20.2, 12.1, 19.6, 10.6, 31.0, 29.2, 10.9, 101.8, 18.7};
+    constexpr std::uint64_t width = 2560;
+    Shape shape{"compiled transformer", {}};
+    plan::Problem& problem = shape.problem;
+    const auto add_storage = [&](std::uint64_t bytes) {
+        problem.storage_bytes.push_back(bytes);
+        return problem.storages() - 1;
+    };
+    const std::uint32_t embedding = add_storage(48000 * width * 2), cache = add_storage(5 * 2 * 256 * width * 2);
+    problem.pinned = {cache};
+    std::uint32_t layer = 0, query = plan::none;
+    for (std::size_t i = 0; kinds[i] != 0; ++i) {
+        std::vector<std::uint32_t> reads;
+        const char kind = kinds[i];
+        if (kind == 'n') {
+            query = plan::none;
+            ++layer;
+        }
+        if (kind == 'q' && query == plan::none) { query = add_storage(3 * width * width * 2); }
+        if (kind == 'q') { reads = {query}; }
+        if (kind == 'c') { reads = {cache}; }
+        if (kind == 'h') { reads = {embedding}; }
+        if (kind == 'o') { reads = {add_storage(width * width * 2)}; }
+        if (kind == 'u' || kind == 'd') { reads = {add_storage(4 * width * width * 2)}; }
+        if (kind == 'n' || kind == 'm' || kind == 'f') { reads = {add_storage(width * 2)}; }
+        if (layer <= 2 && (kind == 'n' || kind == 'm')) { reads.push_back(embedding); }
+        problem.add_step(reads);
+        problem.compute_seconds.push_back(times[i] * 1e-6);
+    }
+    return shape;
+}
+
 /// Of compute to copies, for the residual network.
 inline constexpr double residual_network_ratios[] = {0.5, 0.63, 0.9};
 

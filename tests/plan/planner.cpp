@@ -7,12 +7,15 @@
 
 #include <initializer_list>
 
+#include "benchmarks/plan_campaign/schedules.hpp"
 #include "residency/plan/check.hpp"
+#include "residency/plan/image.hpp"
 #include "residency/plan/plan_file.hpp"
 #include "residency/plan/simulate.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace campaign = residency::campaign;
 namespace plan = residency::plan;
 using residency::ErrorKind;
 using residency::testing::Dice;
@@ -400,6 +403,56 @@ TEST_CASE("a quick plan for few wide storages is no slower for the sake of slowe
     const auto made = plan::make_plan(problem, {.effort = plan::Effort::quick});
     REQUIRE(made.has_value());
     CHECK(made->predicted_seconds() <= 1.09 * std::max(made->bound_seconds(), made->latency_floor_seconds()));
+}
+
+TEST_CASE("a compiled transformer: rings of few slots, and a storage that three steps read") {
+    plan::Problem problem = campaign::with_budget(campaign::compiled_transformer().problem, 0.75);
+    // Kernels write the cache, so that the image stays as it is laid out for the smallest budget.
+    problem.image_offsets = plan::lay_out(problem, plan::ImageOrder::aligned).offsets;
+    for (const bool captured : {false, true}) {
+        CAPTURE(captured);
+        plan::Options options{.captured = captured};
+        const auto made = plan::make_plan(problem, options);
+        REQUIRE(made.has_value());
+        CHECK(plan::check(*made, problem).has_value());
+        Dice dice{1};
+        Replay replay{*made, problem};
+        const std::string trouble = replay.run(dice, 10, 4);
+        CHECK_MESSAGE(trouble.empty(), trouble);
+        CHECK(made->predicted_seconds() <= 1.02 * std::max(made->bound_seconds(), made->latency_floor_seconds()));
+        // The same steps again need nothing that is not there.
+        options.present = presence_of(*made);
+        options.present_offsets = made->data().storage_offsets;
+        const auto again = plan::make_plan(problem, options);
+        REQUIRE(again.has_value());
+        CHECK(again->predicted_seconds() <= made->predicted_seconds() * 1.0011);
+        CHECK(fresh_chunks(*made, *again) == 0);
+    }
+}
+
+TEST_CASE("a storage that is read again soon streams where that is faster") {
+    // Of each layer a storage that three steps read, with other steps between them, and three more that one step reads.
+    plan::Problem problem;
+    for (int layer = 0; layer < 4; ++layer) {
+        for (const std::uint64_t bytes : {28000000, 18000000, 100000000, 50000000}) {
+            problem.storage_bytes.push_back(bytes);
+            const std::uint32_t s = problem.storages() - 1;
+            for (int k = 0; k < (bytes == 28000000 ? 3 : 1); ++k) {
+                problem.add_step({&s, 1});
+                problem.compute_seconds.push_back(static_cast<double>(bytes) / 3e11);
+                if (bytes != 28000000) { continue; }
+                problem.add_step({});
+                problem.compute_seconds.push_back(20e-6);
+            }
+        }
+    }
+    problem.budget_bytes = 600000000;
+    for (const plan::Effort effort : {plan::Effort::quick, plan::Effort::full}) {
+        const auto made = plan::make_plan(problem, {.effort = effort});
+        REQUIRE(made.has_value());
+        CHECK(plan::check(*made, problem).has_value());
+        CHECK(made->predicted_seconds() <= 1.025 * std::max(made->bound_seconds(), made->latency_floor_seconds()));
+    }
 }
 
 TEST_CASE("a plan that follows another one holds under any timing, is as fast, and needs less that is not there") {

@@ -16,8 +16,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// Whether few steps are wide among small ones and the budget holds few wide ones. Elsewhere rings of rounds are as fast, and hold the
-/// first chunks of the next pass sooner.
+/// Whether few steps are wide among small ones and the budget holds few wide ones. Elsewhere rings of rounds are as fast, unless they have
+/// few slots, and hold the first chunks of the next pass sooner.
 [[nodiscard]] RESIDENCY_INLINE bool is_wide_among_small(const RingProblem& problem);
 
 /// Searches the fastest release ring: starts from what the fluid relaxation of rings of many sizes streams, or from steps that all stream
@@ -42,6 +42,10 @@ public:
     [[nodiscard]] bool search(const std::vector<std::uint32_t>& streamed_per_step);
     /// Looks on from a ring of the same problem that was found before.
     void improve(const Solution& found);
+    /// Looks on in rings of one slot less each, or of one more each, for as long as that helps. Precondition: search() found a ring.
+    void resize();
+    /// Whether there is a ring in which steps stream so many chunks each. Searches how its slots come back and which calls are joined.
+    [[nodiscard]] bool search_calls(const std::vector<std::uint32_t>& streamed_per_step);
     /// The best ring found.
     [[nodiscard]] const Solution& solution() const noexcept { return best_; }
     [[nodiscard]] RingAssignment assignment() { return ring_.assignment(best_.candidate); }
@@ -55,8 +59,16 @@ private:
     void descend(Solution& now);
     void stream_otherwise(Solution& now, std::uint32_t chunks);
     void assign_otherwise(Solution& now);
-    void travel(std::uint64_t most_work);
-    [[nodiscard]] bool change(ReleaseCandidate& candidate);
+    // What random changes may change.
+    enum class Changes : std::uint8_t {
+        all,
+        same_size,   // not the slots of the ring
+        same_chunks  // only how slots come back and which calls are joined
+    };
+    void travel(std::uint64_t most_work, Changes changes);
+    [[nodiscard]] bool change(ReleaseCandidate& candidate, Changes changes);
+    [[nodiscard]] bool stream_one_less(ReleaseCandidate& candidate) const;
+    [[nodiscard]] bool stream_one_more(ReleaseCandidate& candidate) const;
     [[nodiscard]] std::uint64_t share_of(std::uint64_t work) const noexcept;
     [[nodiscard]] bool keeps(Solution& now);
     [[nodiscard]] bool ends(const Solution& now) const;

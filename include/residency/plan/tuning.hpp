@@ -40,6 +40,8 @@ inline constexpr double turn_gain = 1e-9;
 // ---- cells that stay
 inline constexpr std::uint32_t held_cell_steps = 2;
 inline constexpr double held_shares[] = {0.75, 0.5, 0};
+inline constexpr double held_far_share = 1.0 / 8;
+inline constexpr double held_others_share = 1.0 / 16;
 
 // ---- interval ring
 inline constexpr double interval_ring_floors = 2;
@@ -157,6 +159,16 @@ inline constexpr ByEffort<std::size_t> release_reach{2, 8};
 inline constexpr ByEffort<std::uint8_t> release_wide_steps{1, 4};
 inline constexpr unsigned release_joins = 5;
 inline constexpr double release_gain = 1e-6;
+inline constexpr std::uint32_t resize_most_steps = 100;
+inline constexpr std::uint32_t resize_most_slots = 24;
+inline constexpr double resize_above = 5e-3;
+inline constexpr double resize_known_within = 0.02;
+inline constexpr double resize_fewer_held = 0.02;
+inline constexpr std::uint64_t resize_work = 200000;
+inline constexpr std::uint64_t resize_last_work = 300000;
+inline constexpr std::uint64_t resize_most_work = 1500000;
+inline constexpr double resize_loss = 2e-3;
+inline constexpr double resize_least_gain = 1e-3;
 
 // ---- slots of few chunks
 inline constexpr std::uint32_t slots_most_chunks = 128;

@@ -85,6 +85,18 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
             const auto count = static_cast<std::size_t>(static_cast<double>(low) * share);
             if (count < low) { choices.push_back(with(count)); }
         }
+        return choices;
+    }
+    // A storage that is read again soon may be better streamed: the ones that are apart by much of the pass, alone.
+    std::vector<bool> hold = kept;
+    std::uint64_t others = 0;  // chunks
+    for (const std::uint32_t c : apart) {
+        const Cell& cell = image.cells[c];
+        hold[c] = cell.last - cell.first > tuning::held_far_share * n;
+        others += hold[c] ? 0 : cell.chunks();
+    }
+    if (static_cast<double>(others) >= tuning::held_others_share * static_cast<double>(budget)) {
+        choices.push_back(std::move(hold));
     }
     return choices;
 }
@@ -92,6 +104,44 @@ inline std::vector<std::vector<bool>> hold_choices(const Problem& problem, const
 // Whether what memory holds is told by the chunks of this image.
 inline bool tells_of(const Options& options, const Image& image) {
     return options.present.size() == image.chunks() && options.present_offsets == image.offsets;
+}
+
+// The best ring of rounds with few slots, of problems that hold fewer and fewer cells of one image: what it streams, and the last problem
+// with a ring that is about as fast. Where less is held, more rings work.
+struct RoundsOfFewSlots {
+    double seconds = RingEvaluator::impossible;
+    std::vector<std::uint32_t> streamed_per_step;
+    std::optional<RingProblem> problem;
+
+    void add(const RingProblem& next, const RingSolution& solution) {
+        if (solution.ring.shape.slots > tuning::resize_most_slots) { return; }
+        if (!problem || solution.seconds() <= seconds * (1 + tuning::resize_fewer_held)) { problem.emplace(next); }
+        if (solution.seconds() >= seconds) { return; }
+        seconds = solution.seconds();
+        streamed_per_step = solution.ring.streamed_per_step;
+    }
+};
+
+// A ring without rounds in the place of one of few slots: one slot is much of such a ring, and rounds do not work out with every number of
+// them. None where it takes `most_seconds` or more.
+inline std::optional<RingAssignment> resized_ring(const RoundsOfFewSlots& rounds, const ReleaseSearch::Config& config,
+                                                  double most_seconds, std::uint64_t& work) {
+    ReleaseSearch search{*rounds.problem, config};
+    if (!search.search(rounds.streamed_per_step)) { return {}; }
+    search.resize();
+    work += search.work();
+    const double seconds = search.solution().seconds;
+    if (seconds >= most_seconds) { return {}; }
+    if (rounds.problem->knows_presence()) {  // steps that stream as much as before need nothing that memory lacks
+        const std::vector<double>& before = rounds.problem->nonresident();
+        ReleaseSearch as_before{*rounds.problem, config};
+        const bool is_ring = as_before.search_calls({before.begin(), before.end()});
+        work += as_before.work();
+        if (is_ring && as_before.solution().seconds <= seconds * (1 + tuning::refetch_loss)) {
+            return as_before.assignment();
+        }
+    }
+    return search.assignment();
 }
 
 // The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
@@ -113,6 +163,9 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     const std::vector<Presence>* const present = tells_of(options, image) ? &options.present : nullptr;
     ReleaseSearch::Solution release;             // the best one
     std::optional<RingProblem> release_problem;  // that it solves
+    const bool resizes = options.effort == Effort::full && problem.steps() <= tuning::resize_most_steps &&
+                         image.filled_chunks() > tuning::slots_most_chunks;  // fewer are searched one by one
+    RoundsOfFewSlots rounds;
     for (const std::vector<bool>& hold : choices) {
         RingProblem ring_problem{problem, image, hold, budget, options.captured, present};
         const bool is_wide = is_wide_among_small(ring_problem);  // such steps fill no rounds of one ring
@@ -123,6 +176,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         RingSolution solution = ring.search();
         work += ring.work();
         if (solution.found) { consider(ring.assignment(solution)); }
+        if (resizes && !is_wide && solution.found) { rounds.add(ring.problem(), solution); }
         if (is_wide && (!solution.found || solution.seconds() > bound_seconds * (1 + tuning::release_above))) {
             ReleaseSearch other{ring.problem(), {options.effort, bound_seconds, share}};
             if (other.search(solution.ring.streamed_per_step) && other.solution().seconds < release.seconds) {
@@ -148,6 +202,12 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
             consider(search.assignment());
         }
         work += search.work();
+    }
+    if (rounds.problem && rounds.seconds > bound_seconds * (1 + tuning::resize_above) &&
+        rounds.seconds <= known_seconds * (1 + tuning::resize_known_within)) {
+        const ReleaseSearch::Config config{options.effort, bound_seconds, share};
+        const double most_seconds = best.predicted_seconds * (1 - tuning::resize_least_gain);
+        if (const auto assignment = resized_ring(rounds, config, most_seconds, work)) { consider(*assignment); }
     }
     return best;
 }

@@ -86,9 +86,61 @@ RESIDENCY_INLINE bool ReleaseSearch::search(const std::vector<std::uint32_t>& st
 
 RESIDENCY_INLINE void ReleaseSearch::improve(const Solution& found) {
     best_ = found;
-    travel(share_of(tuning::release_improve_work(config_.effort)));
+    travel(share_of(tuning::release_improve_work(config_.effort)), Changes::all);
     stop_ = work() + share_of(tuning::release_work(config_.effort));
     descend(best_);
+}
+
+RESIDENCY_INLINE void ReleaseSearch::resize() {
+    const std::uint64_t stop = work() + share_of(tuning::resize_most_work);
+    Solution found = best_;
+    const auto resize_by = [&](bool less) {
+        const double before = found.seconds;
+        best_ = found;
+        while (work() < stop && best_.seconds > config_.bound_seconds * (1 + tuning::refine_ends_within) &&
+               (less ? stream_one_less(best_.candidate) : stream_one_more(best_.candidate))) {
+            best_.seconds = ring_.evaluate(best_.candidate, RingEvaluator::impossible);
+            travel(share_of(tuning::resize_work), Changes::same_size);
+            if (best_.seconds > found.seconds * (1 + tuning::resize_loss)) { break; }
+            if (best_.seconds < found.seconds) { found = best_; }
+        }
+        return found.seconds < before;
+    };
+    if (!resize_by(true)) { static_cast<void>(resize_by(false)); }
+    best_ = std::move(found);
+    travel(share_of(tuning::resize_last_work), Changes::same_size);
+}
+
+RESIDENCY_INLINE bool ReleaseSearch::search_calls(const std::vector<std::uint32_t>& streamed_per_step) {
+    best_ = {};
+    consider_start(streamed_per_step);
+    if (best_.seconds == RingEvaluator::impossible) { return false; }
+    stop_ = work() + share_of(tuning::release_work(config_.effort));
+    assign_otherwise(best_);
+    travel(share_of(tuning::release_work(config_.effort)), Changes::same_chunks);
+    return true;
+}
+
+// The step that streams the most chunks streams one less.
+RESIDENCY_INLINE bool ReleaseSearch::stream_one_less(ReleaseCandidate& candidate) const {
+    std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
+    const auto most = std::max_element(streamed.begin(), streamed.end());
+    if (*most == 0 || candidate.streamed() <= problem_.deficit() + 1) { return false; }
+    --*most;
+    return true;
+}
+
+// Of the steps that have another chunk, the one that streams the fewest streams one more.
+RESIDENCY_INLINE bool ReleaseSearch::stream_one_more(ReleaseCandidate& candidate) const {
+    std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
+    std::uint32_t fewest = none;
+    for (const std::uint32_t step : wide_) {
+        if (streamed[step] + 1 > problem_.capacity()[step]) { continue; }
+        if (fewest == none || streamed[step] < streamed[fewest]) { fewest = step; }
+    }
+    if (fewest == none) { return false; }
+    ++streamed[fewest];
+    return true;
 }
 
 RESIDENCY_INLINE void ReleaseSearch::start(const std::vector<std::uint32_t>& streamed_per_step) {
@@ -200,7 +252,7 @@ RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
 
 // Takes random changes that leave a ring within some seconds of the best one, fewer and fewer of them (record-to-record travel, Dueck
 // 1993).
-RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work) {
+RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work, Changes changes) {
     const std::uint64_t begin = work();
     const double allowance = tuning::release_allowance / problem_.chunks_per_second();
     random_ = {};
@@ -210,7 +262,7 @@ RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work) {
         const double left = 1 - static_cast<double>(work() - begin) / static_cast<double>(most_work);
         const double limit = best_.seconds + allowance * left;
         const ReleaseCandidate before = now.candidate;
-        for (int changes = 0; changes < tuning::release_changes;) { changes += change(now.candidate) ? 1 : 0; }
+        for (int made = 0; made < tuning::release_changes;) { made += change(now.candidate, changes) ? 1 : 0; }
         now.seconds = ring_.evaluate(now.candidate, limit);
         if (now.seconds > limit) {
             now.candidate = before;
@@ -222,16 +274,17 @@ RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work) {
 
 // One random change: of each twenty, eleven stream some chunks at another step, four stream more or less, three join or part calls
 // and two bring slots back in another way. False where that changes nothing.
-RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate) {
-    const std::uint64_t kind = random_(20);
+RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate, Changes changes) {
+    const std::uint64_t kind = changes == Changes::same_chunks ? 15 + random_(5) : random_(20);
     const std::vector<std::uint32_t>& steps = random_(4) == 0 ? able_ : wide_;
     const std::uint32_t a = steps[random_(steps.size())], b = steps[random_(steps.size())];
-    const auto chunks = static_cast<std::uint32_t>(1 + random_(2) * random_(2) * (1 + random_(3)));
+    const bool keeps_size = changes != Changes::all;
+    const auto chunks = static_cast<std::uint32_t>(keeps_size ? 1 : 1 + random_(2) * random_(2) * (1 + random_(3)));
     std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
     const auto room = [&](std::uint32_t step) {
         return static_cast<std::uint32_t>(problem_.capacity()[step]) - streamed[step];
     };
-    if (kind < 11) {
+    if (kind < (keeps_size ? 15U : 11U)) {
         const std::uint32_t moved = (std::min)({chunks, streamed[a], room(b)});
         streamed[a] -= moved;
         streamed[b] += moved;
