@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/plan/copy.hpp"
 #include "residency/plan/problem.hpp"
 
 namespace residency::campaign {

@@ -94,6 +94,7 @@ private:
     std::vector<Piece> pieces_, sorted_;  // in the order of the copy stream once sort_pieces() was called
     std::vector<Order> order_;
     std::vector<std::uint32_t> last_reader_, piece_call_;  // by slot; by piece
+    std::vector<std::uint32_t> taken_;                     // by run of the stream: its chunks in the pieces so far
     Timeline line_;
     TimelineSolver solver_;
     std::uint64_t built_ = 0;

@@ -237,14 +237,19 @@ RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& j
     std::vector<Timeline::Call>& calls = line_.calls;
     calls.clear();
     piece_call_.clear();
+    taken_.assign(stream_.size(), 0);
     const Piece* before = nullptr;
-    std::uint32_t number = 0;  // of the call, in its step
+    std::uint32_t chunks_end = 0;  // of the piece before
+    std::uint32_t number = 0;      // of the call, in its step
     for (const Piece& piece : pieces_) {
         const StreamedRun& run = stream_[piece.run];
         const bool same_step = before != nullptr && stream_[before->run].first == run.first;
         const bool same_call = same_step && before->wait == piece.wait && before->previous == piece.previous;
         if (!same_call) { number = same_step ? number + 1 : 0; }
-        const bool continues = same_call && before->run == piece.run;
+        const std::uint32_t chunk = run.chunk_begin + taken_[piece.run];
+        const bool continues = same_call && chunk == chunks_end;
+        taken_[piece.run] += piece.count;
+        chunks_end = chunk + piece.count;
         before = &piece;
         const double transfer = (piece.count - run.missing) / problem_.chunks_per_second();
         const bool joined = number < 8 && (joins[run.first] >> number & 1U) != 0 && !calls.empty();
@@ -269,13 +274,13 @@ RESIDENCY_INLINE RingAssignment ReleaseRing::assignment(const ReleaseCandidate& 
     static_cast<void>(build(candidate, candidate.streamed()));
     RingAssignment out;
     out.slots_used = slots_;
-    std::vector<std::uint32_t> taken(stream_.size(), 0);  // chunks of each run so far
+    taken_.assign(stream_.size(), 0);
     for (std::size_t p = 0; p < pieces_.size(); ++p) {
         const Piece& piece = pieces_[p];
         const StreamedRun& run = stream_[piece.run];
         const Timeline::Call& call = line_.calls[piece_call_[p]];
-        const std::uint32_t begin = run.chunk_begin + taken[piece.run];
-        taken[piece.run] += piece.count;
+        const std::uint32_t begin = run.chunk_begin + taken_[piece.run];
+        taken_[piece.run] += piece.count;
         out.moves.push_back({begin, begin + piece.count, run.first, Wait{call.wait_step, call.wait_previous ? -1 : 0},
                              piece_call_[p], out.slots.size()});
         for (std::uint32_t k = 0; k < piece.count; ++k) { out.slots.push_back(piece.slot + k); }
