@@ -18,7 +18,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// One way to stream through a ring without rounds: its slots are as many as the streamed chunks are more than the deficit.
 struct ReleaseCandidate {
     std::vector<std::uint32_t> streamed_per_step;  ///< chunks, by first reader
-    /// By step: bit k: the step's call number k is part of the call before it, which may serve an earlier step.
+    /// By step: bit k: the step's call number k is part of the call before it, which may serve an earlier step. In a graph only where
+    /// its chunks follow those in the image.
     std::vector<std::uint8_t> joins;
     /// How slots come back to their places (see ReleaseRing): from the end of the step than which so many release more slots, and which way.
     std::uint8_t wider = 0;

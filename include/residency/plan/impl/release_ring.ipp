@@ -229,8 +229,8 @@ RESIDENCY_INLINE void ReleaseRing::sort_pieces() {
     std::swap(pieces_, sorted_);
 }
 
-// Pieces of a step that follow the same release share a call, and those that the candidate joins. False where a piece would wait
-// for a step that needs it.
+// Pieces of a step that follow the same release share a call, and those that the candidate joins; in a graph, whose calls are one copy each,
+// where that copy goes on. False where a piece would wait for a step that needs it.
 RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& joins) {
     sort_pieces();
     built_ += pieces_.size();
@@ -247,12 +247,13 @@ RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& j
         const bool same_call = same_step && before->wait == piece.wait && before->previous == piece.previous;
         if (!same_call) { number = same_step ? number + 1 : 0; }
         const std::uint32_t chunk = run.chunk_begin + taken_[piece.run];
-        const bool continues = same_call && chunk == chunks_end;
+        const bool is_next = chunk == chunks_end;
         taken_[piece.run] += piece.count;
         chunks_end = chunk + piece.count;
         before = &piece;
         const double transfer = (piece.count - run.missing) / problem_.chunks_per_second();
-        const bool joined = number < 8 && (joins[run.first] >> number & 1U) != 0 && !calls.empty();
+        const bool joined = number < 8 && (joins[run.first] >> number & 1U) != 0 && !calls.empty() &&
+                            (is_next || !problem_.is_captured());
         if (same_call || joined) {
             Timeline::Call& back = calls.back();
             if (!same_call &&
@@ -261,7 +262,7 @@ RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& j
                 back.wait_step = piece.wait;
                 back.wait_previous = piece.previous;
             }
-            back.seconds += transfer + (problem_.is_captured() && !continues ? problem_.latency() : 0);
+            back.seconds += transfer + (problem_.is_captured() && !is_next ? problem_.latency() : 0);
         } else {
             calls.push_back({problem_.latency() + transfer, run.first, piece.wait, piece.previous});
         }

@@ -237,7 +237,6 @@ RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
             if (!keeps(now)) { std::tie(now.candidate.wider, now.candidate.backward) = before; }
         }
     }
-    if (problem_.is_captured()) { return; }
     for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
         last = now.seconds;
         for (const std::uint32_t step : able_) {
@@ -300,7 +299,7 @@ RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate, Changes
         streamed[a] += more;
         return more != 0;
     }
-    if (kind < 18 && !problem_.is_captured()) {
+    if (kind < 18) {
         const std::uint32_t step = able_[random_(able_.size())];
         const std::uint64_t number = random_(tuning::release_joins);
         if (streamed[step] <= number) { return false; }  // so many calls it has not
