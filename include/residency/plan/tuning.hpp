@@ -175,7 +175,7 @@ inline constexpr std::uint32_t slots_most_chunks = 128;
 inline constexpr std::uint32_t slots_step_chunks = 3;
 inline constexpr double slots_above = 5e-3;
 inline constexpr ByEffort<std::uint64_t> slots_work{100000, 1000000};
-inline constexpr std::uint64_t slots_work_cube = 60;
+inline constexpr std::uint64_t slots_work_cube = 150;
 inline constexpr double slots_allowance = 0.03;
 
 // ---- rounding
