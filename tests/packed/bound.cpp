@@ -49,7 +49,8 @@ UnpackProblem small_problem(Dice& dice) {
     for (std::uint32_t s = 0; s < storages; ++s) {
         const std::uint64_t raw = dice(1, 100);
         const bool is_packed = dice(0, 4) != 0;
-        problem.travels.storage_bytes.push_back(is_packed ? raw * 67 / 100 : raw);
+        const std::uint64_t percent = storages % 4 == 3 ? 110 : 67;  // those of some problems do not get smaller
+        problem.travels.storage_bytes.push_back(is_packed ? raw * percent / 100 : raw);
         problem.unpacked_bytes.push_back(is_packed ? raw : 0);
         problem.must_stay.push_back(dice(0, 15) == 0);
         if (problem.must_stay.back() && !is_packed) { problem.travels.pinned.push_back(s); }

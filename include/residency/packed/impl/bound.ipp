@@ -455,8 +455,8 @@ inline double room_bound(const UnpackProblem& problem, std::uint64_t budget_byte
     return seconds_with(low + (high - low) / 2) * (1 - 1e-9);
 }
 
-/// Bounds of any number of steps: everything packed and nothing to unpack; the time of the kernels and of unpacking what has no room; and
-/// room_bound().
+/// Bounds of any number of steps: everything packed, where that is less, and nothing to unpack; the time of the kernels and of unpacking
+/// what has no room; and room_bound().
 inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_bytes) {
     plan::Problem travels = problem.travels;
     std::vector<std::uint8_t> is_read(problem.unpacked_bytes.size(), 0);
@@ -469,6 +469,9 @@ inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_byt
             room -= bytes;
         } else if (is_read[s] != 0) {
             unpack += bytes;
+            if (bytes > 0) {  // raw or packed, whichever is less
+                travels.storage_bytes[s] = (std::min)(travels.storage_bytes[s], problem.unpacked_bytes[s]);
+            }
         }
     }
     if (room < 0) { return (std::numeric_limits<double>::infinity)(); }
