@@ -92,6 +92,14 @@ inline std::vector<Unpacking> list_unpackings(const UnpackProblem& problem, cons
     return all;
 }
 
+/// By storage: it stays unpacked in every layout.
+inline std::vector<bool> must_stay_of(const UnpackProblem& problem) {
+    std::vector<bool> result = problem.must_stay;
+    result.resize(problem.unpacked_bytes.size(), false);
+    for (std::size_t s = 0; s < result.size(); ++s) { result[s] = result[s] && problem.unpacked_bytes[s] > 0; }
+    return result;
+}
+
 /// What may stay, in the order in which it is tried: a few steps with much to unpack, whose weights set how much memory the others share,
 /// and then a share of the rest: first of what a pass would unpack most often, and among equals the same share everywhere in the pass.
 class StayFamilies {
@@ -123,9 +131,7 @@ public:
     [[nodiscard]] std::span<const std::uint32_t> order() const noexcept { return order_; }
     /// The storages of the `wide` widest steps, and `share` of the bytes of the others.
     [[nodiscard]] std::vector<bool> stays(std::uint32_t wide, double share) const {
-        std::vector<bool> result = problem_.must_stay;
-        result.resize(problem_.unpacked_bytes.size(), false);
-        for (std::size_t s = 0; s < result.size(); ++s) { result[s] = result[s] && problem_.unpacked_bytes[s] > 0; }
+        std::vector<bool> result = must_stay_of(problem_);
         for (std::uint32_t i = 0; i < wide && i < wide_.size(); ++i) {
             for (const std::uint32_t s : problem_.reads(wide_[i])) {
                 if (problem_.unpacked_bytes[s] > 0) { result[s] = true; }
@@ -185,6 +191,11 @@ inline plan::Problem rest_of(const UnpackProblem& problem, const UnpackLayout& l
     return rest;
 }
 
+/// About how long a pass takes: as long as the link or the kernels, whichever is longer.
+inline double pass_seconds(double link_seconds, double kernel_seconds) noexcept {
+    return (std::max)(link_seconds, kernel_seconds) + 1e-3 * (std::min)(link_seconds, kernel_seconds);
+}
+
 /// What a layout leaves to plan, and about how long a pass takes. Errors: of a malformed problem. None: the budget is too small.
 inline Result<std::optional<UnpackChoice>> sketch(const UnpackProblem& problem, std::vector<bool> stays,
                                                   std::uint64_t budget_bytes) {
@@ -199,14 +210,13 @@ inline Result<std::optional<UnpackChoice>> sketch(const UnpackProblem& problem, 
     }
     plan::Problem& rest = result.rest;
     rest.budget_bytes = budget_bytes - result.layout.bytes;
-    // The time of the link or of the kernels, whichever is longer: a ring takes about the floor of the budget.
+    // A ring takes about the floor of the budget.
     const std::uint64_t resident =
         rest.budget_bytes >= floor->everything_bytes ? floor->everything_bytes : rest.budget_bytes - floor->floor_bytes;
     const double link = floor->everything_bytes > resident
                             ? static_cast<double>(floor->everything_bytes - resident) / rest.link.bytes_per_second
                             : 0.0;
-    const double kernels = std::accumulate(rest.compute_seconds.begin(), rest.compute_seconds.end(), 0.0);
-    result.seconds = (std::max)(link, kernels) + 1e-3 * (std::min)(link, kernels);
+    result.seconds = pass_seconds(link, plan::total_compute(rest));
     return std::optional{std::move(result)};
 }
 
@@ -372,14 +382,13 @@ public:
 
     /// A pass as it is where some counts stay, and what another count makes of it.
     struct Pass {
-        double kernel_seconds = 0;  // with unpacking
-        double link_bytes =
-            0;  // that have no room, and the `more_bytes` that a ring costs; negative: there is room left
-        double more_bytes = 0;
+        double kernel_seconds = 0;    // with unpacking
+        double link_bytes = 0;        // that have no room; negative: there is room left
+        double more_bytes = 0;        // that a ring costs
         double bytes_per_second = 1;  // of the link
         [[nodiscard]] double seconds() const noexcept {
             const double link = link_bytes > 0 ? (link_bytes + more_bytes) / bytes_per_second : 0.0;
-            return (std::max)(link, kernel_seconds) + 1e-3 * (std::min)(link, kernel_seconds);
+            return pass_seconds(link, kernel_seconds);
         }
     };
     /// The pass where `count` more steps of a kind stay, or fewer.
@@ -413,11 +422,7 @@ private:
     std::vector<std::uint64_t> sizes_;  // the largest first
 };
 
-inline StayKinds::StayKinds(const UnpackProblem& problem) : must_stay_{problem.must_stay}, begin_{0} {
-    must_stay_.resize(problem.unpacked_bytes.size(), false);
-    for (std::size_t s = 0; s < must_stay_.size(); ++s) {
-        must_stay_[s] = must_stay_[s] && problem.unpacked_bytes[s] > 0;
-    }
+inline StayKinds::StayKinds(const UnpackProblem& problem) : must_stay_{must_stay_of(problem)}, begin_{0} {
     std::vector<std::uint32_t> times(problem.unpacked_bytes.size(), 0);  // a pass unpacks it
     for_each_unpacking(problem, lay_out(problem, must_stay_),
                        [&](std::uint32_t, std::span<const std::uint32_t> unpacked) {
