@@ -78,11 +78,11 @@ std::uint64_t raw_bytes(const UnpackProblem& problem) {
     return sum;
 }
 
+#if RESIDENCY_TEST_GLPK
 double unpack_seconds(const UnpackProblem& problem, std::uint32_t s) {
     return static_cast<double>(problem.unpacked_bytes[s]) / problem.unpacked_bytes_per_second;
 }
 
-#if RESIDENCY_TEST_GLPK
 /// A program of glpk, column by column and row by row.
 class Program {
 public:
