@@ -434,7 +434,7 @@ TEST_CASE("a storage that is read again soon streams where that is faster") {
     // Of each layer a storage that three steps read, with other steps between them, and three more that one step reads.
     plan::Problem problem;
     for (int layer = 0; layer < 4; ++layer) {
-        for (const std::uint64_t bytes : {28000000, 18000000, 100000000, 50000000}) {
+        for (const std::uint64_t bytes : {28000000U, 18000000U, 100000000U, 50000000U}) {
             problem.storage_bytes.push_back(bytes);
             const std::uint32_t s = problem.storages() - 1;
             for (int k = 0; k < (bytes == 28000000 ? 3 : 1); ++k) {
