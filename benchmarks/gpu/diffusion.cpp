@@ -203,13 +203,14 @@ void measure(CudaDevice& device, const Model& model, std::uint64_t images, std::
              residency::plan::Link link, Stream stream, bench::BareCopies& bare, bench::Records& records) {
     const std::string name = "diffusion." + std::to_string(images) + (images == 1 ? "_image." : "_images.");
     Denoiser denoiser{device, model, images, stream};
-    auto resident = make(device, model, model.schedule, 2 * model.bytes, true, link);
-    for (int i = 0; i < 4; ++i) {
-        denoiser.run(resident);
-        BENCH_RESULT(resident.try_drain());
-    }
-    const Schedule timed = resident.schedule();
-    records.add(name + "resident.sum_of_steps", resident.plan().compute_seconds() * 1e3, "ms");
+    auto resident = make(device, model, model.schedule, 2 * model.bytes, false, link);
+    bench::Turns alone{bare, stream, 12};
+    const auto alone_turn = alone.add(true, [&] { denoiser.run(resident); }, [&] { denoiser.reset(); });
+    alone.run();
+    auto learning = make(device, model, model.schedule, model.bytes / 2, true, link);
+    const Schedule timed = bench::timed_steps(learning, [&] { denoiser.run(learning); }, alone.seconds(alone_turn));
+    BENCH_RESULT(learning.try_suspend());
+    records.add(name + "sum_of_steps", bench::seconds_of(timed) * 1e3, "ms");
     const std::vector<std::uint64_t> expected = denoiser.checked_run(resident);
     for (std::size_t i = 0; i < model.sizes.size(); i += 37) {
         if (expected[i] != gpu::checksum(model.bytes_of(i))) {

@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -81,19 +80,6 @@ Weights make(CudaDevice& device, const Catalog& catalog, const Schedule& schedul
     options.policies.link = link;
     if constexpr (requires { options.policies.unpacker; }) { options.policies.unpacker = &gpu::unpacker(); }
     return BENCH_RESULT(Weights::try_create(device, catalog, std::move(options)));
-}
-
-/// The same steps, together in no more than so many seconds.
-Schedule within(const Schedule& schedule, double most_seconds) {
-    double sum = 0;
-    for (const Schedule::Step& step : schedule) { sum += std::chrono::duration<double>(step.compute.value()).count(); }
-    if (sum <= most_seconds) { return schedule; }
-    std::vector<std::optional<std::chrono::nanoseconds>> times;
-    times.reserve(schedule.size());
-    for (const Schedule::Step& step : schedule) {
-        times.emplace_back(std::llround(static_cast<double>(step.compute->count()) * most_seconds / sum));
-    }
-    return BENCH_RESULT(schedule.try_with_compute(times));
 }
 
 /// Passes that must give what the host's bytes give.
@@ -227,18 +213,11 @@ int main(int argc, char** argv) {
     bench::Turns alone{bare, stream, passes};
     const auto alone_turn = alone.add(true, [&] { run_pass(resident, model, sums, false, stream); });
     alone.run();
-    // The steps' times, from raw passes, since steps are timed only where something streams. Events between kernels make them longer: a
-    // bound must not be, so that they take no more than a resident pass does.
-    Schedule timed;
-    {
-        auto learning = make<Raw>(device, model.catalog, model.schedule, model.bytes / 100 * 90, true, link);
-        for (int i = 0; i < 16; ++i) {
-            run_pass(learning, model, sums, false, stream);
-            BENCH_RESULT(learning.try_drain());
-        }
-        timed = within(learning.schedule(), alone.seconds(alone_turn));
-        records.add(shape.name + ".sum_of_steps", learning.plan().compute_seconds() * 1e3, "ms");
-    }
+    auto learning = make<Raw>(device, model.catalog, model.schedule, model.bytes / 100 * 90, true, link);
+    const Schedule timed = bench::timed_steps(
+        learning, [&] { run_pass(learning, model, sums, false, stream); }, alone.seconds(alone_turn));
+    BENCH_RESULT(learning.try_suspend());
+    records.add(shape.name + ".sum_of_steps", bench::seconds_of(timed) * 1e3, "ms");
 
     struct Case {
         int percent;

@@ -4,15 +4,19 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "benchmarks/gpu/pinned_weights.hpp"
 #include "benchmarks/gpu/record.hpp"
 #include "residency/device/cuda.hpp"
+#include "residency/model/schedule.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace bench {
@@ -130,5 +134,30 @@ private:
     std::vector<Way> ways_;
     std::vector<double> rates_;  // before the first round, and after each
 };
+
+/// The compute times of all steps.
+[[nodiscard]] inline double seconds_of(const residency::Schedule& schedule) {
+    std::chrono::nanoseconds sum{};
+    for (const residency::Schedule::Step& step : schedule) { sum += step.compute.value_or(std::chrono::nanoseconds{}); }
+    return std::chrono::duration<double>(sum).count();
+}
+/// The steps with their times, from passes of a composition that learns, and that streams, since steps are timed only then. Events between
+/// kernels make them longer, and a bound must not be: together they take no more than `most_seconds`, the time of a resident pass.
+template <class Weights, class Run>
+[[nodiscard]] residency::Schedule timed_steps(Weights& weights, const Run& run, double most_seconds) {
+    for (int i = 0; i < 16; ++i) {
+        run();
+        BENCH_RESULT(weights.try_drain());
+    }
+    const residency::Schedule& learned = weights.schedule();
+    const double sum = seconds_of(learned);
+    if (sum <= most_seconds) { return learned; }
+    std::vector<std::optional<std::chrono::nanoseconds>> times;
+    times.reserve(learned.size());
+    for (const residency::Schedule::Step& step : learned) {
+        times.emplace_back(std::llround(static_cast<double>(step.compute->count()) * most_seconds / sum));
+    }
+    return BENCH_RESULT(learned.try_with_compute(times));
+}
 
 }  // namespace bench
