@@ -123,7 +123,7 @@ public:
     Status capture([[maybe_unused]] Stream stream,
                    [[maybe_unused]] const std::function<Status(const CapturedSteps&)>& body) override {
         if constexpr (planned) {
-            auto graph = weights_.try_capture(stream, [&](auto& pass) -> Status {
+            const auto record = [&](auto& pass) -> Status {
                 std::optional<typename Weights::Lease> lease;
                 return body({[&](std::uint32_t step) -> Status {
                                  lease.reset();
@@ -133,7 +133,9 @@ public:
                                  return {};
                              },
                              [&](WeightId weight) { return lease->bytes(weight); }, [&] { lease.reset(); }});
-            });
+            };
+            const bool is_timed = captures_++ % 2 == 0;
+            auto graph = is_timed ? weights_.try_capture_timed(stream, record) : weights_.try_capture(stream, record);
             if (!graph) { return graph.error(); }
             graphs_.push_back(std::move(*graph));
         }
@@ -168,6 +170,7 @@ private:
     std::deque<typename Weights::Lease> leases_;
     std::deque<typename Weights::Ticket> tickets_;
     std::deque<residency::CapturedPass<Device>> graphs_;
+    std::uint64_t captures_ = 0;
 };
 
 template <class Weights>
