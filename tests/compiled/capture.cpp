@@ -434,6 +434,21 @@ TEST_CASE_FIXTURE(Captures, "runs that follow each other are planned with what t
     CHECK_FALSE(timed.is_stale());
     check(unwrap(model.try_run("run", inputs(), stream)));
     CHECK(timed.is_stale());
+
+    // On a caller's state: what kernels write there is not the model's own.
+    auto state = unwrap(model.try_make_state());
+    const float own = cache(model);
+    std::uint32_t launches = 0;
+    {
+        auto of_caller = unwrap(model.try_capture_timed("run", inputs(), stream, state));
+        for (; of_caller.is_learning(); ++launches) {
+            unwrap(of_caller.try_launch(stream));
+            check(of_caller.outputs());
+        }
+    }
+    CHECK(launches > 0);
+    CHECK(cache(model) == own);
+    CHECK(*static_cast<const float*>(unwrap(model.try_mutable("cache", state)).data) == float(launches));
     CHECK(device.report_count() == 0);
 }
 

@@ -155,8 +155,8 @@ TEST_CASE("an eager pass, or another budget, ends what a graph measures") {
         must(timed.try_launch(learning.stream));
         if (by_budget) { must(weights.try_set_budget(Budget::bytes(8 * chunk))); }
         CHECK(timed.is_stale() == by_budget);
-        learning.run(
-            milliseconds{4});  // plans with its one launch; after a change of the budget, eager passes measure the rest
+        // Plans with its one launch; after a change of the budget, eager passes measure the rest.
+        learning.run(milliseconds{4});
         CHECK(timed.is_stale());
         for (int i = 0; i < 3; ++i) { learning.run(milliseconds{4}); }
         learning.expect_times(milliseconds{4});

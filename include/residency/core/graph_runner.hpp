@@ -100,7 +100,7 @@ Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, B
         if (graph && *graph) { static_cast<void>(shared_->device->destroy_graph(**graph).has_value()); }
         return status.error();
     }
-    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted, observer, observed, 0};
+    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted, observer, observed};
 }
 
 template <Device D>

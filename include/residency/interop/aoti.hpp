@@ -391,6 +391,13 @@ public:
     {
         return try_capture(method, inputs, stream, nullptr, Timing::on);
     }
+    /// The same on a caller's state, as of try_capture.
+    [[nodiscard]] Result<CapturedRun> try_capture_timed(std::string_view method, std::span<const TensorView> inputs,
+                                                        Stream stream, const CallerState<Device>& state)
+        requires GraphTimingDevice<Device>
+    {
+        return try_capture(method, inputs, stream, &state, Timing::on);
+    }
 
     /// What the last run left out; nothing where it did all that its program says.
     [[nodiscard]] const RunReport& last_run() const noexcept { return state_->report; }
