@@ -25,7 +25,8 @@ TEST_CASE("cells say who reads each chunk first and last") {
         Dice dice{seed};
         const plan::Problem problem = random_problem(dice);
         for (const plan::ImageOrder order :
-             {plan::ImageOrder::grouped, plan::ImageOrder::aligned, plan::ImageOrder::packed}) {
+             {plan::ImageOrder::grouped, plan::ImageOrder::aligned, plan::ImageOrder::packed,
+              plan::ImageOrder::sequence, plan::ImageOrder::fitted}) {
             const plan::Image image = plan::lay_out(problem, order);
             std::vector<std::uint32_t> first(image.chunks(), plan::none), last(image.chunks(), plan::none);
             std::vector<bool> keep(image.chunks(), false), filled(image.chunks(), false), with_bytes = filled;
@@ -164,6 +165,36 @@ TEST_CASE("the aligned layout has the smallest floor that steps of one storage c
         const auto floor = plan::floor_chunks(plan::lay_out(problem, plan::ImageOrder::aligned), problem.steps());
         CHECK(floor.chunks == (largest + 4095) / 4096);
     }
+}
+
+TEST_CASE("the fitted layout starts a chunk only where a step would need more than any step must") {
+    // Matrices of 1/7 chunk, then of 9/16 and of 2 1/4, and a small vector behind each; the first take most of the time.
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    problem.alignment_bytes = 1;
+    for (std::uint32_t s = 0; s < 54; ++s) {
+        problem.storage_bytes.push_back(s % 2 != 0 ? 16 : s < 18 ? 576 : s < 36 ? 2304 : 9216);
+        problem.add_step({&s, 1});
+        problem.compute_seconds.push_back(s % 2 != 0 ? 0.1e-6 : s < 18 ? 0.6e-6 : 0.3e-6);
+    }
+    const plan::Image aligned = plan::lay_out(problem, plan::ImageOrder::aligned),
+                      fitted = plan::lay_out(problem, plan::ImageOrder::fitted),
+                      sequence = plan::lay_out(problem, plan::ImageOrder::sequence);
+    CHECK(plan::floor_chunks(aligned, 54).chunks == 3);
+    CHECK(plan::floor_chunks(fitted, 54).chunks == 3);
+    CHECK(plan::floor_chunks(sequence, 54).chunks == 4);
+    CHECK(fitted.offsets[36] == 9 * (592 + 2320));  // no gap before the widest
+    CHECK(fitted.filled_chunks() < aligned.filled_chunks());
+    problem.budget_bytes = 3 * 4096;
+    problem.link = {4096e6, 0.06e-6, 0.06e-6};
+    const auto made = plan::make_plan(problem);
+    REQUIRE(made.has_value());
+    CHECK(made->data().storage_offsets == fitted.offsets);
+    CHECK(plan::check(*made, problem).has_value());
+    problem.image_offsets = aligned.offsets;
+    const auto over_aligned = plan::make_plan(problem);
+    REQUIRE(over_aligned.has_value());
+    CHECK(made->predicted_seconds() < over_aligned->predicted_seconds());
 }
 
 TEST_CASE("the packed layout has no gaps, so that what is read at steps apart fits in its own bytes") {

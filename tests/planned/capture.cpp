@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/plan/copy_nodes.hpp"
 #include "tests/planned/support.hpp"
 
 using namespace planned;
@@ -112,6 +113,37 @@ TEST_CASE(
             must(device.destroy_stream(other));
         }
     }
+}
+
+TEST_CASE("a graph has few copy nodes: its plan has an image whose neighbours are neighbours in host memory") {
+    // Matrices, and vectors that are read behind them.
+    std::vector<Spec> specs;
+    for (int i = 0; i < 24; ++i) {
+        specs.push_back({3 * chunk / 4});
+        specs.push_back({256});
+    }
+    CheckedDevice device;
+    const Model model = make_model(device, specs);
+    const auto stream = must(device.create_stream());
+    {
+        Steps steps;
+        for (std::uint32_t i = 0; i < specs.size(); ++i) { steps.push_back({i}); }
+        auto weights = make(device, model, 10 * chunk, schedule_of(model, steps));
+        auto graph = must(weights.try_capture(stream, plain(device, model, weights, stream)));
+        must(graph.try_launch(stream));
+        must(device.synchronize(stream));
+        const auto& plan = weights.plan();
+        // In host memory storages follow each other as they are read.
+        residency::plan::Options options;
+        for (std::uint32_t s = 0; s < plan.storages(); ++s) {
+            options.source_offsets.push_back(static_cast<std::uint64_t>(
+                model.catalog.host_bytes(residency::StorageId{s}) - model.catalog.host_bytes(residency::StorageId{0})));
+        }
+        CHECK(residency::plan::detail::copy_nodes(plan.data(), options) <=
+              plan.calls().size() + plan.calls().size() / 4);
+        CHECK(plan.storage_offset(0) + plan.storage_bytes(0) == plan.storage_offset(1));
+    }
+    must(device.destroy_stream(stream));
 }
 
 TEST_CASE("each launch counts what its own graph does, not what another one did that was captured later") {

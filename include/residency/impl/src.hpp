@@ -68,6 +68,7 @@
 #include "residency/plan/impl/advice.ipp"
 #include "residency/plan/impl/bounds.ipp"
 #include "residency/plan/impl/check.ipp"
+#include "residency/plan/impl/copy_nodes.ipp"
 #include "residency/plan/impl/cyclic.ipp"
 #include "residency/plan/impl/finalize_times.ipp"
 #include "residency/plan/impl/first_pass.ipp"

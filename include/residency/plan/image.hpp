@@ -20,6 +20,7 @@ enum class ImageOrder : std::uint8_t {
     sequence,  ///< unread storages first, then pinned ones, the others in the order of first use, without gaps
     aligned,  ///< unread storages first, the others in the order of first use; what a step reads first starts a chunk where that saves
               ///< the step a chunk
+    fitted,   ///< the same, but only where the step's chunks are more than the step needs that needs the most
 };
 
 /// Consecutive chunks of the image with the same first and last reader.
@@ -62,8 +63,8 @@ struct Image {
 /// Offsets and cells. O(accesses + storages log storages + chunks).
 [[nodiscard]] RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order);
 
-/// The images that a planner may choose from: the given one, or one for each order that makes a difference. `sequence` is among them where
-/// chunks are few.
+/// The images that a planner may choose from: the given one, or one for each order that makes a difference. `sequence` and `fitted`
+/// are among them where chunks are few.
 [[nodiscard]] RESIDENCY_INLINE std::vector<Image> candidate_images(const Problem& problem);
 
 /// How many chunks must be held at once, and the step that needs them.

@@ -16,6 +16,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/plan/check.hpp"
+#include "residency/plan/copy_nodes.hpp"
 #include "residency/plan/floor.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/options.hpp"
@@ -54,6 +55,21 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
     }
     if (schedule.empty()) { problem.add_step({}); }
     return problem;
+}
+
+// Where copies read each storage, in bytes from the first. Empty if one that has bytes on the device is not in host memory.
+inline std::vector<std::uint64_t> source_offsets(const Catalog& catalog, const plan::Problem& problem) {
+    std::vector<std::uint64_t> offsets(catalog.storages().size(), 0);
+    std::uint64_t first = UINT64_MAX;
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+        if (problem.storage_bytes[i] == 0) { continue; }
+        const std::byte* const bytes = catalog.host_bytes(StorageId{i});
+        if (bytes == nullptr) { return {}; }
+        offsets[i] = reinterpret_cast<std::uintptr_t>(bytes);
+        first = (std::min)(first, offsets[i]);
+    }
+    for (std::uint64_t& offset : offsets) { offset -= (std::min)(first, offset); }
+    return offsets;
 }
 
 }  // namespace detail
@@ -109,6 +125,7 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
     problem.budget_bytes = budget_bytes;
     plan::Options options = options_;
     options.catalog_hash = catalog.hash();
+    if (options.captured) { options.source_offsets = detail::source_offsets(catalog, problem); }
     if (current_plan.plan != nullptr && current_plan.plan->is_cyclic()) {
         options.present_offsets = current_plan.plan->data().storage_offsets;
         options.present = current_plan.present;
@@ -126,8 +143,11 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
     const auto sizes = sizes_of(problem);
     if (!sizes || sizes->floor_bytes > budget_bytes) { return best; }
     auto same = plan::make_plan(problem, options);
+    const auto seconds = [&](const plan::Plan& plan) {
+        return plan::detail::seconds_with_nodes(plan.data(), problem, options);
+    };
     const bool is_as_good = same && same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
-                            same->predicted_seconds() <= best->predicted_seconds() * 1.02;
+                            seconds(*same) <= seconds(*best) * 1.02;
     return is_as_good ? same : best;
 }
 

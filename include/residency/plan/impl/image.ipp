@@ -42,20 +42,35 @@ inline void place_storages(const Problem& problem, ImageOrder order, const std::
     const std::uint64_t g = problem.chunk_bytes;
     const std::uint64_t alignment = (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, g));
     image.offsets.assign(problem.storages(), 0);
+    // Of what the step reads first that reads storage k of the sequence first.
+    const auto bytes_of_step = [&](std::size_t k) {
+        std::uint64_t bytes = 0;
+        for (std::size_t j = k; j < sequence.size() && image.first_use[sequence[j]] == image.first_use[sequence[k]];
+             ++j) {
+            bytes = round_up(bytes, alignment) + problem.storage_bytes[sequence[j]];
+        }
+        return bytes;
+    };
+    const auto begins_step = [&](std::size_t k) {
+        return k == 0 || image.first_use[sequence[k]] != image.first_use[sequence[k - 1]];
+    };
+    std::uint64_t most_chunks = 0;  // that a step needs
+    for (std::size_t k = 0; k < sequence.size() && order == ImageOrder::fitted; ++k) {
+        if (begins_step(k) && group[sequence[k]] != Group::unread) {
+            most_chunks = (std::max)(most_chunks, (bytes_of_step(k) + g - 1) / g);
+        }
+    }
     std::uint64_t at = 0;
     Group group_before = Group::unread;
     for (std::size_t k = 0; k < sequence.size(); ++k) {
         const std::uint32_t s = sequence[k];
-        const std::uint32_t step = image.first_use[s];
         at = round_up(at, group[s] != Group::unread && group_before == Group::unread ? g : alignment);
         if (order == ImageOrder::grouped) {
             if (group[s] == Group::read_by_several || group_before == Group::read_by_several) { at = round_up(at, g); }
-        } else if (order == ImageOrder::aligned && (k == 0 || step != image.first_use[sequence[k - 1]])) {
-            std::uint64_t bytes = 0;  // that the step reads first
-            for (std::size_t j = k; j < sequence.size() && image.first_use[sequence[j]] == step; ++j) {
-                bytes = round_up(bytes, alignment) + problem.storage_bytes[sequence[j]];
-            }
-            if (bytes != 0 && (at % g + bytes + g - 1) / g > (bytes + g - 1) / g) { at = round_up(at, g); }
+        } else if ((order == ImageOrder::aligned || order == ImageOrder::fitted) && begins_step(k)) {
+            const std::uint64_t bytes = bytes_of_step(k);
+            const std::uint64_t least = order == ImageOrder::fitted ? most_chunks : (bytes + g - 1) / g;
+            if (bytes != 0 && (at % g + bytes + g - 1) / g > least) { at = round_up(at, g); }
         }
         group_before = group[s];
         image.offsets[s] = at;
@@ -104,7 +119,7 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
         const bool is_small = problem.storage_bytes[s] * tuning::small_storages_per_chunk < g;
         if (is_unread(s)) {
             group[s] = detail::Group::unread;
-        } else if (order == ImageOrder::aligned) {
+        } else if (order == ImageOrder::aligned || order == ImageOrder::fitted) {
             continue;
         } else if (pinned[s] || (is_small && order != ImageOrder::sequence)) {
             group[s] = detail::Group::small_or_pinned;
@@ -149,10 +164,12 @@ RESIDENCY_INLINE std::vector<Image> candidate_images(const Problem& problem) {
     Image packed = lay_out(problem, ImageOrder::packed);
     if (packed.bytes != images[0].bytes) { images.push_back(std::move(packed)); }
     if (images[0].filled_chunks() <= tuning::slots_most_chunks) {
-        Image sequence = lay_out(problem, ImageOrder::sequence);
-        const bool is_new = std::none_of(images.begin(), images.end(),
-                                         [&](const Image& image) { return image.offsets == sequence.offsets; });
-        if (is_new) { images.push_back(std::move(sequence)); }
+        for (const ImageOrder order : {ImageOrder::sequence, ImageOrder::fitted}) {
+            Image image = lay_out(problem, order);
+            const bool is_new = std::none_of(images.begin(), images.end(),
+                                             [&](const Image& other) { return other.offsets == image.offsets; });
+            if (is_new) { images.push_back(std::move(image)); }
+        }
     }
     return images;
 }

@@ -13,6 +13,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/plan/bounds.hpp"
+#include "residency/plan/copy_nodes.hpp"
 #include "residency/plan/cyclic.hpp"
 #include "residency/plan/finalize_times.hpp"
 #include "residency/plan/image.hpp"
@@ -89,6 +90,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
     bool found = false;
+    double best_seconds = RingEvaluator::impossible;  // with its copy nodes
     // The image that memory holds something of comes first: of plans that are as fast, it brings the least.
     std::vector<std::size_t> in_order;
     in_order.reserve(images.size());
@@ -99,12 +101,13 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     }
     for (const std::size_t k : in_order) {
         if (budget < floors[k].chunks) { continue; }
-        // The aligned layout pays near the floor, and where few storages are wide; the packed one where the gaps of the grouped one
-        // matter; the one in the order of use where chunks are few, so that a chunk of small storages is much to hold.
+        // The aligned and the fitted layout pay near the floor, and where few storages are wide; the packed one where the gaps of the
+        // grouped one matter; the one in the order of use where chunks are few, so that a chunk of small storages is much to hold.
         const ImageOrder order = images[k].order;
-        if (found && (order == ImageOrder::aligned || order == ImageOrder::sequence) &&
-            (best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain) ||
-             (order == ImageOrder::aligned && !is_short &&
+        const bool is_aligned = order == ImageOrder::aligned || order == ImageOrder::fitted;
+        if (found && (is_aligned || order == ImageOrder::sequence) &&
+            (best_seconds <= least_seconds * (1 + tuning::aligned_image_gain) ||
+             (is_aligned && !is_short &&
               static_cast<double>(budget) > tuning::aligned_image_floors * static_cast<double>(floors[k].chunks)))) {
             continue;
         }
@@ -113,11 +116,15 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
                 tuning::packed_image_saves * static_cast<double>(deficit(0))) {
             continue;
         }
-        PlanData data = problem.cyclic
-                            ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options, least_seconds,
-                                          found ? best.predicted_seconds : RingEvaluator::impossible)
-                            : one_shot_plan(problem, images[k], budget, options);
-        if (!found || is_better(data, best)) { best = std::move(data); }
+        PlanData data = problem.cyclic ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options,
+                                                     least_seconds, best_seconds)
+                                       : one_shot_plan(problem, images[k], budget, options);
+        const double seconds = seconds_with_nodes(data, problem, options);
+        const bool is_as_fast = std::abs(seconds - best_seconds) <= 1e-9 * best_seconds;
+        if (!found || (is_as_fast ? data.bytes_per_pass < best.bytes_per_pass : seconds < best_seconds)) {
+            best = std::move(data);
+            best_seconds = seconds;
+        }
         found = true;
     }
     best.floor_bytes = floor.chunks * g;
