@@ -197,6 +197,44 @@ TEST_CASE("the fitted layout starts a chunk only where a step would need more th
     CHECK(made->predicted_seconds() < over_aligned->predicted_seconds());
 }
 
+TEST_CASE("the fitted layout does not count what stays: pinned storages lie apart, however wide") {
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    problem.alignment_bytes = 1;
+    for (std::uint32_t s = 0; s < 20; ++s) {
+        problem.storage_bytes.push_back(9216);
+        problem.add_step({&s, 1});
+    }
+    const plan::Image without = plan::lay_out(problem, plan::ImageOrder::fitted);
+    CHECK(plan::floor_chunks(without, 20).chunks == 3);
+    problem.storage_bytes.push_back(40960);  // no step reads it, or the first one does
+    problem.pinned = {20};
+    CHECK(plan::floor_chunks(plan::lay_out(problem, plan::ImageOrder::fitted), 20).chunks == 13);
+    problem.step_storages.insert(problem.step_storages.begin() + 1, 20);
+    for (std::size_t i = 1; i < problem.step_offsets.size(); ++i) { ++problem.step_offsets[i]; }
+    const plan::Image image = plan::lay_out(problem, plan::ImageOrder::fitted);
+    CHECK(plan::floor_chunks(image, 20).chunks == 13);
+    CHECK(image.offsets[20] == 0);
+}
+
+TEST_CASE("a layout in the order of use counts as that where the aligned one is the same") {
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    for (std::uint32_t s = 0; s < 40; ++s) {
+        problem.storage_bytes.push_back(s == 7 ? 256 : s == 8 ? 4096 - 256 : 4096);  // a small one, which others group
+        problem.add_step({&s, 1});
+    }
+    const std::vector<plan::Image> images = plan::candidate_images(problem);
+    const auto sequence = plan::lay_out(problem, plan::ImageOrder::sequence).offsets;
+    CHECK(plan::lay_out(problem, plan::ImageOrder::aligned).offsets == sequence);
+    CHECK(std::any_of(images.begin(), images.end(), [&](const plan::Image& image) {
+        return image.order == plan::ImageOrder::sequence && image.offsets == sequence;
+    }));
+    for (std::size_t i = 0; i < images.size(); ++i) {
+        for (std::size_t k = 0; k < i; ++k) { CHECK(images[i].offsets != images[k].offsets); }
+    }
+}
+
 TEST_CASE("the packed layout has no gaps, so that what is read at steps apart fits in its own bytes") {
     plan::Problem problem;
     problem.chunk_bytes = 4096;

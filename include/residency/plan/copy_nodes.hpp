@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/plan/options.hpp"
@@ -11,13 +12,12 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
-/// The copy nodes of a graph of the plan. One brings bytes that are neighbours in the image and at their source. 0: where the sources lie is
-/// not known. O(storages log storages + copies).
-[[nodiscard]] RESIDENCY_INLINE std::uint64_t copy_nodes(const PlanData& plan, const Options& options);
+/// The copy nodes of each call of the plan in a graph: a node brings bytes that are neighbours in the image and at their source. Empty: where the
+/// sources lie is not known. O((storages + copies) log storages + nodes).
+[[nodiscard]] RESIDENCY_INLINE std::vector<std::uint32_t> copy_nodes(const PlanData& plan, const Options& options);
 
-/// What a pass takes: predicted_seconds, and for a captured plan the latency of each copy node beyond one a call, which no search counts.
-[[nodiscard]] RESIDENCY_INLINE double seconds_with_nodes(const PlanData& plan, const Problem& problem,
-                                                         const Options& options);
+/// Searches count one node a call. Sets the predicted seconds and the cut of a captured plan for the nodes that its calls have, if that is known.
+RESIDENCY_INLINE void count_nodes(PlanData& plan, const Problem& problem, const Options& options);
 
 }}}}  // namespace residency::RESIDENCY_ABI::plan::detail
 

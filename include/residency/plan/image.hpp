@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -20,7 +21,8 @@ enum class ImageOrder : std::uint8_t {
     sequence,  ///< unread storages first, then pinned ones, the others in the order of first use, without gaps
     aligned,  ///< unread storages first, the others in the order of first use; what a step reads first starts a chunk where that saves
               ///< the step a chunk
-    fitted,   ///< the same, but only where the step's chunks are more than the step needs that needs the most
+    fitted,  ///< unread storages first, then pinned ones, the others in the order of first use; what a step reads first starts a chunk only
+             ///< where it would lie on more chunks than the widest of these needs
 };
 
 /// Consecutive chunks of the image with the same first and last reader.
@@ -62,6 +64,10 @@ struct Image {
 
 /// Offsets and cells. O(accesses + storages log storages + chunks).
 [[nodiscard]] RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order);
+
+/// The image in which storages follow each other as at their sources (Options::source_offsets), without gaps.
+[[nodiscard]] RESIDENCY_INLINE Image lay_out_as_sources(const Problem& problem,
+                                                        std::span<const std::uint64_t> source_offsets);
 
 /// The images that a planner may choose from: the given one, or one for each order that makes a difference. `sequence` and `fitted`
 /// are among them where chunks are few.

@@ -26,8 +26,9 @@ struct Options {
     /// brings few other chunks. Empty: memory holds nothing.
     std::vector<Presence> present{};
     std::vector<std::uint64_t> present_offsets{};  ///< bytes, one for each storage
-    /// Captured plans only: where copies read each storage, bytes from the first. Of the images that it may choose from, the planner takes
-    /// one whose neighbours are neighbours there, where the copy nodes that this saves take longer than the plan loses. Empty: unknown.
+    /// Captured plans only: where copies read each storage, in bytes; storages in different allocations are never neighbours. One copy node
+    /// of a graph brings what is next to each other in the image and there. Where nodes cost more than another image, the planner takes
+    /// that one. Empty, or not one for each storage: unknown.
     std::vector<std::uint64_t> source_offsets{};
 };
 

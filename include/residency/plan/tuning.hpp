@@ -33,6 +33,7 @@ inline constexpr double aligned_image_gain = 2e-3;
 inline constexpr std::uint32_t short_schedule_steps = 32;
 inline constexpr double aligned_image_floors = 2.5;
 inline constexpr double packed_image_saves = 0.02;
+inline constexpr double copy_nodes_loss = 2e-3;
 
 // ---- the step from which a pass is planned
 inline constexpr double turn_gain = 1e-9;

@@ -6,17 +6,22 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "residency/config.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/host_bytes.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/sort.hpp"
+#include "residency/model/storage.hpp"
 #include "residency/plan/check.hpp"
-#include "residency/plan/copy_nodes.hpp"
 #include "residency/plan/floor.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/options.hpp"
@@ -57,18 +62,37 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
     return problem;
 }
 
-// Where copies read each storage, in bytes from the first. Empty if one that has bytes on the device is not in host memory.
+// Where copies read each storage: an allocation of host memory follows the one before behind a gap, since no copy reads two. Empty if a
+// storage that has bytes on the device is not in host memory.
 inline std::vector<std::uint64_t> source_offsets(const Catalog& catalog, const plan::Problem& problem) {
-    std::vector<std::uint64_t> offsets(catalog.storages().size(), 0);
-    std::uint64_t first = UINT64_MAX;
-    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+    const std::span<const Storage> storages = catalog.storages();
+    std::vector<const HostSource*> sources(storages.size(), nullptr);
+    std::vector<std::uint32_t> by_host;
+    for (std::uint32_t i = 0; i < storages.size(); ++i) {
         if (problem.storage_bytes[i] == 0) { continue; }
-        const std::byte* const bytes = catalog.host_bytes(StorageId{i});
-        if (bytes == nullptr) { return {}; }
-        offsets[i] = reinterpret_cast<std::uintptr_t>(bytes);
-        first = (std::min)(first, offsets[i]);
+        sources[i] = std::get_if<HostSource>(&storages[i].source);
+        if (sources[i] == nullptr) { return {}; }
+        by_host.push_back(i);
     }
-    for (std::uint64_t& offset : offsets) { offset -= (std::min)(first, offset); }
+    residency::detail::sort(by_host, [&](std::uint32_t a, std::uint32_t b) {
+        const HostBytes *host_a = sources[a]->host.get(), *host_b = sources[b]->host.get();
+        return host_a != host_b ? std::less<>{}(host_a, host_b) : a < b;
+    });
+    std::vector<std::uint32_t> first(storages.size(), 0);  // of the storages in the same allocation
+    for (std::size_t k = 0; k < by_host.size(); ++k) {
+        const bool is_same = k > 0 && sources[by_host[k]]->host == sources[by_host[k - 1]]->host;
+        first[by_host[k]] = is_same ? first[by_host[k - 1]] : by_host[k];
+    }
+    std::vector<std::uint64_t> begins(storages.size(), 0), offsets(storages.size(), 0);
+    std::uint64_t end = 0;
+    for (std::uint32_t i = 0; i < storages.size(); ++i) {
+        if (sources[i] == nullptr) { continue; }
+        if (first[i] == i) {
+            begins[i] = end;
+            end += sources[i]->host->span().size() + 1;
+        }
+        offsets[i] = begins[first[i]] + sources[i]->offset_bytes;
+    }
     return offsets;
 }
 
@@ -80,8 +104,8 @@ RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Sched
         detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
     bool is_written = false;
     for (const Storage& storage : catalog.storages()) { is_written = is_written || storage.is_mutable; }
-    // Bytes that kernels have written cannot be copied again, so that the image stays as it is laid out. It is laid out for the smallest
-    // floor, since the budget may be lowered later.
+    // Bytes that kernels have written cannot be copied again, so that the image stays as it is laid out. It is laid out for the smaller
+    // floor of two layouts, since the budget may be lowered later.
     if (current_plan != nullptr && is_written) { problem.image_offsets = current_plan->data().storage_offsets; }
     auto sizes = sizes_of(problem);
     if (!sizes) { return sizes.error(); }
@@ -143,12 +167,10 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
     const auto sizes = sizes_of(problem);
     if (!sizes || sizes->floor_bytes > budget_bytes) { return best; }
     auto same = plan::make_plan(problem, options);
-    const auto seconds = [&](const plan::Plan& plan) {
-        return plan::detail::seconds_with_nodes(plan.data(), problem, options);
-    };
-    const bool is_as_good = same && same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
-                            seconds(*same) <= seconds(*best) * 1.02;
-    return is_as_good ? same : best;
+    if (!same) { return best; }
+    const bool is_as_good = same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
+                            same->predicted_seconds() <= best->predicted_seconds() * 1.02;
+    return is_as_good || same->predicted_seconds() <= best->predicted_seconds() ? same : best;
 }
 
 RESIDENCY_INLINE Result<plan::Plan> PlanFactory::check_given(const Catalog& catalog, std::uint64_t budget_bytes) const {

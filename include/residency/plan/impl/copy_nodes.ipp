@@ -11,47 +11,58 @@
 #include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/copy_nodes.hpp"
+#include "residency/plan/finalize_times.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/simulate.hpp"
+#include "residency/plan/timeline.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
-RESIDENCY_INLINE std::uint64_t copy_nodes(const PlanData& plan, const Options& options) {
-    if (options.source_offsets.size() != plan.storage_offsets.size()) { return 0; }
+RESIDENCY_INLINE std::vector<std::uint32_t> copy_nodes(const PlanData& plan, const Options& options) {
+    if (options.source_offsets.size() != plan.storage_offsets.size()) { return {}; }
     std::vector<std::uint32_t> order;  // storages with bytes, in the order of the image
     for (std::uint32_t s = 0; s < plan.storage_bytes.size(); ++s) {
         if (plan.storage_bytes[s] != 0) { order.push_back(s); }
     }
     residency::detail::sort(
         order, [&](std::uint32_t a, std::uint32_t b) { return plan.storage_offsets[a] < plan.storage_offsets[b]; });
-    const auto end = [&](std::size_t k) { return plan.storage_offsets[order[k]] + plan.storage_bytes[order[k]]; };
-    const auto continues = [&](std::size_t k) {  // the storage before
-        return end(k - 1) == plan.storage_offsets[order[k]] &&
-               options.source_offsets[order[k - 1]] + plan.storage_bytes[order[k - 1]] ==
-                   options.source_offsets[order[k]];
+    const auto end = [&](std::uint32_t s) { return plan.storage_offsets[s] + plan.storage_bytes[s]; };
+    const auto follows = [&](std::uint32_t a, std::uint32_t b) {
+        return end(a) == plan.storage_offsets[b] &&
+               options.source_offsets[a] + plan.storage_bytes[a] == options.source_offsets[b];
     };
-    std::uint64_t nodes = 0;
-    for (const Copy& copy : plan.copies) {
+    const auto nodes_of = [&](const Copy& copy) {
         auto k =
             static_cast<std::size_t>(std::upper_bound(order.begin(), order.end(), copy.image_begin,
-                                                      [&](std::uint64_t at, std::uint32_t s) {
-                                                          return at < plan.storage_offsets[s] + plan.storage_bytes[s];
-                                                      }) -
+                                                      [&](std::uint64_t at, std::uint32_t s) { return at < end(s); }) -
                                      order.begin());
-        for (bool is_first = true; k < order.size() && plan.storage_offsets[order[k]] < copy.image_end; ++k) {
-            nodes += is_first || !continues(k) ? 1U : 0U;
-            is_first = false;
+        std::uint32_t nodes = 0;
+        for (; k < order.size() && plan.storage_offsets[order[k]] < copy.image_end; ++k) {
+            nodes += nodes == 0 || !follows(order[k - 1], order[k]) ? 1U : 0U;
         }
+        return nodes;
+    };
+    std::vector<std::uint32_t> result;
+    result.reserve(plan.calls.size());
+    for (const Call& call : plan.calls) {
+        std::uint32_t nodes = 0;
+        for (std::uint32_t c = call.copies_begin; c < call.copies_end; ++c) { nodes += nodes_of(plan.copies[c]); }
+        result.push_back(nodes);
     }
-    return nodes;
+    return result;
 }
 
-RESIDENCY_INLINE double seconds_with_nodes(const PlanData& plan, const Problem& problem, const Options& options) {
-    if (!plan.captured) { return plan.predicted_seconds; }
-    const std::uint64_t nodes = copy_nodes(plan, options), calls = plan.calls.size();
-    return plan.predicted_seconds +
-           static_cast<double>(nodes > calls ? nodes - calls : 0) * problem.link.node_latency_seconds;
+RESIDENCY_INLINE void count_nodes(PlanData& plan, const Problem& problem, const Options& options) {
+    if (!plan.captured) { return; }
+    const std::vector<std::uint32_t> nodes = copy_nodes(plan, options);
+    if (std::all_of(nodes.begin(), nodes.end(), [](std::uint32_t n) { return n <= 1; })) { return; }
+    Timeline line = timeline(plan, problem.link, problem.compute_seconds);
+    for (std::size_t k = 0; k < nodes.size(); ++k) {
+        line.calls[k].seconds += ((std::max)(nodes[k], 1U) - 1) * problem.link.node_latency_seconds;
+    }
+    finalize_times(plan, line);
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::plan::detail

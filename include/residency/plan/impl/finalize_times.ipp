@@ -15,10 +15,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
-RESIDENCY_INLINE void finalize_times(PlanData& data, const Problem& problem) {
+RESIDENCY_INLINE void finalize_times(PlanData& data, const Timeline& line) {
+    TimelineSolver solver;
     if (data.captured && data.cyclic) {
-        const Timeline line = timeline(data, problem.link, problem.compute_seconds);
-        TimelineSolver solver;
         double least = 0;
         for (std::uint32_t cut = 0; cut <= data.calls.size() && cut <= tuning::cut_most; ++cut) {
             if (cut > 0 && data.calls[cut - 1].wait.exists() && data.calls[cut - 1].wait.pass == 0) { break; }
@@ -29,7 +28,11 @@ RESIDENCY_INLINE void finalize_times(PlanData& data, const Problem& problem) {
             }
         }
     }
-    data.predicted_seconds = simulate(data, problem.link, problem.compute_seconds);
+    data.predicted_seconds = seconds_of(solver, line, data, 1e-12);
+}
+
+RESIDENCY_INLINE void finalize_times(PlanData& data, const Problem& problem) {
+    finalize_times(data, timeline(data, problem.link, problem.compute_seconds));
 }
 
 RESIDENCY_INLINE bool is_better(const PlanData& a, const PlanData& b) {

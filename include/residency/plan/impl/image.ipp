@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,21 +43,21 @@ inline void place_storages(const Problem& problem, ImageOrder order, const std::
     const std::uint64_t g = problem.chunk_bytes;
     const std::uint64_t alignment = (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, g));
     image.offsets.assign(problem.storages(), 0);
+    const auto are_of_one_step = [&](std::size_t j, std::size_t k) {
+        return image.first_use[sequence[j]] == image.first_use[sequence[k]] && group[sequence[j]] == group[sequence[k]];
+    };
     // Of what the step reads first that reads storage k of the sequence first.
     const auto bytes_of_step = [&](std::size_t k) {
         std::uint64_t bytes = 0;
-        for (std::size_t j = k; j < sequence.size() && image.first_use[sequence[j]] == image.first_use[sequence[k]];
-             ++j) {
+        for (std::size_t j = k; j < sequence.size() && are_of_one_step(j, k); ++j) {
             bytes = round_up(bytes, alignment) + problem.storage_bytes[sequence[j]];
         }
         return bytes;
     };
-    const auto begins_step = [&](std::size_t k) {
-        return k == 0 || image.first_use[sequence[k]] != image.first_use[sequence[k - 1]];
-    };
+    const auto begins_step = [&](std::size_t k) { return k == 0 || !are_of_one_step(k, k - 1); };
     std::uint64_t most_chunks = 0;  // that a step needs
     for (std::size_t k = 0; k < sequence.size() && order == ImageOrder::fitted; ++k) {
-        if (begins_step(k) && group[sequence[k]] != Group::unread) {
+        if (begins_step(k) && group[sequence[k]] == Group::others) {
             most_chunks = (std::max)(most_chunks, (bytes_of_step(k) + g - 1) / g);
         }
     }
@@ -67,7 +68,8 @@ inline void place_storages(const Problem& problem, ImageOrder order, const std::
         at = round_up(at, group[s] != Group::unread && group_before == Group::unread ? g : alignment);
         if (order == ImageOrder::grouped) {
             if (group[s] == Group::read_by_several || group_before == Group::read_by_several) { at = round_up(at, g); }
-        } else if ((order == ImageOrder::aligned || order == ImageOrder::fitted) && begins_step(k)) {
+        } else if ((order == ImageOrder::aligned || order == ImageOrder::fitted) && group[s] == Group::others &&
+                   begins_step(k)) {
             const std::uint64_t bytes = bytes_of_step(k);
             const std::uint64_t least = order == ImageOrder::fitted ? most_chunks : (bytes + g - 1) / g;
             if (bytes != 0 && (at % g + bytes + g - 1) / g > least) { at = round_up(at, g); }
@@ -117,13 +119,14 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
     std::vector<detail::Group> group(count, detail::Group::others);
     for (std::uint32_t s = 0; s < count && order != ImageOrder::given; ++s) {
         const bool is_small = problem.storage_bytes[s] * tuning::small_storages_per_chunk < g;
+        const bool is_in_order_of_use = order == ImageOrder::sequence || order == ImageOrder::fitted;
         if (is_unread(s)) {
             group[s] = detail::Group::unread;
-        } else if (order == ImageOrder::aligned || order == ImageOrder::fitted) {
+        } else if (order == ImageOrder::aligned) {
             continue;
-        } else if (pinned[s] || (is_small && order != ImageOrder::sequence)) {
+        } else if (pinned[s] || (is_small && !is_in_order_of_use)) {
             group[s] = detail::Group::small_or_pinned;
-        } else if (image.last_use[s] != image.first_use[s] && order != ImageOrder::sequence) {
+        } else if (image.last_use[s] != image.first_use[s] && !is_in_order_of_use) {
             group[s] = detail::Group::read_by_several;
         }
     }
@@ -166,12 +169,35 @@ RESIDENCY_INLINE std::vector<Image> candidate_images(const Problem& problem) {
     if (images[0].filled_chunks() <= tuning::slots_most_chunks) {
         for (const ImageOrder order : {ImageOrder::sequence, ImageOrder::fitted}) {
             Image image = lay_out(problem, order);
-            const bool is_new = std::none_of(images.begin(), images.end(),
-                                             [&](const Image& other) { return other.offsets == image.offsets; });
-            if (is_new) { images.push_back(std::move(image)); }
+            const auto same = std::find_if(images.begin(), images.end(),
+                                           [&](const Image& other) { return other.offsets == image.offsets; });
+            if (same == images.end()) {
+                images.push_back(std::move(image));
+            } else if (same != images.begin() && order == ImageOrder::sequence) {
+                same->order = order;  // considered as what it is as well
+            }
         }
     }
     return images;
+}
+
+RESIDENCY_INLINE Image lay_out_as_sources(const Problem& problem, std::span<const std::uint64_t> source_offsets) {
+    std::vector<std::uint32_t> order(problem.storages());
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) { order[s] = s; }
+    residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+        return source_offsets[a] != source_offsets[b] ? source_offsets[a] < source_offsets[b] : a < b;
+    });
+    const std::uint64_t alignment =
+        (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, problem.chunk_bytes));
+    Problem given = problem;
+    given.image_offsets.assign(problem.storages(), 0);
+    std::uint64_t at = 0;
+    for (const std::uint32_t s : order) {
+        at = detail::round_up(at, alignment);
+        given.image_offsets[s] = at;
+        at += problem.storage_bytes[s];
+    }
+    return lay_out(given, ImageOrder::given);
 }
 
 RESIDENCY_INLINE FloorChunks floor_chunks(const Image& image, std::uint32_t steps) {

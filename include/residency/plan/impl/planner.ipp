@@ -90,7 +90,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
     bool found = false;
-    double best_seconds = RingEvaluator::impossible;  // with its copy nodes
+    double best_of_calls = 0;  // what it takes if each call is one copy node
     // The image that memory holds something of comes first: of plans that are as fast, it brings the least.
     std::vector<std::size_t> in_order;
     in_order.reserve(images.size());
@@ -99,33 +99,43 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
             if ((images[k].offsets == options.present_offsets) == is_present) { in_order.push_back(k); }
         }
     }
+    const auto consider = [&](const Image& image, std::uint64_t floor_of_image) {
+        PlanData data = problem.cyclic ? cyclic_plan(problem, image, budget, floor_of_image, options, least_seconds,
+                                                     found ? best.predicted_seconds : RingEvaluator::impossible)
+                                       : one_shot_plan(problem, image, budget, options);
+        const double of_calls = data.predicted_seconds;
+        count_nodes(data, problem, options);
+        if (!found || is_better(data, best)) {
+            best = std::move(data);
+            best_of_calls = of_calls;
+        }
+        found = true;
+    };
+    // Whether the best plan loses to copy nodes what another image may save.
+    const auto loses_to_nodes = [&] {
+        return found && best.predicted_seconds > best_of_calls * (1 + tuning::copy_nodes_loss);
+    };
     for (const std::size_t k : in_order) {
         if (budget < floors[k].chunks) { continue; }
-        // The aligned and the fitted layout pay near the floor, and where few storages are wide; the packed one where the gaps of the
+        // The aligned and the fitted layouts pay near the floor, and where few storages are wide; the packed one where the gaps of the
         // grouped one matter; the one in the order of use where chunks are few, so that a chunk of small storages is much to hold.
         const ImageOrder order = images[k].order;
         const bool is_aligned = order == ImageOrder::aligned || order == ImageOrder::fitted;
-        if (found && (is_aligned || order == ImageOrder::sequence) &&
-            (best_seconds <= least_seconds * (1 + tuning::aligned_image_gain) ||
-             (is_aligned && !is_short &&
-              static_cast<double>(budget) > tuning::aligned_image_floors * static_cast<double>(floors[k].chunks)))) {
-            continue;
-        }
-        if (found && order == ImageOrder::packed &&
-            static_cast<double>(deficit(0) - deficit(k)) <=
-                tuning::packed_image_saves * static_cast<double>(deficit(0))) {
-            continue;
-        }
-        PlanData data = problem.cyclic ? cyclic_plan(problem, images[k], budget, floors[k].chunks, options,
-                                                     least_seconds, best_seconds)
-                                       : one_shot_plan(problem, images[k], budget, options);
-        const double seconds = seconds_with_nodes(data, problem, options);
-        const bool is_as_fast = std::abs(seconds - best_seconds) <= 1e-9 * best_seconds;
-        if (!found || (is_as_fast ? data.bytes_per_pass < best.bytes_per_pass : seconds < best_seconds)) {
-            best = std::move(data);
-            best_seconds = seconds;
-        }
-        found = true;
+        const bool is_near = found && best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain);
+        const bool is_wide = is_short || static_cast<double>(budget) <=
+                                             tuning::aligned_image_floors * static_cast<double>(floors[k].chunks);
+        const bool saves =
+            static_cast<double>(deficit(0) - deficit(k)) > tuning::packed_image_saves * static_cast<double>(deficit(0));
+        const bool is_worth = is_aligned                      ? !is_near && is_wide
+                              : order == ImageOrder::sequence ? !is_near
+                              : order == ImageOrder::packed   ? saves
+                                                              : true;
+        if (!found || is_worth || loses_to_nodes()) { consider(images[k], floors[k].chunks); }
+    }
+    if (loses_to_nodes() && problem.image_offsets.empty()) {
+        const Image image = lay_out_as_sources(problem, options.source_offsets);
+        const FloorChunks needed = floor_chunks(image, problem.steps());
+        if (needed.chunks <= budget) { consider(image, needed.chunks); }
     }
     best.floor_bytes = floor.chunks * g;
     keep_bounds(best, bounds);
@@ -140,6 +150,7 @@ inline Result<PlanData> best_plan_of_turns(const Problem& problem, const Options
     if (!made) { return made; }
     PlanData plan = turned_back(std::move(made).value(), problem, turn);
     finalize_times(plan, problem);
+    count_nodes(plan, problem, options);
     return plan;
 }
 
