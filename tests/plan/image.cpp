@@ -235,6 +235,27 @@ TEST_CASE("a layout in the order of use counts as that where the aligned one is 
     }
 }
 
+TEST_CASE("where the layout in the order of use is the packed one, it is planned for what that saves") {
+    // The first storage is read again, so that the grouped layout has it on chunks of its own; the steps cover their copies.
+    plan::Problem problem;
+    problem.chunk_bytes = 4096;
+    problem.storage_bytes.assign(21, 1280);
+    problem.storage_bytes[0] = 2 * 4096 + 1024;
+    for (std::uint32_t s = 0; s <= 20; ++s) {
+        problem.add_step({&s, 1});
+        const std::uint32_t shared = 0;
+        if (s % 7 == 6) { problem.add_step({&shared, 1}); }
+    }
+    problem.compute_seconds.assign(problem.steps(), 20e-6);
+    const plan::Image packed = plan::lay_out(problem, plan::ImageOrder::packed);
+    CHECK(plan::lay_out(problem, plan::ImageOrder::sequence).offsets == packed.offsets);
+    CHECK(packed.filled_chunks() < plan::lay_out(problem, plan::ImageOrder::grouped).filled_chunks());
+    problem.budget_bytes = packed.filled_chunks() * 4096;
+    const auto made = plan::make_plan(problem);
+    REQUIRE(made.has_value());
+    CHECK(made->bytes_per_pass() == 0);
+}
+
 TEST_CASE("the packed layout has no gaps, so that what is read at steps apart fits in its own bytes") {
     plan::Problem problem;
     problem.chunk_bytes = 4096;

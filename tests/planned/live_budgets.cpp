@@ -181,4 +181,36 @@ TEST_CASE(
     }
 }
 
+TEST_CASE(
+    "raised until everything fits, a budget ends the streaming, though steps that cover their copies lose nothing to "
+    "it") {
+    using planned::chunk;
+    // A little over half a chunk each: near the floor each begins one, and packed they take two thirds of that.
+    for (const std::uint32_t steps : {20U, 40U}) {
+        CAPTURE(steps);
+        const std::vector<Spec> specs(steps, Spec{2304});
+        CheckedDevice device;
+        const Model model = make_model(device, specs);
+        const Stream stream = must(device.create_stream());
+        {
+            planned::Steps each;
+            for (std::uint32_t i = 0; i < steps; ++i) { each.push_back({i}); }
+            const auto schedule =
+                planned::schedule_of(model, each, residency::Cycle::cyclic, std::chrono::microseconds{1});
+            const std::uint64_t everything = (steps * std::uint64_t{2304} + chunk - 1) / chunk;
+            auto weights = planned::make(device, model, chunk, schedule);
+            run_pass(weights, model, stream);
+            CHECK(weights.plan().bytes_per_pass() > 0);
+            must(weights.try_set_budget(residency::Budget::bytes(everything * chunk)));
+            run_pass(weights, model, stream);
+            CHECK(weights.plan().bytes_per_pass() == 0);
+            must(weights.try_set_budget(residency::Budget::bytes(everything * chunk * 3 / 4 / chunk * chunk)));
+            run_pass(weights, model, stream);
+            const auto fresh = planned::make(device, model, weights.statistics().budget_bytes, schedule);
+            CHECK(weights.plan().bytes_per_pass() * 100 <= fresh.plan().bytes_per_pass() * 102);
+        }
+        must(device.destroy_stream(stream));
+    }
+}
+
 TEST_SUITE_END();

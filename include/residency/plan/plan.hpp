@@ -14,9 +14,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// Everything that a Plan says, as plain data: planners fill it, Plan makes it immutable. A slot is one physical chunk.
 struct PlanData {
-    bool cyclic = true;  ///< the pass repeats for ever
-    bool captured =
-        false;  ///< planned for a graph: each call is one copy and costs a copy node's latency; `cut` counts
+    bool cyclic = true;              ///< the pass repeats for ever
+    bool captured = false;           ///< planned for a graph: calls cost the latency of copy nodes; `cut` counts
     std::uint64_t catalog_hash = 0;  ///< of the catalog that the plan was made for; 0: unknown
     std::uint64_t budget_bytes = 0;  ///< the budget asked for; the floor where 0 was asked for
     std::uint64_t chunk_bytes = 0;   ///< of a slot
@@ -38,7 +37,8 @@ struct PlanData {
     std::uint32_t cut = 0;  ///< captured: calls [0, cut) of the next pass are at the end of this pass's graph
 
     double predicted_seconds =
-        0;  ///< cyclic: per pass, or per graph, in the steady state; one-shot: first start to last end
+        0;  ///< cyclic: per pass, or per graph, in the steady state, with all copy nodes where the planner knew the sources; one-shot:
+            ///< first start to last end
     double compute_seconds = 0;      ///< sum over the steps
     double bound_seconds = 0;        ///< the exact bound at latency 0
     double usual_bound_seconds = 0;  ///< the larger of compute_seconds and deficit / link rate

@@ -11,7 +11,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// The times of a plan. A call costs its latency once, that of a copy node where the plan is captured. `compute`: seconds, one for each
+/// The times of a plan. A call costs its latency once, that of one copy node where the plan is captured. `compute`: seconds, one for each
 /// step; missing ones are 0.
 [[nodiscard]] RESIDENCY_INLINE Timeline timeline(const PlanData& plan, const Link& link,
                                                  std::span<const double> compute);

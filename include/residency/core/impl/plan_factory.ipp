@@ -28,6 +28,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -149,7 +150,10 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
     problem.budget_bytes = budget_bytes;
     plan::Options options = options_;
     options.catalog_hash = catalog.hash();
-    if (options.captured) { options.source_offsets = detail::source_offsets(catalog, problem); }
+    // With them the planner may take an image of their order, on which so many storages could need more chunks than the floor says.
+    if (options.captured && storages_at_once_ == 0) {
+        options.source_offsets = detail::source_offsets(catalog, problem);
+    }
     if (current_plan.plan != nullptr && current_plan.plan->is_cyclic()) {
         options.present_offsets = current_plan.plan->data().storage_offsets;
         options.present = current_plan.present;
@@ -162,7 +166,8 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
         best->data().storage_offsets == current_plan.plan->data().storage_offsets) {
         return best;
     }
-    // Keep the image as it is laid out if a plan for it is as good, within 2 %: chunks that are there need not be copied again.
+    // Keep the image as it is laid out if a plan for it is as good, within 2 %: chunks that are there need not be copied again. Or if it
+    // is faster: its neighbours may be neighbours in host memory, which saves copy nodes.
     problem.image_offsets = current_plan.plan->data().storage_offsets;
     const auto sizes = sizes_of(problem);
     if (!sizes || sizes->floor_bytes > budget_bytes) { return best; }
@@ -170,7 +175,8 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
     if (!same) { return best; }
     const bool is_as_good = same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
                             same->predicted_seconds() <= best->predicted_seconds() * 1.02;
-    return is_as_good || same->predicted_seconds() <= best->predicted_seconds() ? same : best;
+    const bool is_faster = same->predicted_seconds() < best->predicted_seconds() * (1 - plan::tuning::copy_nodes_loss);
+    return is_as_good || is_faster ? same : best;
 }
 
 RESIDENCY_INLINE Result<plan::Plan> PlanFactory::check_given(const Catalog& catalog, std::uint64_t budget_bytes) const {

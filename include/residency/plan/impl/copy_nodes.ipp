@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -52,6 +53,22 @@ RESIDENCY_INLINE std::vector<std::uint32_t> copy_nodes(const PlanData& plan, con
         result.push_back(nodes);
     }
     return result;
+}
+
+RESIDENCY_INLINE bool has_neighbours(const Problem& problem, const Options& options) {
+    if (options.source_offsets.size() != problem.storages()) { return false; }
+    std::vector<std::uint64_t> begins;
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (problem.storage_bytes[s] != 0) { begins.push_back(options.source_offsets[s]); }
+    }
+    residency::detail::sort(begins, std::less<>{});
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        if (problem.storage_bytes[s] != 0 &&
+            std::binary_search(begins.begin(), begins.end(), options.source_offsets[s] + problem.storage_bytes[s])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 RESIDENCY_INLINE void count_nodes(PlanData& plan, const Problem& problem, const Options& options) {

@@ -99,7 +99,13 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
             if ((images[k].offsets == options.present_offsets) == is_present) { in_order.push_back(k); }
         }
     }
+    std::vector<const Image*> planned;
     const auto consider = [&](const Image& image, std::uint64_t floor_of_image) {
+        if (std::any_of(planned.begin(), planned.end(),
+                        [&](const Image* other) { return other->offsets == image.offsets; })) {
+            return;
+        }
+        planned.push_back(&image);
         PlanData data = problem.cyclic ? cyclic_plan(problem, image, budget, floor_of_image, options, least_seconds,
                                                      found ? best.predicted_seconds : RingEvaluator::impossible)
                                        : one_shot_plan(problem, image, budget, options);
@@ -112,8 +118,9 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         found = true;
     };
     // Whether the best plan loses to copy nodes what another image may save.
+    const bool may_save_nodes = options.captured && has_neighbours(problem, options);
     const auto loses_to_nodes = [&] {
-        return found && best.predicted_seconds > best_of_calls * (1 + tuning::copy_nodes_loss);
+        return found && may_save_nodes && best.predicted_seconds > best_of_calls * (1 + tuning::copy_nodes_loss);
     };
     for (const std::size_t k : in_order) {
         if (budget < floors[k].chunks) { continue; }
@@ -127,7 +134,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         const bool saves =
             static_cast<double>(deficit(0) - deficit(k)) > tuning::packed_image_saves * static_cast<double>(deficit(0));
         const bool is_worth = is_aligned                      ? !is_near && is_wide
-                              : order == ImageOrder::sequence ? !is_near
+                              : order == ImageOrder::sequence ? !is_near || saves
                               : order == ImageOrder::packed   ? saves
                                                               : true;
         if (!found || is_worth || loses_to_nodes()) { consider(images[k], floors[k].chunks); }
@@ -146,6 +153,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
 inline Result<PlanData> best_plan_of_turns(const Problem& problem, const Options& options) {
     const std::uint32_t turn = best_turn(problem);
     if (turn == 0) { return best_plan(problem, options, 0); }
+    // Images are compared by what the turned pass takes, which for a graph is not quite the same: its ends are elsewhere.
     Result<PlanData> made = best_plan(turned(problem, turn), options, turn);
     if (!made) { return made; }
     PlanData plan = turned_back(std::move(made).value(), problem, turn);
