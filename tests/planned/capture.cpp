@@ -42,18 +42,7 @@ public:
     }
     std::size_t pieces = 0;
 };
-
-auto counted_options(CountingDevice&, std::uint64_t budget, Schedule schedule) {
-    residency::Planned<CountingDevice>::Options result;
-    const auto plain = options(budget, std::move(schedule));
-    result.budget = plain.budget;
-    result.schedule = plain.schedule;
-    result.learn = false;
-    result.policies.pool.chunk_bytes = chunk;
-    result.policies.link = plain.policies.link;
-    result.policies.memory_bytes_per_second = plain.policies.memory_bytes_per_second;
-    return result;
-}
+using Counted = residency::Planned<CountingDevice>;
 
 struct Captured {
     std::size_t nodes = 0;
@@ -61,7 +50,7 @@ struct Captured {
 };
 
 /// The weights of a model, each where it is, as memory of its own.
-Model model_of_parts(Device&, const Model& model) {
+Model model_of_parts(const Model& model) {
     residency::CatalogBuilder builder;
     for (std::uint32_t i = 0; i < model.catalog.storages().size(); ++i) {
         const residency::StorageId id{i};
@@ -166,9 +155,9 @@ TEST_CASE("a graph has few copy nodes: its plan has an image whose neighbours ar
     const auto stream = must(device.create_stream());
     const auto capture = [&](const Model& model) {
         // Steps that take less than their copies: otherwise nodes cost nothing.
-        auto settings = counted_options(
-            device, 10 * chunk, schedule_of(model, steps, residency::Cycle::cyclic, std::chrono::nanoseconds{100}));
-        auto weights = must(residency::Planned<CountingDevice>::try_create(device, model.catalog, std::move(settings)));
+        auto settings = options<Counted>(
+            10 * chunk, schedule_of(model, steps, residency::Cycle::cyclic, std::chrono::nanoseconds{100}));
+        auto weights = must(Counted::try_create(device, model.catalog, std::move(settings)));
         const auto body = [&](auto& pass) {
             for (const auto& step : weights.schedule()) { run_step(device, model, pass, step, stream); }
         };
@@ -191,7 +180,7 @@ TEST_CASE("a graph has few copy nodes: its plan has an image whose neighbours ar
         CHECK(nodes <= plan.calls().size() + plan.calls().size() / 4);
         CHECK(plan.storage_offset(0) + plan.storage_bytes(0) == plan.storage_offset(1));
         // Each in an allocation of its own, though they lie as before: nothing is joined, and no image is better for it.
-        const auto apart = model_of_parts(device, model);
+        const auto apart = model_of_parts(model);
         const auto [pieces, plan_of_parts] = capture(apart);
         CHECK(pieces >= nodes);
         CHECK(plan_of_parts.predicted_seconds() >= plan.predicted_seconds());

@@ -185,7 +185,7 @@ TEST_CASE(
     "raised until everything fits, a budget ends the streaming, though steps that cover their copies lose nothing to "
     "it") {
     using planned::chunk;
-    // A little over half a chunk each: near the floor each begins one, and packed they take two thirds of that.
+    // A little over half a chunk each: near the floor each begins one, and without gaps they take 9/16 of that.
     for (const std::uint32_t steps : {20U, 40U}) {
         CAPTURE(steps);
         const std::vector<Spec> specs(steps, Spec{2304});

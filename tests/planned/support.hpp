@@ -28,8 +28,9 @@ inline residency::plan::Link link_of(const residency::LinkModel& model) {
     const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
     return {model.to_device_bytes_per_second, seconds(model.call_latency), seconds(model.node_latency)};
 }
-inline Weights::Options options(std::uint64_t budget, Schedule schedule = {}) {
-    Weights::Options result;
+template <class Composition = Weights>
+typename Composition::Options options(std::uint64_t budget, Schedule schedule = {}) {
+    typename Composition::Options result;
     result.budget = residency::Budget::bytes(budget);
     result.schedule = std::move(schedule);
     result.learn = false;  // a plan stays in force until a test replaces it

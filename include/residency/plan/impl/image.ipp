@@ -22,6 +22,11 @@ namespace detail {
 
 inline std::uint64_t round_up(std::uint64_t bytes, std::uint64_t to) { return (bytes + to - 1) / to * to; }
 
+// Of storages in an image that the planner lays out.
+inline std::uint64_t alignment_of(const Problem& problem) {
+    return (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, problem.chunk_bytes));
+}
+
 // Readers of each storage, and how many bytes of the image are filled.
 inline void find_uses(const Problem& problem, Image& image) {
     image.first_use.assign(problem.storages(), none);
@@ -41,7 +46,7 @@ enum class Group : std::uint8_t { unread, small_or_pinned, read_by_several, othe
 inline void place_storages(const Problem& problem, ImageOrder order, const std::vector<std::uint32_t>& sequence,
                            const std::vector<Group>& group, Image& image) {
     const std::uint64_t g = problem.chunk_bytes;
-    const std::uint64_t alignment = (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, g));
+    const std::uint64_t alignment = alignment_of(problem);
     image.offsets.assign(problem.storages(), 0);
     const auto are_of_one_step = [&](std::size_t j, std::size_t k) {
         return image.first_use[sequence[j]] == image.first_use[sequence[k]] && group[sequence[j]] == group[sequence[k]];
@@ -187,13 +192,11 @@ RESIDENCY_INLINE Image lay_out_as_sources(const Problem& problem, std::span<cons
     residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
         return source_offsets[a] != source_offsets[b] ? source_offsets[a] < source_offsets[b] : a < b;
     });
-    const std::uint64_t alignment =
-        (std::max<std::uint64_t>)(1, (std::min)(problem.alignment_bytes, problem.chunk_bytes));
     Problem given = problem;
     given.image_offsets.assign(problem.storages(), 0);
     std::uint64_t at = 0;
     for (const std::uint32_t s : order) {
-        at = detail::round_up(at, alignment);
+        at = detail::round_up(at, detail::alignment_of(problem));
         given.image_offsets[s] = at;
         at += problem.storage_bytes[s];
     }

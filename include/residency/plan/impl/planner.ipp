@@ -89,8 +89,9 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         (std::max)(bounds.bound_seconds, problem.cyclic ? latency_floor(problem, budget_bytes, latency) : 0.0);
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
-    bool found = false;
     double best_of_calls = 0;  // what it takes if each call is one copy node
+    std::vector<const Image*> planned;
+    const auto is_found = [&] { return !planned.empty(); };
     // The image that memory holds something of comes first: of plans that are as fast, it brings the least.
     std::vector<std::size_t> in_order;
     in_order.reserve(images.size());
@@ -99,28 +100,27 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
             if ((images[k].offsets == options.present_offsets) == is_present) { in_order.push_back(k); }
         }
     }
-    std::vector<const Image*> planned;
     const auto consider = [&](const Image& image, std::uint64_t floor_of_image) {
         if (std::any_of(planned.begin(), planned.end(),
                         [&](const Image* other) { return other->offsets == image.offsets; })) {
             return;
         }
-        planned.push_back(&image);
-        PlanData data = problem.cyclic ? cyclic_plan(problem, image, budget, floor_of_image, options, least_seconds,
-                                                     found ? best.predicted_seconds : RingEvaluator::impossible)
-                                       : one_shot_plan(problem, image, budget, options);
+        const double known_seconds = is_found() ? best.predicted_seconds : RingEvaluator::impossible;
+        PlanData data = problem.cyclic
+                            ? cyclic_plan(problem, image, budget, floor_of_image, options, least_seconds, known_seconds)
+                            : one_shot_plan(problem, image, budget, options);
         const double of_calls = data.predicted_seconds;
         count_nodes(data, problem, options);
-        if (!found || is_better(data, best)) {
+        if (!is_found() || is_better(data, best)) {
             best = std::move(data);
             best_of_calls = of_calls;
         }
-        found = true;
+        planned.push_back(&image);
     };
     // Whether the best plan loses to copy nodes what another image may save.
     const bool may_save_nodes = options.captured && has_neighbours(problem, options);
     const auto loses_to_nodes = [&] {
-        return found && may_save_nodes && best.predicted_seconds > best_of_calls * (1 + tuning::copy_nodes_loss);
+        return is_found() && may_save_nodes && best.predicted_seconds > best_of_calls * (1 + tuning::copy_nodes_loss);
     };
     for (const std::size_t k : in_order) {
         if (budget < floors[k].chunks) { continue; }
@@ -128,7 +128,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         // grouped one matter; the one in the order of use where chunks are few, so that a chunk of small storages is much to hold.
         const ImageOrder order = images[k].order;
         const bool is_aligned = order == ImageOrder::aligned || order == ImageOrder::fitted;
-        const bool is_near = found && best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain);
+        const bool is_near = is_found() && best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain);
         const bool is_wide = is_short || static_cast<double>(budget) <=
                                              tuning::aligned_image_floors * static_cast<double>(floors[k].chunks);
         const bool saves =
@@ -137,7 +137,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
                               : order == ImageOrder::sequence ? !is_near || saves
                               : order == ImageOrder::packed   ? saves
                                                               : true;
-        if (!found || is_worth || loses_to_nodes()) { consider(images[k], floors[k].chunks); }
+        if (!is_found() || is_worth || loses_to_nodes()) { consider(images[k], floors[k].chunks); }
     }
     if (loses_to_nodes() && problem.image_offsets.empty()) {
         const Image image = lay_out_as_sources(problem, options.source_offsets);
