@@ -286,6 +286,23 @@ TEST_CASE("C7: torch: what is damaged is refused") {
     for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) { CHECK_FALSE(read(whole.substr(0, bytes))); }
 }
 
+TEST_CASE("C7: torch: archives that are cut off are named as such, and zeros behind one are padding") {
+    const std::string whole = support::read_all(fixture("torch/state.bin"));
+    for (std::size_t bytes = 22; bytes < whole.size(); ++bytes) {
+        CAPTURE(bytes);
+        const std::string cut = "the file is cut off: download or save it again: found " + std::to_string(bytes);
+        CHECK(refused(read(whole.substr(0, bytes)), cut + " bytes"));
+    }
+    CHECK(refused(read(whole.substr(0, 2000) + std::string(100'000, '\0')), "is cut off: download or save it again"));
+    for (const std::size_t zeros : {1, 21, 22, 23, 4096, 70'000}) {
+        CAPTURE(zeros);
+        const auto padded = read(whole + std::string(zeros, '\0'));
+        REQUIRE(padded);
+        CHECK(padded->weights.size() == read(whole)->weights.size());
+    }
+    CHECK_FALSE(read(whole + std::string(4096, '\0') + "x"));
+}
+
 namespace {
 
 std::string entry_of(std::string_view key, const std::string& value) { return text_of(key) + value + "s"; }

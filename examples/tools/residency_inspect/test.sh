@@ -96,7 +96,7 @@ printf "\\x$(printf %02x "${#header}")\0\0\0\0\0\0\0%sabcdabcd" "$header" >"$fol
 head -c 300 "$fixtures/safetensors/small.safetensors" >"$folder/cut.safetensors"
 refuses "$folder/cut.safetensors" cut.safetensors
 head -c 300 "$fixtures/gguf/metadata.gguf" >"$folder/cut.gguf"
-refuses "$folder/cut.gguf" 'the file ends'
+refuses "$folder/cut.gguf" 'the file is cut off'
 printf '\4\0\0\0\0\0\0\0{\377}\n' >"$folder/bad.safetensors"
 refuses "$folder/bad.safetensors" 'not valid JSON'
 printf '\17\0\0\0\0\0\0\0{"\\u001b[31m":1}' >"$folder/escape.safetensors"

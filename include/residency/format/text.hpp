@@ -32,6 +32,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
     return error_at(ErrorKind::unsupported, source, offset, what, std::move(found), std::move(expected));
 }
 
+/// What the error of a file says that ends before its time.
+inline constexpr const char* cut_off = "the file is cut off: download it again";
+
 /// The folder of a path, with its slash; empty where the path has none.
 [[nodiscard]] inline std::string folder_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');

@@ -17,7 +17,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// The directory of a ZIP archive (PKWARE APPNOTE 6.3, with ZIP64) in a part of a file; its entries do not overlap. Only entries
+/// The directory of a ZIP archive (PKWARE APPNOTE 6.3, with ZIP64) in a part of a file; its entries do not overlap, and zeros may follow it. Only entries
 /// without compression and encryption can be located: they are read where they are.
 class ZipDirectory {
 public:
@@ -46,6 +46,9 @@ public:
     [[nodiscard]] Result<Range> try_locate(const Input& input, const Entry& entry) const;
 
 private:
+    /// How many zeros end that part of the input; not all where they are very many.
+    [[nodiscard]] static Result<std::uint64_t> zeros_before(const Input& input, std::uint64_t begin,
+                                                            std::uint64_t bytes);
     /// `count` bytes of `text` as a little-endian number. Precondition: `text` has them.
     [[nodiscard]] static std::uint64_t little(std::string_view text, std::uint64_t at, std::size_t count) noexcept;
     /// Reads the ZIP64 sizes, which replace sizes whose bits are all ones.

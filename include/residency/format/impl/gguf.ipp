@@ -76,9 +76,14 @@ public:
         const std::uint64_t start = place_;
         const auto length = number<std::uint64_t>();
         if (!ok()) { return {}; }
-        if (length > (std::min)(longest, left_bytes())) {
+        if (length > longest) {
             fail_at(start, std::string{what} + " is too long", std::to_string(length) + " bytes",
-                    "at most " + std::to_string((std::min)(longest, left_bytes())));
+                    "at most " + std::to_string(longest));
+            return {};
+        }
+        if (length > left_bytes()) {
+            fail_at(start, std::string{what} + " ends behind the file: " + cut_off,
+                    std::to_string(input_.bytes()) + " bytes", "at least " + std::to_string(place_ + length));
             return {};
         }
         std::string value(static_cast<std::size_t>(length), '\0');
@@ -88,8 +93,11 @@ public:
     /// Whether `count` things of at least `each` bytes fit into what is left.
     [[nodiscard]] bool fits(std::uint64_t count, std::uint64_t each, const char* what) {
         if (ok() && count > left_bytes() / each) {
-            fail(std::string{"more "} + what + " than the file can hold", std::to_string(count),
-                 "at most " + std::to_string(left_bytes() / each));
+            const auto all = residency::detail::checked_multiply(count, each);
+            const auto end = all ? residency::detail::checked_add(place_, *all) : std::nullopt;
+            fail("more " + std::string{what} + " than the file can hold: " + std::to_string(count) + ": " + cut_off,
+                 std::to_string(input_.bytes()) + " bytes",
+                 "at least " + (end ? std::to_string(*end) : std::string{"2^64"}));
         }
         return ok();
     }
@@ -98,7 +106,7 @@ private:
     void take(std::span<std::byte> out) {
         if (!ok()) { return; }
         if (out.size() > left_bytes()) {
-            fail("the file ends too early", std::to_string(left_bytes()) + " bytes", std::to_string(out.size()));
+            fail(cut_off, std::to_string(input_.bytes()) + " bytes", "at least " + std::to_string(place_ + out.size()));
             return;
         }
         while (!out.empty()) {
@@ -380,7 +388,8 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
     if (data > input.bytes()) {
         const bool needed = std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.bytes != 0; });
         if (needed) {
-            return malformed(input.path(), cursor.place(), "the file ends before the tensors' data",
+            return malformed(input.path(), cursor.place(),
+                             std::string{"the file ends before the tensors' data: "} + cut_off,
                              std::to_string(input.bytes()) + " bytes", "more than " + std::to_string(data));
         }
         data = input.bytes();
@@ -393,6 +402,16 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         return std::array{tensors[a].offset, weights[a].bytes, std::uint64_t{a}} <
                std::array{tensors[b].offset, weights[b].bytes, std::uint64_t{b}};
     });
+    const auto whole_bytes = [&] {
+        std::uint64_t whole = 0;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            const auto end = residency::detail::checked_add(tensors[i].offset, weights[i].bytes);
+            const auto from_start = end ? residency::detail::checked_add(data, *end) : std::nullopt;
+            if (!from_start) { return std::string{"an end within 64 bits"}; }
+            whole = (std::max)(whole, *from_start);
+        }
+        return "at least " + std::to_string(whole);
+    };
     std::uint64_t covered = 0;  // end of the data so far
     std::uint64_t next = 0;     // the same, padded
     for (const std::size_t i : order) {
@@ -406,9 +425,9 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
         }
         // A tensor of no bytes may stand at the padded end of a file without padding.
         if (weights[i].bytes != 0 && !residency::detail::lies_inside(offset, weights[i].bytes, data_bytes)) {
-            return malformed(input.path(), tensors[i].place, what() + "its data lie beyond the end of the file",
-                             std::to_string(data_bytes) + " bytes of data",
-                             std::to_string(weights[i].bytes) + " from " + std::to_string(offset) + " on");
+            return malformed(input.path(), tensors[i].place,
+                             what() + "its data lie beyond the end of the file: " + cut_off,
+                             std::to_string(input.bytes()) + " bytes", whole_bytes());
         }
         if (weights[i].bytes == 0) { continue; }
         covered = offset + weights[i].bytes;

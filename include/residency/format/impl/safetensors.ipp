@@ -241,8 +241,8 @@ private:
     if (Status known = refuse_other_kinds(input); !known) { return known; }
     std::array<std::byte, 8> prefix{};
     if (input.bytes() < prefix.size()) {
-        return malformed(path, 0, "too short for the 8 bytes that hold the header's length",
-                         std::to_string(input.bytes()) + " bytes");
+        return malformed(path, 0, std::string{"too short for the 8 bytes that hold the header's length: "} + cut_off,
+                         std::to_string(input.bytes()) + " bytes", "at least 8");
     }
     if (Status read = input.try_read(0, prefix); !read) { return read; }
     std::uint64_t header_bytes = 0;
@@ -255,8 +255,8 @@ private:
     }
     const std::uint64_t data = header_bytes + prefix.size();
     if (data > input.bytes()) {
-        return malformed(path, 0, "the header is longer than the file", std::to_string(header_bytes) + " bytes",
-                         "at most " + std::to_string(input.bytes() - prefix.size()));
+        return malformed(path, 0, std::string{"the header is longer than the file: "} + cut_off,
+                         std::to_string(input.bytes()) + " bytes", "at least " + std::to_string(data));
     }
     const auto text = input.try_text(prefix.size(), header_bytes);
     if (!text) { return text.error(); }
@@ -286,8 +286,12 @@ private:
                              '[' + std::to_string(begin) + ", " + std::to_string(end) + ']', {});
         }
         if (end > data_bytes) {
-            return in_tensor(i, "its data lie beyond the end of the file", "an end of " + std::to_string(end),
-                             "at most " + std::to_string(data_bytes));
+            std::uint64_t last = end;
+            for (const auto& each : tensors) { last = (std::max)(last, each.end); }
+            const auto whole = residency::detail::checked_add(data, last);
+            return in_tensor(i, std::string{"its data lie beyond the end of the file: "} + cut_off,
+                             std::to_string(input.bytes()) + " bytes",
+                             whole ? std::to_string(*whole) : "an end within 64 bits");
         }
         const auto elements = count_elements(weights[i].shape);
         const auto bytes =

@@ -26,17 +26,31 @@ RESIDENCY_INLINE Result<ZipDirectory> ZipDirectory::try_read(const Input& input,
     if (bytes < tail_bytes) {
         return malformed(path, begin, "too short for a ZIP archive", std::to_string(bytes) + " bytes");
     }
-    const std::uint64_t search = (std::min)(bytes, tail_bytes + longest_comment);
-    const std::uint64_t search_start = begin + bytes - search;
+    const auto padding = zeros_before(input, begin, bytes);
+    if (!padding) { return padding.error(); }
+    // Zeros behind the archive are padding, but those of the end itself.
+    const std::uint64_t end = bytes - *padding + (std::min)(*padding, tail_bytes);
+    const std::uint64_t search = (std::min)(end, tail_bytes + tail_bytes + longest_comment);
+    const std::uint64_t search_start = begin + end - search;
     const auto tail = input.try_text(search_start, search);
     if (!tail) { return tail.error(); }
+    const std::uint64_t used = search - (end - (bytes - *padding));  // up to the padding
     std::size_t at = static_cast<std::size_t>(search - tail_bytes);
     const auto is_tail = [&] {
-        return std::string_view{*tail}.substr(at, 4) == "PK\5\6" &&
-               at + tail_bytes + little(*tail, at + 20, 2) == search;
+        if (std::string_view{*tail}.substr(at, 4) != "PK\5\6") { return false; }
+        const std::uint64_t after = at + tail_bytes + little(*tail, at + 20, 2);
+        return after >= used && search_start + after <= begin + bytes;
     };
     while (at != 0 && !is_tail()) { --at; }
-    if (!is_tail()) { return malformed(path, search_start, "no end of a ZIP directory"); }
+    if (!is_tail()) {
+        const auto start = input.try_text(begin, 4);
+        if (!start) { return start.error(); }
+        return *start == "PK\3\4"
+                   ? malformed(path, begin + bytes,
+                               "no end of a ZIP directory: the file is cut off: download or save it again",
+                               std::to_string(bytes) + " bytes", "more, and the directory after them")
+                   : malformed(path, search_start, "no end of a ZIP directory, and no ZIP archive begins the file");
+    }
     std::uint64_t count = little(*tail, at + 10, 2);
     std::uint64_t directory_bytes = little(*tail, at + 12, 4);
     std::uint64_t directory = little(*tail, at + 16, 4);
@@ -146,6 +160,22 @@ RESIDENCY_INLINE auto ZipDirectory::try_locate(const Input& input, const Entry& 
                          std::to_string(entry.bytes) + " bytes");
     }
     return Range{begin_ + data, entry.bytes};
+}
+
+RESIDENCY_INLINE Result<std::uint64_t> ZipDirectory::zeros_before(const Input& input, std::uint64_t begin,
+                                                                  std::uint64_t bytes) {
+    constexpr std::uint64_t longest_padding = std::uint64_t{1} << 24;
+    constexpr std::uint64_t window_bytes = 4096;
+    std::uint64_t zeros = 0;
+    while (zeros < (std::min)(bytes, longest_padding)) {
+        const std::uint64_t count = (std::min)(bytes - zeros, window_bytes);
+        const auto text = input.try_text(begin + bytes - zeros - count, count);
+        if (!text) { return text.error(); }
+        const std::size_t last = text->find_last_not_of('\0');
+        if (last != std::string::npos) { return zeros + count - 1 - last; }
+        zeros += count;
+    }
+    return zeros;
 }
 
 RESIDENCY_INLINE std::uint64_t ZipDirectory::little(std::string_view text, std::uint64_t at,
