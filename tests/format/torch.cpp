@@ -294,7 +294,7 @@ TEST_CASE("C7: torch: archives that are cut off are named as such, and zeros beh
         CHECK(refused(read(whole.substr(0, bytes)), cut + " bytes"));
     }
     CHECK(refused(read(whole.substr(0, 2000) + std::string(100'000, '\0')), "is cut off: download or save it again"));
-    for (const std::size_t zeros : {1, 21, 22, 23, 4096, 70'000}) {
+    for (const std::size_t zeros : {1U, 21U, 22U, 23U, 4096U, 70'000U}) {
         CAPTURE(zeros);
         const auto padded = read(whole + std::string(zeros, '\0'));
         REQUIRE(padded);
